@@ -1,0 +1,115 @@
+"""What every backbone is: encoders for queries and videos, a score, and its own training objective."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from prvr.backbones.blocks.official import OfficialKey
+from prvr.backbones.scores import TokenSet, max_cosine
+from prvr.tokens import TrainBatch, VideoTokens
+
+
+@dataclass(frozen=True)
+class BackboneConfig:
+    """Numbers that shape a backbone. Each method extends it."""
+
+    visual_width: int = 1024
+    """width of the video features"""
+    query_width: int = 1024
+    """width of the word features"""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A training batch once encoded: what the objective needs, and nothing that only one process has.
+
+    Everything in ``per_query`` has a row per query, everything in ``per_video`` a row per video, so that batches
+    encoded by several processes can be joined before the objective sees them.
+    """
+
+    queries: Tensor  # (N, D)
+    labels: Tensor  # (N,)
+    videos: VideoTokens
+    per_query: Mapping[str, Tensor] = field(default_factory=dict)
+    per_video: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Backbone(nn.Module, ABC):
+    """A text–video model that exposes its local tokens.
+
+    >>> from prvr.backbones import build
+    >>> model = build("dreamprvr", visual_width=20, query_width=24, width=32)
+    >>> model.separable, model.width
+    (True, 32)
+    """
+
+    method: ClassVar[str]
+    config_type: ClassVar[type[BackboneConfig]]
+    separable: ClassVar[bool] = True  # False: the score needs each query–video pair, no gallery can be prepared
+
+    def __init__(self, config: BackboneConfig):
+        super().__init__()
+        self.config = config
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Width D of the vectors that queries and tokens share."""
+
+    @abstractmethod
+    def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """(Q, L, Dq), (Q, L) → (Q, D)."""
+
+    @abstractmethod
+    def encode_videos(self, frames: Tensor, frame_mask: Tensor, clips: Tensor) -> VideoTokens:
+        """(V, M, Dv), (V, M), (V, C, Dv) → tokens of width D."""
+
+    @abstractmethod
+    def token_sets(self, videos: VideoTokens) -> tuple[TokenSet, ...]:
+        """The token sets whose weighted best cosines make up this method's score."""
+
+    def base_score(self, queries: Tensor, videos: VideoTokens) -> Tensor:
+        """The method's own score, (Q, D), V videos → (Q, V)."""
+        parts = [weight * max_cosine(queries, tokens) for weight, tokens in self.token_sets(videos)]
+        return torch.stack(parts).sum(0)
+
+    @abstractmethod
+    def encode_batch(self, batch: TrainBatch) -> Encoded:
+        """Encode a training batch, with whatever training-only paths the method has."""
+
+    @abstractmethod
+    def objective(self, encoded: Encoded, *, epoch: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:
+        """The method's loss terms by name, before weighting."""
+
+    @property
+    @abstractmethod
+    def loss_weights(self) -> dict[str, float]:
+        """The weight of each term of the objective."""
+
+    @classmethod
+    def config_from_official(cls, config: Mapping[str, Any]) -> BackboneConfig:
+        """Our configuration from the authors' hyper-parameter names."""
+        raise NotImplementedError(f"{cls.method} has no official configuration to read")
+
+    def official_keys(self) -> dict[str, OfficialKey]:
+        """Our parameter names → the authors' keys (see ``blocks.official``). Empty: no official checkpoint."""
+        return {}
+
+
+def total_loss(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
+    """Weighted sum of loss terms; a term without a weight is a mistake, not a zero."""
+    missing = sorted(terms.keys() - weights.keys())
+    if missing:
+        raise KeyError(f"no weight for the loss terms {missing}; weights are given for {sorted(weights)}")
+    return torch.stack([weights[name] * value for name, value in terms.items()]).sum()
+
+
+def as_mask(mask: Tensor) -> Tensor:
+    """Masks arrive as bool or as 0/1 numbers; inside they are bool."""
+    return mask if mask.dtype == torch.bool else mask > 0.5

@@ -1,0 +1,41 @@
+"""Blending a bank's blocks into one sequence, position by position."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from prvr.backbones.blocks.attention import CrossAttention
+from prvr.backbones.blocks.official import OfficialKey, affine, under
+
+
+class BankAggregation(nn.Module):
+    """(K, B, L, D) → (B, L, D): a softmax over blocks at each position, shared by all channels.
+
+    A weight token (the mean over blocks and over all L slots, padding included, as in the field's code) reads each
+    block's output by cross-attention; two layers turn what it read into one logit per position and block.
+    """
+
+    def __init__(self, width: int, heads: int, length: int, dropout: float, temperature: float):
+        super().__init__()
+        self.temperature, self.dropout = temperature, dropout
+        self.read = CrossAttention(width, heads, dropout)
+        self.layer1 = nn.Linear(width, width)
+        self.layer2 = nn.Linear(width, length)
+
+    def forward(self, outputs: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        weights = (self.logits(outputs, key_mask) / self.temperature).softmax(0)  # (K, B, L)
+        return (weights[..., None] * outputs).sum(0)
+
+    def logits(self, outputs: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        blocks, batch, length, width = outputs.shape
+        token = outputs.mean((0, 2))  # (B, D)
+        tokens = token.expand(blocks, batch, width).reshape(blocks * batch, 1, width)
+        mask = None if key_mask is None else key_mask.expand(blocks, batch, length).reshape(blocks * batch, length)
+        read = self.read(tokens, outputs.reshape(blocks * batch, length, width), mask)
+        hidden = F.dropout(F.relu(self.layer1(read)), self.dropout, self.training)
+        return self.layer2(hidden).view(blocks, batch, length)
+
+    def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
+        keys = under("read", self.read.official_keys(f"{prefix}.ca"))
+        return keys | affine("layer1", f"{prefix}.layer1") | affine("layer2", f"{prefix}.layer2")

@@ -1,0 +1,154 @@
+"""Attention: a bank of parallel blocks with stacked weights, and cross-attention from a few tokens.
+
+All blocks of a bank read the same input, so one matrix product gives every block's queries, keys and values, and the
+feed-forwards are one batched product. A single block is a bank of one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from prvr.backbones.blocks.official import OfficialKey, affine
+from prvr.backbones.blocks.windows import window_bank
+
+MASKED_LOGIT = -10_000.0  # the field's value; far below any logit, and representable in bf16
+
+
+class AttentionBank(nn.Module):
+    """K post-norm transformer blocks side by side: (B, L, D) → (K, B, L, D).
+
+    ``x₁ = LN₁(x + attention(x))``, ``out = LN₂(x₁ + FFN(x₁))``. There is no output projection after the heads. A
+    block's Gaussian window multiplies its logits before the mask is added. Registers are extra keys and values: they
+    are never damped by a window and produce no output row.
+    """
+
+    window: Tensor | None
+
+    def __init__(self, width: int, heads: int, windows: Sequence[float | None], length: int | None, dropout: float):
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"width {width} is not divisible by {heads} heads")
+        blocks = len(windows)
+        self.width, self.heads, self.blocks, self.dropout = width, heads, blocks, dropout
+        self.qkv_weight = nn.Parameter(torch.empty(blocks, 3, width, width))
+        self.qkv_bias = nn.Parameter(torch.zeros(blocks, 3, width))
+        self.norm1_weight = nn.Parameter(torch.ones(blocks, width))
+        self.norm1_bias = nn.Parameter(torch.zeros(blocks, width))
+        self.ffn1_weight = nn.Parameter(torch.empty(blocks, 4 * width, width))
+        self.ffn1_bias = nn.Parameter(torch.zeros(blocks, 4 * width))
+        self.ffn2_weight = nn.Parameter(torch.empty(blocks, width, 4 * width))
+        self.ffn2_bias = nn.Parameter(torch.zeros(blocks, width))
+        self.norm2_weight = nn.Parameter(torch.ones(blocks, width))
+        self.norm2_bias = nn.Parameter(torch.zeros(blocks, width))
+        window = window_bank(length, windows) if length is not None else None
+        self.register_buffer("window", window, persistent=False)  # (K, L, L) or None
+
+    def initialise(self, std: float) -> None:
+        for weight in (self.qkv_weight, self.ffn1_weight, self.ffn2_weight):
+            nn.init.normal_(weight, std=std)
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None, registers: Tensor | None = None) -> Tensor:
+        attended = self._attend(x, key_mask, registers)  # (K, B, L, D)
+        x1 = _norm(x + self._drop(attended), self.norm1_weight, self.norm1_bias)
+        return _norm(x1 + self._drop(self._feed_forward(x1)), self.norm2_weight, self.norm2_bias)
+
+    def _attend(self, x: Tensor, key_mask: Tensor | None, registers: Tensor | None) -> Tensor:
+        batch, length = x.shape[:2]
+        tokens = x if registers is None else torch.cat([x, registers.to(x.dtype)], dim=1)  # (B, L+R, D)
+        qkv = F.linear(tokens, self.qkv_weight.flatten(0, 2), self.qkv_bias.flatten())
+        qkv = qkv.view(batch, tokens.shape[1], self.blocks, 3, self.heads, self.width // self.heads)
+        query, key, value = qkv.permute(3, 0, 2, 4, 1, 5)  # each (B, K, H, L+R, dh)
+        logits = query[..., :length, :] @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # (B, K, H, L, L+R)
+        extra = tokens.shape[1] - length
+        if self.window is not None:
+            logits = logits * F.pad(self.window, (0, extra), value=1.0)[:, None].to(logits.dtype)
+        if key_mask is not None:
+            penalty = MASKED_LOGIT * (~key_mask).to(logits.dtype)
+            logits = logits + F.pad(penalty, (0, extra))[:, None, None, None, :]
+        mixed = self._drop(logits.softmax(-1)).to(value.dtype) @ value  # (B, K, H, L, dh)
+        return mixed.permute(1, 0, 3, 2, 4).reshape(self.blocks, batch, length, self.width)
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        blocks, batch, length, width = x.shape
+        rows = x.reshape(blocks, batch * length, width)
+        inner = torch.baddbmm(self.ffn1_bias[:, None], rows, self.ffn1_weight.transpose(1, 2))
+        outer = torch.baddbmm(self.ffn2_bias[:, None], self._drop(F.relu(inner)), self.ffn2_weight.transpose(1, 2))
+        return outer.view(blocks, batch, length, width)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
+
+    def official_keys(self, prefixes: str | Sequence[str]) -> dict[str, OfficialKey]:
+        """Keys of each stacked block; one prefix per block (or a single one for a bank of one)."""
+        blocks = [prefixes] if isinstance(prefixes, str) else list(prefixes)
+        keys: dict[str, OfficialKey] = {}
+        for part in ("weight", "bias"):
+            keys[f"qkv_{part}"] = [[f"{b}.self.{n}.{part}" for n in ("query", "key", "value")] for b in blocks]
+            for ours, theirs in (
+                ("norm1", "norm1"),
+                ("ffn1", "output.layer1"),
+                ("ffn2", "output.layer2"),
+                ("norm2", "norm2"),
+            ):
+                keys[f"{ours}_{part}"] = [f"{b}.{theirs}.{part}" for b in blocks]
+        return keys
+
+
+class CrossAttention(nn.Module):
+    """A few tokens t (B, T, D) read a sequence x (B, L, D): residual on t, feed-forward of inner width D. → (B, T, D)
+
+    With few tokens it is cheaper to carry the query through the key projection than to project every key:
+    ``q·(W x + b) = (Wᵀq)·x + q·b``; and likewise to average x before the value projection.
+    """
+
+    def __init__(self, width: int, heads: int, dropout: float):
+        super().__init__()
+        self.width, self.heads, self.dropout = width, heads, dropout
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.norm1 = nn.LayerNorm(width)
+        self.ffn1 = nn.Linear(width, width)
+        self.ffn2 = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+
+    def forward(self, tokens: Tensor, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        x1 = self.norm1(tokens + self._drop(self._attend(tokens, x, key_mask)))
+        return self.norm2(x1 + self._drop(self.ffn2(self._drop(F.relu(self.ffn1(x1))))))
+
+    def _attend(self, tokens: Tensor, x: Tensor, key_mask: Tensor | None) -> Tensor:
+        batch, count = tokens.shape[:2]
+        depth = self.width // self.heads
+        query = self.query(tokens).view(batch, count, self.heads, depth) / math.sqrt(depth)
+        key_weight = self.key.weight.view(self.heads, depth, self.width)
+        carried = torch.einsum("bthe,hed->bthd", query, key_weight.to(query.dtype))  # (B, T, H, D)
+        shift = torch.einsum("bthe,he->bth", query, self.key.bias.view(self.heads, depth).to(query.dtype))
+        logits = (
+            carried.flatten(1, 2) @ x.to(carried.dtype).transpose(1, 2) + shift.flatten(1)[..., None]
+        )  # (B, T·H, L)
+        if key_mask is not None:
+            logits = logits + MASKED_LOGIT * (~key_mask).to(logits.dtype)[:, None, :]
+        weights = self._drop(logits.softmax(-1))
+        mixed = (weights.to(x.dtype) @ x).view(batch, count, self.heads, self.width)
+        value_weight = self.value.weight.view(self.heads, depth, self.width).to(mixed.dtype)
+        mass = weights.sum(-1).view(batch, count, self.heads, 1)  # 1, but for dropout on the weights
+        value = torch.einsum("bthd,hed->bthe", mixed, value_weight) + mass * self.value.bias.view(self.heads, depth)
+        return value.reshape(batch, count, self.width)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
+
+    def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
+        keys: dict[str, OfficialKey] = {}
+        for name in ("query", "key", "value"):
+            keys |= affine(name, f"{prefix}.self.{name}")
+        keys |= affine("ffn1", f"{prefix}.output.layer1") | affine("ffn2", f"{prefix}.output.layer2")
+        return keys | affine("norm1", f"{prefix}.norm1") | affine("norm2", f"{prefix}.norm2")
+
+
+def _norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """LayerNorm with one affine per block, (K, B, L, D) with (K, D)."""
+    return F.layer_norm(x, x.shape[-1:]) * weight[:, None, None] + bias[:, None, None]

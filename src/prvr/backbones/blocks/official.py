@@ -1,0 +1,50 @@
+"""How a block's parameters are called in the authors' checkpoints.
+
+A block answers ``official_keys(prefix)``: its own parameter name → the authors' key, or nested lists of keys where
+several of their tensors are stacked into one of ours. The same map loads checkpoints, writes them back, and tells the
+field's optimiser what it treats as one tensor and what it decays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+OfficialKey: TypeAlias = "str | Sequence[OfficialKey]"
+OfficialKeys: TypeAlias = Mapping[str, OfficialKey]
+
+
+def under(child: str, keys: OfficialKeys) -> dict[str, OfficialKey]:
+    """The keys of a child module, seen from its parent.
+
+    >>> under("norm", {"weight": "LayerNorm.weight"})
+    {'norm.weight': 'LayerNorm.weight'}
+    """
+    return {f"{child}.{name}": key for name, key in keys.items()}
+
+
+def affine(child: str, official: str, bias: bool = True) -> dict[str, OfficialKey]:
+    """Weight and bias of a Linear or LayerNorm.
+
+    >>> affine("fc", "head.fc")
+    {'fc.weight': 'head.fc.weight', 'fc.bias': 'head.fc.bias'}
+    """
+    return {f"{child}.{part}": f"{official}.{part}" for part in (("weight", "bias") if bias else ("weight",))}
+
+
+def leaves(key: OfficialKey) -> Iterator[str]:
+    """Every authors' key inside a nested one, in stacking order."""
+    if isinstance(key, str):
+        yield key
+    else:
+        for part in key:
+            yield from leaves(part)
+
+
+def stack_depth(key: OfficialKey) -> int:
+    """How many leading axes of our tensor enumerate separate tensors of theirs.
+
+    >>> stack_depth("a"), stack_depth(["a", "b"]), stack_depth([["a"], ["b"]])
+    (0, 1, 2)
+    """
+    return 0 if isinstance(key, str) else 1 + stack_depth(key[0])

@@ -1,0 +1,84 @@
+"""The authors' checkpoints: their keys and hyper-parameter names in, our models out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prvr.backbones.base import Backbone
+from prvr.backbones.blocks.official import OfficialKey, leaves
+from prvr.backbones.registry import method
+
+
+class CheckpointMismatch(ValueError):
+    """A checkpoint does not fit the model: says which keys or shapes differ."""
+
+
+def from_official(name: str, state_dict: Mapping[str, Tensor], config: Mapping[str, Any]) -> Backbone:
+    """Build a method with the authors' weights. ``config`` holds the authors' hyper-parameter names.
+
+    Every tensor of the checkpoint must be used and must fit, or a ``CheckpointMismatch`` lists what does not.
+    """
+    cls = method(name)
+    try:
+        backbone = cls(cls.config_from_official(config))
+    except KeyError as missing:
+        raise CheckpointMismatch(f"the {name} configuration lacks {missing}") from None
+    load_official(backbone, state_dict)
+    return backbone.eval()
+
+
+def load_official(backbone: Backbone, state_dict: Mapping[str, Tensor]) -> None:
+    """Fill a backbone in place from a state dict with the authors' keys (a ``module.`` prefix is dropped)."""
+    given = {key.removeprefix("module."): tensor for key, tensor in state_dict.items()}
+    keys = backbone.official_keys()
+    expected = {leaf for key in keys.values() for leaf in leaves(key)}
+    problems = _difference("missing", expected - given.keys()) + _difference("not known", given.keys() - expected)
+    parameters = dict(backbone.named_parameters())
+    if not problems:
+        for name, key in keys.items():
+            try:
+                problems += _fill(parameters[name], _stack(key, given), next(leaves(key)))
+            except RuntimeError as error:  # tensors of one stack that differ in shape
+                problems.append(f"{next(leaves(key))} and its siblings do not stack: {error}")
+    if problems:
+        raise CheckpointMismatch(f"not a {backbone.method} checkpoint of this configuration: " + "; ".join(problems))
+
+
+def to_official(backbone: Backbone) -> dict[str, Tensor]:
+    """A state dict with the authors' keys; the inverse of ``load_official``."""
+    parameters = dict(backbone.named_parameters())
+    state: dict[str, Tensor] = {}
+    for name, key in backbone.official_keys().items():
+        state |= _unstack(key, parameters[name].detach())
+    return state
+
+
+def _stack(key: OfficialKey, given: Mapping[str, Tensor]) -> Tensor:
+    if isinstance(key, str):
+        return given[key]
+    return torch.stack([_stack(part, given) for part in key])
+
+
+def _unstack(key: OfficialKey, tensor: Tensor) -> dict[str, Tensor]:
+    if isinstance(key, str):
+        return {key: tensor.clone()}
+    return {name: part for row, sub in zip(tensor, key, strict=True) for name, part in _unstack(sub, row).items()}
+
+
+def _fill(parameter: Tensor, value: Tensor, name: str) -> list[str]:
+    if parameter.shape != value.shape:
+        return [f"{name} has shape {tuple(value.shape)}, expected {tuple(parameter.shape)}"]
+    with torch.no_grad():
+        parameter.copy_(value)
+    return []
+
+
+def _difference(what: str, keys: set[str] | frozenset[str], show: int = 5) -> list[str]:
+    if not keys:
+        return []
+    some = ", ".join(sorted(keys)[:show])
+    return [f"{len(keys)} keys {what} ({some}{', …' if len(keys) > show else ''})"]

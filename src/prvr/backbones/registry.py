@@ -1,0 +1,50 @@
+"""The list of methods. A backbone joins it with ``@register``; ``build`` makes one by name."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from importlib import import_module
+from typing import Any, TypeVar
+
+from prvr.backbones.base import Backbone, BackboneConfig
+
+_MODULES = ("prvr.backbones.dreamprvr",)  # files that register methods
+_METHODS: dict[str, type[Backbone]] = {}
+_Method = TypeVar("_Method", bound=type[Backbone])
+
+
+def register(backbone: _Method) -> _Method:
+    """Class decorator: make a backbone available under its ``method`` name."""
+    _METHODS[backbone.method] = backbone
+    return backbone
+
+
+def methods() -> dict[str, type[Backbone]]:
+    """Every registered method by name."""
+    for module in _MODULES:
+        import_module(module)
+    return dict(_METHODS)
+
+
+def method(name: str) -> type[Backbone]:
+    """The backbone class of a method."""
+    known = methods()
+    if name not in known:
+        raise ValueError(f"unknown method {name!r}; there are: {', '.join(sorted(known))}")
+    return known[name]
+
+
+def build(name: str, config: BackboneConfig | None = None, **overrides: Any) -> Backbone:
+    """A freshly initialised backbone, from a configuration or from single fields of it.
+
+    >>> build("dreamprvr", registers=4, width=32).config.registers
+    4
+    """
+    cls = method(name)
+    if config is None:
+        known = {f.name for f in fields(cls.config_type)}
+        unknown = sorted(overrides.keys() - known)
+        if unknown:
+            raise ValueError(f"{name} has no setting {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
+        config = cls.config_type(**overrides)
+    return cls(config)

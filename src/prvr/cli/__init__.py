@@ -1,0 +1,52 @@
+"""The ``prvr`` command: one file per group of commands, loaded when it is called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from prvr import __version__
+
+_COMMANDS = {  # name: (module with main(argv) -> int, one line of help)
+    "train": ("prvr.cli.train", "train a backbone, then TRACE on it, from feature files"),
+    "eval": ("prvr.cli.evaluate", "recalls of one or several runs, base and TRACE side by side"),
+    "data": ("prvr.cli.data", "check a dataset, convert its features, or write a synthetic world"),
+    "demo": ("prvr.cli.demo", "all of it on a small synthetic world, in a few minutes"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point: 0 when all went well, 1 on an error a user can fix, 2 on a wrong command line, 130 on Ctrl-C."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return 0 if words else 2
+    if words[0] in ("-V", "--version"):
+        print(f"prvr {__version__}")
+        return 0
+    if words[0] not in _COMMANDS:
+        print(f"prvr: no command {words[0]!r}\n\n{_help()}", file=sys.stderr)
+        return 2
+    module = import_module(_COMMANDS[words[0]][0])
+    from prvr.cli.errors import guarded
+
+    return guarded(module.main, words[1:])
+
+
+def _help() -> str:
+    width = max(map(len, _COMMANDS))
+    lines = [f"  {name:{width}}  {text}" for name, (_, text) in _COMMANDS.items()]
+    return "\n".join(
+        [
+            "prvr: find the moment in a video library that a sentence describes, and see why.",
+            "",
+            "usage: prvr COMMAND …      (prvr COMMAND --help explains one)",
+            "",
+            *lines,
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""``prvr data``: check the files of a collection, convert its features, or make a synthetic world."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from prvr.data.check import CheckReport, check, find_collections
+from prvr.data.convert import convert
+from prvr.data.errors import DataError
+from prvr.data.layout import Collection
+from prvr.data.synth import SIZES, SynthConfig, write_world
+
+_MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]look[/]", "error": "[red]wrong[/]"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """Say what is there, what is missing, and whether it is what was published."""
+
+    dir: Annotated[Path, tyro.conf.Positional]
+    """The folder that holds the collections, or one collection's own folder."""
+    collection: str | None = None
+    """Look at this one only, such as charades."""
+
+    def run(self) -> int:
+        report = check(self.dir, self.collection)
+        Console().print(*_tables(report), sep="\n")
+        return 0 if report.ok else 1
+
+
+@dataclass(frozen=True)
+class Convert:
+    """Turn feature.bin into feature.hdf5, one dataset per video. Can be interrupted; run it again to go on."""
+
+    dir: Annotated[Path, tyro.conf.Positional]
+    """The folder of feature.bin, or a collection's folder, or the folder that holds the collections."""
+    collection: str | None = None
+    """Which collection, where there are several."""
+    visual_feature: str | None = None
+    """Which folder under FeatureData, where there are several."""
+    force: bool = False
+    """Write feature.hdf5 anew if it is there already."""
+
+    def run(self) -> int:
+        path = convert(self._folder(), force=self.force)
+        Console().print(f"wrote {path}", soft_wrap=True)
+        return 0
+
+    def _folder(self) -> Path:
+        if (self.dir / "feature.bin").is_file():
+            return self.dir
+        names = [self.collection] if self.collection else find_collections(self.dir)
+        if len(names) != 1:
+            raise DataError(f"{self.dir} holds {len(names)} collections ({', '.join(names)}); choose a --collection.")
+        return Collection.find(self.dir, names[0], self.visual_feature).features
+
+
+@dataclass(frozen=True)
+class Synth:
+    """Write a synthetic world in the layout of the real datasets: everything works on it, offline, in minutes."""
+
+    dir: Annotated[Path, tyro.conf.Positional]
+    """Where to put it; the world is the folder synth inside."""
+    size: Literal["tiny", "demo", "full"] = "demo"
+    """The numbers to start from: tiny (seconds), demo (700 videos), full (4,194 videos, 1024 wide, 3 GB)."""
+    store: Literal["hdf5", "bigfile"] = "hdf5"
+    """How frame features are stored."""
+    world: Annotated[SynthConfig, tyro.conf.arg(name="")] = field(default_factory=SynthConfig)
+
+    def run(self) -> int:
+        folder = write_world(self.dir, self.world, store=self.store)
+        Console().print(f"wrote {folder}", soft_wrap=True)
+        return 0
+
+
+Command: TypeAlias = Check | Convert | Synth
+_COMMANDS: dict[str, type[Command]] = {"check": Check, "convert": Convert, "synth": Synth}
+
+
+def main(argv: list[str]) -> int:
+    """Run ``prvr data`` with what follows on the command line; returns the exit status."""
+    try:
+        return _parse(argv).run()
+    except DataError as problem:
+        text = Text.assemble(("error:", "bold red"), f" {problem}")
+        Console(stderr=True).print(text, soft_wrap=True)
+        return 1
+    except SystemExit as done:  # help was asked for, or the arguments were wrong and tyro has said so
+        return done.code if isinstance(done.code, int) else 2
+
+
+def _parse(argv: list[str]) -> Command:
+    name = argv[0] if argv else ""
+    if name not in _COMMANDS:
+        _print_help()
+        raise SystemExit(0 if name in ("", "-h", "--help") else 2)
+    prog, rest = f"prvr data {name}", argv[1:]
+    if name != "synth":
+        return tyro.cli(_COMMANDS[name], args=rest, prog=prog)
+    # The defaults of all the world's numbers depend on the size, which therefore is looked up first.
+    sizes = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    sizes.add_argument("--size", default="demo")
+    size = sizes.parse_known_args(rest)[0].size
+    return tyro.cli(Synth, args=rest, prog=prog, default=Synth(tyro.MISSING, world=SIZES.get(size, SynthConfig())))
+
+
+def _print_help() -> None:
+    console = Console()
+    console.print(f"{__doc__}".replace("``", ""), "\nUsage: prvr data COMMAND … (each has its own --help)\n", sep="")
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, command in _COMMANDS.items():
+        table.add_row(f"  [bold]{name}[/]", command.__doc__)
+    console.print(table)
+
+
+def _tables(report: CheckReport) -> Iterator[Table]:
+    """One table per collection."""
+    for name, rows in groupby(report.rows, key=lambda row: row.collection):
+        table = Table(title=f"{name} in {report.root}", title_justify="left")
+        for column in ("", "what", "found", "expected"):
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(_MARKS[row.state], row.item, Text(row.found), row.expected)
+        yield table

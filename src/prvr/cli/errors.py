@@ -1,0 +1,35 @@
+"""How a command fails: one sentence on stderr and an exit code, never a traceback for what a user can fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.console import Console
+
+from prvr.backbones import CheckpointMismatch
+from prvr.data import DataError
+from prvr.scoring import NotSeparable
+from prvr.training import ConfigError, Interrupted, RunError, TrainingError
+
+_FIXABLE = (DataError, ConfigError, RunError, TrainingError, CheckpointMismatch, NotSeparable)
+
+
+def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
+    """Run a command; turn errors a user can fix into one line."""
+    try:
+        return command(argv)
+    except (Interrupted, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+        return 141
+    except _FIXABLE as error:
+        fail(str(error))
+        return 1
+    except OSError as error:  # disk full, no permission, a path that is no folder
+        fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        return 1
+
+
+def fail(message: str) -> None:
+    """Print an error line to stderr."""
+    Console(stderr=True).print("[bold red]error:[/]", message, highlight=False, markup=True, soft_wrap=True)

@@ -1,0 +1,94 @@
+"""``prvr eval``: one run, or several seeds of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from prvr.evaluation import Recall, recall_table
+from prvr.evaluation.evaluate import Outcome, evaluate_run
+from prvr.evaluation.published import CAVEAT, published
+from prvr.training import Run, choose_device
+
+ROWS = {  # column of the record -> how a person calls it
+    "backbone": "backbone phase alone",
+    "base": "base branch",
+    "trace": "TRACE",
+}
+
+
+@dataclass(frozen=True)
+class EvalArguments:
+    """Recalls of a run, base and TRACE side by side; several runs (seeds) are summarised as mean ± sd.
+
+    Every query's rank is saved under RUN/eval/SPLIT/ranks.csv.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """folders of runs (`prvr train` made them)"""
+    data: Path | None = None
+    """folder with the dataset [default: the one the run was trained on]"""
+    split: str = "test"
+    """split to rank"""
+    weights: str | None = None
+    """which weights: average, best, last or backbone [default: the run's selection]"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1"""
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
+    """print JSON instead of tables"""
+
+
+def main(argv: list[str]) -> int:
+    arguments = tyro.cli(EvalArguments, prog="prvr eval", args=argv)
+    console = Console()
+    device = choose_device(arguments.device)
+    outcomes = []
+    for path in arguments.runs:
+        with console.status(f"ranking {arguments.split} with {path}"):
+            outcomes.append(
+                evaluate_run(
+                    Run(path), data=arguments.data, split=arguments.split, weights=arguments.weights, device=device
+                )
+            )
+    if arguments.as_json:
+        print(json.dumps([summary(outcome) for outcome in outcomes], indent=2))
+        return 0
+    show(outcomes, console)
+    return 0
+
+
+def show(outcomes: list[Outcome], console: Console) -> None:
+    """Tables for a terminal."""
+    first = outcomes[0].record.protocol
+    rows: dict[str, list[Recall] | Recall] = {}
+    for column, name in ROWS.items():
+        found = [outcome.record.recalls()[column] for outcome in outcomes if column in outcome.record.ranks]
+        if found:
+            rows[name] = found
+    notes = [f"{first.dataset} {first.split}: {outcomes[0].record.recalls()['base'].count} queries"]
+    for method in ("dreamprvr", "trace"):
+        known = published(method, first.dataset)
+        if known is not None:
+            rows[f"{method} (published)"] = known
+            notes = [*dict.fromkeys([*notes, CAVEAT])]
+    if len(outcomes) > 1:
+        notes.append(f"mean ± sd of {len(outcomes)} runs")
+    console.print(recall_table(rows, note="; ".join(notes)))
+    for outcome in outcomes:
+        console.print(f"[bold]{outcome.folder}[/]  weights: {outcome.selection}", highlight=False)
+        if outcome.comparison is not None:
+            c = outcome.comparison
+            moved = f"{c.rank_up} ranks up, {c.rank_down} down, mean gain {c.mean_gain:+.2f}"
+            console.print(f"  TRACE against base: {c} (paired, 95 %); {moved}", highlight=False)
+
+
+def summary(outcome: Outcome) -> dict[str, object]:
+    """The same as plain data."""
+    recalls = {name: recall.as_dict() for name, recall in outcome.record.recalls().items()}
+    comparison = None if outcome.comparison is None else outcome.comparison.as_dict()
+    return {"folder": str(outcome.folder), "weights": outcome.selection, "recalls": recalls, "comparison": comparison}

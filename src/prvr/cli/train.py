@@ -1,0 +1,111 @@
+"""``prvr train``: presets, overrides, resuming."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from prvr.training import ConfigError, Run, TrainConfig, Trainer, load_preset, preset_names, processes
+from prvr.training.config import config_to_dict
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """Train a backbone, then TRACE on it: `prvr train DATASET --data DIR`.
+
+    DATASET names a shipped preset (activitynet, charades, tvr, synth, demo) or a .toml file of your own. DIR is the
+    folder that holds the collection's TextData and FeatureData (`prvr data check DIR` tells whether it is complete).
+    Every number of the preset can be changed by its flag below. Several GPUs or processes:
+    `torchrun --nproc-per-node 2 -m prvr train …`.
+    """
+
+    dataset: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATASET")]
+    """preset name, or path of a .toml file"""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """folder with the dataset (not needed with --resume)"""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """folder of the run [default: runs/DATASET-METHOD-seedN]"""
+    resume: bool = False
+    """go on with the run in --out from its last checkpoint; starts it if there is none"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1"""
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TrainConfig)
+
+
+def main(argv: list[str]) -> int:
+    dataset, method = _preset_of(argv)
+    default = TrainArguments(dataset=dataset, config=load_preset(dataset, method))
+    arguments = tyro.cli(TrainArguments, prog="prvr train", args=argv, default=default)
+    with processes(arguments.device) as group:
+        console = Console() if group.is_first else None
+        run = Run(arguments.out or _default_out(arguments))
+        data = _prepare(run, arguments, group.is_first, console)
+        group.barrier()
+        Trainer(run.config, data, run, group, console).train()
+    return 0
+
+
+def _prepare(run: Run, arguments: TrainArguments, first: bool, console: Console | None) -> Path:
+    """Create the run's folder, or check that the one to resume was started with the same configuration."""
+    started = (run.path / "run.json").exists()
+    if arguments.resume and started:
+        _refuse_changes(run, arguments.config)
+        if console is not None:
+            console.print(f"resuming {run.path}", highlight=False)
+        return arguments.data or Path(run.data)
+    if arguments.data is None:
+        raise ConfigError("--data is missing: give the folder that holds the dataset (try `prvr data synth DIR`)")
+    if first:
+        run.create(arguments.config, arguments.data, command=shlex.join(["prvr", *sys.argv[1:]]))
+        if console is not None:
+            _announce(run, arguments, console)
+    return arguments.data
+
+
+def _announce(run: Run, arguments: TrainArguments, console: Console) -> None:
+    config = arguments.config
+    stages = f"{config.backbone_stage.epochs} backbone epochs, then {config.trace_stage.epochs} with TRACE"
+    console.print(f"{config.method} on {config.data.collection}: {stages}; run folder {run.path}", highlight=False)
+
+
+def _refuse_changes(run: Run, asked: TrainConfig) -> None:
+    before, now = _flat(config_to_dict(run.config)), _flat(config_to_dict(asked))
+    changed = [f"{name} {before.get(name)} → {now[name]}" for name in now if before.get(name) != now[name]]
+    if changed:
+        raise ConfigError(
+            f"{run.path} was started with another configuration ({'; '.join(changed[:5])}): "
+            "repeat the original flags to resume it, or choose another --out"
+        )
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _preset_of(argv: list[str]) -> tuple[str, str]:
+    """The preset decides all defaults, so it is read before the flags are."""
+    method = "dreamprvr"
+    for here, after in zip(argv, [*argv[1:], ""], strict=True):
+        if here == "--method":
+            method = after
+        elif here.startswith("--method="):
+            method = here.removeprefix("--method=")
+    named = [word for word in argv[:1] if not word.startswith("-")]
+    if not named and not {"-h", "--help"} & set(argv):
+        raise ConfigError(f"say what to train on first: prvr train DATASET …, one of {', '.join(preset_names())}")
+    return (named or ["charades"])[0], method
+
+
+def _default_out(arguments: TrainArguments) -> Path:
+    config = arguments.config
+    return Path("runs") / f"{Path(arguments.dataset).stem}-{config.method}-seed{config.seed}"

@@ -1,0 +1,122 @@
+"""Readers of the text files: captions, lists of all correct videos, and moments.
+
+Each reader takes one file and either returns all of it or raises a ``DataError`` with the line to look at.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prvr.data.errors import DataError
+
+
+@dataclass(frozen=True)
+class Caption:
+    """One query: ``id`` is ``VIDEO#enc#K``, and ``video`` the part before the first ``#``."""
+
+    id: str
+    video: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where in its video a query happens, in seconds."""
+
+    video: str
+    start: float
+    end: float
+    duration: float
+
+
+def read_captions(path: Path) -> list[Caption]:
+    """One caption per line: the id, a blank, the sentence. Blank lines are skipped."""
+    captions: list[Caption] = []
+    first_seen: dict[str, int] = {}
+    for number, line in _lines(path):
+        parts = line.split(maxsplit=1)
+        if len(parts) < 2:
+            raise DataError(f"{path}:{number}: found only '{line[:80]}'; expected an id, a blank and a sentence.")
+        caption_id, sentence = parts
+        video = caption_id.partition("#")[0]
+        if not video:
+            raise DataError(f"{path}:{number}: the id '{caption_id}' names no video; expected VIDEO#enc#0 or alike.")
+        _refuse_repeat(path, number, caption_id, first_seen)
+        captions.append(Caption(caption_id, video, sentence))
+    if not captions:
+        raise DataError(f"{path} holds no captions; expected one line per caption, an id and a sentence.")
+    return captions
+
+
+def read_positives(path: Path) -> dict[str, tuple[str, ...]]:
+    """All correct videos of each query: JSON lines with ``query_id`` and ``gt_video_ids``."""
+    positives: dict[str, tuple[str, ...]] = {}
+    for number, query_id, row in _records(path):
+        videos = row.get("gt_video_ids")
+        if not isinstance(videos, list) or not all(isinstance(video, str) for video in videos):
+            raise DataError(f"{path}:{number}: 'gt_video_ids' must be a list of video ids, found {videos!r:.80}.")
+        positives[query_id] = tuple(dict.fromkeys(videos))
+    return positives
+
+
+def read_moments(path: Path) -> dict[str, Moment]:
+    """The moment of each query: JSON lines with ``query_id``, ``video``, ``start``, ``end``, ``duration``."""
+    moments: dict[str, Moment] = {}
+    for number, query_id, row in _records(path):
+        video = row.get("video")
+        times = [row.get(name) for name in ("start", "end", "duration")]
+        if not isinstance(video, str) or not all(_is_time(time) for time in times):
+            raise DataError(
+                f"{path}:{number}: expected a 'video' id and 'start', 'end', 'duration' in seconds, "
+                f"found {video!r:.40} and {times!r:.80}."
+            )
+        start, end, duration = (float(time) for time in times if time is not None)
+        moments[query_id] = Moment(video, start, end, duration)
+    return moments
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The non-blank lines of a UTF-8 file, stripped, with their numbers."""
+    try:
+        raw = path.read_bytes()
+    except OSError as problem:
+        raise DataError(f"{path} cannot be read: {problem.strerror}.") from problem
+    for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        try:
+            text = line.decode("utf-8").strip()
+        except UnicodeDecodeError as problem:
+            raise DataError(f"{path}:{number}: not UTF-8 ({problem.reason}); save the file as UTF-8.") from problem
+        if text:
+            yield number, text
+
+
+def _records(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """The JSON objects of a .jsonl file, each with a ``query_id`` of its own."""
+    first_seen: dict[str, int] = {}
+    for number, line in _lines(path):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as problem:
+            raise DataError(f"{path}:{number}: not JSON ({problem}); expected one JSON object per line.") from problem
+        query_id = row.get("query_id") if isinstance(row, dict) else None
+        if not isinstance(query_id, str):
+            raise DataError(f"{path}:{number}: expected a JSON object with a 'query_id', found {line[:80]}.")
+        _refuse_repeat(path, number, query_id, first_seen)
+        yield number, query_id, row
+    if not first_seen:
+        raise DataError(f"{path} is empty; expected one JSON object per line. Delete it if there is nothing to say.")
+
+
+def _refuse_repeat(path: Path, number: int, name: str, first_seen: dict[str, int]) -> None:
+    if name in first_seen:
+        raise DataError(f"{path}:{number}: the id '{name}' stood on line {first_seen[name]} already; ids are unique.")
+    first_seen[name] = number
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

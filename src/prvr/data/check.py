@@ -1,0 +1,178 @@
+"""What of a collection is there, what is missing, and whether it is what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from prvr.data.captions import Caption, read_captions, read_moments, read_positives
+from prvr.data.errors import DataError, few
+from prvr.data.layout import DATASETS, Collection, DatasetSpec, collection_folder
+from prvr.data.stores import FeatureStore, open_store
+
+State = Literal["ok", "warning", "error"]
+
+SAMPLE = 24  # ids whose numbers are read, spread over the store
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """One thing that was looked at."""
+
+    collection: str
+    item: str
+    state: State
+    found: str
+    expected: str = ""
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """Everything that was looked at, in reading order."""
+
+    root: Path
+    rows: tuple[CheckRow, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether training and evaluation would run; warnings do not stand in the way."""
+        return not any(row.state == "error" for row in self.rows)
+
+
+def check(root: str | Path, collection: str | None = None) -> CheckReport:
+    """Look at one collection, or at every collection under ``root``."""
+    root = Path(root)
+    names = [collection] if collection else find_collections(root)
+    if not names:
+        raise DataError(
+            f"{root} holds no collection; expected a folder with TextData and FeatureData inside, "
+            f"such as {root / 'charades' / 'TextData'}."
+        )
+    return CheckReport(root, tuple(row for name in names for row in _check_collection(root, name)))
+
+
+def find_collections(root: Path) -> list[str]:
+    """The names of the collections at or under ``root``."""
+    if (root / "TextData").is_dir():
+        stems = [path.name.removesuffix(".caption.txt") for path in sorted((root / "TextData").glob("*.caption.txt"))]
+        usual = [
+            stem.removesuffix(split) for stem in stems for split in ("train", "val", "test") if stem.endswith(split)
+        ]
+        return usual[:1] or [root.resolve().name]
+    if not root.is_dir():
+        raise DataError(f"{root} is not a folder; give the folder that holds the collections.")
+    return sorted(path.parent.name for path in root.glob("*/TextData"))
+
+
+def _check_collection(root: Path, name: str) -> Iterator[CheckRow]:
+    spec = DATASETS.get(name)
+    place = Collection(name, collection_folder(root, name), "")
+    videos, words = _Opened(), _Opened()
+    try:
+        try:
+            place = Collection.find(root, name)
+        except DataError as problem:
+            yield CheckRow(name, "frame features", "error", str(problem))
+        else:
+            yield from _check_store(place, "frame features", "video", spec.visual_width if spec else None, videos)
+        yield from _check_store(place, "word features", "query", spec.query_width if spec else None, words)
+        if not place.splits:
+            yield CheckRow(name, "captions", "error", f"no {name}*.caption.txt in {place.text}")
+        texts: dict[str, list[Caption]] = {}
+        for split in place.splits:
+            yield from _check_split(place, split, spec, videos.store, words.store, texts)
+        if "val" in texts and texts["val"] == texts.get("test"):
+            found = "the same captions: an epoch chosen on val is chosen on test"
+            yield CheckRow(name, "val and test", "warning", found)
+    finally:
+        videos.close()
+        words.close()
+
+
+class _Opened:
+    """A store that may have failed to open."""
+
+    store: FeatureStore | None = None
+
+    def close(self) -> None:
+        if self.store is not None:
+            self.store.close()
+
+
+def _check_store(
+    place: Collection, item: str, kind: Literal["video", "query"], width: int | None, opened: _Opened
+) -> Iterator[CheckRow]:
+    try:
+        path = place.video_features if kind == "video" else place.query_features
+        opened.store = store = open_store(path)
+    except DataError as problem:
+        yield CheckRow(place.name, item, "error", str(problem))
+        return
+    wrong_width = width is not None and store.width != width
+    yield CheckRow(
+        place.name,
+        item,
+        "error" if wrong_width else "ok",
+        f"{path.name}: {len(store.ids):,} ids, {store.width} wide",
+        f"{width} wide" if width else "",
+    )
+    sample = store.ids[:: max(1, len(store.ids) // SAMPLE)]
+    try:
+        lengths = [len(store.read(name)) for name in sample]
+    except DataError as problem:
+        yield CheckRow(place.name, f"{item}, sample", "error", str(problem))
+    else:
+        found = f"{len(sample)} read, {min(lengths)} to {max(lengths)} rows each, all finite"
+        yield CheckRow(place.name, f"{item}, sample", "ok", found)
+
+
+def _check_split(
+    place: Collection,
+    split: str,
+    spec: DatasetSpec | None,
+    videos: FeatureStore | None,
+    words: FeatureStore | None,
+    texts: dict[str, list[Caption]],
+) -> Iterator[CheckRow]:
+    try:
+        captions = texts[split] = read_captions(place.captions(split))
+    except DataError as problem:
+        yield CheckRow(place.name, f"{split} captions", "error", str(problem))
+        return
+    video_ids = list(dict.fromkeys(caption.video for caption in captions))
+    counts = f"{len(video_ids):,} videos, {len(captions):,} sentences"
+    published = ""
+    if spec and split in spec.videos:
+        published = f"{spec.videos[split]:,} videos, {spec.sentences[split]:,} sentences"
+    state: State = "ok" if published in ("", counts) else "warning"
+    yield CheckRow(place.name, f"{split} captions", state, counts, published)
+    yield from _check_cover(place, f"{split} videos without features", video_ids, videos)
+    yield from _check_cover(place, f"{split} captions without features", [caption.id for caption in captions], words)
+    yield from _check_extras(place, split, {caption.id for caption in captions})
+
+
+def _check_cover(place: Collection, item: str, names: Sequence[str], store: FeatureStore | None) -> Iterator[CheckRow]:
+    if store is not None:
+        absent = [name for name in names if name not in store]
+        found = f"{len(absent):,} ({few(absent)})" if absent else "0"
+        yield CheckRow(place.name, item, "error" if absent else "ok", found, "0")
+
+
+def _check_extras(place: Collection, split: str, query_ids: set[str]) -> Iterator[CheckRow]:
+    """The two optional files, and whether they speak of these captions."""
+    for item, path, read in (
+        (f"{split} several positives", place.positives(split), read_positives),
+        (f"{split} moments", place.moments(split), read_moments),
+    ):
+        if path is None:
+            yield CheckRow(place.name, item, "ok", "none (optional)")
+            continue
+        try:
+            known = sum(name in query_ids for name in read(path))
+        except DataError as problem:
+            yield CheckRow(place.name, item, "error", str(problem))
+        else:
+            found = f"{path.name}: {known:,} of {len(query_ids):,} captions"
+            yield CheckRow(place.name, item, "ok" if known == len(query_ids) else "warning", found)

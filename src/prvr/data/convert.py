@@ -1,0 +1,134 @@
+"""From a BigFile to one HDF5 file with a dataset per video, so that a video is one read.
+
+Converting takes minutes, so it can be interrupted at any moment, and goes on where it stopped. HDF5 alone does not
+survive that: a process killed while it changes the file's directory leaves it unreadable. So the work is done in two
+steps:
+
+1. an HDF5 file with all datasets, allocated but unwritten, is made and moved to ``feature.hdf5.part`` when complete;
+2. frames are written straight to the places that HDF5 allotted them, without HDF5, and a journal says how far.
+
+In the second step the directory is never touched, so there is no moment at which the file is broken.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from prvr.data.bigfile import BIGFILE_NAMES
+from prvr.data.cache import fingerprint
+from prvr.data.errors import DataError
+from prvr.data.progress import track
+from prvr.data.stores import BigFileStore, H5Store
+
+GROUP_BYTES = 64 << 20  # how much is written between two notes in the journal: a second's work or so
+
+
+def convert(folder: str | Path, *, force: bool = False, progress: bool = True) -> Path:
+    """Convert the BigFile in ``folder`` to ``folder/feature.hdf5`` and return that path."""
+    folder = Path(folder)
+    target = folder / "feature.hdf5"
+    if target.exists() and not force:
+        raise DataError(f"{target} is there already; use it as it is, or ask for --force to write it anew.")
+    part, journal = folder / "feature.hdf5.part", folder / "feature.hdf5.journal"
+    with BigFileStore(folder) as source:
+        origin = fingerprint([folder / name for name in BIGFILE_NAMES])
+        state = _State.resume(part, journal, origin)
+        try:
+            if state is None:
+                journal.unlink(missing_ok=True)
+                _allocate(part, source)
+                state = _State(journal, origin)
+                state.save(0)
+            _fill(part, source, state, progress)
+        except OSError as problem:
+            raise DataError(
+                f"{part} cannot be written ({problem.strerror or problem}); free some room in {folder} and convert "
+                "again: it goes on where it stopped."
+            ) from problem
+        _verify(part, source)
+    os.replace(part, target)
+    journal.unlink()
+    return target
+
+
+@dataclass
+class _State:
+    """How many videos are safely in the part file, and of which source."""
+
+    path: Path
+    source: str
+    done: int = 0
+
+    @staticmethod
+    def resume(part: Path, path: Path, source: str) -> _State | None:
+        """What an earlier, interrupted run reached; None if there was none or its source has changed."""
+        if not part.is_file() or not path.is_file():
+            return None
+        try:
+            noted = json.loads(path.read_text(encoding="utf-8"))
+            done, origin = int(noted["done"]), str(noted["source"])
+        except (ValueError, KeyError, TypeError):
+            return None  # not a journal of ours; starting again is safe
+        return _State(path, source, done) if origin == source else None
+
+    def save(self, done: int) -> None:
+        self.done = done
+        new = self.path.with_suffix(".journal.new")
+        new.write_text(json.dumps({"source": self.source, "done": done}), encoding="utf-8")
+        os.replace(new, self.path)
+
+
+def _allocate(part: Path, source: BigFileStore) -> None:
+    """Make the HDF5 file with every dataset in its place and nothing in it yet."""
+    new = part.with_suffix(".part.new")
+    layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    layout.set_layout(h5py.h5d.CONTIGUOUS)
+    layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    with h5py.File(new, "w", libver=("v110", "v110")) as file:
+        for video in source.ids:
+            space = h5py.h5s.create_simple((source.length(video), source.width))
+            h5py.h5d.create(file.id, video.encode(), h5py.h5t.IEEE_F32LE, space, layout)
+    os.replace(new, part)
+
+
+def _fill(part: Path, source: BigFileStore, state: _State, progress: bool) -> None:
+    """Write the videos that are missing, group by group."""
+    with h5py.File(part, "r") as file:
+        places = [int(file[video].id.get_offset()) for video in source.ids]
+    todo = list(zip(source.ids, places, strict=True))[state.done :]
+    label = f"converting {part.parent.name}"
+    with part.open("r+b", buffering=0) as out:
+        # A dataset at the end may have been allotted room that the file does not reach yet.
+        ends = [place + source.length(video) * source.width * 4 for video, place in todo]
+        out.truncate(max([part.stat().st_size, *ends]))
+        unsaved = 0
+        steps = track(todo, total=len(places), done=state.done, label=label, show=progress)
+        for count, (video, place) in enumerate(steps, start=state.done + 1):
+            features = np.ascontiguousarray(source.read(video), dtype="<f4")
+            out.seek(place)
+            out.write(features.data)
+            unsaved += features.nbytes
+            if unsaved >= GROUP_BYTES or count == len(places):
+                os.fsync(out.fileno())  # the journal must not run ahead of the data, even if the power fails
+                state.save(count)
+                unsaved = 0
+
+
+def _verify(part: Path, source: BigFileStore) -> None:
+    """Read the result back through HDF5: every video there, of the right length, and some compared number by number."""
+    with H5Store(part) as result:
+        wrong = [v for v in source.ids if v not in result or result.length(v) != source.length(v)]
+        sample = source.ids[:: max(1, len(source.ids) // 20)]
+        wrong += [v for v in sample if v not in wrong and not np.array_equal(result.read(v), source.read(v))]
+        if wrong or len(result.ids) != len(source.ids):
+            raise DataError(
+                f"{part} does not match its source ({len(result.ids)} of {len(source.ids)} videos, "
+                f"first difference: {wrong[0] if wrong else 'the count'}); delete it and convert again."
+            )

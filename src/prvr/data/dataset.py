@@ -1,0 +1,185 @@
+"""A split of a collection: ids, labels, and batches of tensors.
+
+    train = Dataset.load("data", "charades", "train")
+    for rows in epoch_batches(len(train), 128, seed=0, epoch=0):
+        batch = train.train_batch(rows)  # TrainBatch: videos, all their queries, labels
+
+Features are read and resampled the first time; every later batch is gathered from memory-mapped tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from prvr.data.captions import Caption, Moment, read_captions, read_moments, read_positives
+from prvr.data.layout import Collection
+from prvr.data.prepare import prepare
+from prvr.data.prepared import Prepared, Recipe
+from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
+
+_Name = TypeVar("_Name")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Videos in the order in which the caption file first names them; queries in the order of its lines."""
+
+    collection: str
+    split: str
+    video_ids: tuple[str, ...]
+    captions: tuple[Caption, ...]
+    query_video: Tensor  # (Q,) row of the video each query describes
+    positives: list[tuple[int, ...]]  # per query: rows of all correct videos
+    moments: dict[str, Moment] | None  # by query id
+    prepared: Prepared
+
+    @staticmethod
+    def load(
+        root: str | Path,
+        collection: str,
+        split: str,
+        *,
+        visual_feature: str | None = None,
+        clips: int = 32,
+        frames: int = 128,
+        words: int = 30,
+        cache_dir: str | Path | None = None,
+    ) -> Dataset:
+        """Read one split; the first time this resamples all features, later it maps what was kept."""
+        place = Collection.find(root, collection, visual_feature)
+        captions = tuple(read_captions(place.captions(split)))
+        video_ids = tuple(dict.fromkeys(caption.video for caption in captions))
+        row_of = {video: row for row, video in enumerate(video_ids)}
+        query_video = torch.tensor([row_of[caption.video] for caption in captions])
+        positives_file, moments_file = place.positives(split), place.moments(split)
+        known = read_positives(positives_file) if positives_file else {}
+        return Dataset(
+            collection=collection,
+            split=split,
+            video_ids=video_ids,
+            captions=captions,
+            query_video=query_video,
+            positives=[_rows(known.get(caption.id, ()), row_of, row_of[caption.video]) for caption in captions],
+            moments=read_moments(moments_file) if moments_file else None,
+            prepared=prepare(
+                place,
+                split,
+                video_ids,
+                [caption.id for caption in captions],
+                Recipe(clips, frames, words),
+                Path(cache_dir) if cache_dir else None,
+            ),
+        )
+
+    def __len__(self) -> int:
+        return len(self.video_ids)
+
+    @property
+    def query_ids(self) -> tuple[str, ...]:
+        return tuple(caption.id for caption in self.captions)
+
+    @property
+    def single_positives(self) -> list[tuple[int, ...]]:
+        """Per query, only the video it was written for: what the field's usual recall counts."""
+        return [(row,) for row in self.query_video.tolist()]
+
+    @property
+    def visual_width(self) -> int:
+        return self.prepared.frames.shape[1]
+
+    @property
+    def query_width(self) -> int:
+        return self.prepared.words.shape[1]
+
+    @property
+    def clips(self) -> int:
+        """Clips per video."""
+        return self.prepared.clips.shape[1]
+
+    def video_batch(self, rows: Tensor | Sequence[int]) -> VideoBatch:
+        """Some videos, in the order given, frames padded to the longest of them."""
+        rows = _as_rows(rows)
+        frames, mask = self.prepared.frame_batch(rows)
+        ids = tuple(self.video_ids[row] for row in rows.tolist())
+        return VideoBatch(frames, mask, self.prepared.clip_batch(rows), ids)
+
+    def query_batch(self, rows: Tensor | Sequence[int]) -> QueryBatch:
+        """Some queries, in the order given, words padded to the longest of them."""
+        rows = _as_rows(rows)
+        tokens, mask = self.prepared.word_batch(rows)
+        return QueryBatch(tokens, mask, tuple(self.captions[row].id for row in rows.tolist()))
+
+    def train_batch(self, rows: Tensor | Sequence[int]) -> TrainBatch:
+        """Some videos with all their queries.
+
+        Videos are sorted by number of frames, longest first and ties in the order given; queries follow video by video.
+        """
+        rows = _as_rows(rows)
+        rows = rows[self.prepared.frame_count[rows].sort(descending=True, stable=True).indices]
+        queries, labels = self._queries_of(rows)
+        videos = self.video_batch(rows)
+        return TrainBatch(videos, self.query_batch(queries), labels.to(videos.frames.device))
+
+    def video_batches(self, size: int = 100) -> Iterator[VideoBatch]:
+        """All videos in order."""
+        for rows in torch.split(torch.arange(len(self)), size):
+            yield self.video_batch(rows)
+
+    def query_batches(self, size: int = 500) -> Iterator[QueryBatch]:
+        """All queries in order."""
+        for rows in torch.split(torch.arange(len(self.captions)), size):
+            yield self.query_batch(rows)
+
+    def to(self, device: torch.device | str) -> Dataset:
+        """Put the features on a device, where batches are then assembled without copies from the host."""
+        return replace(self, prepared=self.prepared.to(device))
+
+    def subset(self, video_rows: Tensor | Sequence[int]) -> Dataset:
+        """Some videos, in the order given, with their queries: a held-out part, say. Features are shared."""
+        videos = _as_rows(video_rows)
+        new_row = {int(old): new for new, old in enumerate(videos.tolist())}
+        if len(new_row) != len(videos):
+            raise ValueError("a subset names some video twice; give each row once")
+        queries = torch.tensor([q for q, v in enumerate(self.query_video.tolist()) if v in new_row], dtype=torch.long)
+        owners = [new_row[video] for video in self.query_video[queries].tolist()]
+        captions = tuple(self.captions[query] for query in queries.tolist())
+        kept = [_rows(self.positives[q], new_row, owner) for q, owner in zip(queries.tolist(), owners, strict=True)]
+        return replace(
+            self,
+            video_ids=tuple(self.video_ids[row] for row in videos.tolist()),
+            captions=captions,
+            query_video=torch.tensor(owners, dtype=torch.long),
+            positives=kept,
+            prepared=self.prepared.select(videos, queries),
+        )
+
+    def _queries_of(self, videos: Tensor) -> tuple[Tensor, Tensor]:
+        """All queries of some videos, video by video and in file order within one, (Q,); and whose they are, (Q,)."""
+        owners, queries = self._queries_by_video
+        starts = torch.searchsorted(owners, videos)
+        counts = torch.searchsorted(owners, videos, right=True) - starts
+        labels = torch.arange(len(videos)).repeat_interleave(counts)
+        within = torch.arange(len(labels)) - (counts.cumsum(0) - counts)[labels]
+        return queries[starts[labels] + within], labels
+
+    @cached_property
+    def _queries_by_video(self) -> tuple[Tensor, Tensor]:
+        """The queries grouped by video: whose each is, ascending, (Q,); and its row, (Q,)."""
+        grouped = self.query_video.sort(stable=True)
+        return grouped.values, grouped.indices
+
+
+def _rows(names: Sequence[_Name], row_of: Mapping[_Name, int], own: int) -> tuple[int, ...]:
+    """Rows of those names that are in the gallery; the query's own video if none of them is."""
+    return tuple(row_of[name] for name in names if name in row_of) or (own,)
+
+
+def _as_rows(rows: Tensor | Sequence[int]) -> Tensor:
+    return torch.as_tensor(rows, dtype=torch.long, device="cpu")

@@ -1,0 +1,179 @@
+"""Where the files of a collection stand.
+
+    ROOT/charades/TextData/charadestrain.caption.txt         captions of a split (also val, test)
+    ROOT/charades/TextData/roberta_charades_query_feat.hdf5  word features of all splits
+    ROOT/charades/TextData/charadestest.gt.jsonl             all correct videos of a query
+    ROOT/charades/TextData/charadestest.moments.jsonl        where in the video a query happens
+    ROOT/charades/FeatureData/i3d_rgb_lgi/                   frame features: feature.hdf5, or feature.bin and its lists
+
+The two .jsonl files are optional. Any other collection works as well, under its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prvr.data.errors import DataError
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """What is published about a dataset's standard features."""
+
+    name: str
+    visual_feature: str  # folder under FeatureData
+    visual_width: int
+    query_width: int
+    videos: Mapping[str, int] = field(default_factory=dict)  # split -> published count
+    sentences: Mapping[str, int] = field(default_factory=dict)
+
+
+# Counts: the dataset note that came with the features; Charades' 5,538 there is a slip for the 5,338 annotated videos.
+# Nothing is published about `val`.
+DATASETS: dict[str, DatasetSpec] = {
+    spec.name: spec
+    for spec in (
+        DatasetSpec(
+            name="activitynet",
+            visual_feature="i3d",
+            visual_width=1024,
+            query_width=1024,
+            videos={"train": 9043, "test": 4430},
+            sentences={"train": 33721, "test": 15753},
+        ),
+        DatasetSpec(
+            name="charades",
+            visual_feature="i3d_rgb_lgi",
+            visual_width=1024,
+            query_width=1024,
+            videos={"train": 5338, "test": 1334},
+            sentences={"train": 12408, "test": 3720},
+        ),
+        DatasetSpec(
+            name="tvr",
+            visual_feature="i3d_resnet",
+            visual_width=3072,
+            query_width=768,
+            videos={"train": 17435, "test": 2179},
+            sentences={"train": 87175, "test": 10895},
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Collection:
+    """One collection's folder and the paths inside it; nothing is opened here."""
+
+    name: str
+    folder: Path
+    visual_feature: str
+
+    @staticmethod
+    def find(root: str | Path, collection: str, visual_feature: str | None = None) -> Collection:
+        """Locate a collection under ``root``, or at ``root`` itself."""
+        folder = collection_folder(Path(root), collection)
+        return Collection(collection, folder, visual_feature or _only_feature(folder, collection))
+
+    @property
+    def text(self) -> Path:
+        return self.folder / "TextData"
+
+    @property
+    def features(self) -> Path:
+        return self.folder / "FeatureData" / self.visual_feature
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that have a caption file, in the usual order."""
+        ending = ".caption.txt"
+        found = {path.name[len(self.name) : -len(ending)] for path in self.text.glob(f"{self.name}*{ending}")}
+        usual = [split for split in ("train", "val", "test") if split in found]
+        return (*usual, *sorted(found - set(usual)))
+
+    def captions(self, split: str) -> Path:
+        """The caption file of a split."""
+        path = self._split_file(split, "caption.txt")
+        if not path.is_file():
+            has = f"it has captions for: {', '.join(self.splits)}" if self.splits else "it has no caption file at all"
+            raise DataError(f"{path} is missing ({has}); put the caption file of '{split}' there.")
+        return path
+
+    @property
+    def query_features(self) -> Path:
+        """The HDF5 file of word features, one dataset per caption id."""
+        usual = self.text / f"roberta_{self.name}_query_feat.hdf5"
+        if usual.is_file():
+            return usual
+        others = sorted(self.text.glob("*query_feat*.hdf5"))
+        if len(others) == 1:
+            return others[0]
+        raise DataError(f"{usual} is missing; put the word features (one dataset per caption id) there.")
+
+    @property
+    def video_features(self) -> Path:
+        """An HDF5 file, or the folder of a BigFile (``feature.bin`` and its lists). HDF5 is preferred."""
+        folder = self.features
+        if not folder.is_dir():
+            raise DataError(f"{folder} is missing; found under FeatureData: {_named(_children(folder.parent))}.")
+        if (folder / "feature.hdf5").is_file():
+            return folder / "feature.hdf5"
+        others = sorted(folder.glob("*.hdf5"))
+        if len(others) > 1:
+            raise DataError(f"{folder} holds several HDF5 files ({_named(others)}); name the right one feature.hdf5.")
+        if others:
+            return others[0]
+        if (folder / "feature.bin").is_file():
+            return folder
+        raise DataError(f"{folder} holds neither feature.hdf5 nor feature.bin; put the frame features there.")
+
+    def positives(self, split: str) -> Path | None:
+        """All correct videos per query, where somebody wrote them down."""
+        return _if_file(self._split_file(split, "gt.jsonl"))
+
+    def moments(self, split: str) -> Path | None:
+        return _if_file(self._split_file(split, "moments.jsonl"))
+
+    def _split_file(self, split: str, ending: str) -> Path:
+        return self.text / f"{self.name}{split}.{ending}"
+
+
+def collection_folder(root: Path, collection: str) -> Path:
+    """``root/collection``, or ``root`` where that is the collection's own folder."""
+    if (root / collection / "TextData").is_dir():
+        return root / collection
+    if (root / "TextData").is_dir():
+        holds_it = any((root / "TextData").glob(f"{collection}*.caption.txt"))
+        if holds_it or root.resolve().name == collection:
+            return root
+        raise DataError(f"{root / 'TextData'} holds no {collection}*.caption.txt; is this another collection's folder?")
+    if not root.is_dir():
+        raise DataError(f"{root} is not a folder; give the folder that holds {collection}/TextData.")
+    raise DataError(f"{root / collection / 'TextData'} is missing; found in {root}: {_named(_children(root))}.")
+
+
+def _only_feature(folder: Path, collection: str) -> str:
+    """The standard feature of a known dataset, else the only one there is."""
+    candidates = [path for path in _children(folder / "FeatureData") if path.is_dir()]
+    spec = DATASETS.get(collection)
+    if spec is not None and any(path.name == spec.visual_feature for path in candidates):
+        return spec.visual_feature
+    if len(candidates) == 1:
+        return candidates[0].name
+    if not candidates:
+        raise DataError(f"{folder / 'FeatureData'} is missing or empty; put the frame features in a folder there.")
+    raise DataError(f"{folder / 'FeatureData'} holds several features ({_named(candidates)}); choose a visual feature.")
+
+
+def _children(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith(".")) if folder.is_dir() else []
+
+
+def _named(paths: list[Path]) -> str:
+    return ", ".join(path.name for path in paths) or "nothing"
+
+
+def _if_file(path: Path) -> Path | None:
+    return path if path.is_file() else None

@@ -1,0 +1,126 @@
+"""Evaluate a run: base and TRACE side by side on one split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prvr.data import Collection, DataError, Dataset
+from prvr.evaluation.corrections import Correction, find_correction
+from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figure
+from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, save_record
+from prvr.evaluation.significance import Comparison, compare_ranks
+from prvr.scoring import Scores, ranks
+from prvr.training import Run, TraceModel, TrainConfig, split_scores
+from prvr.training.validate import place
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an evaluation found, and what is needed to look closer."""
+
+    record: EvaluationRecord
+    comparison: Comparison | None  # TRACE against the base branch; None for a run without TRACE
+    scores: Scores
+    model: TraceModel
+    dataset: Dataset
+    selection: str
+    folder: Path
+
+    @property
+    def final_scores(self) -> Tensor:
+        return self.scores.final(self.model.trace.config.fusion_weight)
+
+
+def evaluate_run(
+    run: Run,
+    *,
+    data: str | Path | None = None,
+    split: str = "test",
+    weights: str | None = None,
+    device: torch.device | str = "cpu",
+) -> Outcome:
+    """Rank a split with a run's weights and save every query's rank under ``RUN/eval/<split>``."""
+    config, device = run.config, torch.device(device)
+    dataset = place(load_split(config, data or run.data, split), device)
+    model, about = run.load_model(weights, device)
+    with_trace = config.trace_stage.epochs > 0
+    scores = split_scores(model, dataset, use_trace=with_trace)
+    truth = dataset.query_video.to(scores.base.device)
+    columns = {"base": ranks(scores.base, truth).cpu()}
+    if with_trace:
+        columns["trace"] = ranks(scores.final(config.trace.fusion_weight), truth).cpu()
+    if with_trace and run.has_weights("backbone"):
+        alone, _ = run.load_model("backbone", device)
+        columns["backbone"] = ranks(split_scores(alone, dataset, use_trace=False).base, truth).cpu()
+    selection = describe_weights(weights or config.selection, about, config)
+    protocol = EvaluationProtocol(config.data.collection, dataset.split, selection, (config.seed,))
+    owners = tuple(dataset.video_ids[row] for row in dataset.query_video.tolist())
+    record = EvaluationRecord(dataset.query_ids, owners, columns, protocol)
+    folder = save_record(record, run.path / "eval" / dataset.split)
+    comparison = compare_ranks(columns["base"], columns["trace"]) if with_trace else None
+    return Outcome(record, comparison, scores, model, dataset, selection, folder)
+
+
+def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
+    """A split in the shape a run's model expects; where there is no test split, the validation split."""
+    c = config.data
+    place_of = Collection.find(data, c.collection, c.visual_feature)
+    if split == "test" and "test" not in place_of.splits:
+        split = c.validation_split
+    sizes = {name: getattr(config.model, name) for name in ("clips", "frames", "words") if hasattr(config.model, name)}
+    dataset = Dataset.load(data, c.collection, split, visual_feature=c.visual_feature, **sizes)
+    for name, found in (("visual_width", dataset.visual_width), ("query_width", dataset.query_width)):
+        if found != getattr(config.model, name):
+            raise DataError(
+                f"{data} has {name.replace('_', ' ')} {found}, but the model was trained with "
+                f"{getattr(config.model, name)}: give the features it was trained on."
+            )
+    return dataset
+
+
+def describe_weights(name: str, about: dict[str, Any], config: TrainConfig) -> str:
+    """How the weights were chosen, in words."""
+    if name == "average":
+        epochs = [epoch + 1 for epoch in about["epochs"]]
+        return f"mean of the weights of epochs {', '.join(map(str, epochs))}"
+    if name == "best":
+        where = "a held-out part of training" if config.held_out else f"the {config.data.validation_split} split"
+        return f"epoch {about['epoch'] + 1}, the best on {where}"
+    if name == "backbone":
+        return f"end of the backbone phase (epoch {about['epoch'] + 1})"
+    return f"epoch {about['epoch'] + 1}, the last"
+
+
+def explained_correction(outcome: Outcome, stem: str | Path) -> tuple[Correction, Path] | None:
+    """Draw the correction that the rule picks; None where TRACE improved no rank."""
+    base, final = outcome.scores.base, outcome.final_scores
+    ranked = outcome.record.ranks
+    case = find_correction(ranked["base"], ranked["trace"], base.cpu(), final.cpu(), outcome.dataset.query_video)
+    if case is None:
+        return None
+    dataset, model = outcome.dataset, outcome.model
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        query = dataset.query_batch([case.query]).to(device)
+        videos = dataset.video_batch([case.truth, case.negative]).to(device)
+        vector = model.backbone.encode_queries(query.tokens, query.mask)
+        tokens = model.backbone.encode_videos(videos.frames, videos.frame_mask, videos.clips)
+        evidence = model.trace.evidence(vector.float(), tokens.to(torch.float32)).to("cpu")
+    caption = dataset.captions[case.query]
+    moment = (dataset.moments or {}).get(caption.id)
+    durations = _durations(dataset)
+    truth_id, negative_id = (dataset.video_ids[row] for row in (case.truth, case.negative))
+    span = (moment.start, moment.end) if moment is not None and truth_id in durations else None
+    truth = EvidenceCurves.of(evidence, 0, 0, truth_id, duration=durations.get(truth_id), moment=span)
+    negative = EvidenceCurves.of(evidence, 0, 1, negative_id, duration=durations.get(negative_id))
+    figure = correction_figure(caption.sentence, case, truth, negative)
+    return case, save_figure(figure, stem)[0]
+
+
+def _durations(dataset: Dataset) -> dict[str, float]:
+    return {moment.video: moment.duration for moment in (dataset.moments or {}).values()}

@@ -1,0 +1,234 @@
+"""The picture of a correction: why plain max fell for the hard negative, and what TRACE read instead."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prvr.evaluation.corrections import Correction
+from prvr.evaluation.significance import signed
+from prvr.tokens import Evidence
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+# Okabe and Ito's palette: told apart by colour-blind readers, and in grey by the line style.
+DIRECT, SUPPORT, ROUTED, GAP, MOMENT, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#F0E442", "#333333"
+LEFT = 0.07  # of the figure's width: where headings and panels begin
+STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": "#888888",
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "xtick.color": "#666666",
+    "ytick.color": "#666666",
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "svg.hashsalt": "prvr",  # the same figure gives the same bytes
+}
+
+
+@dataclass(frozen=True)
+class EvidenceCurves:
+    """One video seen by one query: evidence over its M valid frames, and its R register activations."""
+
+    name: str
+    direct: Floats  # (M,) d
+    support: Floats  # (M,) ḡ, the expected support on the cosine scale
+    routed: Floats  # (M,) d + γρ
+    activation: Floats  # (R,) π
+    duration: float | None = None  # seconds
+    moment: tuple[float, float] | None = None  # annotated start and end, seconds
+
+    @staticmethod
+    def of(
+        evidence: Evidence,
+        query: int,
+        video: int,
+        name: str,
+        *,
+        duration: float | None = None,
+        moment: tuple[float, float] | None = None,
+    ) -> EvidenceCurves:
+        """Cut one query–video pair out of an ``Evidence``; padded frames, which hold NaN, are left out."""
+
+        def pair(tensor: Any) -> Floats:
+            values: Floats = tensor[query, video].detach().double().cpu().numpy()
+            return values
+
+        direct = pair(evidence.direct)
+        valid = ~np.isnan(direct)
+        return EvidenceCurves(
+            name=name,
+            direct=direct[valid],
+            support=pair(evidence.expected_support)[valid],
+            routed=pair(evidence.routed)[valid],
+            activation=pair(evidence.activation),
+            duration=duration,
+            moment=moment,
+        )
+
+    def __post_init__(self) -> None:
+        frames = {len(self.direct), len(self.support), len(self.routed)}
+        if len(frames) != 1 or 0 in frames or not len(self.activation):
+            raise ValueError(
+                f"curves of {self.name} have {len(self.direct)} direct, {len(self.support)} support and "
+                f"{len(self.routed)} routed values, and {len(self.activation)} registers; expected one value of each "
+                "per valid frame and at least one register"
+            )
+
+    def times(self, in_seconds: bool) -> Floats:
+        """The middle of each frame's stretch of the video, (M,)."""
+        return (np.arange(len(self.direct)) + 0.5) * self.end(in_seconds) / len(self.direct)
+
+    def end(self, in_seconds: bool) -> float:
+        """Where the video ends: its duration, or its number of frames where seconds are unknown."""
+        return self.duration if in_seconds and self.duration is not None else float(len(self.direct))
+
+    @property
+    def direct_peak(self) -> int:
+        """The frame that plain max picks."""
+        return int(self.direct.argmax())
+
+    @property
+    def routed_peak(self) -> int:
+        """The frame that TRACE picks."""
+        return int(self.routed.argmax())
+
+    @property
+    def unsupported_gap(self) -> float:
+        """Direct evidence minus expected support at the direct peak."""
+        return float(self.direct[self.direct_peak] - self.support[self.direct_peak])
+
+
+def correction_figure(sentence: str, correction: Correction, truth: EvidenceCurves, negative: EvidenceCurves) -> Figure:
+    """Evidence over time in the right video (above) and in the hard negative (below), register activation beside.
+
+    Time is in seconds where both durations are known, in frames otherwise.
+    """
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    heading = textwrap.wrap(textwrap.shorten(f"“{sentence}”", width=170, placeholder=" …”"), width=88)
+    header = 1.1 + 0.2 * len(heading)  # inches
+    height = header + 4.5
+    in_seconds = truth.duration is not None and negative.duration is not None
+    with rc_context(STYLE):
+        figure = Figure(figsize=(9.6, height))
+        FigureCanvasAgg(figure)  # never a window, whatever backend is active
+        grid = figure.add_gridspec(
+            2, 2, width_ratios=[4.6, 1], left=LEFT, right=0.985, top=1 - header / height, bottom=0.52 / height,
+            hspace=0.26, wspace=0.13,
+        )  # fmt: skip
+        above = figure.add_subplot(grid[0, 0])
+        below = figure.add_subplot(grid[1, 0], sharex=above, sharey=above)
+        bars_above = figure.add_subplot(grid[0, 1])
+        bars_below = figure.add_subplot(grid[1, 1], sharex=bars_above)
+        _limits(above, in_seconds, truth, negative)
+        _curves(above, truth, "Ground truth", in_seconds)
+        _curves(below, negative, "Hard negative", in_seconds)
+        _activation(bars_above, truth)
+        _activation(bars_below, negative)
+        bars_above.set_title("Activation π", loc="left", fontsize=9.5, fontweight="bold", pad=5)
+        for axes in (above, bars_above):
+            axes.tick_params(labelbottom=False)
+        below.set_xlabel("time (s)" if in_seconds else "frame")
+        figure.text(
+            LEFT, 1 - 0.2 / height, "\n".join(heading), fontsize=11.5, fontweight="bold", va="top", parse_math=False
+        )
+        figure.text(LEFT, 1 - (header - 0.83) / height, _verdict(correction), fontsize=9.5, va="top", color="#555555")
+        figure.legend(
+            *above.get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(LEFT, 1 - (header - 0.5) / height),
+            ncols=6, frameon=False, handlelength=1.6, columnspacing=1.5, borderaxespad=0.0, borderpad=0.0, fontsize=8.5,
+        )  # fmt: skip
+    return figure
+
+
+def save_figure(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
+    """Write ``stem.png`` and ``stem.svg``, and return their paths."""
+    from matplotlib import rc_context
+
+    stem = Path(stem)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    png, svg = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
+    with rc_context(STYLE):
+        figure.savefig(png, dpi=200)
+        figure.savefig(svg, metadata={"Date": None})
+    return png, svg
+
+
+def _limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
+    """One scale for both panels, with room above for the peak markers and below for the gap's label."""
+    values = np.concatenate([curve for video in videos for curve in (video.direct, video.support, video.routed)])
+    low, high = float(values.min()), float(values.max())
+    room = max(high - low, 1e-3)
+    axes.set_ylim(low - 0.24 * room, high + 0.12 * room)
+    axes.set_xlim(0, max(video.end(in_seconds) for video in videos))
+
+
+def _curves(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> None:
+    times, plain, traced = video.times(in_seconds), video.direct_peak, video.routed_peak
+    marker: dict[str, Any] = {
+        "linestyle": "none",
+        "markeredgecolor": "white",
+        "markeredgewidth": 1.0,
+        "zorder": 5,
+        "clip_on": False,
+    }
+    axes.plot(times, video.direct, color=DIRECT, linewidth=1.8, label="direct  d")
+    axes.plot(times, video.support, color=SUPPORT, linewidth=1.5, linestyle=(0, (4, 1.5)), label="register support  ḡ")
+    axes.plot(times, video.routed, color=ROUTED, linewidth=1.8, label="routed  d + γρ")
+    axes.plot(times[plain], video.direct[plain], "v", color=DIRECT, markersize=9, label="peak of plain max", **marker)
+    axes.plot(times[traced], video.routed[traced], "*", color=ROUTED, markersize=14, label="peak of TRACE", **marker)
+    if video.moment is not None and in_seconds:
+        axes.axvspan(*video.moment, color=MOMENT, alpha=0.28, linewidth=0, zorder=0.5, label="annotated moment")
+    if video.end(in_seconds) < axes.get_xlim()[1]:
+        axes.axvspan(video.end(in_seconds), axes.get_xlim()[1], color="#F4F4F4", linewidth=0, zorder=2.5)
+    _gap(axes, video, float(times[plain]))
+    axes.set_title(f"{role} · {video.name}", loc="left", fontsize=9.5, fontweight="bold", pad=5, parse_math=False)
+    axes.set_ylabel("evidence")
+    axes.grid(axis="y", color="#E6E6E6", linewidth=0.6)
+
+
+def _gap(axes: Axes, video: EvidenceCurves, time: float) -> None:
+    """A bracket from support to direct evidence where direct evidence peaks; the numbers stand below all curves."""
+    top, bottom = video.direct[video.direct_peak], video.support[video.direct_peak]
+    floor, right = axes.get_ylim()[0], axes.get_xlim()[1]
+    axes.plot([time, time], [floor, min(top, bottom)], color=GAP, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1.5)
+    axes.plot([time, time], [bottom, top], color=GAP, linewidth=1.4, marker="_", markersize=7, zorder=4)
+    towards_left = time > 0.6 * right
+    axes.annotate(
+        f"unsupported gap {signed(top - bottom)}  (direct {top:.2f}, support {bottom:.2f})".replace("-", "−"),
+        (time, floor), (-5 if towards_left else 5, 3.5), textcoords="offset points",
+        ha="right" if towards_left else "left", va="bottom", color=GAP, fontsize=8, zorder=6,
+    )  # fmt: skip
+
+
+def _activation(axes: Axes, video: EvidenceCurves) -> None:
+    registers = np.arange(1, len(video.activation) + 1)
+    strongest = video.activation == video.activation.max()
+    axes.barh(registers, video.activation, height=0.72, color=np.where(strongest, ROUTED, "#B8C4C2"))
+    axes.set_ylim(len(registers) + 0.6, 0.4)  # register 1 on top
+    axes.set_yticks(registers if len(registers) <= 10 else registers[:: -(-len(registers) // 8)])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylabel("register")
+
+
+def _verdict(correction: Correction) -> str:
+    before, after = signed(correction.margin_before, 4), signed(correction.margin_after, 4)
+    ranks = f"rank {correction.rank_before} → {correction.rank_after}"
+    return f"{ranks}     margin over the best wrong video {before} → {after}".replace("-", "−")

@@ -1,0 +1,55 @@
+"""Contrastive losses: in-batch NCE both ways, InfoNCE, and supervised contrast between queries."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def two_way_nce(scores: Tensor, labels: Tensor) -> Tensor:
+    """Every query should find its video, and every video its queries together.
+
+    ``mean_n [lse_b S[n,b] − S[n,y_n]] + mean_b [lse_n S[n,b] − lse_{n: y_n=b} S[n,b]]`` on raw scores (N, B).
+
+    >>> scores = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
+    >>> two_way_nce(scores, torch.tensor([0, 1]))
+    tensor(0.2539)
+    """
+    positive = _is_positive(labels, scores.shape[1])
+    text_to_video = scores.logsumexp(1) - scores.gather(1, labels[:, None]).squeeze(1)
+    own = scores.masked_fill(~positive, -torch.inf).logsumexp(0)
+    described = positive.any(0)  # a video without a query has nothing to find
+    video_to_text = torch.where(described, scores.logsumexp(0) - own.masked_fill(~described, 0.0), 0.0)
+    return text_to_video.mean() + video_to_text.sum() / described.sum().clamp(min=1)
+
+
+def info_nce(scores: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """``−mean_n log softmax_b(S[n,b]/τ)[y_n]``: the evidence contrastive loss of TRACE.
+
+    >>> info_nce(torch.tensor([[0.14, 0.0]]), torch.tensor([0]), temperature=0.07)
+    tensor(0.1269)
+    """
+    return F.cross_entropy(scores / temperature, labels)
+
+
+def query_similarity(queries: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """Supervised contrast: a query lies nearer to its siblings (same video) than to other queries, (N, D) → ().
+
+    For each query with a sibling: the mean over siblings j of ``l_ij − log Σ_{k≠i} exp l_ik``; the negative
+    mean over those queries; 0 where no video has two queries.
+    """
+    unit = F.normalize(queries, dim=-1)
+    logits = unit @ unit.T / temperature  # (N, N)
+    self_pair = torch.eye(len(queries), dtype=torch.bool, device=queries.device)
+    siblings = (labels[:, None] == labels[None, :]) & ~self_pair
+    log_probability = logits - logits.masked_fill(self_pair, -torch.inf).logsumexp(1, keepdim=True)
+    log_probability = log_probability.masked_fill(self_pair, 0.0)  # −inf·0 on a lone query would be NaN
+    count = siblings.sum(1)
+    per_query = (log_probability * siblings).sum(1) / count.clamp(min=1)
+    return -per_query.sum() / (count > 0).sum().clamp(min=1)
+
+
+def _is_positive(labels: Tensor, videos: int) -> Tensor:
+    """(N, B) True where query n describes video b."""
+    return labels[:, None] == torch.arange(videos, device=labels.device)[None, :]

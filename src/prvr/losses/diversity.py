@@ -1,0 +1,25 @@
+"""Query diversity: captions of one video should not collapse onto one vector."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def query_diversity(queries: Tensor, labels: Tensor, *, offset: float, scale: float, power: float) -> Tensor:
+    """``1/N · Σ_{i≠j, same video} (1 + c_ij)^power · log(1 + exp(scale·(c_ij + offset)))`` with cosines c, (N, D) → ().
+
+    Both orders of a pair count.
+
+    >>> two = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> query_diversity(two, torch.tensor([0, 0]), offset=0.0, scale=1.0, power=1.0)  # c = 0: log 2
+    tensor(0.6931)
+    >>> query_diversity(two, torch.tensor([0, 1]), offset=0.0, scale=1.0, power=1.0)
+    tensor(0.)
+    """
+    unit = F.normalize(queries, dim=-1)
+    cosine = unit @ unit.T
+    pairs = (labels[:, None] == labels[None, :]) & ~torch.eye(len(queries), dtype=torch.bool, device=queries.device)
+    penalty = (1 + cosine).clamp(min=0) ** power * F.softplus(scale * (cosine + offset))
+    return (penalty * pairs).sum() / len(queries)

@@ -1,0 +1,20 @@
+"""Score a corpus: prepare it once as a gallery, then rank it against queries."""
+
+from prvr.scoring.engines import Scores, Top, encode_queries, score, score_parts, top_k
+from prvr.scoring.gallery import Gallery, NotSeparable
+from prvr.scoring.ranks import Recall, coverage, ranks, recalls
+
+__all__ = [
+    "Gallery",
+    "NotSeparable",
+    "Recall",
+    "Scores",
+    "Top",
+    "coverage",
+    "encode_queries",
+    "ranks",
+    "recalls",
+    "score",
+    "score_parts",
+    "top_k",
+]

@@ -1,0 +1,80 @@
+"""Why a video matched: the evidence of one pair, in numbers a person can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from prvr.tokens import Evidence, VideoTokens
+from prvr.trace.module import Trace
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """TRACE's account of one query and one video. Curves have one value per valid frame."""
+
+    direct: Tensor  # (M,) what the query saw in each frame
+    support: Tensor  # (M,) ρ: what the activated registers lend it
+    expected_support: Tensor  # (M,) ḡ: the same on the cosine scale
+    routed: Tensor  # (M,) d + γρ
+    activation: Tensor  # (R,) π
+    direct_peak: int  # the frame plain max pooling picks
+    routed_peak: int  # the frame TRACE picks
+    unsupported_gap: float  # direct evidence minus expected support at the direct peak
+    base: float
+    route: float
+    soft: float
+    final: float
+
+    @property
+    def moved(self) -> bool:
+        """Whether verification changed which frame is trusted."""
+        return self.direct_peak != self.routed_peak
+
+    def __str__(self) -> str:
+        strongest = int(self.activation.argmax())
+        return (
+            f"direct peak {self.direct[self.direct_peak]:.3f} at frame {self.direct_peak}, "
+            f"support there {self.expected_support[self.direct_peak]:.3f} (gap {self.unsupported_gap:+.3f}); "
+            f"TRACE trusts frame {self.routed_peak}; register {strongest} carries "
+            f"{100 * float(self.activation[strongest]):.0f} %; score {self.base:.4f} → {self.final:.4f}"
+        )
+
+
+@torch.no_grad()
+def explain(query: Tensor, video: VideoTokens, trace: Trace, base: Tensor | float = 0.0) -> Explanation:
+    """Explain one pair: a query vector (D,), the tokens of one video, its base score.
+
+    >>> two = torch.eye(2)[None]  # two frames, two clips, two registers
+    >>> tokens = VideoTokens(two, torch.ones(1, 2, dtype=torch.bool), two, two)
+    >>> explain(torch.tensor([1.0, 0.0]), tokens, Trace(2), base=0.5).routed_peak
+    0
+    """
+    if len(video) != 1:
+        raise ValueError(f"explain takes one video, got {len(video)}")
+    return explanation(
+        trace.evidence(query[None], video), video.evidence_mask[0], float(base), trace.config.fusion_weight
+    )
+
+
+def explanation(evidence: Evidence, mask: Tensor, base: float, fusion_weight: float) -> Explanation:
+    """Read the explanation of a single pair off its evidence (Q = V = 1)."""
+    direct = evidence.direct[0, 0, mask]
+    expected = evidence.expected_support[0, 0, mask]
+    peak = int(direct.argmax())
+    return Explanation(
+        direct=direct,
+        support=evidence.support[0, 0, mask],
+        expected_support=expected,
+        routed=evidence.routed[0, 0, mask],
+        activation=evidence.activation[0, 0],
+        direct_peak=peak,
+        routed_peak=int(evidence.routed[0, 0, mask].argmax()),
+        unsupported_gap=float(direct[peak] - expected[peak]),
+        base=base,
+        route=float(evidence.route[0, 0]),
+        soft=float(evidence.soft[0, 0]),
+        final=base + fusion_weight * float(evidence.score[0, 0]),
+    )

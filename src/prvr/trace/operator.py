@@ -1,0 +1,132 @@
+"""TRACE, one function per equation. Greek letters are the paper's.
+
+A query q activates registers r (π), registers are grounded to frames f (b), alternative q→r→f paths are marginalised
+by a log-sum-exp (ρ), and only then does a maximum over time concentrate. Everything here works on projected vectors of
+unit length and never looks at padded frames.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_COSINE_SPAN = 4.0  # (a − a_max) + (b − b_max) with all of them in [−1, 1]
+
+
+def direct_evidence(queries: Tensor, frames: Tensor) -> Tensor:
+    """``d_i = q·f_i``: (Q, D), (V, M, D) → (Q, V, M).
+
+    >>> direct_evidence(torch.tensor([[0.6, 0.8]]), torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]))
+    tensor([[[0.6000, 0.8000]]])
+    """
+    return torch.einsum("qd,vmd->qvm", queries, frames)
+
+
+def register_affinity(queries: Tensor, registers: Tensor) -> Tensor:
+    """``a_k = q·r_k``: (Q, D), (V, R, D) → (Q, V, R)."""
+    return torch.einsum("qd,vrd->qvr", queries, registers)
+
+
+def register_activation(affinity: Tensor, temperature: float) -> Tensor:
+    """``π = softmax(a/τ)``: (Q, V, R) → (Q, V, R).
+
+    >>> register_activation(torch.tensor([[[0.07, 0.0]]]), temperature=0.07)
+    tensor([[[0.7311, 0.2689]]])
+    """
+    return (affinity / temperature).softmax(-1)
+
+
+def grounding(registers: Tensor, frames: Tensor) -> Tensor:
+    """``b_ki = r_k·f_i``, no query in it: (V, R, D), (V, M, D) → (V, R, M)."""
+    return registers @ frames.transpose(-1, -2)
+
+
+def routed_support(affinity: Tensor, compatibility: Tensor, temperature: float) -> Tensor:
+    """``ρ_i = τ·logsumexp_k((a_k + b_ki)/τ)``: (Q, V, R), (V, R, M) → (Q, V, M).
+
+    Computed as ``a_max + b_max + τ·log(A·B)`` with ``A = exp((a − a_max)/τ)`` and ``B = exp((b − b_max)/τ)``: the
+    sum over registers is a small matrix product, and no (Q, V, R, M) tensor is made. Cosines span at most 4, so the
+    exponentials can underflow only at temperatures below 0.05 (float32); there the registers are summed one by one.
+
+    >>> a, b = torch.tensor([[[0.5, -0.2]]]), torch.tensor([[[0.1], [0.4]]])
+    >>> routed_support(a, b, temperature=0.07)  # one dominant path: 0.5 + 0.1, plus a little
+    tensor([[[0.6002]]])
+    """
+    if _COSINE_SPAN / temperature > -math.log(torch.finfo(affinity.dtype).tiny):
+        return _support_one_by_one(affinity, compatibility, temperature)
+    strongest = affinity.amax(-1, keepdim=True)  # (Q, V, 1)
+    ceiling = compatibility.amax((-1, -2), keepdim=True)  # (V, 1, 1)
+    query_side = ((affinity - strongest) / temperature).exp()  # A (Q, V, R)
+    video_side = ((compatibility - ceiling) / temperature).exp()  # B (V, R, M)
+    paths = torch.einsum("qvr,vrm->qvm", query_side, video_side)
+    return strongest + ceiling.squeeze(-1) + temperature * paths.log()
+
+
+def _support_one_by_one(affinity: Tensor, compatibility: Tensor, temperature: float) -> Tensor:
+    paths = (affinity[..., k, None] + compatibility[:, k] for k in range(affinity.shape[-1]))  # R of (Q, V, M)
+    return temperature * functools.reduce(torch.logaddexp, (path / temperature for path in paths))
+
+
+def routed_evidence(direct: Tensor, support: Tensor, strength: float) -> Tensor:
+    """``d̃_i = d_i + γρ_i``: (Q, V, M)."""
+    return direct + strength * support
+
+
+def concentrate(routed: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """``S_route = max_i d̃_i`` over valid frames, and the frame that wins: (Q, V, M), (V, M) → (Q, V), (Q, V).
+
+    >>> concentrate(torch.tensor([[[0.2, 0.5, 9.0]]]), torch.tensor([[True, True, False]]))
+    (tensor([[0.5000]]), tensor([[1]]))
+    """
+    best = routed.masked_fill(~mask, torch.finfo(routed.dtype).min).max(-1)
+    return best.values, best.indices
+
+
+def frame_attention(compatibility: Tensor, mask: Tensor, temperature: float) -> Tensor:
+    """``softmax_i(b_ki/τ)`` over valid frames: (V, R, M) → (V, R, M), zero on padding."""
+    logits = (compatibility / temperature).masked_fill(~mask[:, None], torch.finfo(compatibility.dtype).min)
+    return logits.softmax(-1) * mask[:, None]
+
+
+def attended_values(attention: Tensor, values: Tensor) -> Tensor:
+    """``w_k = Σ_i softmax_i(b_ki/τ) f^v_i``: (V, R, M), (V, M, D) → (V, R, D). The same for every query."""
+    return attention @ values
+
+
+def soft_score(queries: Tensor, activation: Tensor, attended: Tensor) -> Tensor:
+    """``S_soft = cos(q, Σ_k π_k w_k)``: (Q, D), (Q, V, R), (V, R, D) → (Q, V).
+
+    R dot products per pair: ``(Σ_k π_k q·w_k) / √(π G πᵀ)`` with the Gram matrix ``G = W Wᵀ`` of each video.
+
+    >>> w = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> soft_score(torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.5, 0.5]]]), w)
+    tensor([[0.7071]])
+    """
+    gram = attended @ attended.transpose(-1, -2)  # (V, R, R)
+    along = torch.einsum("qvr,qvr->qv", activation, register_affinity(queries, attended))
+    squared = torch.einsum("qvr,vrs,qvs->qv", activation, gram, activation)
+    return along / squared.clamp(min=torch.finfo(squared.dtype).tiny).sqrt()
+
+
+def fuse(base: Tensor, trace: Tensor, weight: float) -> Tensor:
+    """``S_final = S_base + λ·S_trace``; λ = 0 returns the base score itself.
+
+    >>> fuse(torch.tensor([0.5]), torch.tensor([1.0]), weight=0.03)
+    tensor([0.5300])
+    """
+    return base if weight == 0 else base + weight * trace
+
+
+def clean(tokens: Tensor, mask: Tensor) -> Tensor:
+    """Zero whatever lies on padding (NaN included), so that it cannot leak into a product or a gradient."""
+    return tokens.masked_fill(~mask[..., None], 0.0)
+
+
+def unit(x: Tensor, weight: Tensor | None = None) -> Tensor:
+    """``x / ‖x‖``, after an optional projection ``y = W x``."""
+    projected = x if weight is None else x @ weight.T
+    return F.normalize(projected, dim=-1)

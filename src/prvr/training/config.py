@@ -1,0 +1,209 @@
+"""What a training run is made of: plain dataclasses, filled from a preset, overridable field by field."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_type_hints
+
+from prvr.backbones import BackboneConfig, method
+from prvr.trace import TraceConfig
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_Config = TypeVar("_Config")
+
+
+class ConfigError(ValueError):
+    """A preset or configuration that cannot be used; says where and what would be right."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which files are read."""
+
+    collection: str = "charades"
+    """collection name, as in {collection}train.caption.txt"""
+    visual_feature: str | None = None
+    """folder under FeatureData; found by itself where there is only one"""
+    train_split: str = "train"
+    """split that is trained on"""
+    validation_split: str = "val"
+    """split that epochs are validated on"""
+
+
+@dataclass(frozen=True)
+class BackboneStage:
+    """First phase: the backbone alone, with its authors' optimiser."""
+
+    epochs: int = 100
+    """epochs of the backbone alone"""
+    learning_rate: float = 2e-4
+    """peak learning rate"""
+    warmup: float = 0.01
+    """share of all steps over which the learning rate rises; it then falls linearly to 0"""
+    weight_decay: float = 0.01
+    """weight decay of the authors' optimiser"""
+    patience: int = 0
+    """end the phase after more than so many epochs without a better validation SumR; 0: never"""
+    hand_over: Literal["last", "best"] = "last"
+    """which epoch's weights the TRACE phase starts from"""
+
+
+@dataclass(frozen=True)
+class TraceStage:
+    """Second phase: TRACE joins. Epochs t count from its start. Numbers are those of the paper's section B.1."""
+
+    epochs: int = 60
+    """epochs of this phase; 0 trains the backbone only"""
+    frozen_epochs: int = 5
+    """epochs t in which only the evidence projections learn"""
+    fusion_start: int = 30
+    """epoch t from which evidence enters the ranking score"""
+    fusion_ramp: int = 20
+    """epochs over which its weight rises to λ"""
+    learning_rate: float = 5e-5
+    """peak learning rate"""
+    warmup_epochs: int = 5
+    """epochs of linear warm-up; then cosine decay"""
+    final_share: float = 0.1
+    """share of the peak learning rate that the cosine ends at"""
+    beta1: float = 0.9
+    """AdamW β₁"""
+    beta2: float = 0.98
+    """AdamW β₂"""
+    epsilon: float = 1e-8
+    """AdamW ε"""
+    weight_decay: float = 1e-4
+    """AdamW weight decay, on everything but norms and biases"""
+    clip: float = 1.0
+    """bound on the global gradient norm"""
+    weight_nce: float = 0.02
+    """loss weight: InfoNCE on evidence scores"""
+    weight_triplet: float = 0.05
+    """loss weight: triplet on evidence scores"""
+    margin: float = 0.2
+    """margin of that triplet"""
+    contrast_temperature: float = 0.07
+    """τ_c of that InfoNCE"""
+    snapshots: int = 3
+    """how many last epochs are averaged into the final weights"""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that decides a run, besides the data itself."""
+
+    method: str = "dreamprvr"
+    """backbone"""
+    data: DataConfig = field(default_factory=DataConfig)
+    model: BackboneConfig = field(default_factory=BackboneConfig)
+    trace: TraceConfig = field(default_factory=TraceConfig)
+    backbone_stage: BackboneStage = field(default_factory=BackboneStage)
+    trace_stage: TraceStage = field(default_factory=TraceStage)
+    batch_size: int = 128
+    """videos per step, over all processes together"""
+    seed: int = 0
+    """seed of initial weights, batches, dropout and negatives"""
+    selection: Literal["average", "best", "last"] = "average"
+    """final weights: mean of the last epochs' snapshots, best epoch on validation, or last epoch"""
+    held_out: float = 0.0
+    """share of training videos kept aside and validated on instead of the validation split"""
+    validate_every: int = 1
+    """epochs between validations"""
+    checkpoint_steps: int = 0
+    """steps between checkpoints inside an epoch; 0: at the ends of epochs only"""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """auto: bf16 where a GPU has it, else fp32"""
+
+    @property
+    def epochs(self) -> int:
+        return self.backbone_stage.epochs + self.trace_stage.epochs
+
+
+def preset_names(method_name: str = "dreamprvr") -> list[str]:
+    """Datasets that ship a preset for a method."""
+    folder = files("prvr") / "presets" / method_name
+    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+
+
+def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
+    """A shipped preset by dataset name, or a TOML file of one's own by path.
+
+    >>> load_preset("tvr").model.registers
+    8
+    """
+    if name.endswith(".toml"):
+        path = Path(name)
+        if not path.is_file():
+            raise ConfigError(f"there is no preset file {path}")
+        return config_from_dict(_parse(path.read_text("utf-8"), str(path)), str(path))
+    method(method_name)
+    names = preset_names(method_name)
+    if name not in names:
+        raise ConfigError(f"no preset {name!r} for {method_name}; there are {', '.join(names)}, or give a .toml file")
+    text = (files("prvr") / "presets" / method_name / f"{name}.toml").read_text("utf-8")
+    return config_from_dict(_parse(text, f"preset {name}"), f"preset {name}")
+
+
+def config_from_dict(values: Mapping[str, Any], where: str) -> TrainConfig:
+    """A configuration from nested tables; unknown names and wrong types are refused by name."""
+    values = dict(values)
+    name = values.get("method", TrainConfig.method)
+    try:
+        model_type = method(str(name)).config_type
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    model = _fill(model_type, values.pop("model", {}), f"{where} [model]")
+    config = _fill(TrainConfig, values, where)
+    return dataclasses.replace(config, model=model)
+
+
+def config_to_dict(config: TrainConfig) -> dict[str, Any]:
+    """The same nested tables, for JSON."""
+    return dataclasses.asdict(config)
+
+
+def _fill(cls: type[_Config], values: Any, where: str) -> _Config:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where}: expected a table, found {type(values).__name__}")
+    assert is_dataclass(cls)
+    hints = get_type_hints(cls)
+    names = [f.name for f in fields(cls)]
+    filled: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in names:
+            raise ConfigError(f"{where}: unknown setting {key!r}; there are: {', '.join(names)}")
+        filled[key] = _convert(hints[key], value, f"{where}, {key}")
+    return cls(**filled)
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    if is_dataclass(hint) and isinstance(hint, type):
+        return _fill(hint, value, where)
+    choices = getattr(hint, "__args__", ())
+    if choices and all(isinstance(choice, str) for choice in choices):  # Literal of words
+        if value not in choices:
+            raise ConfigError(f"{where}: {value!r} is none of {', '.join(choices)}")
+        return value
+    kinds = tuple(choices) or (hint,)
+    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not any(type(value) is kind or (value is None and kind is type(None)) for kind in kinds):
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        raise ConfigError(f"{where}: expected {expected}, found {value!r}")
+    return value
+
+
+def _parse(text: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where} is not valid TOML: {error}") from None

@@ -1,0 +1,129 @@
+"""Several processes as one: each encodes its share of a batch, all see the whole batch's losses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from prvr.backbones import Encoded
+from prvr.tokens import VideoTokens
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train together."""
+
+    rank: int
+    world: int
+    device: torch.device
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def barrier(self) -> None:
+        if self.world > 1:
+            dist.barrier()
+
+    def share(self, value: Any) -> Any:
+        """The first process's value, on every process."""
+        if self.world == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+
+@contextmanager
+def processes(device: str = "auto") -> Iterator[Processes]:
+    """Join the group that ``torchrun`` set up, or be alone."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    rank = int(os.environ.get("RANK", "0"))
+    chosen = choose_device(device)
+    if chosen.type == "cuda" and world > 1:
+        chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(chosen)
+    if world > 1:
+        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    try:
+        yield Processes(rank, world, chosen)
+    finally:
+        if world > 1:
+            dist.destroy_process_group()
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """``auto``: a GPU where there is one, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r} was asked for, but this machine has no CUDA device: use --device cpu")
+    return device
+
+
+def gather_encoded(encoded: Encoded, world: int) -> Encoded:
+    """Join what every process encoded, in rank order, so that negatives come from the whole batch.
+
+    Every process then computes the same loss of the whole batch; the gather's backward pass sums their gradients and
+    ``DistributedDataParallel`` averages them, which leaves exactly the gradient of that loss.
+    """
+    if world == 1:
+        return encoded
+    counts = _sizes(len(encoded.videos), encoded.labels.device, world)
+    offset = sum(counts[: dist.get_rank()])
+    videos: VideoTokens = encoded.videos.map(gather_rows)
+    return replace(
+        encoded,
+        queries=gather_rows(encoded.queries),
+        labels=gather_rows(encoded.labels + offset),
+        videos=videos,
+        per_query={name: gather_rows(tensor) for name, tensor in encoded.per_query.items()},
+        per_video={name: gather_rows(tensor) for name, tensor in encoded.per_video.items()},
+    )
+
+
+def gather_rows(tensor: Tensor) -> Tensor:
+    """Concatenate a tensor's rows over all processes (row counts may differ); gradients flow back to their owner."""
+    if not tensor.is_floating_point():
+        return _all_rows(tensor.long()).to(tensor.dtype)
+    gathered: Tensor = _GatherRows.apply(tensor)  # type: ignore[no-untyped-call]
+    return gathered
+
+
+class _GatherRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        world, rank = dist.get_world_size(), dist.get_rank()
+        sizes = _sizes(len(tensor), tensor.device, world)
+        ctx.rows = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+        return _all_rows(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].contiguous()
+        dist.all_reduce(total)
+        return total[ctx.rows]
+
+
+def _all_rows(tensor: Tensor) -> Tensor:
+    world = dist.get_world_size()
+    sizes = _sizes(len(tensor), tensor.device, world)
+    padded = tensor.new_zeros(max(sizes), *tensor.shape[1:])
+    padded[: len(tensor)] = tensor
+    parts = [torch.empty_like(padded) for _ in range(world)]
+    dist.all_gather(parts, padded.contiguous())
+    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
+
+def _sizes(rows: int, device: torch.device, world: int) -> list[int]:
+    counts = [torch.zeros(1, dtype=torch.long, device=device) for _ in range(world)]
+    dist.all_gather(counts, torch.tensor([rows], device=device))
+    return [int(count) for count in counts]

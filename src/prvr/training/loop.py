@@ -1,0 +1,365 @@
+"""The training loop: one continuous run of two phases that can be killed anywhere and continued.
+
+Randomness has no state to save: batches follow from (seed, epoch), dropout and negatives from (seed, step). So a
+checkpoint is weights, optimiser and a place in the schedule, and a resumed run is the run it would have been.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from prvr.data import Dataset, epoch_batches, prefetch
+from prvr.tokens import TrainBatch
+from prvr.training import optim
+from prvr.training.averaging import average
+from prvr.training.config import TrainConfig
+from prvr.training.distributed import Processes
+from prvr.training.interrupt import Interrupted, watch_interrupt
+from prvr.training.model import TraceModel
+from prvr.training.reporting import Reporter
+from prvr.training.run import Run, RunError
+from prvr.training.schedule import Moment, backbone_rate, fusion_weight, moment, trace_rate
+from prvr.training.validate import Validation, place, validate
+
+_LOSS_EVERY_SECONDS = 0.5  # reading the loss waits for the device, so it is done rarely
+_ASK_EVERY_STEPS = 10
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on; says why and what to try."""
+
+
+@dataclass
+class Progress:
+    """A place in the schedule, and what has to be remembered to go on from there."""
+
+    epoch: int = 0
+    step: int = 0  # inside the epoch
+    total_steps: int = 0
+    backbone_epochs: int = 0  # as planned, or fewer where patience ended the phase
+    best_sum_r: float = -math.inf  # of the current stage
+    best_epoch: int = -1
+    since_best: int = 0
+    loss_sums: dict[str, float] = field(default_factory=dict)  # of the current epoch
+
+
+class Trainer:
+    """Trains one configuration on one dataset into one run folder."""
+
+    def __init__(self, config: TrainConfig, data: str | Path, run: Run, group: Processes, console: Console | None):
+        self.config, self.run, self.group, self.console = config, run, group, console
+        self.train_set, self.validation_set, self.validated_on = _datasets(config, data)
+        _check_widths(config, self.train_set)
+        self.train_set = place(self.train_set, group.device)
+        self.validation_set = place(self.validation_set, group.device)
+        torch.manual_seed(config.seed)
+        self.model = TraceModel.from_config(config).to(group.device)
+        self.model.bf16 = _use_bf16(config, group.device)
+        self.model.world = group.world
+        self.progress = Progress(backbone_epochs=config.backbone_stage.epochs)
+        self.optimiser: torch.optim.Optimizer | None = None
+        self.wrapped: nn.Module = self.model
+        self.phase: str | None = None
+        self.loss_sums: dict[str, Tensor | float] = {}  # of the current epoch, left on the device
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """From wherever the run stands to its end."""
+        self._restore()
+        steps = self._steps_per_epoch()
+        console = self.console if self.group.is_first else None
+        done = self.progress.total_steps
+        reporter = Reporter(self.run.path, console, self._epochs() * steps, done, self.progress.epoch)
+        try:
+            with watch_interrupt() as interrupted:
+                while self.progress.epoch < self._epochs():
+                    self._epoch(reporter, interrupted)
+                    self._between_epochs()
+                self._finish(reporter)
+        except Interrupted:
+            self._checkpoint()
+            reporter.say(f"stopped; `prvr train --resume {self.run.path}` goes on from here")
+            raise
+        finally:
+            reporter.close()
+
+    def _epoch(self, reporter: Reporter, interrupted: Interrupted) -> None:
+        progress, config = self.progress, self.config
+        now = moment(progress.epoch, progress.backbone_epochs, config.trace_stage)
+        self._enter(now)
+        started = time.perf_counter()
+        steps, read_at = self._steps_per_epoch(), 0.0
+        for batch in self._batches(progress.epoch, progress.step):
+            terms = self._step(batch, now)
+            for name, value in terms.items():
+                self.loss_sums[name] = self.loss_sums.get(name, 0.0) + value.detach().double()
+            progress.step += 1
+            progress.total_steps += 1
+            loss = None
+            if time.perf_counter() - read_at > _LOSS_EVERY_SECONDS:
+                loss, read_at = sum(float(value.detach()) for value in terms.values()), time.perf_counter()
+                _require_finite(loss, progress)
+            reporter.step(f"epoch {progress.epoch + 1}/{self._epochs()} {now.phase}", loss)
+            if progress.step < steps:
+                if self._asked_to_stop(interrupted):
+                    raise interrupted
+                if config.checkpoint_steps and progress.step % config.checkpoint_steps == 0:
+                    self._checkpoint()
+        means = {name: float(total) / max(1, steps) for name, total in self.loss_sums.items()}
+        _require_finite(sum(means.values()), progress)
+        seconds = time.perf_counter() - started
+        validation = self._validate(now)
+        self._report(reporter, now, means, seconds, validation)
+        self._remember(now, validation)
+
+    def _step(self, batch: TrainBatch, now: Moment) -> dict[str, Tensor]:
+        progress, stage = self.progress, self.config
+        key = _mix(stage.seed, progress.total_steps)
+        torch.manual_seed(_mix(key, self.group.rank))  # dropout and perturbation, each process its own
+        generator = torch.Generator(self.group.device).manual_seed(key)  # negatives, the same on all
+        assert self.optimiser is not None
+        optim.set_rate(self.optimiser, self._rate(now))
+        self.optimiser.zero_grad(set_to_none=True)
+        terms: dict[str, Tensor] = self.wrapped(batch, now, generator)
+        torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+        if now.uses_trace:
+            learning = [p for p in self.model.parameters() if p.grad is not None]
+            nn.utils.clip_grad_norm_(learning, stage.trace_stage.clip)
+        self.optimiser.step()
+        return terms
+
+    def _rate(self, now: Moment) -> float:
+        config, steps = self.config, self._steps_per_epoch()
+        if now.phase == "backbone":
+            stage = config.backbone_stage
+            step = now.epoch * steps + self.progress.step
+            return stage.learning_rate * backbone_rate(step, stage.epochs * steps, stage)
+        step = now.trace_epoch * steps + self.progress.step
+        return config.trace_stage.learning_rate * trace_rate(step, steps, config.trace_stage)
+
+    # -- phases -------------------------------------------------------------------------------------------------------
+
+    def _enter(self, now: Moment) -> None:
+        """Set up optimiser and wrapping when a phase begins (or is resumed)."""
+        if now.phase == self.phase:
+            self.model.enter(now)
+            return
+        self.model.enter(now)
+        if self.optimiser is None or (now.uses_trace and isinstance(self.optimiser, optim.BertAdam)):
+            self.optimiser = self._new_optimiser(now)
+        if self.group.world > 1:
+            ids = [self.group.device.index] if self.group.device.type == "cuda" else None
+            self.wrapped = nn.parallel.DistributedDataParallel(self.model, device_ids=ids)
+        self.phase = now.phase
+
+    def _new_optimiser(self, now: Moment) -> torch.optim.Optimizer:
+        if now.phase == "backbone":
+            return optim.backbone_optimiser(self.model.backbone, self.config.backbone_stage)
+        return optim.trace_optimiser(self.model, self.config.trace_stage)
+
+    def _between_epochs(self) -> None:
+        """Close an epoch: hand over between phases, keep snapshots, write the checkpoint."""
+        progress, config = self.progress, self.config
+        ended = moment(progress.epoch, progress.backbone_epochs, config.trace_stage)
+        if ended.phase == "backbone" and self._backbone_is_done():
+            progress.backbone_epochs = progress.epoch + 1
+            self._hand_over()
+        keep_from = self._epochs() - config.trace_stage.snapshots
+        if self.group.is_first and progress.epoch >= keep_from:
+            self.run.save_weights(_snapshot(progress.epoch), self.model.state_dict(), epoch=progress.epoch)
+        progress.epoch, progress.step = progress.epoch + 1, 0
+        self.loss_sums = {}
+        self._checkpoint()
+
+    def _backbone_is_done(self) -> bool:
+        progress, stage = self.progress, self.config.backbone_stage
+        out_of_patience = stage.patience > 0 and progress.since_best > stage.patience
+        return out_of_patience or progress.epoch + 1 == progress.backbone_epochs
+
+    def _hand_over(self) -> None:
+        """End of the backbone phase: keep its weights for comparison, start counting the best epoch afresh."""
+        progress, stage = self.progress, self.config.backbone_stage
+        epoch = progress.epoch
+        if stage.hand_over == "best" and progress.best_epoch >= 0:
+            self.group.barrier()
+            tensors, about = self.run.weights("best")
+            self.model.load_state_dict(tensors)
+            epoch = int(about["epoch"])
+        if self.group.is_first:
+            self.run.save_weights("backbone", self.model.state_dict(), epoch=epoch, kept=stage.hand_over)
+        if self.config.trace_stage.epochs > 0:
+            progress.best_sum_r, progress.best_epoch, progress.since_best = -math.inf, -1, 0
+            self.optimiser, self.phase = None, None
+
+    def _finish(self, reporter: Reporter) -> None:
+        """Write the final weights: last, average, and (already there) best."""
+        if not self.group.is_first or self.run.has_weights("average"):
+            return
+        last = self.progress.epoch - 1
+        self.run.save_weights("last", self.model.state_dict(), epoch=last)
+        names = [_snapshot(e) for e in range(last + 1) if self.run.has_weights(_snapshot(e))]
+        snapshots = [self.run.weights(name)[0] for name in names]
+        epochs = [int(name.removeprefix("epoch-")) for name in names]
+        mean = average(snapshots) if snapshots else self.model.state_dict()
+        self.run.save_weights("average", mean, epochs=epochs or [last])
+        for name in names:
+            self.run.drop_weights(name)
+        reporter.say(f"done: {self.run.path} (weights: {self.config.selection}); next: prvr eval {self.run.path}")
+
+    # -- validation ---------------------------------------------------------------------------------------------------
+
+    def _validate(self, now: Moment) -> Validation | None:
+        config, last = self.config, now.epoch + 1 == self._epochs()
+        due = (now.epoch + 1) % config.validate_every == 0 or last
+        if not due:
+            return None
+        result = None
+        if self.group.is_first:
+            weight = fusion_weight(now.trace_epoch, config.trace.fusion_weight, config.trace_stage)
+            result = validate(self.model, self.validation_set, weight)
+        self.model.enter(now)
+        shared: Validation | None = self.group.share(result)
+        return shared
+
+    def _remember(self, now: Moment, validation: Validation | None) -> None:
+        progress = self.progress
+        if validation is None:
+            return
+        if validation.final.sum_r > progress.best_sum_r:
+            progress.best_sum_r, progress.best_epoch, progress.since_best = validation.final.sum_r, now.epoch, 0
+            if self.group.is_first:
+                recall = validation.final.as_dict()
+                self.run.save_weights("best", self.model.state_dict(), epoch=now.epoch, validation=recall)
+        else:
+            progress.since_best += 1
+
+    def _report(
+        self, reporter: Reporter, now: Moment, means: dict[str, float], seconds: float, validation: Validation | None
+    ) -> None:
+        line = f"epoch {now.epoch + 1:3d}/{self._epochs()} {now.phase:8s} loss {sum(means.values()):.4f}"
+        record: dict[str, Any] = {"epoch": now.epoch, "phase": now.phase, "seconds": seconds, "loss": means}
+        record["rate"] = self._rate(now)
+        if validation is not None:
+            weight = fusion_weight(now.trace_epoch, self.config.trace.fusion_weight, self.config.trace_stage)
+            record |= {"fusion_weight": weight, "validated_on": self.validated_on}
+            record |= {"base": validation.base.as_dict(), "final": validation.final.as_dict()}
+            line += f"  {self.validated_on} SumR {validation.final.sum_r:6.2f}"
+            if weight > 0:
+                line += f" (base {validation.base.sum_r:.2f}, λ {weight:.3f})"
+        reporter.epoch(f"{line}  {seconds:.1f} s", record)
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def _checkpoint(self) -> None:
+        if self.group.is_first:
+            state = {} if self.optimiser is None else optim.optimiser_tensors(self.optimiser, self._optimised())
+            self.progress.loss_sums = {name: float(total) for name, total in self.loss_sums.items()}
+            record = asdict(self.progress) | {"best_sum_r": _json_number(self.progress.best_sum_r)}
+            self.run.save_checkpoint(self.progress.total_steps, self.model.state_dict(), state, record)
+        self.group.barrier()
+
+    def _restore(self) -> None:
+        found = self.run.load_checkpoint()
+        if found is None:
+            return
+        tensors, state, record = found
+        best = record.pop("best_sum_r")
+        try:
+            self.progress = Progress(best_sum_r=-math.inf if best is None else best, **record)
+            self.loss_sums = dict(self.progress.loss_sums)
+            self.model.load_state_dict(tensors)
+        except (TypeError, RuntimeError) as error:
+            raise RunError(f"the checkpoint in {self.run.path} does not fit this run: {error}") from None
+        if self.progress.epoch < self._epochs():
+            now = moment(self.progress.epoch, self.progress.backbone_epochs, self.config.trace_stage)
+            if state:
+                self.optimiser = self._new_optimiser(now)
+                optim.restore_optimiser(self.optimiser, self._optimised(), state)
+
+    def _optimised(self) -> nn.Module:
+        return self.model.backbone if isinstance(self.optimiser, optim.BertAdam) else self.model
+
+    # -- data ---------------------------------------------------------------------------------------------------------
+
+    def _epochs(self) -> int:
+        return self.progress.backbone_epochs + self.config.trace_stage.epochs
+
+    def _plan(self, epoch: int) -> list[Tensor]:
+        c, g = self.config, self.group
+        videos = len(self.train_set)
+        return epoch_batches(videos, c.batch_size, seed=c.seed, epoch=epoch, rank=g.rank, world=g.world)
+
+    def _steps_per_epoch(self) -> int:
+        return len(self._plan(0))
+
+    def _batches(self, epoch: int, from_step: int) -> Iterator[TrainBatch]:
+        rows = self._plan(epoch)[from_step:]
+        return prefetch(self.train_set.train_batch(r).to(self.group.device) for r in rows)
+
+    def _asked_to_stop(self, interrupted: Interrupted) -> bool:
+        """Whether to stop here: all processes must leave at the same step, so together they ask now and then."""
+        if self.group.world == 1:
+            return interrupted.asked
+        return self.progress.step % _ASK_EVERY_STEPS == 0 and bool(self.group.share(interrupted.asked))
+
+
+def _datasets(config: TrainConfig, data: str | Path) -> tuple[Dataset, Dataset, str]:
+    c = config.data
+    sizes = {name: getattr(config.model, name) for name in ("clips", "frames", "words") if hasattr(config.model, name)}
+    train = Dataset.load(data, c.collection, c.train_split, visual_feature=c.visual_feature, **sizes)
+    if config.held_out > 0:
+        order = torch.from_numpy(np.random.default_rng((config.seed, len(train))).permutation(len(train)))
+        kept = max(1, round(config.held_out * len(train)))
+        return train.subset(order[kept:].sort().values), train.subset(order[:kept].sort().values), "held-out"
+    validation = Dataset.load(data, c.collection, c.validation_split, visual_feature=c.visual_feature, **sizes)
+    return train, validation, c.validation_split
+
+
+def _check_widths(config: TrainConfig, dataset: Dataset) -> None:
+    for name, found in (("visual_width", dataset.visual_width), ("query_width", dataset.query_width)):
+        expected = getattr(config.model, name)
+        if found != expected:
+            raise TrainingError(
+                f"the {dataset.collection} features have {name.replace('_', ' ')} {found}, but the model expects "
+                f"{expected}: add --model.{name.replace('_', '-')} {found}, or point --data at other features"
+            )
+
+
+def _require_finite(loss: float, progress: Progress) -> None:
+    if not math.isfinite(loss):
+        raise TrainingError(
+            f"the loss became {loss} at epoch {progress.epoch + 1}, step {progress.step}: "
+            "try a lower learning rate or --precision fp32; the last checkpoint is intact"
+        )
+
+
+def _use_bf16(config: TrainConfig, device: torch.device) -> bool:
+    able = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return able if config.precision == "auto" else config.precision == "bf16"
+
+
+def _mix(seed: int, number: int) -> int:
+    """One 63-bit seed from two numbers (SplitMix64's finaliser)."""
+    z = (seed * 0x9E3779B97F4A7C15 + number + 0x632BE59BD9B4E019) & (2**64 - 1)
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+    return (z ^ (z >> 31)) >> 1
+
+
+def _snapshot(epoch: int) -> str:
+    return f"epoch-{epoch:04d}"
+
+
+def _json_number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,64 @@
+"""Backbone and TRACE as one trainable model: a batch in, loss terms out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from prvr.backbones import Backbone, Encoded, build, total_loss
+from prvr.losses import info_nce, pick_negatives, triplet
+from prvr.tokens import TrainBatch
+from prvr.trace import Trace
+from prvr.training.config import TraceStage, TrainConfig
+from prvr.training.distributed import gather_encoded
+from prvr.training.schedule import Moment
+
+
+class TraceModel(nn.Module):
+    """The forward pass is a whole training objective, so that it can be wrapped for several processes."""
+
+    def __init__(self, backbone: Backbone, trace: Trace, stage: TraceStage):
+        super().__init__()
+        self.backbone, self.trace, self.stage = backbone, trace, stage
+        self.bf16 = False
+        self.world = 1
+
+    @staticmethod
+    def from_config(config: TrainConfig) -> TraceModel:
+        backbone = build(config.method, config.model)
+        return TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)
+
+    def enter(self, moment: Moment) -> None:
+        """Choose what learns in this phase; a frozen backbone also stops dropping out."""
+        learns = moment.phase != "frozen"
+        self.backbone.train(learns)
+        for name, parameter in self.backbone.named_parameters():
+            parameter.requires_grad_(learns and not name.endswith("time_table"))
+        self.trace.requires_grad_(moment.uses_trace)
+
+    def forward(self, batch: TrainBatch, moment: Moment, generator: torch.Generator | None = None) -> dict[str, Tensor]:
+        """Loss terms, already weighted; their sum is the loss."""
+        with torch.set_grad_enabled(moment.phase != "frozen"), self._autocast(batch.labels.device):
+            encoded = self.backbone.encode_batch(batch)
+        encoded = gather_encoded(encoded, self.world)
+        terms: dict[str, Tensor] = {}
+        if moment.phase != "frozen":
+            raw = self.backbone.objective(encoded, epoch=moment.epoch, generator=generator)
+            total_loss(raw, self.backbone.loss_weights)  # refuses a term without a weight
+            terms |= {name: self.backbone.loss_weights[name] * value for name, value in raw.items()}
+        if moment.uses_trace:
+            terms |= self._evidence_terms(encoded, generator)
+        return terms
+
+    def _evidence_terms(self, encoded: Encoded, generator: torch.Generator | None) -> dict[str, Tensor]:
+        stage, backbone = self.stage, self.backbone.config
+        scores = self.trace(encoded.queries.float(), encoded.videos.to(torch.float32))
+        pool = getattr(backbone, "hard_pool", None)
+        negatives = pick_negatives(scores, encoded.labels, hard_pool=pool, generator=generator)
+        return {
+            "trace_nce": stage.weight_nce * info_nce(scores, encoded.labels, stage.contrast_temperature),
+            "trace_triplet": stage.weight_triplet * triplet(scores, encoded.labels, stage.margin, negatives),
+        }
+
+    def _autocast(self, device: torch.device) -> torch.autocast:
+        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.bf16)

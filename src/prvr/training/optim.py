@@ -1,0 +1,121 @@
+"""Optimisers: the field's BertAdam for backbones, AdamW for the TRACE phase, and who is decayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from prvr.backbones import Backbone
+from prvr.backbones.blocks.official import leaves, stack_depth
+from prvr.training.config import BackboneStage, TraceStage
+
+_BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-6
+_LARGEST_GRADIENT = 1.0
+
+
+class BertAdam(torch.optim.Optimizer):
+    """Adam as this field trains with it: no bias correction, decoupled decay, and each tensor clipped by itself.
+
+    ``m ← 0.9m + 0.1g``, ``v ← 0.999v + 0.001g²``, ``p ← p − lr·(m/(√v + 1e-6) + wd·p)``, with g first scaled to at most
+    unit norm *per tensor*. Our banks stack the tensors of several blocks into one parameter; a group's ``stack`` says
+    how many leading axes to treat as separate tensors, so that clipping equals the authors'.
+    """
+
+    def __init__(self, groups: Iterable[Mapping[str, Any]], learning_rate: float, weight_decay: float = 0.01):
+        super().__init__(
+            [dict(group) for group in groups], {"lr": learning_rate, "weight_decay": weight_decay, "stack": 0}
+        )
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        assert closure is None, "BertAdam takes no closure"
+        for group in self.param_groups:
+            ready = [p for p in group["params"] if p.grad is not None]
+            if not ready:
+                continue
+            for p in ready:
+                if not self.state[p]:
+                    self.state[p] = {"mean": torch.zeros_like(p), "square": torch.zeros_like(p)}
+            gradients = _clipped([p.grad for p in ready], group["stack"])
+            means = [self.state[p]["mean"] for p in ready]
+            squares = [self.state[p]["square"] for p in ready]
+            torch._foreach_lerp_(means, gradients, 1 - _BETA1)
+            torch._foreach_mul_(squares, _BETA2)
+            torch._foreach_addcmul_(squares, gradients, gradients, 1 - _BETA2)
+            scale = torch._foreach_sqrt(squares)
+            torch._foreach_add_(scale, _EPSILON)
+            update = torch._foreach_div(means, scale)
+            if group["weight_decay"]:
+                torch._foreach_add_(update, ready, alpha=group["weight_decay"])
+            torch._foreach_add_(ready, update, alpha=-group["lr"])
+
+
+def _clipped(gradients: list[Tensor], stack: int) -> list[Tensor]:
+    """Each tensor (of each stack) scaled to at most unit norm."""
+    if stack == 0:
+        norms = list(torch._foreach_norm(gradients))
+    else:
+        norms = [torch.linalg.vector_norm(g, dim=tuple(range(stack, g.ndim)), keepdim=True) for g in gradients]
+    scales = torch._foreach_add(norms, 1e-6)
+    torch._foreach_reciprocal_(scales)
+    torch._foreach_clamp_max_(scales, _LARGEST_GRADIENT)
+    return list(torch._foreach_mul(gradients, scales))
+
+
+def backbone_optimiser(backbone: Backbone, stage: BackboneStage) -> BertAdam:
+    """BertAdam with the authors' groups: no decay for biases and for the norms their code calls ``LayerNorm``."""
+    keys = backbone.official_keys()
+    groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
+    for name, parameter in backbone.named_parameters():
+        key = keys.get(name, name)
+        official = next(leaves(key))
+        decayed = "bias" not in official and "LayerNorm" not in official
+        groups.setdefault((stack_depth(key), decayed), []).append(parameter)
+    return BertAdam(
+        (
+            {"params": parameters, "stack": stack, "weight_decay": stage.weight_decay if decayed else 0.0}
+            for (stack, decayed), parameters in groups.items()
+        ),
+        stage.learning_rate,
+    )
+
+
+def trace_optimiser(model: nn.Module, stage: TraceStage) -> torch.optim.AdamW:
+    """AdamW over backbone and projections, decaying everything but norms and biases."""
+    exempt = {name for name, _ in model.named_parameters() if "norm" in name or "bias" in name}
+    named = list(model.named_parameters())
+    groups = [
+        {"params": [p for name, p in named if name not in exempt], "weight_decay": stage.weight_decay},
+        {"params": [p for name, p in named if name in exempt], "weight_decay": 0.0},
+    ]
+    fused = all(p.is_cuda for _, p in named)
+    betas = (stage.beta1, stage.beta2)
+    return torch.optim.AdamW(groups, lr=stage.learning_rate, betas=betas, eps=stage.epsilon, fused=fused)
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """An optimiser's state as flat named tensors, for a checkpoint: ``parameter|entry``."""
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+    return {
+        f"{names[parameter]}|{entry}": value
+        for parameter, state in optimiser.state.items()
+        for entry, value in state.items()
+    }
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Put back what ``optimiser_tensors`` gave."""
+    parameters = dict(model.named_parameters())
+    for key, value in tensors.items():
+        name, entry = key.rsplit("|", 1)
+        parameter = parameters[name]
+        on_host = entry == "step" and not optimiser.defaults.get("fused")
+        optimiser.state[parameter][entry] = value.clone() if on_host else value.to(parameter.device)

@@ -1,0 +1,106 @@
+"""How a run is watched: a progress bar, a line per epoch, metrics.jsonl, TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class Reporter:
+    """Shows and records a run. A silent one (every process but the first) does neither."""
+
+    def __init__(self, folder: Path, console: Console | None, total_steps: int, done_steps: int, from_epoch: int):
+        self.folder, self.console = folder, console
+        self.metrics = folder / "metrics.jsonl"
+        self.board: Any = None
+        self.bar: Progress | None = None
+        if console is None:
+            return
+        self._forget(from_epoch)
+        self.board = _tensorboard(folder, from_epoch, console)
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=False),
+            console=console,
+            transient=True,
+        )
+        self.task = self.bar.add_task("training", total=total_steps, completed=done_steps, loss="–")
+        self.bar.start()
+
+    def step(self, description: str, loss: float | None) -> None:
+        if self.bar is not None:
+            self.bar.update(self.task, advance=1, description=description)
+            if loss is not None:
+                self.bar.update(self.task, loss=f"{loss:.4f}")
+
+    def epoch(self, line: str, record: dict[str, Any]) -> None:
+        """Print a line, append a record."""
+        if self.console is None:
+            return
+        self.console.print(line, highlight=False)
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        if self.board is not None:
+            for name, value in _flat(record).items():
+                if name != "epoch" and math.isfinite(value):
+                    self.board.add_scalar(name, value, record["epoch"])
+            self.board.flush()
+
+    def say(self, text: str) -> None:
+        if self.console is not None:
+            self.console.print(text, highlight=False)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+        if self.board is not None:
+            self.board.close()
+
+    def _forget(self, from_epoch: int) -> None:
+        """Drop lines of epochs that a resumed run will do again, and a line that a kill cut short."""
+        if not self.metrics.exists():
+            return
+        kept = [line for line in self.metrics.read_text("utf-8").splitlines() if _epoch_of(line) < from_epoch]
+        self.metrics.write_text("".join(line + "\n" for line in kept), "utf-8")
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The epochs of a run, oldest first."""
+    path = folder / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def _epoch_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["epoch"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf
+
+
+def _flat(record: dict[str, Any], prefix: str = "") -> dict[str, float]:
+    flat: dict[str, float] = {}
+    for key, value in record.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}/")
+        elif isinstance(value, int | float):
+            flat[f"{prefix}{key}"] = float(value)
+    return flat
+
+
+def _tensorboard(folder: Path, from_epoch: int, console: Console) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        console.print('no TensorBoard log: it needs `pip install "prvr[tensorboard]"`', style="dim")
+        return None
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=from_epoch)

@@ -1,0 +1,170 @@
+"""A run's folder: configuration, weights, checkpoints and metrics, each written whole or not at all.
+
+RUN/run.json                  configuration, seed, revision, versions
+RUN/metrics.jsonl             one line per epoch
+RUN/checkpoints/00001234/     where training can continue: model, optimiser, progress
+RUN/weights/<name>/           model.safetensors and model.json: backbone, best, last, average, epoch-0157 …
+RUN/tensorboard/              the same metrics for TensorBoard
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import prvr
+from prvr.files import whole_folder, write_whole
+from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
+from prvr.training.model import TraceModel
+
+
+class RunError(RuntimeError):
+    """A run's folder cannot be used as asked; says what was found and what to do."""
+
+
+class Run:
+    """The folder of one training run."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+
+    # -- what was asked for -------------------------------------------------------------------------------------------
+
+    def create(self, config: TrainConfig, data: str | Path, **about: Any) -> None:
+        """Start a fresh folder; refuses one that already holds a run."""
+        if (self.path / "run.json").exists():
+            raise RunError(f"{self.path} already holds a run: add --resume to continue it, or choose another --out")
+        self.path.mkdir(parents=True, exist_ok=True)
+        record = {"config": config_to_dict(config), "data": str(Path(data).resolve()), **provenance(), **about}
+        write_json(self.path / "run.json", record)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        path = self.path / "run.json"
+        if not path.is_file():
+            raise RunError(f"{self.path} is no run: it has no run.json (train one with `prvr train`)")
+        return read_json(path)
+
+    @property
+    def config(self) -> TrainConfig:
+        try:
+            return config_from_dict(self.record["config"], f"{self.path}/run.json")
+        except (KeyError, ConfigError) as error:
+            raise RunError(f"{self.path}/run.json does not describe a run of this version: {error}") from None
+
+    @property
+    def data(self) -> str:
+        return str(self.record["data"])
+
+    # -- weights ------------------------------------------------------------------------------------------------------
+
+    def save_weights(self, name: str, tensors: Mapping[str, Tensor], **about: Any) -> None:
+        write_folder(self.path / "weights" / name, {"model": tensors}, {"model": about})
+
+    def weights(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        folder = self.path / "weights" / name
+        if not folder.is_dir():
+            have = sorted(p.name for p in (self.path / "weights").glob("*")) or ["none yet"]
+            raise RunError(f"{self.path} has no weights {name!r}; there are: {', '.join(have)}")
+        return load_tensors(folder / "model.safetensors"), read_json(folder / "model.json")
+
+    def has_weights(self, name: str) -> bool:
+        return (self.path / "weights" / name).is_dir()
+
+    def drop_weights(self, name: str) -> None:
+        shutil.rmtree(self.path / "weights" / name, ignore_errors=True)
+
+    def load_model(
+        self, name: str | None = None, device: torch.device | str = "cpu"
+    ) -> tuple[TraceModel, dict[str, Any]]:
+        """The trained model and what is known of its weights; by default those the run's selection names."""
+        config = self.config
+        tensors, about = self.weights(name or config.selection)
+        model = TraceModel.from_config(config)
+        model.load_state_dict(tensors)
+        return model.to(device).eval(), about
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def save_checkpoint(
+        self, step: int, model: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], progress: dict[str, Any]
+    ) -> None:
+        """Keep this state and drop older ones; a kill at any moment leaves the older or the newer one whole."""
+        folder = self.path / "checkpoints" / f"{step:08d}"
+        write_folder(folder, {"model": model, "optimiser": optimiser}, {"progress": progress})
+        for old in self._checkpoints():
+            if old != folder:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]] | None:
+        """The newest state, or None before the first."""
+        folders = self._checkpoints()
+        if not folders:
+            return None
+        newest = folders[-1]
+        return (
+            load_tensors(newest / "model.safetensors"),
+            load_tensors(newest / "optimiser.safetensors"),
+            read_json(newest / "progress.json"),
+        )
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted(p for p in (self.path / "checkpoints").glob("*") if p.name.isdigit())
+
+
+def provenance() -> dict[str, Any]:
+    """Versions and revision that made a result."""
+    versions = {"prvr": prvr.__version__, "torch": torch.__version__, "python": platform.python_version()}
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"revision": _revision(), "versions": versions, "machine": {"processor": platform.machine(), "gpu": gpu}}
+
+
+def _revision() -> str | None:
+    """The source tree's git revision; None for an installed package."""
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def write_folder(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], records: Mapping[str, Any]) -> None:
+    """Write a folder of safetensors and JSON files that appears whole."""
+    with whole_folder(folder) as partial:
+        for name, values in tensors.items():
+            plain = {key: value.detach().contiguous().cpu() for key, value in values.items()}
+            save_file(plain, partial / f"{name}.safetensors")
+        for name, value in records.items():
+            write_json(partial / f"{name}.json", value)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_whole(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise RunError(f"{path} cannot be read ({error}): restore it from a copy, or train anew") from None
+    if not isinstance(value, dict):
+        raise RunError(f"{path} should hold a JSON object, found {type(value).__name__}")
+    return value
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"{path} cannot be read ({error}): it is damaged or cut short; remove it and resume") from None

@@ -1,0 +1,53 @@
+"""Ranks of a whole split under the current model."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from prvr.data import Dataset
+from prvr.scoring import Gallery, Recall, Scores, encode_queries, ranks, recalls, score_parts
+from prvr.training.model import TraceModel
+
+
+class Validation(NamedTuple):
+    """Recalls of the base score and of the score in force."""
+
+    base: Recall
+    final: Recall
+
+
+def split_scores(model: TraceModel, dataset: Dataset, *, use_trace: bool = True) -> Scores:
+    """Base and evidence scores of every query of a split against every video of it."""
+    with (
+        torch.no_grad(),
+        torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16, enabled=model.bf16),
+    ):
+        gallery = Gallery.build(model.backbone, model.trace if use_trace else None, dataset.video_batches())
+        queries = encode_queries(model.backbone, dataset.query_batches())
+    with torch.no_grad():
+        return score_parts(queries, gallery)
+
+
+def validate(model: TraceModel, dataset: Dataset, fusion_weight: float) -> Validation:
+    """Recalls on the single labelled video of each query."""
+    scores = split_scores(model, dataset, use_trace=fusion_weight > 0)
+    base = recalls(ranks(scores.base, dataset.query_video))
+    if fusion_weight == 0:
+        return Validation(base, base)
+    return Validation(base, recalls(ranks(scores.final(fusion_weight), dataset.query_video)))
+
+
+def place(dataset: Dataset, device: torch.device, share: float = 0.4) -> Dataset:
+    """Put a split's features on a GPU where they take up less than a share of its free memory."""
+    if device.type != "cuda":
+        return dataset
+    free, _ = torch.cuda.mem_get_info(device)
+    return dataset.to(device) if _bytes(dataset) < share * free else dataset
+
+
+def _bytes(dataset: Dataset) -> int:
+    kept: list[Tensor] = [dataset.prepared.frames, dataset.prepared.clips, dataset.prepared.words]
+    return sum(tensor.numel() * tensor.element_size() for tensor in kept)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from prvr.data import Caption, DataError, Moment, read_captions, read_moments, read_positives
+
+
+def test_a_caption_is_an_id_a_blank_and_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "x.caption.txt"
+    path.write_text("v_1#enc#0  A man # runs.\r\n\nv_1#enc#1 Zwei Männer\n", encoding="utf-8")
+    assert read_captions(path) == [
+        Caption("v_1#enc#0", "v_1", "A man # runs."),
+        Caption("v_1#enc#1", "v_1", "Zwei Männer"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"a#0 fine\na#1\n", ":2: found only 'a#1'"),
+        (b"a#0 fine\n\na#0 again\n", ":3: the id 'a#0' stood on line 1"),
+        (b"a#0 fine\na#1 caf\xe9\n", ":2: not UTF-8"),
+        (b"#enc#0 nobody\n", ":1: the id '#enc#0' names no video"),
+        (b"\n \n", "holds no captions"),
+    ],
+)
+def test_a_bad_caption_file_is_refused_with_its_line(tmp_path: Path, content: bytes, says: str) -> None:
+    path = tmp_path / "x.caption.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"x\.caption\.txt") as caught:
+        read_captions(path)
+    assert says in str(caught.value)
+
+
+def test_positives_keep_their_order_and_lose_repeats(tmp_path: Path) -> None:
+    path = tmp_path / "x.gt.jsonl"
+    path.write_text('{"query_id": "a#0", "caption": "x", "gt_video_ids": ["b", "a", "b"]}\n')
+    assert read_positives(path) == {"a#0": ("b", "a")}
+
+
+def test_moments_are_in_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "x.moments.jsonl"
+    path.write_text('{"query_id": "a#0", "video": "a", "start": 1, "end": 2.5, "duration": 30}\n')
+    assert read_moments(path) == {"a#0": Moment("a", 1.0, 2.5, 30.0)}
+
+
+@pytest.mark.parametrize(
+    ("read", "line"),
+    [
+        (read_positives, '{"query_id": "a"'),
+        (read_positives, '["a"]'),
+        (read_positives, '{"query_id": "a", "gt_video_ids": "b"}'),
+        (read_positives, '{"query_id": 3, "gt_video_ids": []}'),
+        (read_moments, '{"query_id": "a", "video": "a", "start": 0, "end": null, "duration": 1}'),
+        (read_moments, '{"query_id": "a", "video": "a", "start": 0, "end": NaN, "duration": 1}'),
+        (read_moments, '{"query_id": "a", "start": 0, "end": 1, "duration": 1}'),
+    ],
+)
+def test_a_bad_json_line_is_refused_with_its_number(tmp_path: Path, read: Callable[[Path], Any], line: str) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(f"\n{line}\n")
+    with pytest.raises(DataError, match=r"x\.jsonl:2:"):
+        read(path)
+
+
+@pytest.mark.parametrize("read", [read_captions, read_positives, read_moments])
+def test_a_missing_or_empty_file_is_refused_by_name(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+    with pytest.raises(DataError, match="nowhere"):
+        read(tmp_path / "nowhere")
+    (tmp_path / "empty").touch()
+    with pytest.raises(DataError, match="empty"):
+        read(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("read", [read_captions, read_positives, read_moments])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=80) | st.text(max_size=40).map(str.encode) | st.just(b"[" * 100_000))
+def test_readers_raise_nothing_but_data_errors(tmp_path: Path, read: Callable[[Path], Any], content: bytes) -> None:
+    path = tmp_path / "arbitrary"
+    path.write_bytes(content)
+    with contextlib.suppress(DataError):
+        read(path)

@@ -1,0 +1,64 @@
+"""Make the small fixtures beside this file from the full golden folders: ``python tests/golden/trim.py FOLDER``.
+
+The full ones hold ``weights.safetensors``, ``io.safetensors`` and ``config.json`` per method. To stay under 1 MB each,
+tensors that no test reads are dropped, where a method needs it the largest weights lose five bits of mantissa (relative
+1e-6, far inside the tolerances), and everything is compressed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file
+
+HERE = Path(__file__).parent
+DREAM_IO = (
+    "in.", "out.", "short.", "loss.", "grad.norm", "grad.denoise_norm", "triplet_rand.", "train.losses", "optim.",
+    "reg.registers", "reg.cond", "pvs.mu", "pvs.logvar", "pvs.gpo_weights", "perturb.eps", "perturb.x_start",
+    "dif.table.", "c.branch_mean", "f.branch_mean", "c.agg_logits", "score_case.",
+)  # fmt: skip
+CONFIG_KEYS_DROPPED = ("tensors", "fp32_vs_fp64_max_abs_diff", "hyper", "loss", "seeds", "note", "what")
+
+
+def rounded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """float32 with the last 5 bits of the mantissa rounded away, so that they compress to nothing."""
+    bits = array.astype("<f4").view("<u4")
+    return ((bits + np.uint32(0x10)) & np.uint32(0xFFFFFFE0)).view("<f4")
+
+
+def planes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Bytes of numbers by significance: equal-looking bytes side by side compress better."""
+    return np.ascontiguousarray(array.view(np.uint8).reshape(-1, array.itemsize).T)
+
+
+def save(name: str, config: dict[str, Any], tensors: dict[str, Any], rough: tuple[str, ...]) -> None:
+    """One array of bytes per kind of number, and an index into them."""
+    index: list[tuple[str, str, tuple[int, ...]]] = []
+    parts: dict[str, list[np.ndarray[Any, Any]]] = {"rough": [], "float32": [], "float64": [], "int64": []}
+    for key, value in tensors.items():
+        kind = "rough" if value.dtype == np.float32 and key.startswith(rough) else str(value.dtype)
+        parts[kind].append((rounded(value) if kind == "rough" else value).reshape(-1))
+        index.append((key, kind, value.shape))
+    packed = {kind: planes(np.concatenate(values)) for kind, values in parts.items() if values}
+    path = HERE / f"{name}.npz"
+    np.savez_compressed(path, index=np.array(json.dumps({"config": config, "tensors": index})), **packed)
+    print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB")
+
+
+def main(source: Path) -> None:
+    dream = source / "dreamprvr"
+    config = json.loads((dream / "config.json").read_text())
+    config = {key: value for key, value in config.items() if key not in CONFIG_KEYS_DROPPED}
+    tensors = {key: value for key, value in load_file(dream / "io.safetensors").items() if key.startswith(DREAM_IO)}
+    tensors |= {f"weights:{key}": value for key, value in load_file(dream / "weights.safetensors").items()}
+    save("dreamprvr", config, tensors, ("weights:clip_encoder", "weights:frame_encoder"))
+    trace = source / "trace"
+    save("trace", json.loads((trace / "config.json").read_text()), load_file(trace / "io.safetensors"), ())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,79 @@
+"""Two processes give the gradients of one at the same global batch, and train through ``torchrun``."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from prvr.data import Dataset
+from prvr.training import TraceModel
+from prvr.training.config import load_preset
+from prvr.training.reporting import read_metrics
+from prvr.training.schedule import moment
+
+
+def still_model(preset: Path) -> TraceModel:
+    """No dropout, no jitter, the hardest negative: everything that is drawn by chance is off."""
+    config = load_preset(str(preset))
+    model: Any = config.model
+    calm = dataclasses.replace(model, dropout=0.0, input_dropout=0.0, perturbation=0.0, hard_pool=1)
+    torch.manual_seed(0)
+    return TraceModel.from_config(dataclasses.replace(config, model=calm))
+
+
+def gradients(model: nn.Module, inner: TraceModel, dataset: Dataset, rows: Tensor, epoch: int) -> dict[str, Tensor]:
+    now = moment(epoch, 2, inner.stage)
+    inner.enter(now)
+    terms = model(dataset.train_batch(rows), now, None)
+    torch.stack(list(terms.values())).sum().backward()
+    return {name: p.grad.clone() for name, p in inner.named_parameters() if p.grad is not None}
+
+
+def worker(rank: int, world: int, preset: Path, root: Path, epoch: int, out: Path) -> None:
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29511 + epoch), "RANK": str(rank)}
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=world)
+    inner = still_model(preset)
+    inner.world = world
+    inner.enter(moment(epoch, 2, inner.stage))
+    wrapped = nn.parallel.DistributedDataParallel(inner)
+    dataset = Dataset.load(root, "synth", "train", frames=24)
+    found = gradients(wrapped, inner, dataset, torch.arange(9)[rank::world], epoch)
+    if rank == 0:
+        save_file(found, out)
+    dist.destroy_process_group()
+
+
+def test_gradients_equal_one_process_at_the_same_global_batch(preset: Path, world: Path, tmp_path: Path) -> None:
+    dataset = Dataset.load(world, "synth", "train", frames=24)
+    for epoch in (1, 2, 4):  # backbone, frozen, joint
+        inner = still_model(preset)
+        alone = gradients(inner, inner, dataset, torch.arange(9), epoch)
+        mp.spawn(worker, (2, preset, world, epoch, tmp_path / "grads"), nprocs=2)
+        together = load_file(tmp_path / "grads")
+        assert together.keys() == alone.keys()
+        for name, value in alone.items():
+            torch.testing.assert_close(together[name], value, atol=2e-6, rtol=1e-3, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_torchrun_trains_and_resumes(preset: Path, world: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29533"]
+    command = [*torchrun, "-m", "prvr", "train", str(preset), "--data", str(world), "--out", str(out), "--resume"]
+    for _ in range(2):
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=180, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert [e["epoch"] for e in read_metrics(out)] == list(range(6))
+    assert (out / "weights" / "average" / "model.safetensors").exists()

@@ -1,0 +1,121 @@
+"""Killed anywhere and resumed, a run ends with the weights of one that never stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from prvr.training.reporting import read_metrics
+
+TIMEOUT = 120.0
+
+
+def start(preset: Path, world: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "prvr", "train", str(preset), "--data", str(world), "--out", str(out), *more]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 0, output
+    return output
+
+
+def kill_after_step(process: subprocess.Popen[str], out: Path, step: int, sig: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal as soon as a checkpoint of at least that step is there."""
+    deadline = time.monotonic() + TIMEOUT
+    while not any(int(p.name) >= step for p in (out / "checkpoints").glob("[0-9]*")):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline, "no checkpoint appeared"
+        time.sleep(0.002)
+    process.send_signal(sig)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(preset: Path, world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole") / "run"
+    finish(start(preset, world, out))
+    return out
+
+
+def assert_same(one: Path, other: Path) -> None:
+    for name in ("average", "last", "best", "backbone"):
+        a, b = (load_file(run / "weights" / name / "model.safetensors") for run in (one, other))
+        assert a.keys() == b.keys()
+        different = [key for key in a if not torch.equal(a[key], b[key])]
+        assert not different, f"weights {name!r} differ in {different[:3]}"
+
+    def story(run: Path) -> list[dict[str, object]]:
+        return [{k: v for k, v in epoch.items() if k != "seconds"} for epoch in read_metrics(run)]
+
+    assert story(one) == story(other)
+
+
+@pytest.mark.parametrize(("checkpoint_steps", "kills"), [(0, [4, 12]), (1, [2, 9, 17])], ids=["between", "inside"])
+def test_a_killed_run_ends_with_the_same_weights(
+    checkpoint_steps: int, kills: list[int], preset: Path, world: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    flags = ["--checkpoint-steps", str(checkpoint_steps)] if checkpoint_steps else []
+    for step in kills:  # 4 steps per epoch: between epochs only multiples of 4 are kept
+        process = start(preset, world, out, "--resume", *flags)
+        kill_after_step(process, out, step)
+        process.wait(TIMEOUT)
+        assert process.returncode == -signal.SIGKILL
+    assert "resuming" in finish(start(preset, world, out, "--resume", *flags))
+    assert_same(uninterrupted, out)
+
+
+def test_ctrl_c_keeps_the_step_and_says_how_to_go_on(
+    preset: Path, world: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    process = start(preset, world, out)
+    kill_after_step(process, out, 8, signal.SIGINT)
+    output, _ = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 130, output
+    assert "--resume" in output
+    assert "Traceback" not in output
+    finish(start(preset, world, out, "--resume"))
+    assert_same(uninterrupted, out)
+
+
+def test_a_run_records_what_made_it(uninterrupted: Path) -> None:
+    record = json.loads((uninterrupted / "run.json").read_text("utf-8"))
+    assert record["config"]["model"]["width"] == 16
+    assert record["config"]["seed"] == 0
+    assert record["versions"].keys() == {"prvr", "torch", "python"}
+    assert "revision" in record
+    assert "train" in record["command"]
+    epochs = read_metrics(uninterrupted)
+    assert [e["phase"] for e in epochs] == ["backbone"] * 2 + ["frozen"] + ["joint"] * 3
+    assert [round(e["fusion_weight"], 3) for e in epochs] == [0, 0, 0, 0, 0.015, 0.03]
+    assert list((uninterrupted / "tensorboard").glob("events*"))
+    assert not list((uninterrupted / "weights").glob("epoch-*"))
+
+
+def test_a_second_start_in_the_same_folder_is_refused(preset: Path, world: Path, uninterrupted: Path) -> None:
+    process = start(preset, world, uninterrupted)
+    output, _ = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 1
+    assert "already holds a run: add --resume" in output
+    process = start(preset, world, uninterrupted, "--resume", "--seed", "3")
+    output, _ = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 1
+    assert "another configuration (seed 0 → 3)" in output
+
+
+def test_a_finished_run_resumed_has_nothing_to_do(preset: Path, world: Path, uninterrupted: Path) -> None:
+    before = {p: p.stat().st_mtime_ns for p in uninterrupted.glob("weights/*/*")}
+    finish(start(preset, world, uninterrupted, "--resume"))
+    assert {p: p.stat().st_mtime_ns for p in uninterrupted.glob("weights/*/*")} == before
