@@ -119,7 +119,7 @@ def test_a_batch_of_one_video_has_no_negatives_and_no_error() -> None:
     scores, labels = torch.randn(3, 1, requires_grad=True), torch.zeros(3, dtype=torch.long)
     loss = triplet(scores, labels, 0.2, pick_negatives(scores, labels, hard_pool=20)) + two_way_nce(scores, labels)
     loss.backward()
-    assert float(loss) == pytest.approx(0.0, abs=1e-6)
+    assert float(loss.detach()) == pytest.approx(0.0, abs=1e-6)
     assert torch.isfinite(scores.grad).all()
 
 
@@ -130,3 +130,24 @@ def test_lone_queries_and_undescribed_videos_give_finite_gradients() -> None:
     (loss + two_way_nce(scores, labels)).backward()
     assert torch.isfinite(queries.grad).all()
     assert torch.isfinite(scores.grad).all()
+
+
+@pytest.mark.parametrize("hard_pool", [None, 3])
+def test_padding_queries_change_nothing(hard_pool: int | None) -> None:
+    scores, labels, queries = random_case()
+    more_scores, more_queries = torch.cat([scores, torch.randn(4, 5)]), torch.cat([queries, torch.randn(4, 8)])
+    padded = torch.cat([labels, torch.full((4,), -1)])
+    assert torch.allclose(two_way_nce(more_scores, padded), two_way_nce(scores, labels))
+    assert torch.allclose(info_nce(more_scores, padded, 0.07), info_nce(scores, labels, 0.07))
+    assert torch.allclose(
+        query_similarity(more_queries, padded, 0.1), query_similarity(queries, labels, 0.1), atol=1e-6
+    )
+    diverse = [
+        query_diversity(q, y, offset=0.2, scale=32, power=1) for q, y in ((queries, labels), (more_queries, padded))
+    ]
+    assert torch.allclose(diverse[0], diverse[1])
+    for _ in range(10):
+        chosen = pick_negatives(more_scores, padded, hard_pool=hard_pool)
+        assert (chosen.query_of_video < 9).all()
+        same = Negatives(chosen.query_of_video, chosen.video_of_query[:9])
+        assert torch.allclose(triplet(more_scores, padded, 0.2, chosen), triplet(scores, labels, 0.2, same))

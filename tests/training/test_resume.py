@@ -66,7 +66,7 @@ def test_a_killed_run_ends_with_the_same_weights(
     checkpoint_steps: int, kills: list[int], preset: Path, world: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    flags = ["--checkpoint-steps", str(checkpoint_steps)] if checkpoint_steps else []
+    flags = ["--checkpoint-seconds", "0", "--checkpoint-steps", str(checkpoint_steps)]
     for step in kills:  # 4 steps per epoch: between epochs only multiples of 4 are kept
         process = start(preset, world, out, "--resume", *flags)
         kill_after_step(process, out, step)
@@ -80,13 +80,13 @@ def test_ctrl_c_keeps_the_step_and_says_how_to_go_on(
     preset: Path, world: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    process = start(preset, world, out)
+    process = start(preset, world, out, "--checkpoint-seconds", "0")
     kill_after_step(process, out, 8, signal.SIGINT)
     output, _ = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 130, output
     assert "--resume" in output
     assert "Traceback" not in output
-    finish(start(preset, world, out, "--resume"))
+    finish(start(preset, world, out, "--resume", "--checkpoint-seconds", "0"))
     assert_same(uninterrupted, out)
 
 

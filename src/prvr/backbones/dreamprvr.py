@@ -243,10 +243,9 @@ class DreamPRVR(Backbone):
 
     @staticmethod
     def mean_query(queries: Tensor, labels: Tensor, videos: int) -> Tensor:
-        """Mean of each video's queries, (N, D) → (V, D)."""
-        total = queries.new_zeros(videos, queries.shape[1]).index_add(0, labels, queries)
-        count = queries.new_zeros(videos).index_add(0, labels, torch.ones_like(labels, dtype=queries.dtype))
-        return total / count.clamp(min=1)[:, None]
+        """Mean of each video's queries, (N, D) → (V, D); padding (label −1) counts for none."""
+        owner = (labels[None, :] == torch.arange(videos, device=labels.device)[:, None]).to(queries.dtype)  # (V, N)
+        return owner @ queries / owner.sum(1, keepdim=True).clamp(min=1)
 
     def perturb(self, mean_query: Tensor, draws: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """The diffusion's target: R jittered copies of the normalised mean query, (V, D) → (V, R, D).

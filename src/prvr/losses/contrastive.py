@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from prvr.losses.labels import is_positive, masked_mean, same_video
+
 
 def two_way_nce(scores: Tensor, labels: Tensor) -> Tensor:
     """Every query should find its video, and every video its queries together.
@@ -16,12 +18,14 @@ def two_way_nce(scores: Tensor, labels: Tensor) -> Tensor:
     >>> two_way_nce(scores, torch.tensor([0, 1]))
     tensor(0.2539)
     """
-    positive = _is_positive(labels, scores.shape[1])
-    text_to_video = scores.logsumexp(1) - scores.gather(1, labels[:, None]).squeeze(1)
+    real = labels >= 0
+    positive = is_positive(labels, scores.shape[1])
+    text_to_video = scores.logsumexp(1) - scores.gather(1, labels.clamp(min=0)[:, None]).squeeze(1)
+    everyone = scores.masked_fill(~real[:, None], -torch.inf).logsumexp(0)
     own = scores.masked_fill(~positive, -torch.inf).logsumexp(0)
     described = positive.any(0)  # a video without a query has nothing to find
-    video_to_text = torch.where(described, scores.logsumexp(0) - own.masked_fill(~described, 0.0), 0.0)
-    return text_to_video.mean() + video_to_text.sum() / described.sum().clamp(min=1)
+    video_to_text = everyone - own.masked_fill(~described, 0.0)
+    return masked_mean(text_to_video, real) + masked_mean(video_to_text, described)
 
 
 def info_nce(scores: Tensor, labels: Tensor, temperature: float) -> Tensor:
@@ -30,7 +34,7 @@ def info_nce(scores: Tensor, labels: Tensor, temperature: float) -> Tensor:
     >>> info_nce(torch.tensor([[0.14, 0.0]]), torch.tensor([0]), temperature=0.07)
     tensor(0.1269)
     """
-    return F.cross_entropy(scores / temperature, labels)
+    return F.cross_entropy(scores / temperature, labels, ignore_index=-1)
 
 
 def query_similarity(queries: Tensor, labels: Tensor, temperature: float) -> Tensor:
@@ -42,14 +46,10 @@ def query_similarity(queries: Tensor, labels: Tensor, temperature: float) -> Ten
     unit = F.normalize(queries, dim=-1)
     logits = unit @ unit.T / temperature  # (N, N)
     self_pair = torch.eye(len(queries), dtype=torch.bool, device=queries.device)
-    siblings = (labels[:, None] == labels[None, :]) & ~self_pair
-    log_probability = logits - logits.masked_fill(self_pair, -torch.inf).logsumexp(1, keepdim=True)
+    siblings = same_video(labels)
+    others = ~self_pair & (labels >= 0)[None, :]
+    log_probability = logits - logits.masked_fill(~others, -torch.inf).logsumexp(1, keepdim=True)
     log_probability = log_probability.masked_fill(self_pair, 0.0)  # −inf·0 on a lone query would be NaN
     count = siblings.sum(1)
     per_query = (log_probability * siblings).sum(1) / count.clamp(min=1)
     return -per_query.sum() / (count > 0).sum().clamp(min=1)
-
-
-def _is_positive(labels: Tensor, videos: int) -> Tensor:
-    """(N, B) True where query n describes video b."""
-    return labels[:, None] == torch.arange(videos, device=labels.device)[None, :]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from prvr.losses.labels import same_video
 
 
 def query_diversity(queries: Tensor, labels: Tensor, *, offset: float, scale: float, power: float) -> Tensor:
@@ -12,6 +13,7 @@ def query_diversity(queries: Tensor, labels: Tensor, *, offset: float, scale: fl
 
     Both orders of a pair count.
 
+    >>> import torch
     >>> two = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     >>> query_diversity(two, torch.tensor([0, 0]), offset=0.0, scale=1.0, power=1.0)  # c = 0: log 2
     tensor(0.6931)
@@ -20,6 +22,5 @@ def query_diversity(queries: Tensor, labels: Tensor, *, offset: float, scale: fl
     """
     unit = F.normalize(queries, dim=-1)
     cosine = unit @ unit.T
-    pairs = (labels[:, None] == labels[None, :]) & ~torch.eye(len(queries), dtype=torch.bool, device=queries.device)
     penalty = (1 + cosine).clamp(min=0) ** power * F.softplus(scale * (cosine + offset))
-    return (penalty * pairs).sum() / len(queries)
+    return (penalty * same_video(labels)).sum() / (labels >= 0).sum().clamp(min=1)

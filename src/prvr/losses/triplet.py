@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from prvr.losses.labels import is_positive, masked_mean
+
 
 class Negatives(NamedTuple):
     """One negative for each anchor: a query row per video, a video column per query."""
@@ -27,7 +29,7 @@ def pick_negatives(
     >>> pick_negatives(scores, torch.tensor([0, 1]), hard_pool=1)
     Negatives(query_of_video=tensor([1, 0, 1]), video_of_query=tensor([1, 2]))
     """
-    negative = labels[:, None] != torch.arange(scores.shape[1], device=scores.device)[None, :]  # (N, B)
+    negative = ~is_positive(labels, scores.shape[1]) & (labels >= 0)[:, None]  # (N, B)
     candidates = scores.detach().masked_fill(~negative, -torch.inf)
     if hard_pool is None:
         keys = torch.rand(scores.shape, device=scores.device, generator=generator)
@@ -50,15 +52,14 @@ def triplet(scores: Tensor, labels: Tensor, margin: float, negatives: Negatives)
     >>> triplet(scores, torch.tensor([0, 1]), 0.2, chosen)  # (0 + 0)/2 over videos + (0.1 + 0)/2 over queries
     tensor(0.0500)
     """
-    videos = torch.arange(scores.shape[1], device=scores.device)
-    positive = labels[:, None] == videos[None, :]
+    positive = is_positive(labels, scores.shape[1])
     count = positive.sum(0)
     mean_positive = (scores * positive).sum(0) / count.clamp(min=1)
-    hardest_query = scores.gather(0, negatives.query_of_video[None, :]).squeeze(0)
-    usable_video = (count > 0) & (labels[negatives.query_of_video] != videos)
-    video_loss = (margin + hardest_query - mean_positive).clamp(min=0) * usable_video
+    other_query = scores.gather(0, negatives.query_of_video[None, :]).squeeze(0)
+    has_rival = labels[negatives.query_of_video] != torch.arange(len(count), device=scores.device)
+    video_loss = (margin + other_query - mean_positive).clamp(min=0) * has_rival
 
-    own = scores.gather(1, labels[:, None]).squeeze(1)
-    other = scores.gather(1, negatives.video_of_query[:, None]).squeeze(1)
-    query_loss = (margin + other - own).clamp(min=0) * (negatives.video_of_query != labels)
-    return video_loss.sum() / (count > 0).sum().clamp(min=1) + query_loss.mean()
+    own = scores.gather(1, labels.clamp(min=0)[:, None]).squeeze(1)
+    other_video = scores.gather(1, negatives.video_of_query[:, None]).squeeze(1)
+    query_loss = (margin + other_video - own).clamp(min=0) * (negatives.video_of_query != labels)
+    return masked_mean(video_loss, count > 0) + masked_mean(query_loss, labels >= 0)

@@ -118,8 +118,10 @@ class TrainConfig:
     """share of training videos kept aside and validated on instead of the validation split"""
     validate_every: int = 1
     """epochs between validations"""
+    checkpoint_seconds: float = 30.0
+    """least time between checkpoints at the ends of epochs; 0: at every one"""
     checkpoint_steps: int = 0
-    """steps between checkpoints inside an epoch; 0: at the ends of epochs only"""
+    """steps between checkpoints inside an epoch; 0: none there"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """auto: bf16 where a GPU has it, else fp32"""
 

@@ -52,8 +52,10 @@ def processes(device: str = "auto") -> Iterator[Processes]:
         torch.cuda.set_device(chosen)
     if world > 1:
         dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    group = Processes(rank, world, chosen)
     try:
-        yield Processes(rank, world, chosen)
+        yield group
+        group.barrier()  # a process that leaves while another still talks takes it down
     finally:
         if world > 1:
             dist.destroy_process_group()

@@ -29,6 +29,7 @@ from prvr.training.model import TraceModel
 from prvr.training.reporting import Reporter
 from prvr.training.run import Run, RunError
 from prvr.training.schedule import Moment, backbone_rate, fusion_weight, moment, trace_rate
+from prvr.training.step import GraphedStep, PlainStep, Step
 from prvr.training.validate import Validation, place, validate
 
 _LOSS_EVERY_SECONDS = 0.5  # reading the loss waits for the device, so it is done rarely
@@ -68,9 +69,11 @@ class Trainer:
         self.model.world = group.world
         self.progress = Progress(backbone_epochs=config.backbone_stage.epochs)
         self.optimiser: torch.optim.Optimizer | None = None
-        self.wrapped: nn.Module = self.model
+        self.step: Step | None = None
         self.phase: str | None = None
         self.loss_sums: dict[str, Tensor | float] = {}  # of the current epoch, left on the device
+        self.unsaved_best: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+        self.checkpointed_at = time.monotonic()
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
@@ -103,12 +106,12 @@ class Trainer:
         for batch in self._batches(progress.epoch, progress.step):
             terms = self._step(batch, now)
             for name, value in terms.items():
-                self.loss_sums[name] = self.loss_sums.get(name, 0.0) + value.detach().double()
+                self.loss_sums[name] = self.loss_sums.get(name, 0.0) + value.double()
             progress.step += 1
             progress.total_steps += 1
             loss = None
             if time.perf_counter() - read_at > _LOSS_EVERY_SECONDS:
-                loss, read_at = sum(float(value.detach()) for value in terms.values()), time.perf_counter()
+                loss, read_at = float(torch.stack(list(terms.values())).sum()), time.perf_counter()
                 _require_finite(loss, progress)
             reporter.step(f"epoch {progress.epoch + 1}/{self._epochs()} {now.phase}", loss)
             if progress.step < steps:
@@ -124,20 +127,13 @@ class Trainer:
         self._remember(now, validation)
 
     def _step(self, batch: TrainBatch, now: Moment) -> dict[str, Tensor]:
-        progress, stage = self.progress, self.config
-        key = _mix(stage.seed, progress.total_steps)
+        key = _mix(self.config.seed, self.progress.total_steps)
         torch.manual_seed(_mix(key, self.group.rank))  # dropout and perturbation, each process its own
         generator = torch.Generator(self.group.device).manual_seed(key)  # negatives, the same on all
         assert self.optimiser is not None
+        assert self.step is not None
         optim.set_rate(self.optimiser, self._rate(now))
-        self.optimiser.zero_grad(set_to_none=True)
-        terms: dict[str, Tensor] = self.wrapped(batch, now, generator)
-        torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
-        if now.uses_trace:
-            learning = [p for p in self.model.parameters() if p.grad is not None]
-            nn.utils.clip_grad_norm_(learning, stage.trace_stage.clip)
-        self.optimiser.step()
-        return terms
+        return self.step(batch, now, generator)
 
     def _rate(self, now: Moment) -> float:
         config, steps = self.config, self._steps_per_epoch()
@@ -158,10 +154,22 @@ class Trainer:
         self.model.enter(now)
         if self.optimiser is None or (now.uses_trace and isinstance(self.optimiser, optim.BertAdam)):
             self.optimiser = self._new_optimiser(now)
-        if self.group.world > 1:
-            ids = [self.group.device.index] if self.group.device.type == "cuda" else None
-            self.wrapped = nn.parallel.DistributedDataParallel(self.model, device_ids=ids)
+        self.step = self._new_step(now)
         self.phase = now.phase
+
+    def _new_step(self, now: Moment) -> Step:
+        config, device = self.config, self.group.device
+        assert self.optimiser is not None
+        clip = config.trace_stage.clip if now.uses_trace else None
+        if self.group.world > 1:
+            ids = [device.index] if device.type == "cuda" else None
+            return PlainStep(nn.parallel.DistributedDataParallel(self.model, device_ids=ids), self.optimiser, clip)
+        plain = PlainStep(self.model, self.optimiser, clip)
+        if device.type != "cuda" or not hasattr(config.model, "frames"):
+            return plain
+        optim.rate_on_device(self.optimiser, device)
+        hard_from = getattr(config.model, "hard_negative_epoch", 0)
+        return GraphedStep(plain, config.batch_size, config.model.frames, hard_from)
 
     def _new_optimiser(self, now: Moment) -> torch.optim.Optimizer:
         if now.phase == "backbone":
@@ -180,7 +188,9 @@ class Trainer:
             self.run.save_weights(_snapshot(progress.epoch), self.model.state_dict(), epoch=progress.epoch)
         progress.epoch, progress.step = progress.epoch + 1, 0
         self.loss_sums = {}
-        self._checkpoint()
+        rested = time.monotonic() - self.checkpointed_at >= config.checkpoint_seconds
+        if self.group.share(rested or progress.epoch == self._epochs()):
+            self._checkpoint()
 
     def _backbone_is_done(self) -> bool:
         progress, stage = self.progress, self.config.backbone_stage
@@ -192,6 +202,7 @@ class Trainer:
         progress, stage = self.progress, self.config.backbone_stage
         epoch = progress.epoch
         if stage.hand_over == "best" and progress.best_epoch >= 0:
+            self._save_best()
             self.group.barrier()
             tensors, about = self.run.weights("best")
             self.model.load_state_dict(tensors)
@@ -238,9 +249,8 @@ class Trainer:
             return
         if validation.final.sum_r > progress.best_sum_r:
             progress.best_sum_r, progress.best_epoch, progress.since_best = validation.final.sum_r, now.epoch, 0
-            if self.group.is_first:
-                recall = validation.final.as_dict()
-                self.run.save_weights("best", self.model.state_dict(), epoch=now.epoch, validation=recall)
+            weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            self.unsaved_best = weights, {"epoch": now.epoch, "validation": validation.final.as_dict()}
         else:
             progress.since_best += 1
 
@@ -262,12 +272,21 @@ class Trainer:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def _checkpoint(self) -> None:
+        self._save_best()
         if self.group.is_first:
             state = {} if self.optimiser is None else optim.optimiser_tensors(self.optimiser, self._optimised())
             self.progress.loss_sums = {name: float(total) for name, total in self.loss_sums.items()}
             record = asdict(self.progress) | {"best_sum_r": _json_number(self.progress.best_sum_r)}
             self.run.save_checkpoint(self.progress.total_steps, self.model.state_dict(), state, record)
+        self.checkpointed_at = time.monotonic()
         self.group.barrier()
+
+    def _save_best(self) -> None:
+        """The best epoch waits in memory for the next checkpoint: what a kill loses, the resumed run finds again."""
+        if self.unsaved_best is not None and self.group.is_first:
+            weights, about = self.unsaved_best
+            self.run.save_weights("best", weights, **about)
+        self.unsaved_best = None
 
     def _restore(self) -> None:
         found = self.run.load_checkpoint()

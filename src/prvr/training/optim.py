@@ -50,7 +50,8 @@ class BertAdam(torch.optim.Optimizer):
             update = torch._foreach_div(means, scale)
             if group["weight_decay"]:
                 torch._foreach_add_(update, ready, alpha=group["weight_decay"])
-            torch._foreach_add_(ready, update, alpha=-group["lr"])
+            torch._foreach_mul_(update, group["lr"])
+            torch._foreach_sub_(ready, update)
 
 
 def _clipped(gradients: list[Tensor], stack: int) -> list[Tensor]:
@@ -91,14 +92,25 @@ def trace_optimiser(model: nn.Module, stage: TraceStage) -> torch.optim.AdamW:
         {"params": [p for name, p in named if name not in exempt], "weight_decay": stage.weight_decay},
         {"params": [p for name, p in named if name in exempt], "weight_decay": 0.0},
     ]
-    fused = all(p.is_cuda for _, p in named)
+    on_gpu = all(p.is_cuda for _, p in named)
     betas = (stage.beta1, stage.beta2)
-    return torch.optim.AdamW(groups, lr=stage.learning_rate, betas=betas, eps=stage.epsilon, fused=fused)
+    return torch.optim.AdamW(
+        groups, lr=stage.learning_rate, betas=betas, eps=stage.epsilon, fused=on_gpu, capturable=on_gpu
+    )
+
+
+def rate_on_device(optimiser: torch.optim.Optimizer, device: torch.device) -> None:
+    """Keep the learning rate in a tensor, so that a captured step reads the rate of the moment it is replayed."""
+    for group in optimiser.param_groups:
+        group["lr"] = torch.tensor(float(group["lr"]), device=device)
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
     for group in optimiser.param_groups:
-        group["lr"] = rate
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:

@@ -150,16 +150,21 @@ class Denoiser(nn.Module):
 class RegisterDiffusion(nn.Module):
     """The diffusion around a denoiser: noising for training, a deterministic chain for generation."""
 
+    signal_share: Tensor
+    noise_share: Tensor
+
     def __init__(self, width: int, steps: int, layers: int):
         super().__init__()
         self.denoiser = Denoiser(width, steps, layers)
         self.schedule = cosine_schedule(steps)
         self.steps_back = steps_back(self.schedule)
+        kept = self.schedule.kept[:, None, None, None]
+        self.register_buffer("signal_share", kept.sqrt().float(), persistent=False)  # (T, 1, 1, 1)
+        self.register_buffer("noise_share", (1 - kept).sqrt().float(), persistent=False)
 
     def noisy(self, clean: Tensor, noise: Tensor) -> Tensor:
         """x_t for every t at once, (T, B, R, D)."""
-        kept = self.schedule.kept[:, None, None, None]
-        return _like(kept.sqrt(), clean) * clean + _like((1 - kept).sqrt(), clean) * noise
+        return self.signal_share * clean + self.noise_share * noise
 
     def generate(self, noise: Tensor, condition: Tensor) -> Tensor:
         """Registers (B, R, D). The video's mean is the start of the chain *and* the noise put back at every step, so
@@ -181,7 +186,3 @@ class RegisterDiffusion(nn.Module):
 
     def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
         return under("denoiser", self.denoiser.official_keys(prefix))
-
-
-def _like(table: Tensor, x: Tensor) -> Tensor:
-    return table.to(dtype=x.dtype, device=x.device)

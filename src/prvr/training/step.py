@@ -1,0 +1,119 @@
+"""One optimisation step, as it is written or captured once and replayed.
+
+A step launches some four thousand small kernels; issuing them takes a host several times longer than a fast GPU takes
+to run them. ``GraphedStep`` captures forward, backward and update into a CUDA graph per batch shape and replays it with
+a single call. Batches are padded to a few shapes: unused frame slots are masked, unused queries carry the label −1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
+from prvr.training.schedule import Moment
+
+_QUERY_STEP, _WORD_STEP = 64, 10  # query counts and lengths are padded up to multiples of these
+_WARM_UP = 3  # ordinary steps before a capture, as CUDA graphs ask for
+
+
+class Step(Protocol):
+    """Takes a batch, updates the model, gives the loss terms."""
+
+    def __call__(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]: ...
+
+
+class PlainStep:
+    """Forward, backward, clip, update."""
+
+    def __init__(self, model: nn.Module, optimiser: torch.optim.Optimizer, clip: float | None):
+        self.model, self.optimiser, self.clip = model, optimiser, clip
+
+    def __call__(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]:
+        self.optimiser.zero_grad(set_to_none=True)
+        terms: dict[str, Tensor] = self.model(batch, now, generator)
+        torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_([p for p in self.model.parameters() if p.grad is not None], self.clip)
+        self.optimiser.step()
+        return {name: value.detach() for name, value in terms.items()}
+
+
+class Captured(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    batch: TrainBatch  # where the graph reads
+    generator: torch.Generator  # the graph's own, reseeded before each replay
+    terms: dict[str, Tensor]  # where it writes
+
+
+class GraphedStep:
+    """A plain step, captured per batch shape; a batch of an unusual size is stepped plainly."""
+
+    def __init__(self, plain: PlainStep, videos: int, frames: int, hard_from: int):
+        self.plain, self.videos, self.frames, self.hard_from = plain, videos, frames, hard_from
+        self.captured: dict[tuple[int, ...], Captured] = {}
+        self.seen: dict[tuple[int, ...], int] = {}
+
+    def __call__(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]:
+        if len(batch.videos) != self.videos:
+            return self.plain(batch, now, generator)
+        batch = pad_batch(batch, self.frames)
+        # What the graph freezes besides shapes: whether triplets meet hard negatives.
+        key = (*batch.queries.tokens.shape[:2], int(now.epoch >= self.hard_from))
+        if key not in self.captured:
+            self.seen[key] = self.seen.get(key, 0) + 1
+            if self.seen[key] <= _WARM_UP:
+                return self._aside(batch, now, generator)
+            self.captured[key] = self._capture(batch, now)
+        found = self.captured[key]
+        _copy(batch, found.batch)
+        found.generator.manual_seed(generator.initial_seed())
+        found.graph.replay()
+        return {name: value.clone() for name, value in found.terms.items()}
+
+    def _aside(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]:
+        """A plain step on a side stream, where allocations settle as they will during capture."""
+        return _on_side_stream(lambda: self.plain(batch, now, generator))
+
+    def _capture(self, batch: TrainBatch, now: Moment) -> Captured:
+        graph = torch.cuda.CUDAGraph()
+        generator = torch.Generator(batch.labels.device)
+        graph.register_generator_state(generator)
+        kept = batch.to(batch.labels.device, copy=True)
+        self.plain.optimiser.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            terms = self.plain(kept, now, generator)
+        return Captured(graph, kept, generator, terms)
+
+
+def pad_batch(batch: TrainBatch, frames: int) -> TrainBatch:
+    """The same batch in one of a few shapes: all frame slots, query counts and lengths in steps."""
+    videos, queries = batch.videos, batch.queries
+    spare = frames - videos.frames.shape[1]
+    count, words = queries.mask.shape
+    rows, longer = -count % _QUERY_STEP, -words % _WORD_STEP
+    return TrainBatch(
+        VideoBatch(F.pad(videos.frames, (0, 0, 0, spare)), F.pad(videos.frame_mask, (0, spare)), videos.clips),
+        QueryBatch(F.pad(queries.tokens, (0, 0, 0, longer, 0, rows)), F.pad(queries.mask, (0, longer, 0, rows))),
+        F.pad(batch.labels, (0, rows), value=-1),
+    )
+
+
+def _copy(source: TrainBatch, target: TrainBatch) -> None:
+    for part, place in ((source.videos, target.videos), (source.queries, target.queries)):
+        for name, tensor in part.tensors().items():
+            place.tensors()[name].copy_(tensor)
+    target.labels.copy_(source.labels)
+
+
+def _on_side_stream(work: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        result = work()
+    torch.cuda.current_stream().wait_stream(stream)
+    return result
