@@ -21,10 +21,11 @@ from torch import Tensor
 
 from prvr.data import Dataset
 from prvr.evaluation import Recall, compare_ranks, ranks, recall_table, recalls, summarise
-from prvr.evaluation.evaluate import evaluate_run, load_split
+from prvr.evaluation.evaluate import evaluate_run
 from prvr.scoring import Gallery, Scores, encode_queries, score_parts
 from prvr.trace import TraceConfig
 from prvr.training import Run, TraceModel
+from prvr.training.splits import load_split
 
 LAMBDAS = (0.01, 0.03, 0.1, 0.3, 1.0)
 

@@ -23,6 +23,20 @@ class BackboneConfig:
     """width of the video features"""
     query_width: int = 1024
     """width of the word features"""
+    frames: int = 128
+    """frame slots M"""
+    clips: int = 32
+    """clips C"""
+    words: int = 30
+    """longest query"""
+    hard_negative_epoch: int = 20
+    """first epoch (from 0) whose triplets meet hard negatives"""
+    hard_pool: int = 20
+    """how many hardest videos a query's negative is drawn from"""
+
+    def pool_at(self, epoch: int) -> int | None:
+        """The pool of hard negatives in an epoch; None while negatives are drawn from all."""
+        return self.hard_pool if epoch >= self.hard_negative_epoch else None
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,6 @@ class DreamPRVRConfig(BackboneConfig):
     """hidden width D"""
     heads: int = 4
     """attention heads"""
-    frames: int = 128
-    """frame slots M"""
-    clips: int = 32
-    """clips C"""
-    words: int = 30
-    """longest query"""
     blocks: int = 8
     """attention blocks in a bank"""
     registers: int = 6
@@ -65,10 +59,6 @@ class DreamPRVRConfig(BackboneConfig):
     """share of the frame branch in the score"""
     margin: float = 0.2
     """triplet margin"""
-    hard_negative_epoch: int = 20
-    """first epoch (from 0) whose triplets meet hard negatives"""
-    hard_pool: int = 20
-    """how many hardest videos a query's negative is drawn from"""
     diversity_offset: float = 0.2
     """δ of the query diversity loss"""
     diversity_scale: float = 32.0
@@ -273,11 +263,10 @@ class DreamPRVR(Backbone):
     def objective(self, encoded: Encoded, *, epoch: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         c, labels = self.config, encoded.labels
         queries, shaped = encoded.queries.float(), encoded.per_query["shaped"].float()
-        hard_pool = c.hard_pool if epoch >= c.hard_negative_epoch else None
         terms = {}
         for name, tokens in (("clip", encoded.videos.clips.float()), ("frame", encoded.videos.frames.float())):
             cosine = max_cosine(queries, tokens)
-            negatives = pick_negatives(cosine, labels, hard_pool=hard_pool, generator=generator)
+            negatives = pick_negatives(cosine, labels, hard_pool=c.pool_at(epoch), generator=generator)
             terms[f"nce_{name}"] = two_way_nce(max_dot(queries, tokens), labels)
             terms[f"triplet_{name}"] = triplet(cosine, labels, c.margin, negatives)
         terms["diversity"] = query_diversity(

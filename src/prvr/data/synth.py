@@ -129,9 +129,10 @@ SIZES: dict[str, SynthConfig] = {
         train=40, val=16, test=16, frames=(16, 48), visual_width=24, query_width=20, topics=6, actions=8, objects=8
     ),
     "demo": SynthConfig(),
-    # Gallery, training set and feature widths of a Charades-like benchmark; noisier, as there is more to learn from.
+    # The gallery and feature widths of a Charades-like benchmark. Its noise was chosen once, by the base score alone:
+    # with less of it a full-size DreamPRVR finds a correct video first 97 times in 100, which leaves nothing to compare.
     "full": SynthConfig(
-        train=2560,
+        train=1536,
         val=300,
         test=1334,
         visual_width=1024,
@@ -139,9 +140,9 @@ SIZES: dict[str, SynthConfig] = {
         topics=24,
         actions=32,
         objects=40,
-        event_strength=1.5,
-        frame_noise=0.8,
-        video_style=0.8,
+        event_strength=1.0,
+        frame_noise=1.0,
+        video_style=1.0,
     ),
 }
 

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prvr.data import Collection, DataError, Dataset
+from prvr.data import Collection, Dataset
 from prvr.evaluation.corrections import Correction, find_correction
 from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figure
 from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, save_record
 from prvr.evaluation.significance import Comparison, compare_ranks
 from prvr.scoring import Scores, ranks
 from prvr.training import Run, TraceModel, TrainConfig, split_scores
-from prvr.training.validate import place
+from prvr.training.splits import load_split, place
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def evaluate_run(
 ) -> Outcome:
     """Rank a split with a run's weights and save every query's rank under ``RUN/eval/<split>``."""
     config, device = run.config, torch.device(device)
-    dataset = place(load_split(config, data or run.data, split), device)
+    data = data or run.data
+    dataset = place(load_split(config, data, _available(config, data, split)), device)
     model, about = run.load_model(weights, device)
     with_trace = config.trace_stage.epochs > 0
     scores = split_scores(model, dataset, use_trace=with_trace)
@@ -66,21 +67,11 @@ def evaluate_run(
     return Outcome(record, comparison, scores, model, dataset, selection, folder)
 
 
-def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
-    """A split in the shape a run's model expects; where there is no test split, the validation split."""
+def _available(config: TrainConfig, data: str | Path, split: str) -> str:
+    """The split asked for; where a collection has no test captions, the validation split."""
     c = config.data
-    place_of = Collection.find(data, c.collection, c.visual_feature)
-    if split == "test" and "test" not in place_of.splits:
-        split = c.validation_split
-    sizes = {name: getattr(config.model, name) for name in ("clips", "frames", "words") if hasattr(config.model, name)}
-    dataset = Dataset.load(data, c.collection, split, visual_feature=c.visual_feature, **sizes)
-    for name, found in (("visual_width", dataset.visual_width), ("query_width", dataset.query_width)):
-        if found != getattr(config.model, name):
-            raise DataError(
-                f"{data} has {name.replace('_', ' ')} {found}, but the model was trained with "
-                f"{getattr(config.model, name)}: give the features it was trained on."
-            )
-    return dataset
+    has_test = "test" in Collection.find(data, c.collection, c.visual_feature).splits
+    return c.validation_split if split == "test" and not has_test else split
 
 
 def describe_weights(name: str, about: dict[str, Any], config: TrainConfig) -> str:

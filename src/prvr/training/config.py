@@ -124,6 +124,8 @@ class TrainConfig:
     """steps between checkpoints inside an epoch; 0: none there"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """auto: bf16 where a GPU has it, else fp32"""
+    graphs: bool = True
+    """on a GPU, capture steps as CUDA graphs and replay them"""
 
     @property
     def epochs(self) -> int:

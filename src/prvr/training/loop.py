@@ -13,12 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from prvr.data import Dataset, epoch_batches, prefetch
+from prvr.data import epoch_batches, prefetch
 from prvr.tokens import TrainBatch
 from prvr.training import optim
 from prvr.training.averaging import average
@@ -29,8 +28,9 @@ from prvr.training.model import TraceModel
 from prvr.training.reporting import Reporter
 from prvr.training.run import Run, RunError
 from prvr.training.schedule import Moment, backbone_rate, fusion_weight, moment, trace_rate
+from prvr.training.splits import place, training_splits
 from prvr.training.step import GraphedStep, PlainStep, Step
-from prvr.training.validate import Validation, place, validate
+from prvr.training.validate import Validation, validate
 
 _LOSS_EVERY_SECONDS = 0.5  # reading the loss waits for the device, so it is done rarely
 _ASK_EVERY_STEPS = 10
@@ -59,10 +59,10 @@ class Trainer:
 
     def __init__(self, config: TrainConfig, data: str | Path, run: Run, group: Processes, console: Console | None):
         self.config, self.run, self.group, self.console = config, run, group, console
-        self.train_set, self.validation_set, self.validated_on = _datasets(config, data)
-        _check_widths(config, self.train_set)
-        self.train_set = place(self.train_set, group.device)
-        self.validation_set = place(self.validation_set, group.device)
+        splits = training_splits(config, data)
+        self.train_set = place(splits.train, group.device)
+        self.validation_set = place(splits.validation, group.device)
+        self.validated_on = splits.validated_on
         torch.manual_seed(config.seed)
         self.model = TraceModel.from_config(config).to(group.device)
         self.model.bf16 = _use_bf16(config, group.device)
@@ -165,11 +165,10 @@ class Trainer:
             ids = [device.index] if device.type == "cuda" else None
             return PlainStep(nn.parallel.DistributedDataParallel(self.model, device_ids=ids), self.optimiser, clip)
         plain = PlainStep(self.model, self.optimiser, clip)
-        if device.type != "cuda" or not hasattr(config.model, "frames"):
+        if not config.graphs or device.type != "cuda":
             return plain
         optim.rate_on_device(self.optimiser, device)
-        hard_from = getattr(config.model, "hard_negative_epoch", 0)
-        return GraphedStep(plain, config.batch_size, config.model.frames, hard_from)
+        return GraphedStep(plain, config.batch_size, config.model)
 
     def _new_optimiser(self, now: Moment) -> torch.optim.Optimizer:
         if now.phase == "backbone":
@@ -323,36 +322,16 @@ class Trainer:
         return len(self._plan(0))
 
     def _batches(self, epoch: int, from_step: int) -> Iterator[TrainBatch]:
-        rows = self._plan(epoch)[from_step:]
-        return prefetch(self.train_set.train_batch(r).to(self.group.device) for r in rows)
+        device = self.group.device
+        made = (self.train_set.train_batch(rows).to(device) for rows in self._plan(epoch)[from_step:])
+        on_device = self.train_set.prepared.frames.device.type == "cuda"  # then a batch is a few gathers
+        return made if on_device else prefetch(made)
 
     def _asked_to_stop(self, interrupted: Interrupted) -> bool:
         """Whether to stop here: all processes must leave at the same step, so together they ask now and then."""
         if self.group.world == 1:
             return interrupted.asked
         return self.progress.step % _ASK_EVERY_STEPS == 0 and bool(self.group.share(interrupted.asked))
-
-
-def _datasets(config: TrainConfig, data: str | Path) -> tuple[Dataset, Dataset, str]:
-    c = config.data
-    sizes = {name: getattr(config.model, name) for name in ("clips", "frames", "words") if hasattr(config.model, name)}
-    train = Dataset.load(data, c.collection, c.train_split, visual_feature=c.visual_feature, **sizes)
-    if config.held_out > 0:
-        order = torch.from_numpy(np.random.default_rng((config.seed, len(train))).permutation(len(train)))
-        kept = max(1, round(config.held_out * len(train)))
-        return train.subset(order[kept:].sort().values), train.subset(order[:kept].sort().values), "held-out"
-    validation = Dataset.load(data, c.collection, c.validation_split, visual_feature=c.visual_feature, **sizes)
-    return train, validation, c.validation_split
-
-
-def _check_widths(config: TrainConfig, dataset: Dataset) -> None:
-    for name, found in (("visual_width", dataset.visual_width), ("query_width", dataset.query_width)):
-        expected = getattr(config.model, name)
-        if found != expected:
-            raise TrainingError(
-                f"the {dataset.collection} features have {name.replace('_', ' ')} {found}, but the model expects "
-                f"{expected}: add --model.{name.replace('_', '-')} {found}, or point --data at other features"
-            )
 
 
 def _require_finite(loss: float, progress: Progress) -> None:

@@ -47,13 +47,12 @@ class TraceModel(nn.Module):
             total_loss(raw, self.backbone.loss_weights)  # refuses a term without a weight
             terms |= {name: self.backbone.loss_weights[name] * value for name, value in raw.items()}
         if moment.uses_trace:
-            terms |= self._evidence_terms(encoded, generator)
+            terms |= self._evidence_terms(encoded, moment, generator)
         return terms
 
-    def _evidence_terms(self, encoded: Encoded, generator: torch.Generator | None) -> dict[str, Tensor]:
-        stage, backbone = self.stage, self.backbone.config
+    def _evidence_terms(self, encoded: Encoded, moment: Moment, generator: torch.Generator | None) -> dict[str, Tensor]:
+        stage, pool = self.stage, self.backbone.config.pool_at(moment.epoch)
         scores = self.trace(encoded.queries.float(), encoded.videos.to(torch.float32))
-        pool = getattr(backbone, "hard_pool", None)
         negatives = pick_negatives(scores, encoded.labels, hard_pool=pool, generator=generator)
         return {
             "trace_nce": stage.weight_nce * info_nce(scores, encoded.labels, stage.contrast_temperature),

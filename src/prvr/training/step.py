@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from prvr.backbones import BackboneConfig
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
 from prvr.training.schedule import Moment
 
@@ -53,17 +54,17 @@ class Captured(NamedTuple):
 class GraphedStep:
     """A plain step, captured per batch shape; a batch of an unusual size is stepped plainly."""
 
-    def __init__(self, plain: PlainStep, videos: int, frames: int, hard_from: int):
-        self.plain, self.videos, self.frames, self.hard_from = plain, videos, frames, hard_from
+    def __init__(self, plain: PlainStep, videos: int, config: BackboneConfig):
+        self.plain, self.videos, self.config = plain, videos, config
         self.captured: dict[tuple[int, ...], Captured] = {}
         self.seen: dict[tuple[int, ...], int] = {}
 
     def __call__(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]:
         if len(batch.videos) != self.videos:
             return self.plain(batch, now, generator)
-        batch = pad_batch(batch, self.frames)
+        batch = pad_batch(batch, self.config.frames)
         # What the graph freezes besides shapes: whether triplets meet hard negatives.
-        key = (*batch.queries.tokens.shape[:2], int(now.epoch >= self.hard_from))
+        key = (*batch.queries.tokens.shape[:2], self.config.pool_at(now.epoch) or 0)
         if key not in self.captured:
             self.seen[key] = self.seen.get(key, 0) + 1
             if self.seen[key] <= _WARM_UP:
@@ -85,7 +86,7 @@ class GraphedStep:
         graph.register_generator_state(generator)
         kept = batch.to(batch.labels.device, copy=True)
         self.plain.optimiser.zero_grad(set_to_none=True)
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # another thread may be fetching a batch
             terms = self.plain(kept, now, generator)
         return Captured(graph, kept, generator, terms)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from prvr.data import Dataset
 from prvr.scoring import Gallery, Recall, Scores, encode_queries, ranks, recalls, score_parts
@@ -38,16 +37,3 @@ def validate(model: TraceModel, dataset: Dataset, fusion_weight: float) -> Valid
     if fusion_weight == 0:
         return Validation(base, base)
     return Validation(base, recalls(ranks(scores.final(fusion_weight), dataset.query_video)))
-
-
-def place(dataset: Dataset, device: torch.device, share: float = 0.4) -> Dataset:
-    """Put a split's features on a GPU where they take up less than a share of its free memory."""
-    if device.type != "cuda":
-        return dataset
-    free, _ = torch.cuda.mem_get_info(device)
-    return dataset.to(device) if _bytes(dataset) < share * free else dataset
-
-
-def _bytes(dataset: Dataset) -> int:
-    kept: list[Tensor] = [dataset.prepared.frames, dataset.prepared.clips, dataset.prepared.words]
-    return sum(tensor.numel() * tensor.element_size() for tensor in kept)

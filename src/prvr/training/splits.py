@@ -1,0 +1,60 @@
+"""The data of a run: splits in the shape its model expects, and where they are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from prvr.data import DataError, Dataset
+from prvr.training.config import TrainConfig
+
+
+class Splits(NamedTuple):
+    train: Dataset
+    validation: Dataset
+    validated_on: str  # what to call the second
+
+
+def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
+    """A split, resampled as the model expects it; features of another width are refused."""
+    c, model = config.data, config.model
+    dataset = Dataset.load(
+        data,
+        c.collection,
+        split,
+        visual_feature=c.visual_feature,
+        clips=model.clips,
+        frames=model.frames,
+        words=model.words,
+    )
+    for name, found in (("visual_width", dataset.visual_width), ("query_width", dataset.query_width)):
+        expected = getattr(model, name)
+        if found != expected:
+            raise DataError(
+                f"the {c.collection} features in {data} have {name.replace('_', ' ')} {found}, but the model expects "
+                f"{expected}: train with --model.{name.replace('_', '-')} {found}, or give the features it is made for"
+            )
+    return dataset
+
+
+def training_splits(config: TrainConfig, data: str | Path) -> Splits:
+    """What is trained on and what is validated on: the validation split, or a held-out part of training."""
+    train = load_split(config, data, config.data.train_split)
+    if config.held_out == 0:
+        return Splits(train, load_split(config, data, config.data.validation_split), config.data.validation_split)
+    order = torch.from_numpy(np.random.default_rng((config.seed, len(train))).permutation(len(train)))
+    kept = max(1, round(config.held_out * len(train)))
+    return Splits(train.subset(order[kept:].sort().values), train.subset(order[:kept].sort().values), "held-out")
+
+
+def place(dataset: Dataset, device: torch.device, share: float = 0.4) -> Dataset:
+    """Put a split's features on a GPU where they take up less than a share of its free memory."""
+    if device.type != "cuda":
+        return dataset
+    free, _ = torch.cuda.mem_get_info(device)
+    tables = (dataset.prepared.frames, dataset.prepared.clips, dataset.prepared.words)
+    size = sum(table.numel() * table.element_size() for table in tables)
+    return dataset.to(device) if size < share * free else dataset
