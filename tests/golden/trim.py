@@ -16,11 +16,17 @@ import numpy as np
 from safetensors.numpy import load_file
 
 HERE = Path(__file__).parent
-DREAM_IO = (
-    "in.", "out.", "short.", "loss.", "grad.norm", "grad.denoise_norm", "triplet_rand.", "train.losses", "optim.",
-    "reg.registers", "reg.cond", "pvs.mu", "pvs.logvar", "pvs.gpo_weights", "perturb.eps", "perturb.x_start",
-    "dif.table.", "c.branch_mean", "f.branch_mean", "c.agg_logits", "score_case.",
-)  # fmt: skip
+RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # method: (io kept, by prefix; what may be rounded)
+    "trace": (("",), ()),
+    "dreamprvr": (
+        (
+            "in.", "out.", "short.", "loss.", "grad.norm", "grad.denoise_norm", "triplet_rand.", "train.losses",
+            "optim.", "reg.registers", "reg.cond", "pvs.mu", "pvs.logvar", "pvs.gpo_weights", "perturb.eps",
+            "perturb.x_start", "dif.table.", "c.branch_mean", "f.branch_mean", "c.agg_logits", "score_case.",
+        ),
+        ("weights:clip_encoder", "weights:frame_encoder"),
+    ),
+}  # fmt: skip
 CONFIG_KEYS_DROPPED = ("tensors", "fp32_vs_fp64_max_abs_diff", "hyper", "loss", "seeds", "note", "what")
 
 
@@ -50,14 +56,15 @@ def save(name: str, config: dict[str, Any], tensors: dict[str, Any], rough: tupl
 
 
 def main(source: Path) -> None:
-    dream = source / "dreamprvr"
-    config = json.loads((dream / "config.json").read_text())
-    config = {key: value for key, value in config.items() if key not in CONFIG_KEYS_DROPPED}
-    tensors = {key: value for key, value in load_file(dream / "io.safetensors").items() if key.startswith(DREAM_IO)}
-    tensors |= {f"weights:{key}": value for key, value in load_file(dream / "weights.safetensors").items()}
-    save("dreamprvr", config, tensors, ("weights:clip_encoder", "weights:frame_encoder"))
-    trace = source / "trace"
-    save("trace", json.loads((trace / "config.json").read_text()), load_file(trace / "io.safetensors"), ())
+    for method, (kept, rough) in RULES.items():
+        folder = source / method
+        config = json.loads((folder / "config.json").read_text())
+        config = {key: value for key, value in config.items() if key not in CONFIG_KEYS_DROPPED}
+        tensors = {key: value for key, value in load_file(folder / "io.safetensors").items() if key.startswith(kept)}
+        if (folder / "weights.safetensors").exists():
+            weights = load_file(folder / "weights.safetensors")
+            tensors |= {f"weights:{key}": value for key, value in weights.items()}
+        save(method, config, tensors, rough)
 
 
 if __name__ == "__main__":

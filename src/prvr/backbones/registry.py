@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pkgutil
 from dataclasses import fields
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 from prvr.backbones.base import Backbone, BackboneConfig
 
-_MODULES = ("prvr.backbones.dreamprvr",)  # files that register methods
 _METHODS: dict[str, type[Backbone]] = {}
 _Method = TypeVar("_Method", bound=type[Backbone])
 
@@ -20,10 +21,11 @@ def register(backbone: _Method) -> _Method:
 
 
 def methods() -> dict[str, type[Backbone]]:
-    """Every registered method by name."""
-    for module in _MODULES:
-        import_module(module)
-    return dict(_METHODS)
+    """Every method by name. Each file of this folder is looked at, so that a new one needs no list to be changed."""
+    for found in pkgutil.iter_modules([str(Path(__file__).parent)], "prvr.backbones."):
+        if not found.ispkg:
+            import_module(found.name)
+    return dict(sorted(_METHODS.items()))
 
 
 def method(name: str) -> type[Backbone]:

@@ -130,7 +130,7 @@ SIZES: dict[str, SynthConfig] = {
     ),
     "demo": SynthConfig(),
     # The gallery and feature widths of a Charades-like benchmark. Its noise was chosen once, by the base score alone:
-    # with less of it a full-size DreamPRVR finds a correct video first 97 times in 100, which leaves nothing to compare.
+    # with less of it a full-size DreamPRVR finds a correct video first 97 times in 100, and nothing is left to compare.
     "full": SynthConfig(
         train=1536,
         val=300,
