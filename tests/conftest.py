@@ -13,7 +13,35 @@ import pytest
 import torch
 from torch import Tensor
 
+from prvr.data.synth import SIZES, write_world
+
 GOLDEN = Path(__file__).parent / "golden"
+# A model and a schedule small enough to train in a second.
+TINY = """
+method = "dreamprvr"
+batch_size = 10
+[data]
+collection = "synth"
+[model]
+visual_width = 24
+query_width = 20
+width = 16
+blocks = 2
+registers = 2
+frames = 24
+diffusion_steps = 3
+hard_negative_epoch = 1
+[backbone_stage]
+epochs = 2
+learning_rate = 1e-3
+[trace_stage]
+epochs = 4
+frozen_epochs = 1
+warmup_epochs = 1
+fusion_start = 1
+fusion_ramp = 2
+snapshots = 2
+"""
 _KINDS = {"rough": "<f4", "float32": "<f4", "float64": "<f8", "int64": "<i8"}
 
 
@@ -72,3 +100,17 @@ def golden() -> Callable[[str], Golden]:
 @pytest.fixture(autouse=True)
 def _one_seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("world")
+    write_world(root, SIZES["tiny"], progress=False)
+    return root
+
+
+@pytest.fixture(scope="session")
+def preset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("preset") / "tiny.toml"
+    path.write_text(TINY, encoding="utf-8")
+    return path

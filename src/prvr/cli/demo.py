@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
 
     _say(console, 1, "a synthetic world: videos with a topic, timed events, and planted unsupported peaks")
     world = write_world(out / "world", SIZES["demo"])
-    console.print(f"  written to {world}", highlight=False)
+    console.print(f"  written to {world}", highlight=False, soft_wrap=True)
 
     _say(console, 2, "training a small DreamPRVR, then TRACE on it")
     config = load_preset("demo")
@@ -75,4 +75,4 @@ def _fresh(out: Path) -> Path:
 
 
 def _say(console: Console, number: int, text: str) -> None:
-    console.print(f"\n[bold cyan]{number}/4[/] [bold]{text}[/]", highlight=False)
+    console.print(f"\n[bold cyan]{number}/4[/] [bold]{text}[/]", highlight=False, soft_wrap=True)

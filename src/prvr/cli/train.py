@@ -58,7 +58,7 @@ def _prepare(run: Run, arguments: TrainArguments, first: bool, console: Console 
     if arguments.resume and started:
         _refuse_changes(run, arguments.config)
         if console is not None:
-            console.print(f"resuming {run.path}", highlight=False)
+            console.print(f"resuming {run.path}", highlight=False, soft_wrap=True)
         return arguments.data or Path(run.data)
     if arguments.data is None:
         raise ConfigError("--data is missing: give the folder that holds the dataset (try `prvr data synth DIR`)")
@@ -72,7 +72,9 @@ def _prepare(run: Run, arguments: TrainArguments, first: bool, console: Console 
 def _announce(run: Run, arguments: TrainArguments, console: Console) -> None:
     config = arguments.config
     stages = f"{config.backbone_stage.epochs} backbone epochs, then {config.trace_stage.epochs} with TRACE"
-    console.print(f"{config.method} on {config.data.collection}: {stages}; run folder {run.path}", highlight=False)
+    console.print(
+        f"{config.method} on {config.data.collection}: {stages}; run folder {run.path}", highlight=False, soft_wrap=True
+    )
 
 
 def _refuse_changes(run: Run, asked: TrainConfig) -> None:

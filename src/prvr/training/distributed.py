@@ -14,6 +14,7 @@ from torch import Tensor
 
 from prvr.backbones import Encoded
 from prvr.tokens import VideoTokens
+from prvr.training.config import ConfigError
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,12 @@ def choose_device(name: str = "auto") -> torch.device:
     """``auto``: a GPU where there is one, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"there is no device {name!r}: use auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r} was asked for, but this machine has no CUDA device: use --device cpu")
+        raise ConfigError(f"device {name!r} was asked for, but this machine has no CUDA device: use --device cpu")
     return device
 
 

@@ -47,7 +47,7 @@ class Reporter:
         """Print a line, append a record."""
         if self.console is None:
             return
-        self.console.print(line, highlight=False)
+        self.console.print(line, highlight=False, soft_wrap=True)
         with self.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         if self.board is not None:
@@ -58,7 +58,7 @@ class Reporter:
 
     def say(self, text: str) -> None:
         if self.console is not None:
-            self.console.print(text, highlight=False)
+            self.console.print(text, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         if self.bar is not None:

@@ -1,0 +1,88 @@
+"""The house keeps its shape: style and types, who may import whom, and what a numeric machine needs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "prvr"
+
+# Data flows left to right; nothing on the left imports from the right.
+MAY_IMPORT = {
+    "tokens": set(),
+    "files": set(),
+    "data": {"tokens", "files"},
+    "losses": {"tokens"},
+    "backbones": {"tokens", "losses"},
+    "trace": {"tokens"},
+    "scoring": {"tokens", "files", "backbones", "trace"},
+    "training": {"tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
+    "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
+    "cli": {"tokens", "files", "backbones", "trace", "scoring", "training", "data", "evaluation"},
+}
+NUMERIC_ROOMS = ("tokens", "data", "losses", "backbones", "trace", "scoring", "training", "evaluation")
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "tool", [("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",)], ids=["lint", "format", "types"]
+)
+def test_style_and_types(tool: tuple[str, ...]) -> None:
+    result = run(sys.executable, "-m", *tool)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def imported_rooms(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module] if node.module != "prvr" else [f"prvr.{a.name}" for a in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("prvr.")}
+    return found
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_rooms_import_only_what_lies_to_their_left(room: str) -> None:
+    folder = SOURCE / room
+    for path in folder.rglob("*.py") if folder.is_dir() else [SOURCE / f"{room}.py"]:
+        beyond = imported_rooms(path) - MAY_IMPORT[room] - {room, "__version__"}
+        assert not beyond, f"{path.relative_to(SOURCE)} imports {beyond}"
+
+
+def test_every_room_is_listed() -> None:
+    rooms = {p.stem for p in SOURCE.iterdir() if p.is_dir() or p.suffix == ".py"}
+    assert rooms - {"__init__", "__main__", "__pycache__", "presets"} <= MAY_IMPORT.keys()
+
+
+def test_numeric_rooms_need_neither_the_command_line_nor_figures() -> None:
+    """A training machine has torch, numpy, h5py, safetensors and rich; nothing else may be needed to import."""
+    blocked = ("tyro", "pydantic", "matplotlib", "tensorboard", "av", "lancedb", "fastapi", "transformers")
+    rooms = [f"prvr.{room}" for room in NUMERIC_ROOMS]
+    program = f"import sys\nfor name in {blocked}: sys.modules[name] = None\nimport {', '.join(rooms)}"
+    result = run(sys.executable, "-c", program)
+    assert result.returncode == 0, result.stderr
+
+
+def test_nothing_is_unpickled_or_evaluated() -> None:
+    for path in SOURCE.rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        calls = {
+            node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+        assert not calls & {"eval", "exec"}, path
+        assert not names & {"pickle", "dill", "cloudpickle"}, path
+
+
+def test_goldens_stay_small() -> None:
+    large = {p.name: p.stat().st_size for p in (ROOT / "tests" / "golden").iterdir() if p.stat().st_size > 1_000_000}
+    assert not large
