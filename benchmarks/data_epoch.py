@@ -1,4 +1,4 @@
-"""How long preparing a Charades-sized split takes, and how long one epoch of its training batches.
+"""How long preparing a Charades-sized split takes, how long one epoch of its training batches, and of training on them.
 
     python benchmarks/data_epoch.py                 # about 4 GB in the temporary folder, deleted afterwards
     python benchmarks/data_epoch.py --videos 500    # a quick look
@@ -20,6 +20,11 @@ from rich.console import Console
 from rich.table import Table
 
 from prvr.data import SIZES, Dataset, epoch_batches, prefetch, write_world
+from prvr.tokens import TrainBatch
+from prvr.training import TraceModel, load_preset
+from prvr.training.optim import backbone_optimiser
+from prvr.training.schedule import moment
+from prvr.training.step import PlainStep
 
 _Result = TypeVar("_Result")
 
@@ -60,8 +65,28 @@ def main() -> None:
                 lambda rows=rows: sum(len(data.train_batch(r).labels) for r in rows),
             )
         timed("epoch 0, prefetched", lambda: sum(len(batch.labels) for batch in prefetch(map(data.train_batch, rows))))
+        step = training_step(args.device)
+        first = data.train_batch(rows[0]).to(args.device)
+        step(first)
+        began = time.perf_counter()
+        step(first)
+        if args.device != "cpu":
+            torch.cuda.synchronize()
+        seconds = (time.perf_counter() - began) * len(rows)
+        table.add_row(f"training on them: one full-size step × {len(rows)}", f"{seconds:.2f}")
         data = None
     Console().print(table)
+
+
+def training_step(device: str) -> Callable[[TrainBatch], object]:
+    """A plain step of DreamPRVR as it is configured for Charades-STA."""
+    config = load_preset("charades")
+    model = TraceModel.from_config(config).to(device)
+    model.bf16 = device != "cpu"
+    now = moment(0, config.backbone_stage.epochs, config.trace_stage)
+    model.enter(now)
+    plain = PlainStep(model, backbone_optimiser(model.backbone, config.backbone_stage), clip=None)
+    return lambda batch: plain(batch, now, torch.Generator(device))
 
 
 if __name__ == "__main__":

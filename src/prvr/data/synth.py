@@ -49,7 +49,7 @@ class SynthConfig:
 
     seed: int = 0
     """Same seed and numbers, same files."""
-    train: int = 400
+    train: int = 800
     """Videos to train on."""
     val: int = 100
     """Videos to choose by."""
