@@ -44,6 +44,18 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(beside, ignore_errors=True)
 
 
+def settle(parent: Path) -> None:
+    """Put right what a kill left among whole folders: an unfinished one goes, an old one not yet replaced stays."""
+    for leftover in parent.glob(".*.part"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    for old in parent.glob(".*.old"):
+        place = old.with_name(old.name[1 : -len(".old")])
+        if place.exists():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            os.rename(old, place)
+
+
 def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.part")
 

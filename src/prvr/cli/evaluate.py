@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     device = choose_device(arguments.device)
     outcomes = []
     for path in arguments.runs:
-        with console.status(f"ranking {arguments.split} with {path}"):
+        with Console(stderr=True).status(f"ranking {arguments.split} with {path}"):
             outcomes.append(
                 evaluate_run(
                     Run(path), data=arguments.data, split=arguments.split, weights=arguments.weights, device=device

@@ -288,7 +288,9 @@ class Trainer:
         self.unsaved_best = None
 
     def _restore(self) -> None:
-        found = self.run.load_checkpoint()
+        found = self.run.load_checkpoint() if self.group.is_first else None
+        self.group.barrier()  # the first may have put the folder right after a kill
+        found = found if self.group.is_first else self.run.load_checkpoint()
         if found is None:
             return
         tensors, state, record = found

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+_SILENCE = 30.0  # seconds after which a log file, which shows no bar, gets a line
 
 
 class Reporter:
@@ -19,6 +22,7 @@ class Reporter:
         self.metrics = folder / "metrics.jsonl"
         self.board: Any = None
         self.bar: Progress | None = None
+        self.spoke_at = time.monotonic()
         if console is None:
             return
         self._forget(from_epoch)
@@ -38,16 +42,22 @@ class Reporter:
         self.bar.start()
 
     def step(self, description: str, loss: float | None) -> None:
-        if self.bar is not None:
-            self.bar.update(self.task, advance=1, description=description)
-            if loss is not None:
-                self.bar.update(self.task, loss=f"{loss:.4f}")
+        if self.bar is None or self.console is None:
+            return
+        self.bar.update(self.task, advance=1, description=description)
+        if loss is None:
+            return
+        self.bar.update(self.task, loss=f"{loss:.4f}")
+        if not self.console.is_terminal and time.monotonic() - self.spoke_at > _SILENCE:
+            task = self.bar.tasks[self.task]
+            left = "" if task.time_remaining is None else f", {task.time_remaining / 60:.0f} min left"
+            self.say(f"  {description}: step {task.completed:.0f}/{task.total:.0f}, loss {loss:.4f}{left}")
 
     def epoch(self, line: str, record: dict[str, Any]) -> None:
         """Print a line, append a record."""
         if self.console is None:
             return
-        self.console.print(line, highlight=False, soft_wrap=True)
+        self.say(line)
         with self.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         if self.board is not None:
@@ -57,6 +67,7 @@ class Reporter:
             self.board.flush()
 
     def say(self, text: str) -> None:
+        self.spoke_at = time.monotonic()
         if self.console is not None:
             self.console.print(text, highlight=False, soft_wrap=True)
 

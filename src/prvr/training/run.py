@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import prvr
-from prvr.files import whole_folder, write_whole
+from prvr.files import settle, whole_folder, write_whole
 from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
 from prvr.training.model import TraceModel
 
@@ -108,6 +108,8 @@ class Run:
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]] | None:
         """The newest state, or None before the first."""
+        for folder in ("checkpoints", "weights"):
+            settle(self.path / folder)
         folders = self._checkpoints()
         if not folders:
             return None
