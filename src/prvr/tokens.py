@@ -43,7 +43,14 @@ class TensorRecord:
         joined: dict[str, Any] = {
             name: torch.cat([part.tensors()[name] for part in parts]) for name in parts[0].tensors()
         }
+        if hasattr(parts[0], "ids"):
+            joined["ids"] = tuple(name for part in parts for name in part.ids)  # type: ignore[attr-defined]
         return replace(parts[0], **joined)
+
+
+def as_mask(mask: Tensor) -> Tensor:
+    """Masks arrive as bool or as 0/1 numbers; inside they are bool."""
+    return mask if mask.dtype == torch.bool else mask > 0.5
 
 
 def _moved_only(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
@@ -119,7 +126,10 @@ class VideoTokens(TensorRecord):
 
 @dataclass(frozen=True)
 class Evidence(TensorRecord):
-    """Everything TRACE computes for each query–video pair. Padded frames hold NaN: they are no evidence."""
+    """Everything TRACE computes for each query–video pair. Padded frames hold NaN: they are no evidence.
+
+    (``compatibility`` has no query axis, so this record moves as one but is never joined.)
+    """
 
     direct: Tensor  # (Q, V, M) d: what the query sees in a frame by itself
     support: Tensor  # (Q, V, M) ρ: what the activated registers lend that frame

@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
 
     _say(console, 1, "a synthetic world: videos with a topic, timed events, and planted unsupported peaks")
     world = write_world(out / "world", SIZES["demo"])
-    console.print(f"  written to {world}", highlight=False, soft_wrap=True)
+    console.print(f"  written to {world}", highlight=False, markup=False, soft_wrap=True)
 
     _say(console, 2, "training a small DreamPRVR, then TRACE on it")
     config = load_preset("demo")

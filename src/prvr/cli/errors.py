@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rich.console import Console
+from rich.text import Text
 
 from prvr.backbones import CheckpointMismatch
 from prvr.data import DataError
@@ -32,4 +33,4 @@ def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
 
 def fail(message: str) -> None:
     """Print an error line to stderr."""
-    Console(stderr=True).print("[bold red]error:[/]", message, highlight=False, markup=True, soft_wrap=True)
+    Console(stderr=True).print(Text.assemble(("error:", "bold red"), " ", message), soft_wrap=True)

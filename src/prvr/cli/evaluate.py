@@ -80,11 +80,13 @@ def show(outcomes: list[Outcome], console: Console) -> None:
         notes.append(f"mean ± sd of {len(outcomes)} runs")
     console.print(recall_table(rows, note="; ".join(notes)))
     for outcome in outcomes:
-        console.print(f"[bold]{outcome.folder}[/]  weights: {outcome.selection}", highlight=False, soft_wrap=True)
+        console.print(f"{outcome.folder}  weights: {outcome.selection}", highlight=False, markup=False, soft_wrap=True)
         if outcome.comparison is not None:
             c = outcome.comparison
             moved = f"{c.rank_up} ranks up, {c.rank_down} down, mean gain {c.mean_gain:+.2f}"
-            console.print(f"  TRACE against base: {c} (paired, 95 %); {moved}", highlight=False, soft_wrap=True)
+            console.print(
+                f"  TRACE against base: {c} (paired, 95 %); {moved}", highlight=False, markup=False, soft_wrap=True
+            )
 
 
 def summary(outcome: Outcome) -> dict[str, object]:

@@ -58,7 +58,7 @@ def _prepare(run: Run, arguments: TrainArguments, first: bool, console: Console 
     if arguments.resume and started:
         _refuse_changes(run, arguments.config)
         if console is not None:
-            console.print(f"resuming {run.path}", highlight=False, soft_wrap=True)
+            console.print(f"resuming {run.path}", highlight=False, markup=False, soft_wrap=True)
         return arguments.data or Path(run.data)
     if arguments.data is None:
         raise ConfigError("--data is missing: give the folder that holds the dataset (try `prvr data synth DIR`)")

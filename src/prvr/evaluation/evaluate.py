@@ -76,6 +76,8 @@ def _available(config: TrainConfig, data: str | Path, split: str) -> str:
 
 def describe_weights(name: str, about: dict[str, Any], config: TrainConfig) -> str:
     """How the weights were chosen, in words."""
+    if "imported_from" in about:
+        return f"the authors' {about['imported_from']}"
     if name == "average":
         epochs = [epoch + 1 for epoch in about["epochs"]]
         return f"mean of the weights of epochs {', '.join(map(str, epochs))}"

@@ -33,12 +33,14 @@ class Scores(NamedTuple):
         return self.base if self.trace is None else fuse(self.base, self.trace, fusion_weight)
 
 
+@torch.no_grad()
 def score(queries: Tensor, gallery: Gallery, engine: Engine = "auto", fusion_weight: float | None = None) -> Tensor:
     """Final scores of every query against every video, (Q, D) → (Q, V)."""
     weight = gallery.config.fusion_weight if fusion_weight is None else fusion_weight
     return score_parts(queries, gallery, engine).final(weight)
 
 
+@torch.no_grad()
 def score_parts(queries: Tensor, gallery: Gallery, engine: Engine = "auto") -> Scores:
     """Base and evidence scores of every query against every video."""
     compute = _engine(engine)
@@ -55,6 +57,7 @@ class Top(NamedTuple):
     indices: Tensor  # (Q, k)
 
 
+@torch.no_grad()
 def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine = "auto") -> Top:
     """The best k videos per query, streaming over the gallery: never more than k + one tile of scores per query."""
     k = min(k, len(gallery))
@@ -105,9 +108,10 @@ def _reference(queries: Tensor, gallery: Gallery) -> Scores:
 def _factorised(queries: Tensor, gallery: Gallery) -> Scores:
     unit = F.normalize(queries, dim=-1)
     base = torch.stack([weight * max_dot(unit, tokens) for weight, tokens in gallery.sets]).sum(0)
-    if gallery.factors is None or gallery.query_projection is None:
+    if gallery.factors is None:
         return Scores(base, None)
-    return Scores(base, trace_score(queries, gallery.factors, {"query": gallery.query_projection}, gallery.config))
+    projections = {} if gallery.query_projection is None else {"query": gallery.query_projection}
+    return Scores(base, trace_score(queries, gallery.factors, projections, gallery.config))
 
 
 _ENGINES: dict[str, Callable[[Tensor, Gallery], Scores]] = {"reference": _reference, "torch": _factorised}

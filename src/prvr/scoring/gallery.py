@@ -102,8 +102,9 @@ class Gallery:
     def save(self, path: str | Path) -> None:
         """Write one safetensors file, whole or not at all."""
         tensors = {f"set.{i}": s.tokens.contiguous().cpu() for i, s in enumerate(self.sets)}
-        if self.factors is not None and self.query_projection is not None:
+        if self.factors is not None:
             tensors |= {f"trace.{name}": t.contiguous().cpu() for name, t in self.factors.tensors().items()}
+        if self.query_projection is not None:
             tensors["query_projection"] = self.query_projection.contiguous().cpu()
         about = {"weights": [s.weight for s in self.sets], "trace": asdict(self.config), "ids": self.ids}
         partial = Path(f"{path}.part")

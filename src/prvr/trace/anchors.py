@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.tokens import VideoTokens
+from prvr.tokens import VideoTokens, as_mask
 from prvr.trace.operator import clean
 
 KINDS = ("temporal-4", "temporal-6", "temporal-8", "global-1", "global-4", "global-6", "global-8", "hybrid")
@@ -39,7 +39,7 @@ def anchors(videos: VideoTokens, kind: str) -> Tensor:
     if found is None:
         raise ValueError(f"unknown anchors {kind!r}; there are temporal-K, global-K and hybrid")
     pool = temporal_anchors if found[1] == "temporal" else global_anchors
-    return pool(videos.evidence, videos.evidence_mask, int(found[2]))
+    return pool(videos.evidence, as_mask(videos.evidence_mask), int(found[2]))
 
 
 def temporal_anchors(tokens: Tensor, mask: Tensor, count: int) -> Tensor:

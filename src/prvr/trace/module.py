@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from prvr.tokens import Evidence, TensorRecord, VideoTokens
+from prvr.tokens import Evidence, TensorRecord, VideoTokens, as_mask
 from prvr.trace import operator as op
 
 PROJECTIONS = ("query", "register_key", "frame_key", "frame_value")
@@ -51,7 +51,7 @@ def trace_factors(
 ) -> TraceFactors:
     """Index-time half of TRACE: (V, R, D), (V, M, D), (V, M) → factors."""
     config, weights = config or TraceConfig(), projections or {}
-    mask = frame_mask if frame_mask.dtype == torch.bool else frame_mask > 0.5
+    mask = as_mask(frame_mask)
     frames = op.clean(frames, mask)
     keys = op.unit(frames, weights.get("frame_key"))
     register_keys = op.unit(registers, weights.get("register_key"))

@@ -69,7 +69,7 @@ class Reporter:
     def say(self, text: str) -> None:
         self.spoke_at = time.monotonic()
         if self.console is not None:
-            self.console.print(text, highlight=False, soft_wrap=True)
+            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:
         if self.bar is not None:

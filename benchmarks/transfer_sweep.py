@@ -1,0 +1,32 @@
+"""How long choosing anchors and λ takes on a Charades-sized gallery (3,720 queries × 1,334 videos), tokens given.
+
+python benchmarks/transfer_sweep.py             # prints seconds; asserts nothing
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+
+import torch
+
+from prvr.evaluation.transfer import LAMBDAS, Encoding, transfer
+from prvr.tokens import VideoTokens
+from prvr.trace.anchors import KINDS
+
+
+def main(queries: int = 3720, videos: int = 1334, frames: int = 128, width: int = 384) -> None:
+    torch.manual_seed(0)
+    mask = torch.arange(frames) < torch.randint(20, frames + 1, (videos, 1))
+    tokens = VideoTokens(torch.randn(videos, frames, width), mask, torch.randn(videos, 32, width))
+    split = Encoding(torch.randn(queries, width), tokens, torch.randn(queries, videos), torch.arange(queries) % videos)
+    began = time.perf_counter()
+    transfer(split, split)
+    seconds = time.perf_counter() - began
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    tried = len(KINDS) * len(LAMBDAS)
+    print(f"{tried} choices tried, one reported: {seconds:.1f} s, {torch.get_num_threads()} threads, {memory:.1f} GiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Reading the authors' checkpoint files, which are pickles, without running anything in them.
+
+Only tensors and plain containers are rebuilt. A few class names that the released files are known to carry (a schedule
+inside the optimiser's state, an attribute dictionary) are read as inert stand-ins; a file that names anything else is
+refused before a byte of it is interpreted.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from prvr.backbones.official import CheckpointMismatch
+
+_STATE_NAMES = ("state_dict", "model", "model_state_dict")
+_CONFIG_NAMES = ("config", "model_cfg", "cfg", "opt")
+
+
+class OfficialCheckpoint(NamedTuple):
+    state_dict: dict[str, Tensor]
+    config: dict[str, Any]  # the authors' hyper-parameter names; empty where the file has none
+    epoch: int | None
+
+
+class _Inert:
+    """Stands for a class of the authors' training code: takes any state, does nothing with it."""
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+_STAND_INS: dict[str, type] = {  # module of a released source tree -> what its classes are read as
+    "Opts.optimization.": _Inert,  # the learning-rate schedule inside the optimiser's state
+    "easydict.": OrderedDict,  # MS-SL's model configuration
+}
+
+
+def read_official_checkpoint(path: str | Path, config: str | Path | None = None) -> OfficialCheckpoint:
+    """State dict and hyper-parameters of an authors' ``.ckpt`` or ``.pth``.
+
+    ``config``: a JSON file with the hyper-parameters where the checkpoint carries none (or to override them); an
+    ``opt.json`` beside the file is read by itself.
+    """
+    path = Path(path)
+    content = _load(path)
+    if not isinstance(content, Mapping):
+        raise CheckpointMismatch(f"{path} holds a {type(content).__name__}, expected a dictionary with a state dict")
+    state = next((content[name] for name in _STATE_NAMES if isinstance(content.get(name), Mapping)), content)
+    tensors = {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
+    if not tensors:
+        raise CheckpointMismatch(f"{path} holds no tensors under {', '.join(_STATE_NAMES)}: is it a model checkpoint?")
+    found: Mapping[str, Any] = next(
+        (content[name] for name in _CONFIG_NAMES if isinstance(content.get(name), Mapping)), {}
+    )
+    beside = path.with_name("opt.json")
+    hyper = (
+        dict(found) | (_read_json(beside) if beside.is_file() else {}) | (_read_json(Path(config)) if config else {})
+    )
+    epoch = content.get("epoch")
+    return OfficialCheckpoint(tensors, hyper, int(epoch) if isinstance(epoch, int | float) else None)
+
+
+def _load(path: Path) -> Any:
+    if not path.is_file():
+        raise CheckpointMismatch(f"there is no file {path}")
+    if not zipfile.is_zipfile(path):
+        raise CheckpointMismatch(
+            f"{path} is no checkpoint that can be read safely (not a zip archive: cut short, or written by torch < 1.6)"
+        )
+    try:
+        named = torch.serialization.get_unsafe_globals_in_checkpoint(str(path))
+        stand_ins = [(kind, name) for name in named for module, kind in _STAND_INS.items() if name.startswith(module)]
+        foreign = sorted(set(named) - {name for _, name in stand_ins})
+        if foreign:
+            raise CheckpointMismatch(f"{path} names code that loading it would run ({', '.join(foreign)}): refused")
+        with torch.serialization.safe_globals(list(stand_ins)):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except CheckpointMismatch:
+        raise
+    except Exception as error:  # the reader raises many types on damaged input; all of them mean the same to a user
+        raise CheckpointMismatch(f"{path} cannot be read as a checkpoint: {error}") from None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise CheckpointMismatch(f"{path} cannot be read: {error}") from None
+    if not isinstance(value, dict):
+        raise CheckpointMismatch(f"{path} should hold a JSON object, found {type(value).__name__}")
+    return value

@@ -1,0 +1,59 @@
+"""``prvr import-checkpoint``: the authors' weights as a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from prvr.training import Run
+from prvr.training.imports import import_checkpoint
+
+
+@dataclass(frozen=True)
+class ImportArguments:
+    """Turn an authors' checkpoint (.ckpt, .pth) into a run for `prvr eval` and `prvr transfer`.
+
+    Only weights are read: a file that would run code is refused. Every key must be used and fit, or the message says
+    which do not.
+    """
+
+    method: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="METHOD")]
+    """dreamprvr, …"""
+    file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")]
+    """the authors' file"""
+    dataset: str
+    """preset that names the data: activitynet, charades, tvr or a .toml file"""
+    data: Annotated[Path, tyro.conf.arg(metavar="DIR")]
+    """folder with the dataset"""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """folder to write [default: runs/DATASET-METHOD-imported]"""
+    config: Annotated[Path | None, tyro.conf.arg(metavar="JSON")] = None
+    """the authors' hyper-parameters, where the file has none (opt.json beside it is found by itself)"""
+
+
+def main(argv: list[str]) -> int:
+    arguments = tyro.cli(ImportArguments, prog="prvr import-checkpoint", args=argv)
+    name = f"{Path(arguments.dataset).stem}-{arguments.method}-imported"
+    run = Run(arguments.out or Path("runs") / name)
+    model = import_checkpoint(
+        arguments.method,
+        arguments.file,
+        run,
+        dataset=arguments.dataset,
+        data=arguments.data,
+        config=arguments.config,
+    )
+    count = sum(parameter.numel() for parameter in model.backbone.parameters())
+    console = Console()
+    console.print(
+        f"{arguments.file}: every key used, {count / 1e6:.2f} M parameters",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print(f"written to {run.path}; next: prvr eval {run.path}", highlight=False, markup=False, soft_wrap=True)
+    return 0

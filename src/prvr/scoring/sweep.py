@@ -1,0 +1,47 @@
+"""Evidence scores for many sets of anchors at once: the query–frame products are made once and shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from prvr.scoring.engines import TILE_ELEMENTS
+from prvr.tokens import VideoTokens
+from prvr.trace import TraceConfig
+from prvr.trace import operator as op
+
+
+@torch.no_grad()
+def sweep_anchors(
+    queries: Tensor, videos: VideoTokens, anchor_sets: Mapping[str, Tensor], config: TraceConfig | None = None
+) -> dict[str, Tensor]:
+    """S_trace with identity projections for each set of anchors (V, R, D): (Q, D) → {name: (Q, V)}."""
+    config = config or TraceConfig()
+    unit = F.normalize(queries, dim=-1)
+    found: dict[str, list[Tensor]] = {name: [] for name in anchor_sets}
+    for rows in _tiles(len(queries), videos):
+        mask = videos.evidence_mask[rows]
+        frames = op.unit(op.clean(videos.evidence[rows], mask))
+        direct = op.direct_evidence(unit, frames)  # (Q, v, M), shared by all sets
+        direct = direct.masked_fill(~mask, torch.finfo(direct.dtype).min)
+        for name, anchor in anchor_sets.items():
+            found[name].append(_evidence(unit, direct, frames, mask, op.unit(anchor[rows]), config))
+    return {name: torch.cat(columns, 1) for name, columns in found.items()}
+
+
+def _evidence(q: Tensor, direct: Tensor, frames: Tensor, mask: Tensor, anchor: Tensor, config: TraceConfig) -> Tensor:
+    affinity = op.register_affinity(q, anchor)
+    compatibility = op.grounding(anchor, frames)
+    support = op.routed_support(affinity, compatibility, config.temperature)
+    route = support.mul_(config.routing_strength).add_(direct).amax(-1)
+    attended = op.attended_values(op.frame_attention(compatibility, mask, config.temperature), frames)
+    soft = op.soft_score(q, op.register_activation(affinity, config.temperature), attended)
+    return route + config.soft_weight * soft
+
+
+def _tiles(queries: int, videos: VideoTokens) -> Iterator[slice]:
+    step = max(1, TILE_ELEMENTS // max(1, queries * videos.evidence.shape[1]))
+    return (slice(start, start + step) for start in range(0, len(videos), step))

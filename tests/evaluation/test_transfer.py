@@ -1,0 +1,66 @@
+"""Frozen transfer: chosen on validation, nothing of the backbone changes, the shared sweep is exact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from prvr.cli import main
+from prvr.data import Dataset
+from prvr.evaluation import transfer as room
+from prvr.evaluation.transfer import Encoding, encode_split, transfer
+from prvr.scoring.sweep import sweep_anchors
+from prvr.tokens import VideoTokens
+from prvr.trace import TraceConfig, trace_evidence
+from prvr.trace.anchors import KINDS, with_anchors
+from prvr.training import Run, TraceModel, load_preset
+
+
+@pytest.fixture
+def encoding() -> Encoding:
+    mask = torch.arange(9) < torch.randint(1, 10, (12, 1))
+    videos = VideoTokens(torch.randn(12, 9, 8), mask, torch.randn(12, 4, 8))
+    return Encoding(torch.randn(20, 8), videos, torch.randn(20, 12), torch.arange(20) % 12)
+
+
+def test_the_shared_sweep_equals_trace_on_each_set_of_anchors(
+    encoding: Encoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = {kind: with_anchors(encoding.videos, kind).registers for kind in KINDS}
+    monkeypatch.setattr("prvr.scoring.sweep.TILE_ELEMENTS", 20 * 9 * 5)  # five videos at a time
+    found = sweep_anchors(encoding.queries, encoding.videos, {k: a for k, a in sets.items() if a is not None})
+    for kind, anchor in sets.items():
+        assert anchor is not None
+        expected = trace_evidence(encoding.queries, anchor, encoding.videos.frames, encoding.videos.frame_mask).score
+        torch.testing.assert_close(found[kind], expected, atol=1e-5, rtol=0)
+
+
+def test_the_choice_is_made_on_validation_alone(encoding: Encoding) -> None:
+    other = Encoding(torch.randn(20, 8), encoding.videos, torch.randn(20, 12), encoding.truth)
+    one, two = transfer(encoding, encoding), transfer(encoding, other)
+    assert (one.anchor, one.fusion_weight) == (two.anchor, two.fusion_weight)
+    best = max(one.validation.values())
+    assert one.validation[one.anchor, one.fusion_weight] == best
+    assert len(one.validation) == len(KINDS) * len(room.LAMBDAS)
+
+
+def test_nothing_of_the_backbone_changes(world: Path, preset: Path) -> None:
+    model = TraceModel.from_config(load_preset(str(preset)))
+    before = {name: tensor.clone() for name, tensor in model.backbone.state_dict().items()}
+    split = encode_split(model.backbone, Dataset.load(world, "synth", "val", frames=24))
+    transfer(split, split, config=TraceConfig())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.backbone.state_dict().items())
+
+
+def test_the_command_prints_the_papers_table(
+    world: Path, preset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    words = ["train", str(preset), "--data", str(world), "--out", str(out), "--trace-stage.epochs", "0"]
+    assert main([*words, "--backbone-stage.epochs", "1"]) == 0
+    assert Run(out).has_weights("average")
+    assert main(["transfer", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert all(word in text for word in ("+route SumR", "dreamprvr", "anchor"))
