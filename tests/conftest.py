@@ -60,7 +60,7 @@ class Golden:
         return {k.removeprefix("weights:"): t for k, t in self.tensors.items() if k.startswith("weights:")}
 
     def tolerance(self, name: str) -> float:
-        given = self.config["tolerance"]
+        given = self.config.get("tolerance", {"default": 1e-4})
         return float(given.get(name, given["default"]))
 
     def check(self, name: str, value: Tensor) -> None:

@@ -11,9 +11,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 _Record = TypeVar("_Record", bound="TensorRecord")
+_Tokens = TypeVar("_Tokens", bound="VideoTokens")
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,14 @@ class QueryBatch(TensorRecord):
 
 @dataclass(frozen=True)
 class VideoBatch(TensorRecord):
-    """Videos as raw features, at two time scales."""
+    """Videos as raw features, at two time scales; for some methods with sentences that were written about them."""
 
     frames: Tensor  # (V, M, Dv)
     frame_mask: Tensor  # (V, M)
     clips: Tensor  # (V, C, Dv)
     ids: tuple[str, ...] = ()
+    captions: Tensor | None = None  # (V, T, L, Dq) word features of auxiliary captions
+    caption_mask: Tensor | None = None  # (V, T, L); a slot without a real word holds no caption
 
     def __len__(self) -> int:
         return self.frames.shape[0]
@@ -116,6 +120,17 @@ class VideoTokens(TensorRecord):
         if self.evidence_from == "frames":
             return self.frame_mask
         return torch.ones(self.clips.shape[:2], dtype=torch.bool, device=self.clips.device)
+
+    @staticmethod
+    def of_frames(frames: Tensor, frame_mask: Tensor) -> VideoTokens:
+        """Tokens of a method without clips: (V, M, D), (V, M); padded slots are made zero here."""
+        kept = frames.masked_fill(~frame_mask[..., None], 0.0)
+        return VideoTokens(kept, frame_mask, frames.new_zeros(frames.shape[0], 0, frames.shape[2]))
+
+    def padded(self: _Tokens, frames: int) -> _Tokens:
+        """The same videos with (at least) so many frame slots, new ones empty: batches then share a shape."""
+        spare = max(0, frames - self.frames.shape[1])
+        return replace(self, frames=F.pad(self.frames, (0, 0, 0, spare)), frame_mask=F.pad(self.frame_mask, (0, spare)))
 
     def __len__(self) -> int:
         return self.frames.shape[0]

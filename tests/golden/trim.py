@@ -16,6 +16,10 @@ import numpy as np
 from safetensors.numpy import load_file
 
 HERE = Path(__file__).parent
+TRUNK = (
+    "in.", "alt.in.", "alt.frame.vector", "alt.score.", "query.vector", "clip.encoded", "score.", "loss.", "grad.",
+    "train.", "evalrun.fused", "evalrun.query_order",
+)  # fmt: skip
 RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # method: (io kept, by prefix; what may be rounded)
     "trace": (("",), ()),
     "dreamprvr": (
@@ -26,8 +30,32 @@ RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # method: (io kep
         ),
         ("weights:clip_encoder", "weights:frame_encoder"),
     ),
+    "clip4clip": (("",), ()),
+    "xml": (("",), ()),
+    "cap4video": (("",), ()),
+    "conquer": (("",), ()),
+    "gmmformer": ((*TRUNK, "frame.vector", "gauss.L1.", "gauss.L2.", "gauss.L7.", "gauss.L32.", "optim."), ()),
+    "gmmformer_v2": ((*TRUNK, "frame.encoded", "clip.branch_", "gauss.L32.w0.1"), ()),
+    "mssl": ((*TRUNK, "frame.encoded", "alt.frame.encoded"), ()),
+    "hlformer": (
+        (
+            "in.", "out.", "short.", "loss.", "grad.norm", "grad.pop_norm", "triplet_rand.", "train.losses", "optim.",
+            "one_index", "c.h0.", "f.h1.", "c.branches", "f.branches", "c.agg_logits", "hyp.", "pop_case.",
+        ),
+        ("weights:clip_encoder", "weights:frame_encoder"),
+    ),
+    "holmes": (
+        (
+            "in.", "out.", "short.", "loss.", "grad.warm.norm", "grad.post.norm", "triplet_rand.", "train.losses",
+            "optim.", "one_index", "c.branches", "f.branches", "c.agg_logits", "ot.", "ot_case.", "warm.", "post.",
+            "case.",
+        ),
+        ("weights:clip_encoder", "weights:frame_encoder"),
+    ),
 }  # fmt: skip
-CONFIG_KEYS_DROPPED = ("tensors", "fp32_vs_fp64_max_abs_diff", "hyper", "loss", "seeds", "note", "what")
+CONFIG_KEYS_DROPPED = (
+    "tensors", "fp32_vs_fp64_max_abs_diff", "hyper", "loss", "seeds", "note", "what", "weights_shapes", "io_shapes",
+)  # fmt: skip
 
 
 def rounded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

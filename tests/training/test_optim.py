@@ -46,6 +46,18 @@ def test_a_stacked_parameter_steps_as_its_parts_would() -> None:
     torch.testing.assert_close(together.data, torch.stack([p.data for p in apart]))
 
 
+def test_stacked_scalars_are_clipped_one_by_one() -> None:
+    apart, together = [nn.Parameter(torch.ones(())) for _ in range(2)], nn.Parameter(torch.ones(2))
+    for parameter, gradient in zip(apart, (0.5, 9.0), strict=True):
+        parameter.grad = torch.tensor(gradient)
+    together.grad = torch.tensor([0.5, 9.0])
+    BertAdam([{"params": apart}], 0.1).step()
+    stacked = BertAdam([{"params": [together], "stack": 1}], 0.1)
+    stacked.step()
+    torch.testing.assert_close(together.data, torch.stack([p.data for p in apart]))
+    torch.testing.assert_close(stacked.state[together]["mean"], torch.tensor([0.05, 0.1]))
+
+
 def test_adamw_spares_norms_and_biases() -> None:
     model = nn.ModuleDict({"linear": nn.Linear(3, 3), "norm": nn.LayerNorm(3)})
     decayed, spared = trace_optimiser(model, TraceStage()).param_groups

@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from prvr.backbones.blocks.official import OfficialKey
 from prvr.backbones.scores import TokenSet, max_cosine
-from prvr.tokens import TrainBatch, VideoTokens
+from prvr.tokens import TrainBatch, VideoBatch, VideoTokens
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,10 @@ class BackboneConfig:
         """The pool of hard negatives in an epoch; None while negatives are drawn from all."""
         return self.hard_pool if epoch >= self.hard_negative_epoch else None
 
+    def regime_at(self, epoch: int) -> tuple[int, ...]:
+        """What an epoch decides about the objective. A step captured in one regime is not replayed in another."""
+        return (self.pool_at(epoch) or 0,)
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -54,6 +58,13 @@ class Encoded:
     per_video: Mapping[str, Tensor] = field(default_factory=dict)
 
 
+class FirstStage(NamedTuple):
+    """Whose ranking a re-ranking method re-orders, and how much of it."""
+
+    run: str  # folder of a trained run
+    candidates: int  # best videos of each query
+
+
 class Backbone(nn.Module, ABC):
     """A text–video model that exposes its local tokens.
 
@@ -65,7 +76,11 @@ class Backbone(nn.Module, ABC):
 
     method: ClassVar[str]
     config_type: ClassVar[type[BackboneConfig]]
-    separable: ClassVar[bool] = True  # False: the score needs each query–video pair, no gallery can be prepared
+    separable: bool = True  # False: the score needs each query–video pair, no gallery can be prepared
+    untrained: tuple[str, ...] = ()  # name prefixes of parameters that no term of the objective reaches
+    official_unused: tuple[str, ...] = ()  # prefixes of keys in the authors' checkpoints that nothing here reads
+    notice: str = ""  # what whoever trains or evaluates this variant must know to name its results rightly
+    official_constants: ClassVar[Mapping[str, float]] = {}  # endings of authors' keys that must hold a value; dropped
 
     def __init__(self, config: BackboneConfig):
         super().__init__()
@@ -78,20 +93,34 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """(Q, L, Dq), (Q, L) → (Q, D)."""
+        """(Q, L, Dq), (Q, L) → (Q, D). A method that is not separable may keep the words: see ``blocks.packing``."""
 
     @abstractmethod
     def encode_videos(self, frames: Tensor, frame_mask: Tensor, clips: Tensor) -> VideoTokens:
         """(V, M, Dv), (V, M), (V, C, Dv) → tokens of width D."""
 
-    @abstractmethod
+    def encode_video_batch(self, batch: VideoBatch) -> VideoTokens:
+        """``encode_videos`` of a batch, with whatever else of it the method reads."""
+        return self.encode_videos(batch.frames, batch.frame_mask, batch.clips)
+
     def token_sets(self, videos: VideoTokens) -> tuple[TokenSet, ...]:
-        """The token sets whose weighted best cosines make up this method's score."""
+        """The token sets whose weighted best cosines make up this method's score. Every separable method has them."""
+        raise TypeError(f"{self.method} scores each query–video pair anew: it has no token sets, only base_score")
 
     def base_score(self, queries: Tensor, videos: VideoTokens) -> Tensor:
         """The method's own score, (Q, D), V videos → (Q, V)."""
         parts = [weight * max_cosine(queries, tokens) for weight, tokens in self.token_sets(videos)]
         return torch.stack(parts).sum(0)
+
+    @property
+    def first_stage(self) -> FirstStage | None:
+        """For a method that re-orders another's ranking: which. None: it ranks everything by itself."""
+        return None
+
+    def pair_elements(self, words: int, frames: int) -> int:
+        """About how many numbers ``base_score`` holds at once for each query–video pair; decides how many pairs are
+        scored together where pairs are scored anew."""
+        return frames * (self.width + words)
 
     @abstractmethod
     def encode_batch(self, batch: TrainBatch) -> Encoded:

@@ -20,7 +20,8 @@ class CheckpointMismatch(ValueError):
 def from_official(name: str, state_dict: Mapping[str, Tensor], config: Mapping[str, Any]) -> Backbone:
     """Build a method with the authors' weights. ``config`` holds the authors' hyper-parameter names.
 
-    Every tensor of the checkpoint must be used and must fit, or a ``CheckpointMismatch`` lists what does not.
+    Every tensor of the checkpoint must be used and must fit, or a ``CheckpointMismatch`` lists what does not. (Only
+    what a method names in ``official_unused``, parts that its authors allocate but never read, may be left over.)
     """
     cls = method(name)
     try:
@@ -36,7 +37,9 @@ def load_official(backbone: Backbone, state_dict: Mapping[str, Tensor]) -> None:
     given = {key.removeprefix("module."): tensor for key, tensor in state_dict.items()}
     keys = backbone.official_keys()
     expected = {leaf for key in keys.values() for leaf in leaves(key)}
-    problems = _difference("missing", expected - given.keys()) + _difference("not known", given.keys() - expected)
+    unknown = {key for key in given.keys() - expected if not key.startswith(backbone.official_unused)}
+    constant, problems = _constants(backbone.official_constants, {key: given[key] for key in unknown})
+    problems += _difference("missing", expected - given.keys()) + _difference("not known", unknown - constant)
     parameters = dict(backbone.named_parameters())
     if not problems:
         for name, key in keys.items():
@@ -55,6 +58,13 @@ def to_official(backbone: Backbone) -> dict[str, Tensor]:
     for name, key in backbone.official_keys().items():
         state |= _unstack(key, parameters[name].detach())
     return state
+
+
+def _constants(known: Mapping[str, float], given: Mapping[str, Tensor]) -> tuple[set[str], list[str]]:
+    """Which keys hold a constant of the method, and complaints about those that hold another value."""
+    found = {key: value for ending, value in known.items() for key in given if f".{key}".endswith(f".{ending}")}
+    wrong = [key for key, value in found.items() if bool((given[key] != value).any())]
+    return set(found), [f"{key} is {given[key].tolist()}, but must be {found[key]:g}" for key in sorted(wrong)[:5]]
 
 
 def _stack(key: OfficialKey, given: Mapping[str, Tensor]) -> Tensor:

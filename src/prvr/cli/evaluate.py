@@ -81,6 +81,8 @@ def show(outcomes: list[Outcome], console: Console) -> None:
     console.print(recall_table(rows, note="; ".join(notes)))
     for outcome in outcomes:
         console.print(f"{outcome.folder}  weights: {outcome.selection}", highlight=False, markup=False, soft_wrap=True)
+        if outcome.model.backbone.notice:
+            console.print(f"  {outcome.model.backbone.notice}", highlight=False, markup=False, soft_wrap=True)
         if outcome.comparison is not None:
             c = outcome.comparison
             moved = f"{c.rank_up} ranks up, {c.rank_down} down, mean gain {c.mean_gain:+.2f}"

@@ -1,19 +1,53 @@
-"""Training losses as pure functions of scores, vectors and labels: no loops, no state, any device.
+"""Training losses as pure functions of scores, vectors and labels: no state, any device, no loops (but for the search
+of ``matching`` on a CPU).
 
 ``labels[n]`` is the column of the video that query ``n`` describes. Labels need not be sorted; a query with label −1 is
 padding and takes no part.
 """
 
-from prvr.losses.contrastive import info_nce, query_similarity, two_way_nce
-from prvr.losses.diversity import query_diversity
-from prvr.losses.triplet import Negatives, pick_negatives, triplet
+from prvr.losses.contrastive import info_nce, query_similarity, square_nce, two_way_nce
+from prvr.losses.diversity import crowding, query_diversity
+from prvr.losses.entailment import exterior_angle, half_aperture, onto_hyperboloid, partial_order
+from prvr.losses.evidential import (
+    ambiguous,
+    combined_evidence,
+    divide_queries,
+    evidence,
+    evidential_error,
+    softened_targets,
+)
+from prvr.losses.labels import masked_mean, mean_per_video
+from prvr.losses.matching import best_matching, matching
+from prvr.losses.span import span_loss
+from prvr.losses.transport import query_clip_similarity, transport_plan
+from prvr.losses.triplet import Negatives, pick_negatives, square_triplet, triplet
 
 __all__ = [
     "Negatives",
+    "ambiguous",
+    "best_matching",
+    "combined_evidence",
+    "crowding",
+    "divide_queries",
+    "evidence",
+    "evidential_error",
+    "exterior_angle",
+    "half_aperture",
     "info_nce",
+    "masked_mean",
+    "matching",
+    "mean_per_video",
+    "onto_hyperboloid",
+    "partial_order",
     "pick_negatives",
+    "query_clip_similarity",
     "query_diversity",
     "query_similarity",
+    "softened_targets",
+    "span_loss",
+    "square_nce",
+    "square_triplet",
+    "transport_plan",
     "triplet",
     "two_way_nce",
 ]

@@ -28,6 +28,19 @@ def two_way_nce(scores: Tensor, labels: Tensor) -> Tensor:
     return masked_mean(text_to_video, real) + masked_mean(video_to_text, described)
 
 
+def square_nce(scores: Tensor, labels: Tensor) -> Tensor:
+    """``mean_i [lse(S[i,·] and S[·,i] together) − S[i,i]]`` on raw scores (N, N): row and column share one sum.
+
+    Other queries of the same video count as negatives (MS-SL's rule); padding does not.
+
+    >>> square_nce(torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 1]))  # log(2e² + 2) − 2
+    tensor(0.8201)
+    """
+    real = labels >= 0
+    counted = scores.masked_fill(~(real[:, None] & real[None, :]), -torch.inf)
+    return masked_mean(torch.cat([counted, counted.T], 1).logsumexp(1) - scores.diagonal(), real)
+
+
 def info_nce(scores: Tensor, labels: Tensor, temperature: float) -> Tensor:
     """``−mean_n log softmax_b(S[n,b]/τ)[y_n]``: the evidence contrastive loss of TRACE.
 

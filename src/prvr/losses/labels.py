@@ -29,3 +29,15 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     tensor(1.)
     """
     return torch.where(mask, values, 0.0).sum() / mask.sum().clamp(min=1)
+
+
+def mean_per_video(values: Tensor, labels: Tensor, videos: int) -> Tensor:
+    """The mean over videos of each video's mean over its queries, (N,) → (); videos without a query do not count.
+
+    >>> mean_per_video(torch.tensor([1.0, 3.0, 6.0]), torch.tensor([0, 0, 2]), 3)  # (2 + 6)/2
+    tensor(4.)
+    """
+    own = is_positive(labels, videos)
+    count = own.sum(0)
+    each = torch.where(own, values[:, None], 0.0).sum(0) / count.clamp(min=1)
+    return masked_mean(each, count > 0)

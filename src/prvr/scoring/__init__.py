@@ -2,6 +2,7 @@
 
 from prvr.scoring.engines import Scores, Top, encode_queries, score, score_parts, top_k
 from prvr.scoring.gallery import Gallery, NotSeparable
+from prvr.scoring.pairwise import pairwise_scores, rerank
 from prvr.scoring.ranks import Recall, coverage, ranks, recalls
 
 __all__ = [
@@ -12,8 +13,10 @@ __all__ = [
     "Top",
     "coverage",
     "encode_queries",
+    "pairwise_scores",
     "ranks",
     "recalls",
+    "rerank",
     "score",
     "score_parts",
     "top_k",

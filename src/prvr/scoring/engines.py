@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.backbones import Backbone, max_dot
+from prvr.backbones.blocks.packing import join_queries
 from prvr.scoring.gallery import Gallery
 from prvr.tokens import QueryBatch
 from prvr.trace import fuse, trace_score
@@ -77,12 +78,12 @@ def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine = "aut
 
 @torch.no_grad()
 def encode_queries(backbone: Backbone, batches: Iterable[QueryBatch]) -> Tensor:
-    """Every query's vector, on the backbone's device, (Q, D)."""
+    """Every query's vector, on the backbone's device, (Q, D); or its packed words (see ``blocks.packing``)."""
     was_training = backbone.training
     backbone.eval()
     device = next(backbone.parameters()).device
     moved = (batch.to(device) for batch in batches)
-    vectors = torch.cat([backbone.encode_queries(batch.tokens, batch.mask).float() for batch in moved])
+    vectors = join_queries([backbone.encode_queries(batch.tokens, batch.mask).float() for batch in moved])
     backbone.train(was_training)
     return vectors
 

@@ -135,5 +135,5 @@ def require_separable(backbone: Backbone) -> None:
 
 
 def _prepare(backbone: Backbone, trace: Trace | None, batch: VideoBatch) -> Gallery:
-    tokens = backbone.encode_videos(batch.frames, batch.frame_mask, batch.clips)
+    tokens = backbone.encode_video_batch(batch)
     return Gallery.of_tokens(backbone, trace, tokens, batch.ids)

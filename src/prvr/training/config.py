@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from prvr.backbones import BackboneConfig, method
 from prvr.trace import TraceConfig
@@ -48,9 +48,17 @@ class BackboneStage:
     learning_rate: float = 2e-4
     """peak learning rate"""
     warmup: float = 0.01
-    """share of all steps over which the learning rate rises; it then falls linearly to 0"""
+    """share of all steps over which the learning rate rises; it then falls as the schedule says"""
     weight_decay: float = 0.01
     """weight decay of the authors' optimiser"""
+    optimiser: Literal["bert-adam", "adamw"] = "bert-adam"
+    """bert-adam: the field's, without bias correction and with each tensor's gradient bounded; or plain adamw"""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """how the learning rate falls after warm-up; constant neither rises nor falls"""
+    beta2: float = 0.999
+    """decay of the optimiser's second moment"""
+    clip: float = 0.0
+    """bound on the global gradient norm; 0: none"""
     patience: int = 0
     """end the phase after more than so many epochs without a better validation SumR; 0: never"""
     hand_over: Literal["last", "best"] = "last"
@@ -193,6 +201,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if is_dataclass(hint) and isinstance(hint, type):
         return _fill(hint, value, where)
     choices = getattr(hint, "__args__", ())
+    if get_origin(hint) is tuple:  # of any number of one kind, as in TOML and JSON lists
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where}: expected a list, found {value!r}")
+        return tuple(_convert(get_args(hint)[0], item, where) for item in value)
     if choices and all(isinstance(choice, str) for choice in choices):  # Literal of words
         if value not in choices:
             raise ConfigError(f"{where}: {value!r} is none of {', '.join(choices)}")

@@ -84,6 +84,8 @@ class Trainer:
         console = self.console if self.group.is_first else None
         done = self.progress.total_steps
         reporter = Reporter(self.run.path, console, self._epochs() * steps, done, self.progress.epoch)
+        if self.model.backbone.notice:
+            reporter.say(self.model.backbone.notice)
         try:
             with watch_interrupt() as interrupted:
                 while self.progress.epoch < self._epochs():
@@ -160,7 +162,7 @@ class Trainer:
     def _new_step(self, now: Moment) -> Step:
         config, device = self.config, self.group.device
         assert self.optimiser is not None
-        clip = config.trace_stage.clip if now.uses_trace else None
+        clip = config.trace_stage.clip if now.uses_trace else config.backbone_stage.clip or None
         if self.group.world > 1:
             ids = [device.index] if device.type == "cuda" else None
             return PlainStep(nn.parallel.DistributedDataParallel(self.model, device_ids=ids), self.optimiser, clip)

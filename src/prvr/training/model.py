@@ -9,7 +9,7 @@ from prvr.backbones import Backbone, Encoded, build, total_loss
 from prvr.losses import info_nce, pick_negatives, triplet
 from prvr.tokens import TrainBatch
 from prvr.trace import Trace
-from prvr.training.config import TraceStage, TrainConfig
+from prvr.training.config import ConfigError, TraceStage, TrainConfig
 from prvr.training.distributed import gather_encoded
 from prvr.training.schedule import Moment
 
@@ -26,6 +26,11 @@ class TraceModel(nn.Module):
     @staticmethod
     def from_config(config: TrainConfig) -> TraceModel:
         backbone = build(config.method, config.model)
+        if not backbone.separable and config.trace_stage.epochs > 0:
+            raise ConfigError(
+                f"{config.method} scores each query–video pair anew, so TRACE has no tokens to work on: "
+                "train it alone (--trace-stage.epochs 0)"
+            )
         return TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)
 
     def enter(self, moment: Moment) -> None:
@@ -33,7 +38,8 @@ class TraceModel(nn.Module):
         learns = moment.phase != "frozen"
         self.backbone.train(learns)
         for name, parameter in self.backbone.named_parameters():
-            parameter.requires_grad_(learns and not name.endswith("time_table"))
+            fixed = name.endswith("time_table") or name.startswith(self.backbone.untrained)
+            parameter.requires_grad_(learns and not fixed)
         self.trace.requires_grad_(moment.uses_trace)
 
     def forward(self, batch: TrainBatch, moment: Moment, generator: torch.Generator | None = None) -> dict[str, Tensor]:

@@ -12,22 +12,27 @@ from prvr.backbones import Backbone
 from prvr.backbones.blocks.official import leaves, stack_depth
 from prvr.training.config import BackboneStage, TraceStage
 
-_BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-6
+_BETA1, _EPSILON = 0.9, 1e-6
 _LARGEST_GRADIENT = 1.0
 
 
 class BertAdam(torch.optim.Optimizer):
     """Adam as this field trains with it: no bias correction, decoupled decay, and each tensor clipped by itself.
 
-    ``m ← 0.9m + 0.1g``, ``v ← 0.999v + 0.001g²``, ``p ← p − lr·(m/(√v + 1e-6) + wd·p)``, with g first scaled to at most
+    ``m ← 0.9m + 0.1g``, ``v ← β₂v + (1−β₂)g²``, ``p ← p − lr·(m/(√v + 1e-6) + wd·p)``, with g first scaled to at most
     unit norm *per tensor*. Our banks stack the tensors of several blocks into one parameter; a group's ``stack`` says
     how many leading axes to treat as separate tensors, so that clipping equals the authors'.
     """
 
-    def __init__(self, groups: Iterable[Mapping[str, Any]], learning_rate: float, weight_decay: float = 0.01):
-        super().__init__(
-            [dict(group) for group in groups], {"lr": learning_rate, "weight_decay": weight_decay, "stack": 0}
-        )
+    def __init__(
+        self,
+        groups: Iterable[Mapping[str, Any]],
+        learning_rate: float,
+        weight_decay: float = 0.01,
+        beta2: float = 0.999,
+    ):
+        defaults = {"lr": learning_rate, "weight_decay": weight_decay, "beta2": beta2, "stack": 0}
+        super().__init__([dict(group) for group in groups], defaults)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -43,8 +48,8 @@ class BertAdam(torch.optim.Optimizer):
             means = [self.state[p]["mean"] for p in ready]
             squares = [self.state[p]["square"] for p in ready]
             torch._foreach_lerp_(means, gradients, 1 - _BETA1)
-            torch._foreach_mul_(squares, _BETA2)
-            torch._foreach_addcmul_(squares, gradients, gradients, 1 - _BETA2)
+            torch._foreach_mul_(squares, group["beta2"])
+            torch._foreach_addcmul_(squares, gradients, gradients, 1 - group["beta2"])
             scale = torch._foreach_sqrt(squares)
             torch._foreach_add_(scale, _EPSILON)
             update = torch._foreach_div(means, scale)
@@ -59,15 +64,19 @@ def _clipped(gradients: list[Tensor], stack: int) -> list[Tensor]:
     if stack == 0:
         norms = list(torch._foreach_norm(gradients))
     else:
-        norms = [torch.linalg.vector_norm(g, dim=tuple(range(stack, g.ndim)), keepdim=True) for g in gradients]
+        # The axis added at the end stands in where a stack holds scalars: over no axis at all torch reduces every one.
+        rest = [tuple(range(stack, g.ndim + 1)) for g in gradients]
+        each = zip(gradients, rest, strict=True)
+        norms = [torch.linalg.vector_norm(g[..., None], dim=dims, keepdim=True).squeeze(-1) for g, dims in each]
     scales = torch._foreach_add(norms, 1e-6)
     torch._foreach_reciprocal_(scales)
     torch._foreach_clamp_max_(scales, _LARGEST_GRADIENT)
     return list(torch._foreach_mul(gradients, scales))
 
 
-def backbone_optimiser(backbone: Backbone, stage: BackboneStage) -> BertAdam:
-    """BertAdam with the authors' groups: no decay for biases and for the norms their code calls ``LayerNorm``."""
+def backbone_optimiser(backbone: Backbone, stage: BackboneStage) -> torch.optim.Optimizer:
+    """The stage's optimiser with the authors' groups: no decay for biases and for the norms their code calls
+    ``LayerNorm``."""
     keys = backbone.official_keys()
     groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
     for name, parameter in backbone.named_parameters():
@@ -75,13 +84,13 @@ def backbone_optimiser(backbone: Backbone, stage: BackboneStage) -> BertAdam:
         official = next(leaves(key))
         decayed = "bias" not in official and "LayerNorm" not in official
         groups.setdefault((stack_depth(key), decayed), []).append(parameter)
-    return BertAdam(
-        (
-            {"params": parameters, "stack": stack, "weight_decay": stage.weight_decay if decayed else 0.0}
-            for (stack, decayed), parameters in groups.items()
-        ),
-        stage.learning_rate,
-    )
+    described = [
+        {"params": parameters, "stack": stack, "weight_decay": stage.weight_decay if decayed else 0.0}
+        for (stack, decayed), parameters in groups.items()
+    ]
+    if stage.optimiser == "bert-adam":
+        return BertAdam(described, stage.learning_rate, beta2=stage.beta2)
+    return _adamw(backbone, described, stage.learning_rate, (_BETA1, stage.beta2), _EPSILON)
 
 
 def trace_optimiser(model: nn.Module, stage: TraceStage) -> torch.optim.AdamW:
@@ -92,11 +101,14 @@ def trace_optimiser(model: nn.Module, stage: TraceStage) -> torch.optim.AdamW:
         {"params": [p for name, p in named if name not in exempt], "weight_decay": stage.weight_decay},
         {"params": [p for name, p in named if name in exempt], "weight_decay": 0.0},
     ]
-    on_gpu = all(p.is_cuda for _, p in named)
-    betas = (stage.beta1, stage.beta2)
-    return torch.optim.AdamW(
-        groups, lr=stage.learning_rate, betas=betas, eps=stage.epsilon, fused=on_gpu, capturable=on_gpu
-    )
+    return _adamw(model, groups, stage.learning_rate, (stage.beta1, stage.beta2), stage.epsilon)
+
+
+def _adamw(
+    model: nn.Module, groups: list[dict[str, Any]], rate: float, betas: tuple[float, float], epsilon: float
+) -> torch.optim.AdamW:
+    on_gpu = all(p.is_cuda for p in model.parameters())
+    return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=on_gpu, capturable=on_gpu)
 
 
 def rate_on_device(optimiser: torch.optim.Optimizer, device: torch.device) -> None:

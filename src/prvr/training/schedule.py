@@ -47,12 +47,23 @@ def fusion_weight(t: int, weight: float, stage: TraceStage) -> float:
 
 
 def backbone_rate(step: int, steps: int, stage: BackboneStage) -> float:
-    """Multiplier of the learning rate: linear warm-up from 0, then linear to 0. The first step has rate 0.
+    """Multiplier of the learning rate: linear warm-up from 0, then linear or cosine to 0. The first step has rate 0.
+
+    The cosine counts from the run's start, not from the end of warm-up, so the rate steps down a little there.
 
     >>> [round(backbone_rate(s, 1000, BackboneStage()), 3) for s in (0, 5, 10, 505, 1000)]
     [0.0, 0.5, 1.0, 0.5, 0.0]
+    >>> cosine = BackboneStage(warmup=0.1, schedule="cosine")
+    >>> [round(backbone_rate(s, 1000, cosine), 3) for s in (0, 50, 99, 100, 500, 1000)]
+    [0.0, 0.5, 0.99, 0.976, 0.5, 0.0]
+    >>> backbone_rate(0, 1000, BackboneStage(schedule="constant"))
+    1.0
     """
+    if stage.schedule == "constant":
+        return 1.0
     x = step / max(1, steps)
+    if stage.schedule == "cosine" and x >= stage.warmup:
+        return 0.5 * (1 + math.cos(math.pi * x))
     return x / stage.warmup if x < stage.warmup else max(0.0, (x - 1) / (stage.warmup - 1))
 
 

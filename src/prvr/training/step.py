@@ -8,6 +8,7 @@ a single call. Batches are padded to a few shapes: unused frame slots are masked
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import torch
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prvr.backbones import BackboneConfig
-from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
+from prvr.tokens import QueryBatch, TrainBatch
 from prvr.training.schedule import Moment
 
 _QUERY_STEP, _WORD_STEP = 64, 10  # query counts and lengths are padded up to multiples of these
@@ -63,8 +64,9 @@ class GraphedStep:
         if len(batch.videos) != self.videos:
             return self.plain(batch, now, generator)
         batch = pad_batch(batch, self.config.frames)
-        # What the graph freezes besides shapes: whether triplets meet hard negatives.
-        key = (*batch.queries.tokens.shape[:2], self.config.pool_at(now.epoch) or 0)
+        # What the graph freezes besides shapes: what the epoch decides, such as whether triplets meet hard negatives.
+        captions = () if batch.videos.captions is None else batch.videos.captions.shape[1:3]
+        key = (*batch.queries.tokens.shape[:2], *captions, *self.config.regime_at(now.epoch))
         if key not in self.captured:
             self.seen[key] = self.seen.get(key, 0) + 1
             if self.seen[key] <= _WARM_UP:
@@ -98,7 +100,12 @@ def pad_batch(batch: TrainBatch, frames: int) -> TrainBatch:
     count, words = queries.mask.shape
     rows, longer = -count % _QUERY_STEP, -words % _WORD_STEP
     return TrainBatch(
-        VideoBatch(F.pad(videos.frames, (0, 0, 0, spare)), F.pad(videos.frame_mask, (0, spare)), videos.clips),
+        replace(
+            videos,
+            frames=F.pad(videos.frames, (0, 0, 0, spare)),
+            frame_mask=F.pad(videos.frame_mask, (0, spare)),
+            ids=(),
+        ),
         QueryBatch(F.pad(queries.tokens, (0, 0, 0, longer, 0, rows)), F.pad(queries.mask, (0, longer, 0, rows))),
         F.pad(batch.labels, (0, rows), value=-1),
     )

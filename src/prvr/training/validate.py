@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from prvr.data import Dataset
-from prvr.scoring import Gallery, Recall, Scores, encode_queries, ranks, recalls, score_parts
+from prvr.scoring import Gallery, Recall, Scores, encode_queries, pairwise_scores, ranks, recalls, rerank, score_parts
 from prvr.training.model import TraceModel
+from prvr.training.run import Run
 
 
 class Validation(NamedTuple):
@@ -24,10 +26,24 @@ def split_scores(model: TraceModel, dataset: Dataset, *, use_trace: bool = True)
         torch.no_grad(),
         torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16, enabled=model.bf16),
     ):
-        gallery = Gallery.build(model.backbone, model.trace if use_trace else None, dataset.video_batches())
         queries = encode_queries(model.backbone, dataset.query_batches())
+        if not model.backbone.separable and not use_trace:
+            return Scores(_pair_scores(model, queries, dataset), None)
+        gallery = Gallery.build(model.backbone, model.trace if use_trace else None, dataset.video_batches())
     with torch.no_grad():
         return score_parts(queries, gallery)
+
+
+def _pair_scores(model: TraceModel, queries: Tensor, dataset: Dataset) -> Tensor:
+    """Every pair by a method that cannot prepare a gallery, or only the best of its first stage."""
+    stage = model.backbone.first_stage
+    if stage is None:
+        return pairwise_scores(model.backbone, queries, dataset.video_batches())
+    run = Run(stage.run)
+    first, _ = run.load_model(device=queries.device)
+    found = split_scores(first, dataset, use_trace=run.config.trace_stage.epochs > 0)
+    best = found.final(first.trace.config.fusion_weight)
+    return rerank(model.backbone, queries, dataset.video_batches(), best, stage.candidates)
 
 
 def validate(model: TraceModel, dataset: Dataset, fusion_weight: float) -> Validation:

@@ -27,11 +27,11 @@ def one_block(bank: AttentionBank, k: int, x: Tensor, mask: Tensor, registers: T
     allowed = torch.cat([mask, torch.ones(len(x), extra, dtype=torch.bool)], 1)
     logits = logits + MASKED_LOGIT * (~allowed).float()[:, None, None]
     attended = (logits.softmax(-1) @ value).transpose(1, 2).flatten(2)
-    width = (x.shape[-1],)
-    x1 = F.layer_norm(x + attended, width, bank.norm1_weight[k], bank.norm1_bias[k])
-    inner = F.relu(F.linear(x1, bank.ffn1_weight[k], bank.ffn1_bias[k]))
-    outer = F.linear(inner, bank.ffn2_weight[k], bank.ffn2_bias[k])
-    return F.layer_norm(x1 + outer, width, bank.norm2_weight[k], bank.norm2_bias[k])
+    width, after = (x.shape[-1],), bank.feed_forward
+    x1 = F.layer_norm(x + attended, width, after.norm1_weight[k], after.norm1_bias[k])
+    inner = F.relu(F.linear(x1, after.ffn1_weight[k], after.ffn1_bias[k]))
+    outer = F.linear(inner, after.ffn2_weight[k], after.ffn2_bias[k])
+    return F.layer_norm(x1 + outer, width, after.norm2_weight[k], after.norm2_bias[k])
 
 
 def test_a_bank_equals_its_blocks_one_by_one() -> None:

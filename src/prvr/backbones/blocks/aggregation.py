@@ -12,8 +12,9 @@ from prvr.backbones.blocks.official import OfficialKey, affine, under
 class BankAggregation(nn.Module):
     """(K, B, L, D) → (B, L, D): a softmax over blocks at each position, shared by all channels.
 
-    A weight token (the mean over blocks and over all L slots, padding included, as in the field's code) reads each
-    block's output by cross-attention; two layers turn what it read into one logit per position and block.
+    A weight token reads each block's output by cross-attention; two layers turn what it read into one logit per
+    position and block. The token is given, (1, 1, D), or else the mean over blocks and over all L slots (padding
+    included, as in the field's code).
     """
 
     def __init__(self, width: int, heads: int, length: int, dropout: float, temperature: float):
@@ -23,14 +24,14 @@ class BankAggregation(nn.Module):
         self.layer1 = nn.Linear(width, width)
         self.layer2 = nn.Linear(width, length)
 
-    def forward(self, outputs: Tensor, key_mask: Tensor | None = None) -> Tensor:
-        weights = (self.logits(outputs, key_mask) / self.temperature).softmax(0)  # (K, B, L)
+    def forward(self, outputs: Tensor, key_mask: Tensor | None = None, token: Tensor | None = None) -> Tensor:
+        weights = (self.logits(outputs, key_mask, token) / self.temperature).softmax(0)  # (K, B, L)
         return (weights[..., None] * outputs).sum(0)
 
-    def logits(self, outputs: Tensor, key_mask: Tensor | None = None) -> Tensor:
+    def logits(self, outputs: Tensor, key_mask: Tensor | None = None, token: Tensor | None = None) -> Tensor:
         blocks, batch, length, width = outputs.shape
-        token = outputs.mean((0, 2))  # (B, D)
-        tokens = token.expand(blocks, batch, width).reshape(blocks * batch, 1, width)
+        one = outputs.mean((0, 2)) if token is None else token.squeeze(1)  # (B, D) or (1, D)
+        tokens = one.expand(blocks, batch, width).reshape(blocks * batch, 1, width)
         mask = None if key_mask is None else key_mask.expand(blocks, batch, length).reshape(blocks * batch, length)
         read = self.read(tokens, outputs.reshape(blocks * batch, length, width), mask)
         hidden = F.dropout(F.relu(self.layer1(read)), self.dropout, self.training)

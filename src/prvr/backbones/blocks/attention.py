@@ -13,18 +13,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prvr.backbones.blocks.official import OfficialKey, affine
+from prvr.backbones.blocks.official import OfficialKey, affine, under
 from prvr.backbones.blocks.windows import window_bank
 
 MASKED_LOGIT = -10_000.0  # the field's value; far below any logit, and representable in bf16
 
 
-class AttentionBank(nn.Module):
-    """K post-norm transformer blocks side by side: (B, L, D) → (K, B, L, D).
+class ParallelAttention(nn.Module):
+    """The attention of K blocks side by side, up to the concatenated heads: (B, L, D) → (K, B, L, D).
 
-    ``x₁ = LN₁(x + attention(x))``, ``out = LN₂(x₁ + FFN(x₁))``. There is no output projection after the heads. A
-    block's Gaussian window multiplies its logits before the mask is added. Registers are extra keys and values: they
-    are never damped by a window and produce no output row.
+    There is no output projection after the heads. A block's Gaussian window multiplies its logits before the mask is
+    added; windows are prepared for sequences of ``length`` and laid anew over one of another length. Registers are
+    extra keys and values: they are never damped by a window and produce no output row.
     """
 
     window: Tensor | None
@@ -35,27 +35,11 @@ class AttentionBank(nn.Module):
             raise ValueError(f"width {width} is not divisible by {heads} heads")
         blocks = len(windows)
         self.width, self.heads, self.blocks, self.dropout = width, heads, blocks, dropout
+        self.windows = tuple(windows)
         self.qkv_weight = nn.Parameter(torch.empty(blocks, 3, width, width))
         self.qkv_bias = nn.Parameter(torch.zeros(blocks, 3, width))
-        self.norm1_weight = nn.Parameter(torch.ones(blocks, width))
-        self.norm1_bias = nn.Parameter(torch.zeros(blocks, width))
-        self.ffn1_weight = nn.Parameter(torch.empty(blocks, 4 * width, width))
-        self.ffn1_bias = nn.Parameter(torch.zeros(blocks, 4 * width))
-        self.ffn2_weight = nn.Parameter(torch.empty(blocks, width, 4 * width))
-        self.ffn2_bias = nn.Parameter(torch.zeros(blocks, width))
-        self.norm2_weight = nn.Parameter(torch.ones(blocks, width))
-        self.norm2_bias = nn.Parameter(torch.zeros(blocks, width))
         window = window_bank(length, windows) if length is not None else None
         self.register_buffer("window", window, persistent=False)  # (K, L, L) or None
-
-    def initialise(self, std: float) -> None:
-        for weight in (self.qkv_weight, self.ffn1_weight, self.ffn2_weight):
-            nn.init.normal_(weight, std=std)
-
-    def forward(self, x: Tensor, key_mask: Tensor | None = None, registers: Tensor | None = None) -> Tensor:
-        attended = self._attend(x, key_mask, registers)  # (K, B, L, D)
-        x1 = _norm(x + self._drop(attended), self.norm1_weight, self.norm1_bias)
-        return _norm(x1 + self._drop(self._feed_forward(x1)), self.norm2_weight, self.norm2_bias)
 
     def _attend(self, x: Tensor, key_mask: Tensor | None, registers: Tensor | None) -> Tensor:
         batch, length = x.shape[:2]
@@ -65,38 +49,111 @@ class AttentionBank(nn.Module):
         query, key, value = qkv.permute(3, 0, 2, 4, 1, 5)  # each (B, K, H, L+R, dh)
         logits = query[..., :length, :] @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # (B, K, H, L, L+R)
         extra = tokens.shape[1] - length
-        if self.window is not None:
-            logits = logits * F.pad(self.window, (0, extra), value=1.0)[:, None].to(logits.dtype)
+        window = self._window_over(length, logits.device)
+        if window is not None:
+            logits = logits * F.pad(window, (0, extra), value=1.0)[:, None].to(logits.dtype)
         if key_mask is not None:
             penalty = MASKED_LOGIT * (~key_mask).to(logits.dtype)
             logits = logits + F.pad(penalty, (0, extra))[:, None, None, None, :]
         mixed = self._drop(logits.softmax(-1)).to(value.dtype) @ value  # (B, K, H, L, dh)
         return mixed.permute(1, 0, 3, 2, 4).reshape(self.blocks, batch, length, self.width)
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        blocks, batch, length, width = x.shape
-        rows = x.reshape(blocks, batch * length, width)
-        inner = torch.baddbmm(self.ffn1_bias[:, None], rows, self.ffn1_weight.transpose(1, 2))
-        outer = torch.baddbmm(self.ffn2_bias[:, None], self._drop(F.relu(inner)), self.ffn2_weight.transpose(1, 2))
-        return outer.view(blocks, batch, length, width)
+    def _window_over(self, length: int, device: torch.device) -> Tensor | None:
+        if self.window is not None and self.window.shape[-1] == length:
+            return self.window
+        return window_bank(length, self.windows, device)
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training)
 
     def official_keys(self, prefixes: str | Sequence[str]) -> dict[str, OfficialKey]:
         """Keys of each stacked block; one prefix per block (or a single one for a bank of one)."""
-        blocks = [prefixes] if isinstance(prefixes, str) else list(prefixes)
-        keys: dict[str, OfficialKey] = {}
-        for part in ("weight", "bias"):
-            keys[f"qkv_{part}"] = [[f"{b}.self.{n}.{part}" for n in ("query", "key", "value")] for b in blocks]
-            for ours, theirs in (
-                ("norm1", "norm1"),
-                ("ffn1", "output.layer1"),
-                ("ffn2", "output.layer2"),
-                ("norm2", "norm2"),
-            ):
-                keys[f"{ours}_{part}"] = [f"{b}.{theirs}.{part}" for b in blocks]
-        return keys
+        blocks = _as_list(prefixes)
+        return {
+            f"qkv_{part}": [[f"{b}.self.{n}.{part}" for n in ("query", "key", "value")] for b in blocks]
+            for part in ("weight", "bias")
+        }
+
+
+class FeedForwardBank(nn.Module):
+    """The second half of K post-norm blocks: ``x₁ = LN₁(x + attended)``, ``out = LN₂(x₁ + FFN(x₁))``.
+
+    The FFN is four times as wide inside. (B, L, D), (K, B, L, D) → (K, B, L, D)
+    """
+
+    def __init__(self, width: int, blocks: int, dropout: float):
+        super().__init__()
+        self.dropout = dropout
+        self.norm1_weight = nn.Parameter(torch.ones(blocks, width))
+        self.norm1_bias = nn.Parameter(torch.zeros(blocks, width))
+        self.ffn1_weight = nn.Parameter(torch.empty(blocks, 4 * width, width))
+        self.ffn1_bias = nn.Parameter(torch.zeros(blocks, 4 * width))
+        self.ffn2_weight = nn.Parameter(torch.empty(blocks, width, 4 * width))
+        self.ffn2_bias = nn.Parameter(torch.zeros(blocks, width))
+        self.norm2_weight = nn.Parameter(torch.ones(blocks, width))
+        self.norm2_bias = nn.Parameter(torch.zeros(blocks, width))
+
+    def initialise(self, std: float) -> None:
+        for weight in (self.ffn1_weight, self.ffn2_weight):
+            nn.init.normal_(weight, std=std)
+
+    def forward(self, x: Tensor, attended: Tensor) -> Tensor:
+        x1 = norm_per_block(x + self._drop(attended), self.norm1_weight, self.norm1_bias)
+        inner = self._drop(F.relu(linear_per_block(x1, self.ffn1_weight, self.ffn1_bias)))
+        outer = linear_per_block(inner, self.ffn2_weight, self.ffn2_bias)
+        return norm_per_block(x1 + self._drop(outer), self.norm2_weight, self.norm2_bias)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
+
+    def official_keys(self, prefixes: str | Sequence[str]) -> dict[str, OfficialKey]:
+        names = (("norm1", "norm1"), ("ffn1", "output.layer1"), ("ffn2", "output.layer2"), ("norm2", "norm2"))
+        return stacked_keys(names, prefixes)
+
+
+class AttentionBank(ParallelAttention):
+    """K post-norm transformer blocks side by side, attention then feed-forward: (B, L, D) → (K, B, L, D)."""
+
+    def __init__(self, width: int, heads: int, windows: Sequence[float | None], length: int | None, dropout: float):
+        super().__init__(width, heads, windows, length, dropout)
+        self.feed_forward = FeedForwardBank(width, self.blocks, dropout)
+
+    def initialise(self, std: float) -> None:
+        nn.init.normal_(self.qkv_weight, std=std)
+        self.feed_forward.initialise(std)
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None, registers: Tensor | None = None) -> Tensor:
+        return self.feed_forward(x, self._attend(x, key_mask, registers))
+
+    def official_keys(self, prefixes: str | Sequence[str]) -> dict[str, OfficialKey]:
+        return super().official_keys(prefixes) | under("feed_forward", self.feed_forward.official_keys(prefixes))
+
+
+class DenseAttentionBank(ParallelAttention):
+    """K attention layers side by side, each ``LN(x + dense(attention(x)))``: (B, L, D) → (K, B, L, D).
+
+    The field's older layer (MS-SL, GMMFormer): an output projection, and no feed-forward.
+    """
+
+    def __init__(self, width: int, heads: int, windows: Sequence[float | None], length: int | None, dropout: float):
+        super().__init__(width, heads, windows, length, dropout)
+        self.dense_weight = nn.Parameter(torch.empty(self.blocks, width, width))
+        self.dense_bias = nn.Parameter(torch.zeros(self.blocks, width))
+        self.norm_weight = nn.Parameter(torch.ones(self.blocks, width))
+        self.norm_bias = nn.Parameter(torch.zeros(self.blocks, width))
+
+    def initialise(self, std: float) -> None:
+        for weight in (self.qkv_weight, self.dense_weight):
+            nn.init.normal_(weight, std=std)
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        attended = self._attend(x, key_mask, None)  # (K, B, L, D)
+        dense = linear_per_block(attended, self.dense_weight, self.dense_bias)
+        return norm_per_block(x + self._drop(dense), self.norm_weight, self.norm_bias)
+
+    def official_keys(self, prefixes: str | Sequence[str]) -> dict[str, OfficialKey]:
+        names = (("dense", "output.dense"), ("norm", "output.LayerNorm"))
+        return super().official_keys(prefixes) | stacked_keys(names, prefixes)
 
 
 class CrossAttention(nn.Module):
@@ -149,6 +206,26 @@ class CrossAttention(nn.Module):
         return keys | affine("norm1", f"{prefix}.norm1") | affine("norm2", f"{prefix}.norm2")
 
 
-def _norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def norm_per_block(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """LayerNorm with one affine per block, (K, B, L, D) with (K, D)."""
     return F.layer_norm(x, x.shape[-1:]) * weight[:, None, None] + bias[:, None, None]
+
+
+def linear_per_block(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """One linear layer per block as one batched product, (K, B, L, I) with (K, O, I) → (K, B, L, O)."""
+    blocks, batch, length, width = x.shape
+    rows = torch.baddbmm(bias[:, None], x.reshape(blocks, batch * length, width), weight.transpose(1, 2))
+    return rows.view(blocks, batch, length, -1)
+
+
+def stacked_keys(names: Sequence[tuple[str, str]], prefixes: str | Sequence[str]) -> dict[str, OfficialKey]:
+    """``ours_weight`` → each block's ``theirs.weight``, and likewise biases."""
+    return {
+        f"{ours}_{part}": [f"{b}.{theirs}.{part}" for b in _as_list(prefixes)]
+        for part in ("weight", "bias")
+        for ours, theirs in names
+    }
+
+
+def _as_list(prefixes: str | Sequence[str]) -> list[str]:
+    return [prefixes] if isinstance(prefixes, str) else list(prefixes)

@@ -66,9 +66,11 @@ class WordPooling(nn.Module):
         super().__init__()
         self.score = nn.Linear(width, 1, bias=False)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         energy = self.score(x).squeeze(-1).float()  # (Q, L)
-        weights = energy.masked_fill(~mask, torch.finfo(energy.dtype).min).softmax(-1)
+        if mask is not None:
+            energy = energy.masked_fill(~mask, torch.finfo(energy.dtype).min)
+        weights = energy.softmax(-1)
         return torch.einsum("ql,qld->qd", weights, x.to(weights.dtype))
 
     def official_keys(self, prefix: str) -> dict[str, OfficialKey]:

@@ -10,7 +10,7 @@ from torch import Tensor
 _NARROWEST = 0.01
 
 
-def gaussian_window(length: int, width: float) -> Tensor:
+def gaussian_window(length: int, width: float, device: torch.device | None = None) -> Tensor:
     """(L, L): row i peaks just before column i, and its maximum is 1.
 
     Centres lie at ``i/L`` but positions at ``j/(L−1)``, so the peak of row i comes before column i by i/L of a slot.
@@ -19,16 +19,31 @@ def gaussian_window(length: int, width: float) -> Tensor:
     >>> gaussian_window(4, 2.0)[3].round(decimals=2)
     tensor([0.0000, 0.1800, 1.0000, 0.5700])
     """
-    centres = torch.arange(length, dtype=torch.float64) / length
-    positions = torch.linspace(0, 1, length, dtype=torch.float64) if length > 1 else torch.zeros(1, dtype=torch.float64)
+    centres = torch.arange(length, dtype=torch.float64, device=device) / length
+    positions = torch.arange(length, dtype=torch.float64, device=device) / max(1, length - 1)
     deviation = max(width, _NARROWEST) / 9
-    window = torch.exp(-((positions[None, :] - centres[:, None]) ** 2) / (2 * deviation**2))
-    return (window / window.amax(-1, keepdim=True)).float()
+    exponent = (positions[None, :] - centres[:, None]) ** 2 / (2 * deviation**2)
+    # Shifted before the exponential: a narrow window over a few slots would be 0/0 otherwise.
+    return torch.exp(exponent.amin(-1, keepdim=True) - exponent).float()
 
 
-def window_bank(length: int, widths: Sequence[float | None]) -> Tensor | None:
+def window_bank(length: int, widths: Sequence[float | None], device: torch.device | None = None) -> Tensor | None:
     """One window per block, (K, L, L), all ones where a block has none; None where no block has one."""
     if all(width is None for width in widths):
         return None
-    flat = torch.ones(length, length)
-    return torch.stack([flat if width is None else gaussian_window(length, width) for width in widths])
+    flat = torch.ones(length, length, device=device)
+    return torch.stack([flat if width is None else gaussian_window(length, width, device) for width in widths])
+
+
+def from_widths(widths: Sequence[float]) -> list[float | None]:
+    """Widths as a configuration writes them, where 0 stands for no window.
+
+    >>> from_widths([0, 0.5])
+    [None, 0.5]
+    """
+    return [width or None for width in widths]
+
+
+def to_widths(windows: Sequence[float | None]) -> tuple[float, ...]:
+    """The inverse of ``from_widths``."""
+    return tuple(width or 0.0 for width in windows)

@@ -1,0 +1,199 @@
+"""The trunk of this field's two-branch models: a query as one vector, a video as clips and as frames.
+
+A method adds an encoder for each branch and what it makes of their outputs. Inputs, query branch, frame slots, ranking
+losses, initial weights and the authors' names for all of these are the same from MS-SL on and stand here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from prvr.backbones.base import Backbone, BackboneConfig, Encoded, as_mask
+from prvr.backbones.blocks.attention import AttentionBank, DenseAttentionBank
+from prvr.backbones.blocks.inputs import InputEmbedding, WordPooling
+from prvr.backbones.blocks.official import OfficialKey, under
+from prvr.backbones.scores import TokenSet, max_cosine, max_dot
+from prvr.losses import pick_negatives, triplet, two_way_nce
+from prvr.tokens import TrainBatch, VideoTokens
+
+
+@dataclass(frozen=True)
+class TrunkConfig(BackboneConfig):
+    """Numbers that every two-branch method has. A method sets its own defaults where they differ."""
+
+    width: int = 384
+    """hidden width D"""
+    heads: int = 4
+    """attention heads"""
+    dropout: float = 0.25
+    """dropout inside blocks"""
+    input_dropout: float = 0.25
+    """dropout on inputs"""
+    init_std: float = 0.02
+    """deviation of the initial weights"""
+    clip_weight: float = 0.7
+    """share of the clip branch in the score"""
+    frame_weight: float = 0.3
+    """share of the frame branch in the score"""
+    margin: float = 0.2
+    """triplet margin"""
+    weight_nce_clip: float = 0.02
+    """loss weight: contrast on clips"""
+    weight_nce_frame: float = 0.04
+    """loss weight: contrast on frames"""
+
+
+class Trunk(Backbone):
+    """Inputs and query branch. A method's ``__init__`` adds its encoders and ends with ``initialise``."""
+
+    config: TrunkConfig
+    query_encoder: AttentionBank | DenseAttentionBank
+
+    def __init__(
+        self, config: TrunkConfig, query_layer: type[AttentionBank] | type[DenseAttentionBank] = AttentionBank
+    ):
+        super().__init__(config)
+        c = config
+        positions = max(c.frames, c.clips)  # the authors give clips as many positions as frames
+        self.query_input = InputEmbedding(c.query_width, c.width, c.words, c.input_dropout)
+        self.query_encoder = query_layer(c.width, c.heads, [None], None, c.dropout)
+        self.query_pool = WordPooling(c.width)
+        self.clip_input = InputEmbedding(c.visual_width, c.width, positions, c.input_dropout)
+        self.frame_input = InputEmbedding(c.visual_width, c.width, c.frames, c.input_dropout)
+
+    @property
+    def width(self) -> int:
+        return self.config.width
+
+    def initialise(self) -> None:
+        """One pass over all modules, as the authors do: N(0, 0.02²) weights, zero biases, unit norms."""
+        std = self.config.init_std
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=std)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+            if isinstance(module, AttentionBank | DenseAttentionBank):
+                module.initialise(std)
+
+    # -- encoding -----------------------------------------------------------------------------------------------------
+
+    def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        mask = as_mask(mask)
+        states = self.query_encoder(self.query_input(tokens), mask)[0]  # (Q, L, D)
+        return self.query_pool(states, mask)
+
+    def embed_videos(
+        self, frames: Tensor, frame_mask: Tensor, clips: Tensor, *, all_slots: bool = True
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Clips (V, C, D) and frames (V, M, D) on their way into the encoders, and the mask of frame slots.
+
+        ``all_slots``: frames are zero-padded to as many slots as the model has, so that a video's tokens do not depend
+        on the batch it is in.
+        """
+        if clips.shape[1] != self.config.clips:
+            raise ValueError(f"{clips.shape[1]} clips per video, but this model was made for {self.config.clips}")
+        spare = self.config.frames - frames.shape[1]
+        if spare < 0:
+            raise ValueError(
+                f"{frames.shape[1]} frames per video, but this model has {self.config.frames} slots: "
+                "resample first (prvr.data.sample_frames)"
+            )
+        mask = as_mask(frame_mask)
+        frames = frames.masked_fill(~mask[..., None], 0.0)  # whatever is left in padded slots must not matter
+        if all_slots:
+            frames, mask = F.pad(frames, (0, 0, 0, spare)), F.pad(mask, (0, spare))
+        return self.clip_input(clips), self.frame_input(frames), mask
+
+    def token_sets(self, videos: VideoTokens) -> tuple[TokenSet, ...]:
+        # Padded frame slots are zero and take part with cosine 0: a short video never scores below 0 on frames.
+        return TokenSet(self.config.clip_weight, videos.clips), TokenSet(self.config.frame_weight, videos.frames)
+
+    # -- training -----------------------------------------------------------------------------------------------------
+
+    def encode_batch(self, batch: TrainBatch) -> Encoded:
+        scored, shaped = self.encode_queries_twice(batch.queries.tokens, batch.queries.mask)
+        videos = self.encode_videos(batch.videos.frames, batch.videos.frame_mask, batch.videos.clips)
+        return Encoded(scored, batch.labels, videos, {"shaped": shaped})
+
+    def encode_queries_twice(self, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores see one pass, the query losses another with its own dropout, as in the authors' training step."""
+        if not self.training or self.config.dropout == self.config.input_dropout == 0:
+            once = self.encode_queries(tokens, mask)
+            return once, once
+        first, second = self.encode_queries(tokens.repeat(2, 1, 1), mask.repeat(2, 1)).chunk(2)
+        return first, second
+
+    def branch_cosines(self, encoded: Encoded) -> dict[str, Tensor]:
+        """Best cosine of every query with every video, (N, B), per branch."""
+        queries, videos = encoded.queries.float(), encoded.videos
+        return {"clip": max_cosine(queries, videos.clips.float()), "frame": max_cosine(queries, videos.frames.float())}
+
+    def ranking_terms(
+        self, encoded: Encoded, cosines: Mapping[str, Tensor], *, epoch: int, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
+        """Contrast on best dot products and triplet on best cosines, for both branches."""
+        c, labels, queries = self.config, encoded.labels, encoded.queries.float()
+        terms = {}
+        for name, tokens in (("clip", encoded.videos.clips.float()), ("frame", encoded.videos.frames.float())):
+            negatives = pick_negatives(cosines[name], labels, hard_pool=c.pool_at(epoch), generator=generator)
+            terms[f"nce_{name}"] = two_way_nce(max_dot(queries, tokens), labels)
+            terms[f"triplet_{name}"] = triplet(cosines[name], labels, c.margin, negatives)
+        return terms
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        c = self.config
+        return {
+            "nce_clip": c.weight_nce_clip,
+            "nce_frame": c.weight_nce_frame,
+            "triplet_clip": 1.0,
+            "triplet_frame": 1.0,
+        }
+
+    # -- the authors' checkpoints -------------------------------------------------------------------------------------
+
+    def official_keys(self) -> dict[str, OfficialKey]:
+        keys: dict[str, OfficialKey] = {}
+        for branch in ("query", "clip", "frame"):
+            embedding = self.get_submodule(f"{branch}_input")
+            assert isinstance(embedding, InputEmbedding)
+            keys |= under(f"{branch}_input.project", embedding.project.official_keys(f"{branch}_input_proj"))
+            keys |= under(f"{branch}_input.position", embedding.position.official_keys(f"{branch}_pos_embed"))
+        keys |= under("query_encoder", self.query_encoder.official_keys("query_encoder"))
+        return keys | under("query_pool", self.query_pool.official_keys("modular_vector_mapping"))
+
+
+def video_tokens(frames: Tensor, frame_mask: Tensor, clips: Tensor, registers: Tensor | None = None) -> VideoTokens:
+    """Encoded videos, with padded frame slots set to exactly zero."""
+    return VideoTokens(frames * frame_mask[..., None].to(frames.dtype), frame_mask, clips, registers)
+
+
+def trunk_settings(config: Mapping[str, Any], visual_width: str, query_width: str) -> dict[str, Any]:
+    """The fields of ``TrunkConfig`` from the authors' hyper-parameter names, less the loss weights.
+
+    ``visual_width`` and ``query_width`` name the two settings that are called differently from method to method.
+    """
+    return {
+        "visual_width": config[visual_width],
+        "query_width": config[query_width],
+        "width": config["hidden_size"],
+        "heads": config["n_heads"],
+        "frames": config["max_ctx_l"],
+        "clips": config["map_size"],
+        "words": config["max_desc_l"],
+        "dropout": config["drop"],
+        "input_dropout": config["input_drop"],
+        "init_std": config.get("initializer_range", TrunkConfig.init_std),
+        "clip_weight": config["clip_scale_w"],
+        "frame_weight": config["frame_scale_w"],
+        "margin": config["margin"],
+        "hard_negative_epoch": 0 if config.get("use_hard_negative") else config.get("hard_negative_start_epoch", 20),
+        "hard_pool": config["hard_pool_size"],
+    }
