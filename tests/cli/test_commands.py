@@ -48,8 +48,11 @@ def test_eval_shows_base_and_trace_side_by_side_and_keeps_ranks(
     text = capsys.readouterr().out
     for row in ("backbone phase alone", "base branch", "TRACE", "SumR", "mean of the weights of epochs 5, 6", "ΔSumR"):
         assert row in text
-    record = load_record(runs[0] / "eval" / "test")
-    assert set(record.ranks) == {"base", "trace", "backbone"}
+    record = load_record(runs[0] / "eval" / "test-average")
+    assert set(record.ranks) == {"base", "trace", "backbone", "base_any", "trace_any"}
+    assert (record.ranks["base_any"] <= record.ranks["base"]).all()
+    assert "any correct video" in text
+    assert "share of all correct videos" in text
     assert record.protocol.split == "test"
     assert len(record.query_ids) == len(record.ranks["base"])
 
@@ -64,7 +67,7 @@ def test_eval_of_several_seeds_gives_mean_and_deviation(runs: list[Path], capsys
 def test_eval_speaks_json(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", str(runs[0]), "--json", "--weights", "best"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found[0]["recalls"].keys() == {"base", "trace", "backbone"}
+    assert {"base", "trace", "backbone"} <= found[0]["recalls"].keys()
     assert "the best on the val split" in found[0]["weights"]
 
 
@@ -92,6 +95,38 @@ def test_training_says_what_is_missing(
     assert str(tmp_path / "nowhere") in fails(capsys, "train", preset, "--data", tmp_path / "nowhere", "--out", out)
     wrong = fails(capsys, "train", preset, "--data", world, "--out", tmp_path / "b", "--model.visual-width", "9")
     assert "visual width 24, but the model expects 9: train with --model.visual-width 24" in wrong
+
+
+def test_a_start_that_failed_on_the_data_leaves_nothing_in_the_way(
+    world: Path, preset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    words = ["train", str(preset), "--data", str(world), "--out", str(out)]
+    fails(capsys, *words, "--model.visual-width", "9")
+    assert not out.exists()
+    short = ["--backbone-stage.epochs", "1", "--trace-stage.epochs", "0"]
+    assert main([*words, *short]) == 0
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--batch-size", "1", "batch_size must be at least 2"),
+        ("--validate-every", "0", "validate_every must be at least 1"),
+        ("--held-out", "1.0", "held_out must be a share"),
+        ("--model.heads", "5", "width 16 is not divisible by 5 heads"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(
+    flag: str, value: str, message: str, world: Path, preset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in fails(capsys, "train", preset, "--data", world, "--out", tmp_path / "run", flag, value)
+
+
+def test_brackets_in_a_path_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "[model].toml"
+    path.write_text("[model]\nwidht = 3", encoding="utf-8")
+    assert "[model].toml [model]: unknown setting 'widht'" in fails(capsys, "train", path, "--data", tmp_path)
 
 
 def test_eval_says_what_is_wrong_with_a_run(

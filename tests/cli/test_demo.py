@@ -31,7 +31,8 @@ def test_the_demo_ends_with_a_table_and_a_picture(
         assert prvr(["demo", "--out", str(out)]) == 0
         text = capsys.readouterr().out
         assert all(step in text for step in ("1/4", "2/4", "3/4", "4/4", "SumR", "done in"))
-    assert (out / "correction.png").stat().st_size > 10_000 or "improved no rank" in text
+    picture = out / "correction.png"
+    assert picture.stat().st_size > 10_000 if picture.exists() else "improved no rank" in text
 
 
 def test_the_demo_never_empties_a_folder_it_did_not_make(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

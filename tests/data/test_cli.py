@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from prvr.cli.data import main
+from prvr.cli import main as prvr
 from prvr.data import Dataset
+
+
+def main(words: list[str]) -> int:
+    return prvr(["data", *words])
 
 
 def test_no_or_an_unknown_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,18 +101,33 @@ def test_log_sum_exp_lies_between_the_best_path_and_that_plus_tau_log_r(case: Ca
     assert (valid(support, case.mask) <= valid(best, case.mask) + slack + 1e-9).all()
 
 
-@given(st.floats(-1, 1), st.floats(-1, 1), st.floats(-2, 2), st.floats(-2, 2), st.floats(0.01, 2))
-def test_theorem_1_the_order_flips_exactly_when_support_outweighs_the_direct_lead(
-    d_positive: float, d_negative: float, rho_positive: float, rho_negative: float, gamma: float
-) -> None:
-    condition = gamma * (rho_positive - rho_negative) - (d_negative - d_positive)
-    direct, support = (
-        torch.tensor([d_positive, d_negative]).double(),
-        torch.tensor([rho_positive, rho_negative]).double(),
-    )
-    routed = op.routed_evidence(direct, support, gamma)
-    if abs(condition) > 1e-6:
-        assert bool(routed[0] > routed[1]) == (condition > 0)
+@given(cases(), st.floats(0.01, 2))
+@settings(max_examples=60, deadline=None)
+def test_theorem_1_the_order_flips_exactly_when_support_outweighs_the_direct_lead(case: Case, gamma: float) -> None:
+    """For every pair of videos and the frames where their direct evidence peaks."""
+    evidence = trace_evidence(*case, config=TraceConfig(routing_strength=gamma))
+    peak = evidence.direct.nan_to_num(-math.inf).argmax(-1, keepdim=True)
+    d, rho, routed = (t.gather(-1, peak).squeeze(-1) for t in (evidence.direct, evidence.support, evidence.routed))
+    for one in range(d.shape[1]):
+        for other in range(d.shape[1]):
+            condition = gamma * (rho[:, one] - rho[:, other]) - (d[:, other] - d[:, one])
+            clear = condition.abs() > 1e-9
+            assert torch.equal((routed[:, one] > routed[:, other])[clear], (condition > 0)[clear])
+
+
+@given(cases())
+@settings(max_examples=40, deadline=None)
+def test_the_soft_score_is_a_cosine(case: Case) -> None:
+    assert (trace_evidence(*case).soft.abs() <= 1).all()
+
+
+def test_values_that_cancel_do_not_explode() -> None:
+    value = torch.randn(1, 1, 32)
+    attended = torch.cat([value, -value + 1e-6 * torch.randn(1, 1, 32)], 1).requires_grad_()
+    soft = op.soft_score(op.unit(torch.randn(5, 32)), torch.full((5, 1, 2), 0.5), attended)
+    soft.sum().backward()
+    assert (soft.abs() <= 1).all()
+    assert torch.isfinite(attended.grad).all()
 
 
 @given(cases())

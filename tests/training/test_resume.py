@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+import tyro
 from safetensors.torch import load_file
 
+from prvr.cli.train import TrainArguments
+from prvr.training import Run, TrainConfig, Trainer, TrainingError, load_preset, processes
 from prvr.training.reporting import read_metrics
 
 TIMEOUT = 120.0
@@ -119,3 +125,103 @@ def test_a_finished_run_resumed_has_nothing_to_do(preset: Path, world: Path, uni
     before = {p: p.stat().st_mtime_ns for p in uninterrupted.glob("weights/*/*")}
     finish(start(preset, world, uninterrupted, "--resume"))
     assert {p: p.stat().st_mtime_ns for p in uninterrupted.glob("weights/*/*")} == before
+
+
+CORNERS = {
+    "hand-over of the best": ["--backbone-stage.hand-over", "best", "--backbone-stage.epochs", "3"],
+    "patience": ["--backbone-stage.patience", "1", "--backbone-stage.epochs", "6", "--trace-stage.epochs", "0"],
+    "held out": ["--held-out", "0.25", "--selection", "best"],
+}
+
+
+@pytest.mark.parametrize("corner", CORNERS)
+def test_corners_of_the_schedule_resume_too(corner: str, preset: Path, world: Path, tmp_path: Path) -> None:
+    """Stopped by an error at many places, files half written included, then resumed until it is done."""
+    config = configured(preset, CORNERS[corner])
+    whole = tmp_path / "whole"
+    train(config, world, whole)
+    broken = tmp_path / "broken"
+    Run(broken).create(config, world)
+    for fault in itertools.count(1):
+        try:
+            with failing_file_operation(fault * 3):
+                train(config, world, broken)
+            break
+        except InjectedFault:
+            continue
+    assert fault > 3, "the faults came too late to test anything"
+    for name in sorted(p.name for p in (whole / "weights").iterdir()):
+        a, b = (load_file(run / "weights" / name / "model.safetensors") for run in (whole, broken))
+        assert all(torch.equal(a[key], b[key]) for key in a), name
+    assert sorted(p.name for p in (broken / "weights").iterdir()) == sorted(
+        p.name for p in (whole / "weights").iterdir()
+    )
+
+
+class InjectedFault(BaseException):
+    """Stands for a kill: nothing catches it."""
+
+
+@contextmanager
+def failing_file_operation(number: int) -> Iterator[None]:
+    """Let the given rename fail, before or after it happens by turns."""
+    count = 0
+    originals = {"rename": os.rename, "replace": os.replace}
+
+    def faulty(name: str) -> Callable[[str, str], None]:
+        def operation(source: str, target: str) -> None:
+            nonlocal count
+            count += 1
+            if count == number and number % 2:
+                raise InjectedFault
+            originals[name](source, target)
+            if count == number:
+                raise InjectedFault
+
+        return operation
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in originals:
+            patch.setattr(os, name, faulty(name))
+        yield
+
+
+def configured(preset: Path, flags: list[str]) -> TrainConfig:
+    default = TrainArguments(dataset=str(preset), config=load_preset(str(preset)))
+    words = [str(preset), "--checkpoint-seconds", "0", *flags]
+    return tyro.cli(TrainArguments, args=words, default=default).config
+
+
+def train(config: TrainConfig, world: Path, out: Path) -> None:
+    run = Run(out)
+    if not (out / "run.json").exists():
+        run.create(config, world)
+    with processes("cpu") as group:
+        Trainer(config, world, run, group, None).train()
+
+
+def test_averages_are_of_the_last_phase_only(preset: Path, world: Path, tmp_path: Path) -> None:
+    cases = {
+        "one": (["--trace-stage.epochs", "1", "--trace-stage.snapshots", "3"], [2]),
+        "two": (["--trace-stage.epochs", "0", "--backbone-stage.epochs", "4"], [2, 3]),
+    }
+    for name, (flags, epochs) in cases.items():
+        train(configured(preset, flags), world, tmp_path / name)
+        assert Run(tmp_path / name).weights("average")[1]["epochs"] == epochs
+
+
+def test_ctrl_c_is_heard_between_one_step_epochs(preset: Path, world: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    flags = ["--batch-size", "40", "--checkpoint-seconds", "0", "--backbone-stage.epochs", "500"]
+    process = start(preset, world, out, *flags)
+    kill_after_step(process, out, 3, signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 130, output
+
+
+def test_a_ruined_model_never_replaces_a_good_checkpoint(preset: Path, world: Path, tmp_path: Path) -> None:
+    flags = ["--backbone-stage.learning-rate", "1e30", "--checkpoint-steps", "1"]
+    with pytest.raises(TrainingError, match="the loss became"):
+        train(configured(preset, flags), world, tmp_path / "run")
+    kept = Run(tmp_path / "run").load_checkpoint()
+    assert kept is None or all(torch.isfinite(tensor).all() for tensor in kept[0].values())

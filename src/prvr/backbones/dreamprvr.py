@@ -83,6 +83,7 @@ class DreamPRVR(TwoBranch):
     """The backbone TRACE is built on."""
 
     method = "dreamprvr"
+    untrained = ("diffusion.denoiser.time_table",)
     config_type = DreamPRVRConfig
     config: DreamPRVRConfig
     clip_encoder: RegisterBank
@@ -140,7 +141,8 @@ class DreamPRVR(TwoBranch):
     def encode_batch(self, batch: TrainBatch) -> Encoded:
         scored, shaped = self.encode_queries_twice(batch.queries.tokens, batch.queries.mask)
         videos, imagined = self._encode_videos(batch.videos.frames, batch.videos.frame_mask, batch.videos.clips)
-        target = self.perturb(self.mean_query(shaped.float(), batch.labels, len(videos)))
+        with torch.autocast(shaped.device.type, enabled=False):
+            target = self.perturb(self.mean_query(shaped.float(), batch.labels, len(videos)))
         per_video = {
             "kl": kl_to_standard_normal(imagined.mean, imagined.log_variance),
             "denoise": self.denoising_error(target, imagined.mean, imagined.condition),

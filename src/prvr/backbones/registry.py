@@ -37,7 +37,7 @@ def method(name: str) -> type[Backbone]:
 
 
 def build(name: str, config: BackboneConfig | None = None, **overrides: Any) -> Backbone:
-    """A freshly initialised backbone, from a configuration or from single fields of it.
+    """A freshly initialised backbone in evaluation mode, from a configuration or from single fields of it.
 
     >>> build("dreamprvr", registers=4, width=32).config.registers
     4
@@ -49,4 +49,4 @@ def build(name: str, config: BackboneConfig | None = None, **overrides: Any) -> 
         if unknown:
             raise ValueError(f"{name} has no setting {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
         config = cls.config_type(**overrides)
-    return cls(config)
+    return cls(config).eval()

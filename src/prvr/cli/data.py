@@ -72,7 +72,7 @@ class Synth:
     dir: Annotated[Path, tyro.conf.Positional]
     """Where to put it; the world is the folder synth inside."""
     size: Literal["tiny", "demo", "full"] = "demo"
-    """The numbers to start from: tiny (seconds), demo (700 videos), full (4,194 videos, 1024 wide, 3 GB)."""
+    """The numbers to start from: tiny (seconds), demo (1,100 videos), full (3,170 videos, 1024 wide, 3 GB)."""
     store: Literal["hdf5", "bigfile"] = "hdf5"
     """How frame features are stored."""
     world: Annotated[SynthConfig, tyro.conf.arg(name="")] = field(default_factory=SynthConfig)
@@ -91,10 +91,6 @@ def main(argv: list[str]) -> int:
     """Run ``prvr data`` with what follows on the command line; returns the exit status."""
     try:
         return _parse(argv).run()
-    except DataError as problem:
-        text = Text.assemble(("error:", "bold red"), f" {problem}")
-        Console(stderr=True).print(text, soft_wrap=True)
-        return 1
     except SystemExit as done:  # help was asked for, or the arguments were wrong and tyro has said so
         return done.code if isinstance(done.code, int) else 2
 

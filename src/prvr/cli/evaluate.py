@@ -19,6 +19,8 @@ ROWS = {  # column of the record -> how a person calls it
     "backbone": "backbone phase alone",
     "base": "base branch",
     "trace": "TRACE",
+    "base_any": "base branch, any correct video",
+    "trace_any": "TRACE, any correct video",
 }
 
 
@@ -26,7 +28,8 @@ ROWS = {  # column of the record -> how a person calls it
 class EvalArguments:
     """Recalls of a run, base and TRACE side by side; several runs (seeds) are summarised as mean ± sd.
 
-    Every query's rank is saved under RUN/eval/SPLIT/ranks.csv.
+    Every query's rank is saved under RUN/eval/SPLIT-WEIGHTS/ranks.csv. Where the data lists several correct videos per
+    query, ranks of the best of them and the share of them found (coverage) are shown too.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
@@ -58,6 +61,8 @@ def main(argv: list[str]) -> int:
     if arguments.as_json:
         print(json.dumps([summary(outcome) for outcome in outcomes], indent=2))
         return 0
+    if outcomes[0].dataset.split != arguments.split:
+        console.print(f"no {arguments.split} captions: ranked {outcomes[0].dataset.split} instead", style="yellow")
     show(outcomes, console)
     return 0
 
@@ -83,6 +88,9 @@ def show(outcomes: list[Outcome], console: Console) -> None:
         console.print(f"{outcome.folder}  weights: {outcome.selection}", highlight=False, markup=False, soft_wrap=True)
         if outcome.model.backbone.notice:
             console.print(f"  {outcome.model.backbone.notice}", highlight=False, markup=False, soft_wrap=True)
+        for scoring, shares in outcome.coverage.items():
+            within = ", ".join(f"{share:.1f} % within {k}" for k, share in shares.items())
+            console.print(f"  {ROWS[scoring]}, share of all correct videos: {within}", highlight=False, markup=False)
         if outcome.comparison is not None:
             c = outcome.comparison
             moved = f"{c.rank_up} ranks up, {c.rank_down} down, mean gain {c.mean_gain:+.2f}"
@@ -95,4 +103,10 @@ def summary(outcome: Outcome) -> dict[str, object]:
     """The same as plain data."""
     recalls = {name: recall.as_dict() for name, recall in outcome.record.recalls().items()}
     comparison = None if outcome.comparison is None else outcome.comparison.as_dict()
-    return {"folder": str(outcome.folder), "weights": outcome.selection, "recalls": recalls, "comparison": comparison}
+    return {
+        "folder": str(outcome.folder),
+        "weights": outcome.selection,
+        "recalls": recalls,
+        "comparison": comparison,
+        "coverage": outcome.coverage,
+    }

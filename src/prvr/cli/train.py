@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,26 +45,30 @@ def main(argv: list[str]) -> int:
     with processes(arguments.device) as group:
         console = Console() if group.is_first else None
         run = Run(arguments.out or _default_out(arguments))
-        data = _prepare(run, arguments, group.is_first, console)
+        resumed = arguments.resume and (run.path / "run.json").exists()
+        config, data = _stored(run, arguments) if resumed else (arguments.config, _given_data(arguments))
+        if not resumed:
+            run.require_free()
+        trainer = Trainer(config, data, run, group, console)  # reads the data: what is wrong with it shows here
+        if group.is_first and console is not None:
+            if resumed:
+                console.print(f"resuming {run.path}", highlight=False, markup=False, soft_wrap=True)
+            else:
+                run.create(config, data, command=shlex.join(["prvr", "train", *argv]))
+                _announce(run, arguments, console)
         group.barrier()
-        Trainer(run.config, data, run, group, console).train()
+        trainer.train()
     return 0
 
 
-def _prepare(run: Run, arguments: TrainArguments, first: bool, console: Console | None) -> Path:
-    """Create the run's folder, or check that the one to resume was started with the same configuration."""
-    started = (run.path / "run.json").exists()
-    if arguments.resume and started:
-        _refuse_changes(run, arguments.config)
-        if console is not None:
-            console.print(f"resuming {run.path}", highlight=False, markup=False, soft_wrap=True)
-        return arguments.data or Path(run.data)
+def _stored(run: Run, arguments: TrainArguments) -> tuple[TrainConfig, Path]:
+    _refuse_changes(run, arguments.config)
+    return run.config, arguments.data or Path(run.data)
+
+
+def _given_data(arguments: TrainArguments) -> Path:
     if arguments.data is None:
         raise ConfigError("--data is missing: give the folder that holds the dataset (try `prvr data synth DIR`)")
-    if first:
-        run.create(arguments.config, arguments.data, command=shlex.join(["prvr", *sys.argv[1:]]))
-        if console is not None:
-            _announce(run, arguments, console)
     return arguments.data
 
 
@@ -79,7 +82,9 @@ def _announce(run: Run, arguments: TrainArguments, console: Console) -> None:
 
 def _refuse_changes(run: Run, asked: TrainConfig) -> None:
     before, now = _flat(config_to_dict(run.config)), _flat(config_to_dict(asked))
-    changed = [f"{name} {before.get(name)} → {now[name]}" for name in now if before.get(name) != now[name]]
+    harmless = ("checkpoint_seconds", "checkpoint_steps", "graphs")
+    different = [name for name in now if before.get(name) != now[name] and name not in harmless]
+    changed = [f"{name} {before.get(name)} → {now[name]}" for name in different]
     if changed:
         raise ConfigError(
             f"{run.path} was started with another configuration ({'; '.join(changed[:5])}): "

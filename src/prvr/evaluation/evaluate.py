@@ -14,7 +14,7 @@ from prvr.evaluation.corrections import Correction, find_correction
 from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figure
 from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, save_record
 from prvr.evaluation.significance import Comparison, compare_ranks
-from prvr.scoring import Scores, ranks
+from prvr.scoring import Scores, coverage, ranks
 from prvr.training import Run, TraceModel, TrainConfig, split_scores
 from prvr.training.splits import load_split, place
 
@@ -25,7 +25,9 @@ class Outcome:
 
     record: EvaluationRecord
     comparison: Comparison | None  # TRACE against the base branch; None for a run without TRACE
+    coverage: dict[str, dict[int, float]]  # where queries have several positives: share of them within k, by scoring
     scores: Scores
+    fusion_weight: float  # λ in force
     model: TraceModel
     dataset: Dataset
     selection: str
@@ -33,7 +35,7 @@ class Outcome:
 
     @property
     def final_scores(self) -> Tensor:
-        return self.scores.final(self.model.trace.config.fusion_weight)
+        return self.scores.final(self.fusion_weight)
 
 
 def evaluate_run(
@@ -44,27 +46,35 @@ def evaluate_run(
     weights: str | None = None,
     device: torch.device | str = "cpu",
 ) -> Outcome:
-    """Rank a split with a run's weights and save every query's rank under ``RUN/eval/<split>``."""
+    """Rank a split with a run's weights and save every query's rank under ``RUN/eval/<split>-<weights>``.
+
+    Columns: ``base`` and ``trace`` (the labelled video), ``backbone`` (before TRACE joined), and where the data lists
+    several correct videos ``base_any`` and ``trace_any`` (the best of them).
+    """
     config, device = run.config, torch.device(device)
-    data = data or run.data
+    data, name = data or run.data, weights or config.selection
     dataset = place(load_split(config, data, _available(config, data, split)), device)
-    model, about = run.load_model(weights, device)
+    model, about = run.load_model(name, device)
     with_trace = config.trace_stage.epochs > 0
+    weight = float(about.get("fusion_weight", config.trace.fusion_weight))  # a best epoch may precede the full λ
     scores = split_scores(model, dataset, use_trace=with_trace)
+    matrices = {"base": scores.base} | ({"trace": scores.final(weight)} if with_trace else {})
     truth = dataset.query_video.to(scores.base.device)
-    columns = {"base": ranks(scores.base, truth).cpu()}
-    if with_trace:
-        columns["trace"] = ranks(scores.final(config.trace.fusion_weight), truth).cpu()
+    columns = {column: ranks(matrix, truth).cpu() for column, matrix in matrices.items()}
+    comparison = compare_ranks(columns["base"], columns["trace"]) if with_trace else None
     if with_trace and run.has_weights("backbone"):
         alone, _ = run.load_model("backbone", device)
         columns["backbone"] = ranks(split_scores(alone, dataset, use_trace=False).base, truth).cpu()
-    selection = describe_weights(weights or config.selection, about, config)
+    covered: dict[str, dict[int, float]] = {}
+    if any(len(positives) > 1 for positives in dataset.positives):
+        columns |= {f"{column}_any": ranks(matrix, dataset.positives).cpu() for column, matrix in matrices.items()}
+        covered = {c: {k: coverage(m, dataset.positives, k) for k in (10, 100)} for c, m in matrices.items()}
+    selection = describe_weights(name, about, config)
     protocol = EvaluationProtocol(config.data.collection, dataset.split, selection, (config.seed,))
     owners = tuple(dataset.video_ids[row] for row in dataset.query_video.tolist())
     record = EvaluationRecord(dataset.query_ids, owners, columns, protocol)
-    folder = save_record(record, run.path / "eval" / dataset.split)
-    comparison = compare_ranks(columns["base"], columns["trace"]) if with_trace else None
-    return Outcome(record, comparison, scores, model, dataset, selection, folder)
+    folder = save_record(record, run.path / "eval" / f"{dataset.split}-{name}")
+    return Outcome(record, comparison, covered, scores, weight, model, dataset, selection, folder)
 
 
 def _available(config: TrainConfig, data: str | Path, split: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from prvr.scoring.ranks import Recall
 
-CAVEAT = "published: best epoch on the reported split, one seed per method"
+CAVEAT = "published: best epoch on the reported split (TRACE: mean of three seeds)"
 _QUERIES = {"activitynet": 17_031, "charades": 3_720, "tvr": 10_895}
 _TABLE = {  # TRACE, Table 1: R@1, R@5, R@10, R@100
     "dreamprvr": {

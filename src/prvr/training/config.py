@@ -135,6 +135,18 @@ class TrainConfig:
     graphs: bool = True
     """on a GPU, capture steps as CUDA graphs and replay them"""
 
+    def __post_init__(self) -> None:
+        rules = {
+            "batch_size": (self.batch_size >= 2, "at least 2: a lone video has no negatives"),
+            "validate_every": (self.validate_every >= 1, "at least 1"),
+            "held_out": (0 <= self.held_out < 1, "a share from 0 up to, not including, 1"),
+            "trace_stage.snapshots": (self.trace_stage.snapshots >= 1, "at least 1"),
+            "epochs": (self.epochs >= 1, "at least 1 in all"),
+        }
+        for name, (holds, rule) in rules.items():
+            if not holds:
+                raise ConfigError(f"{name} must be {rule}")
+
     @property
     def epochs(self) -> int:
         return self.backbone_stage.epochs + self.trace_stage.epochs

@@ -48,9 +48,10 @@ def processes(device: str = "auto") -> Iterator[Processes]:
     world = int(os.environ.get("WORLD_SIZE", "1"))
     rank = int(os.environ.get("RANK", "0"))
     chosen = choose_device(device)
-    if chosen.type == "cuda" and world > 1:
-        chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(chosen)
+    if chosen.type == "cuda":
+        if world > 1:
+            chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(chosen)  # streams and graphs belong to the current device
     if world > 1:
         dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
     group = Processes(rank, world, chosen)
@@ -89,7 +90,7 @@ def gather_encoded(encoded: Encoded, world: int) -> Encoded:
     return replace(
         encoded,
         queries=gather_rows(encoded.queries),
-        labels=gather_rows(encoded.labels + offset),
+        labels=gather_rows(torch.where(encoded.labels >= 0, encoded.labels + offset, encoded.labels)),
         videos=videos,
         per_query={name: gather_rows(tensor) for name, tensor in encoded.per_query.items()},
         per_video={name: gather_rows(tensor) for name, tensor in encoded.per_video.items()},

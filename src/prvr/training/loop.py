@@ -71,19 +71,22 @@ class Trainer:
         self.optimiser: torch.optim.Optimizer | None = None
         self.step: Step | None = None
         self.phase: str | None = None
+        self.rate = 0.0
         self.loss_sums: dict[str, Tensor | float] = {}  # of the current epoch, left on the device
-        self.unsaved_best: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+        self.unsaved_best: tuple[str, dict[str, Tensor], dict[str, Any]] | None = None
         self.checkpointed_at = time.monotonic()
+        self.steps = len(self._plan(0))  # per epoch
+        if self.steps == 0:
+            raise TrainingError(f"{len(self.train_set)} training videos make no batch: two are the least")
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def train(self) -> None:
         """From wherever the run stands to its end."""
         self._restore()
-        steps = self._steps_per_epoch()
         console = self.console if self.group.is_first else None
         done = self.progress.total_steps
-        reporter = Reporter(self.run.path, console, self._epochs() * steps, done, self.progress.epoch)
+        reporter = Reporter(self.run.path, console, self._epochs() * self.steps, done, self.progress.epoch)
         if self.model.backbone.notice:
             reporter.say(self.model.backbone.notice)
         try:
@@ -91,10 +94,12 @@ class Trainer:
                 while self.progress.epoch < self._epochs():
                     self._epoch(reporter, interrupted)
                     self._between_epochs()
+                    if self.progress.epoch < self._epochs() and self.group.share(interrupted.asked):
+                        raise interrupted
                 self._finish(reporter)
         except Interrupted:
             self._checkpoint()
-            reporter.say(f"stopped; `prvr train --resume {self.run.path}` goes on from here")
+            reporter.say(f"stopped; `{self._resume_command()}` goes on from here")
             raise
         finally:
             reporter.close()
@@ -104,7 +109,7 @@ class Trainer:
         now = moment(progress.epoch, progress.backbone_epochs, config.trace_stage)
         self._enter(now)
         started = time.perf_counter()
-        steps, read_at = self._steps_per_epoch(), 0.0
+        read_at = 0.0
         for batch in self._batches(progress.epoch, progress.step):
             terms = self._step(batch, now)
             for name, value in terms.items():
@@ -116,12 +121,12 @@ class Trainer:
                 loss, read_at = float(torch.stack(list(terms.values())).sum()), time.perf_counter()
                 _require_finite(loss, progress)
             reporter.step(f"epoch {progress.epoch + 1}/{self._epochs()} {now.phase}", loss)
-            if progress.step < steps:
+            if progress.step < self.steps:
                 if self._asked_to_stop(interrupted):
                     raise interrupted
                 if config.checkpoint_steps and progress.step % config.checkpoint_steps == 0:
                     self._checkpoint()
-        means = {name: float(total) / max(1, steps) for name, total in self.loss_sums.items()}
+        means = {name: float(total) / self.steps for name, total in self.loss_sums.items()}
         _require_finite(sum(means.values()), progress)
         seconds = time.perf_counter() - started
         validation = self._validate(now)
@@ -134,11 +139,12 @@ class Trainer:
         generator = torch.Generator(self.group.device).manual_seed(key)  # negatives, the same on all
         assert self.optimiser is not None
         assert self.step is not None
-        optim.set_rate(self.optimiser, self._rate(now))
+        self.rate = self._rate(now)
+        optim.set_rate(self.optimiser, self.rate)
         return self.step(batch, now, generator)
 
     def _rate(self, now: Moment) -> float:
-        config, steps = self.config, self._steps_per_epoch()
+        config, steps = self.config, self.steps
         if now.phase == "backbone":
             stage = config.backbone_stage
             step = now.epoch * steps + self.progress.step
@@ -178,20 +184,28 @@ class Trainer:
         return optim.trace_optimiser(self.model, self.config.trace_stage)
 
     def _between_epochs(self) -> None:
-        """Close an epoch: hand over between phases, keep snapshots, write the checkpoint."""
+        """Close an epoch: keep a snapshot, hand over between phases, write the checkpoint."""
         progress, config = self.progress, self.config
+        self._keep_snapshot()
         ended = moment(progress.epoch, progress.backbone_epochs, config.trace_stage)
         if ended.phase == "backbone" and self._backbone_is_done():
             progress.backbone_epochs = progress.epoch + 1
             self._hand_over()
-        keep_from = self._epochs() - config.trace_stage.snapshots
-        if self.group.is_first and progress.epoch >= keep_from:
-            self.run.save_weights(_snapshot(progress.epoch), self.model.state_dict(), epoch=progress.epoch)
         progress.epoch, progress.step = progress.epoch + 1, 0
         self.loss_sums = {}
         rested = time.monotonic() - self.checkpointed_at >= config.checkpoint_seconds
         if self.group.share(rested or progress.epoch == self._epochs()):
             self._checkpoint()
+
+    def _keep_snapshot(self) -> None:
+        """The last few epochs of the final phase are averaged in the end; patience may end it at any epoch."""
+        progress, stage = self.progress, self.config.trace_stage
+        in_final_phase = stage.epochs == 0 or progress.epoch >= progress.backbone_epochs
+        near_the_end = progress.epoch >= self._epochs() - stage.snapshots
+        may_end_early = stage.epochs == 0 and self.config.backbone_stage.patience > 0
+        if self.group.is_first and in_final_phase and (near_the_end or may_end_early):
+            self.run.save_weights(_snapshot(progress.epoch), self.model.state_dict(), epoch=progress.epoch)
+            self.run.drop_weights(_snapshot(progress.epoch - stage.snapshots))
 
     def _backbone_is_done(self) -> bool:
         progress, stage = self.progress, self.config.backbone_stage
@@ -201,33 +215,42 @@ class Trainer:
     def _hand_over(self) -> None:
         """End of the backbone phase: keep its weights for comparison, start counting the best epoch afresh."""
         progress, stage = self.progress, self.config.backbone_stage
+        if self.config.trace_stage.epochs == 0:
+            return
         epoch = progress.epoch
         if stage.hand_over == "best" and progress.best_epoch >= 0:
             self._save_best()
             self.group.barrier()
-            tensors, about = self.run.weights("best")
+            tensors, about = self.run.weights(_best_slot("backbone", self.config))
+            if about["epoch"] != progress.best_epoch:
+                raise RunError(f"{self.run.path} holds epoch {about['epoch']} as the backbone's best, not the expected "
+                               f"{progress.best_epoch}: remove its weights folder and train anew")  # fmt: skip
             self.model.load_state_dict(tensors)
-            epoch = int(about["epoch"])
+            epoch = progress.best_epoch
         if self.group.is_first:
             self.run.save_weights("backbone", self.model.state_dict(), epoch=epoch, kept=stage.hand_over)
-        if self.config.trace_stage.epochs > 0:
-            progress.best_sum_r, progress.best_epoch, progress.since_best = -math.inf, -1, 0
-            self.optimiser, self.phase = None, None
+        progress.best_sum_r, progress.best_epoch, progress.since_best = -math.inf, -1, 0
+        self.optimiser, self.phase = None, None
 
     def _finish(self, reporter: Reporter) -> None:
-        """Write the final weights: last, average, and (already there) best."""
-        if not self.group.is_first or self.run.has_weights("average"):
+        """Write the final weights: last, average, and (already there) best. Done twice, it does no harm."""
+        if not self.group.is_first:
             return
         last = self.progress.epoch - 1
-        self.run.save_weights("last", self.model.state_dict(), epoch=last)
-        names = [_snapshot(e) for e in range(last + 1) if self.run.has_weights(_snapshot(e))]
-        snapshots = [self.run.weights(name)[0] for name in names]
-        epochs = [int(name.removeprefix("epoch-")) for name in names]
-        mean = average(snapshots) if snapshots else self.model.state_dict()
-        self.run.save_weights("average", mean, epochs=epochs or [last])
-        for name in names:
-            self.run.drop_weights(name)
+        kept = [epoch for epoch in range(last + 1) if self.run.has_weights(_snapshot(epoch))]
+        if not self.run.has_weights("average"):
+            self.run.save_weights("last", self.model.state_dict(), epoch=last)
+            snapshots = [self.run.weights(_snapshot(epoch))[0] for epoch in kept]
+            mean = average(snapshots) if snapshots else self.model.state_dict()
+            self.run.save_weights("average", mean, epochs=kept or [last])
+        for epoch in kept:
+            self.run.drop_weights(_snapshot(epoch))
+        self.run.drop_weights(_best_slot("backbone", self.config, only_if_apart=True))
         reporter.say(f"done: {self.run.path} (weights: {self.config.selection}); next: prvr eval {self.run.path}")
+
+    def _resume_command(self) -> str:
+        command = str(self.run.record.get("command", "prvr train"))
+        return command if "--resume" in command.split() else f"{command} --resume"
 
     # -- validation ---------------------------------------------------------------------------------------------------
 
@@ -251,7 +274,9 @@ class Trainer:
         if validation.final.sum_r > progress.best_sum_r:
             progress.best_sum_r, progress.best_epoch, progress.since_best = validation.final.sum_r, now.epoch, 0
             weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-            self.unsaved_best = weights, {"epoch": now.epoch, "validation": validation.final.as_dict()}
+            weight = fusion_weight(now.trace_epoch, self.config.trace.fusion_weight, self.config.trace_stage)
+            about = {"epoch": now.epoch, "fusion_weight": weight, "validation": validation.final.as_dict()}
+            self.unsaved_best = _best_slot(now.phase, self.config), weights, about
         else:
             progress.since_best += 1
 
@@ -260,7 +285,7 @@ class Trainer:
     ) -> None:
         line = f"epoch {now.epoch + 1:3d}/{self._epochs()} {now.phase:8s} loss {sum(means.values()):.4f}"
         record: dict[str, Any] = {"epoch": now.epoch, "phase": now.phase, "seconds": seconds, "loss": means}
-        record["rate"] = self._rate(now)
+        record["rate"] = self.rate
         if validation is not None:
             weight = fusion_weight(now.trace_epoch, self.config.trace.fusion_weight, self.config.trace_stage)
             record |= {"fusion_weight": weight, "validated_on": self.validated_on}
@@ -273,10 +298,12 @@ class Trainer:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def _checkpoint(self) -> None:
+        sums = {name: float(total) for name, total in self.loss_sums.items()}
+        _require_finite(sum(sums.values()), self.progress)  # never replace a good checkpoint by a ruined one
         self._save_best()
         if self.group.is_first:
             state = {} if self.optimiser is None else optim.optimiser_tensors(self.optimiser, self._optimised())
-            self.progress.loss_sums = {name: float(total) for name, total in self.loss_sums.items()}
+            self.progress.loss_sums = sums
             record = asdict(self.progress) | {"best_sum_r": _json_number(self.progress.best_sum_r)}
             self.run.save_checkpoint(self.progress.total_steps, self.model.state_dict(), state, record)
         self.checkpointed_at = time.monotonic()
@@ -285,14 +312,19 @@ class Trainer:
     def _save_best(self) -> None:
         """The best epoch waits in memory for the next checkpoint: what a kill loses, the resumed run finds again."""
         if self.unsaved_best is not None and self.group.is_first:
-            weights, about = self.unsaved_best
-            self.run.save_weights("best", weights, **about)
+            slot, weights, about = self.unsaved_best
+            self.run.save_weights(slot, weights, **about)
         self.unsaved_best = None
 
     def _restore(self) -> None:
-        found = self.run.load_checkpoint() if self.group.is_first else None
-        self.group.barrier()  # the first may have put the folder right after a kill
-        found = found if self.group.is_first else self.run.load_checkpoint()
+        if self.group.is_first:
+            self.run.settle()
+        self.group.barrier()
+        found = self.run.load_checkpoint()
+        if self.group.share(None if found is None else found[2]) != (None if found is None else found[2]):
+            raise RunError(
+                f"process {self.group.rank} sees another checkpoint than the first: share {self.run.path} by disk"
+            )
         if found is None:
             return
         tensors, state, record = found
@@ -321,9 +353,6 @@ class Trainer:
         c, g = self.config, self.group
         videos = len(self.train_set)
         return epoch_batches(videos, c.batch_size, seed=c.seed, epoch=epoch, rank=g.rank, world=g.world)
-
-    def _steps_per_epoch(self) -> int:
-        return len(self._plan(0))
 
     def _batches(self, epoch: int, from_step: int) -> Iterator[TrainBatch]:
         device = self.group.device
@@ -357,6 +386,12 @@ def _mix(seed: int, number: int) -> int:
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
     return (z ^ (z >> 31)) >> 1
+
+
+def _best_slot(phase: str, config: TrainConfig, only_if_apart: bool = False) -> str:
+    """Where a phase keeps its best epoch. Phases do not share a place: a resumed run may be back in the earlier one."""
+    apart = phase == "backbone" and config.trace_stage.epochs > 0
+    return "backbone-best" if apart or only_if_apart else "best"
 
 
 def _snapshot(epoch: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from prvr.backbones import Backbone, Encoded, build, total_loss
+from prvr.backbones import Backbone, Encoded, build
 from prvr.losses import info_nce, pick_negatives, triplet
 from prvr.tokens import TrainBatch
 from prvr.trace import Trace
@@ -25,7 +25,10 @@ class TraceModel(nn.Module):
 
     @staticmethod
     def from_config(config: TrainConfig) -> TraceModel:
-        backbone = build(config.method, config.model)
+        try:
+            backbone = build(config.method, config.model)
+        except ValueError as error:
+            raise ConfigError(f"{config.method} cannot be built so: {error}") from None
         if not backbone.separable and config.trace_stage.epochs > 0:
             raise ConfigError(
                 f"{config.method} scores each query–video pair anew, so TRACE has no tokens to work on: "
@@ -38,8 +41,7 @@ class TraceModel(nn.Module):
         learns = moment.phase != "frozen"
         self.backbone.train(learns)
         for name, parameter in self.backbone.named_parameters():
-            fixed = name.endswith("time_table") or name.startswith(self.backbone.untrained)
-            parameter.requires_grad_(learns and not fixed)
+            parameter.requires_grad_(learns and not name.startswith(self.backbone.untrained))
         self.trace.requires_grad_(moment.uses_trace)
 
     def forward(self, batch: TrainBatch, moment: Moment, generator: torch.Generator | None = None) -> dict[str, Tensor]:
@@ -49,9 +51,9 @@ class TraceModel(nn.Module):
         encoded = gather_encoded(encoded, self.world)
         terms: dict[str, Tensor] = {}
         if moment.phase != "frozen":
+            weights = self.backbone.loss_weights
             raw = self.backbone.objective(encoded, epoch=moment.epoch, generator=generator)
-            total_loss(raw, self.backbone.loss_weights)  # refuses a term without a weight
-            terms |= {name: self.backbone.loss_weights[name] * value for name, value in raw.items()}
+            terms |= {name: weights[name] * value for name, value in raw.items()}
         if moment.uses_trace:
             terms |= self._evidence_terms(encoded, moment, generator)
         return terms

@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from prvr.files import write_whole
+
 _SILENCE = 30.0  # seconds after which a log file, which shows no bar, gets a line
 
 
@@ -82,7 +84,7 @@ class Reporter:
         if not self.metrics.exists():
             return
         kept = [line for line in self.metrics.read_text("utf-8").splitlines() if _epoch_of(line) < from_epoch]
-        self.metrics.write_text("".join(line + "\n" for line in kept), "utf-8")
+        write_whole(self.metrics, "".join(line + "\n" for line in kept))
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

@@ -42,11 +42,14 @@ class Run:
 
     def create(self, config: TrainConfig, data: str | Path, **about: Any) -> None:
         """Start a fresh folder; refuses one that already holds a run."""
-        if (self.path / "run.json").exists():
-            raise RunError(f"{self.path} already holds a run: add --resume to continue it, or choose another --out")
+        self.require_free()
         self.path.mkdir(parents=True, exist_ok=True)
         record = {"config": config_to_dict(config), "data": str(Path(data).resolve()), **provenance(), **about}
         write_json(self.path / "run.json", record)
+
+    def require_free(self) -> None:
+        if (self.path / "run.json").exists():
+            raise RunError(f"{self.path} already holds a run: add --resume to continue it, or choose another --out")
 
     @property
     def record(self) -> dict[str, Any]:
@@ -108,8 +111,6 @@ class Run:
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]] | None:
         """The newest state, or None before the first."""
-        for folder in ("checkpoints", "weights"):
-            settle(self.path / folder)
         folders = self._checkpoints()
         if not folders:
             return None
@@ -119,6 +120,11 @@ class Run:
             load_tensors(newest / "optimiser.safetensors"),
             read_json(newest / "progress.json"),
         )
+
+    def settle(self) -> None:
+        """Put right what a kill left half done; only one process may do so."""
+        for folder in ("checkpoints", "weights"):
+            settle(self.path / folder)
 
     def _checkpoints(self) -> list[Path]:
         return sorted(p for p in (self.path / "checkpoints").glob("*") if p.name.isdigit())
@@ -133,9 +139,11 @@ def provenance() -> dict[str, Any]:
 
 def _revision() -> str | None:
     """The source tree's git revision; None for an installed package."""
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"]
+    here = Path(__file__)
+    tracked = ["git", "-C", str(here.parent), "ls-files", "--error-unmatch", here.name]
+    command = ["git", "-C", str(here.parent), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
+        subprocess.run(tracked, capture_output=True, check=True)  # an installed copy may lie in another repository
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None

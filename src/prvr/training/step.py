@@ -7,7 +7,6 @@ a single call. Batches are padded to a few shapes: unused frame slots are masked
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -19,7 +18,7 @@ from prvr.backbones import BackboneConfig
 from prvr.tokens import QueryBatch, TrainBatch
 from prvr.training.schedule import Moment
 
-_QUERY_STEP, _WORD_STEP = 64, 10  # query counts and lengths are padded up to multiples of these
+_QUERY_STEP = 128  # query counts are padded up to multiples of this; each shape's graph holds a step's activations
 _WARM_UP = 3  # ordinary steps before a capture, as CUDA graphs ask for
 
 
@@ -59,14 +58,20 @@ class GraphedStep:
         self.plain, self.videos, self.config = plain, videos, config
         self.captured: dict[tuple[int, ...], Captured] = {}
         self.seen: dict[tuple[int, ...], int] = {}
+        self.regime: tuple[int, ...] = ()
+        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def __call__(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]:
         if len(batch.videos) != self.videos:
             return self.plain(batch, now, generator)
-        batch = pad_batch(batch, self.config.frames)
+        batch = pad_batch(batch, self.config.frames, self.config.words)
         # What the graph freezes besides shapes: what the epoch decides, such as whether triplets meet hard negatives.
         captions = () if batch.videos.captions is None else batch.videos.captions.shape[1:3]
-        key = (*batch.queries.tokens.shape[:2], *captions, *self.config.regime_at(now.epoch))
+        regime = self.config.regime_at(now.epoch)
+        if regime != self.regime:  # graphs of an earlier regime are never needed again
+            self.captured.clear()
+            self.regime = regime
+        key = (*batch.queries.tokens.shape[:2], *captions, *regime)
         if key not in self.captured:
             self.seen[key] = self.seen.get(key, 0) + 1
             if self.seen[key] <= _WARM_UP:
@@ -80,7 +85,11 @@ class GraphedStep:
 
     def _aside(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]:
         """A plain step on a side stream, where allocations settle as they will during capture."""
-        return _on_side_stream(lambda: self.plain(batch, now, generator))
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            terms = self.plain(batch, now, generator)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        return terms
 
     def _capture(self, batch: TrainBatch, now: Moment) -> Captured:
         graph = torch.cuda.CUDAGraph()
@@ -93,12 +102,11 @@ class GraphedStep:
         return Captured(graph, kept, generator, terms)
 
 
-def pad_batch(batch: TrainBatch, frames: int) -> TrainBatch:
-    """The same batch in one of a few shapes: all frame slots, query counts and lengths in steps."""
+def pad_batch(batch: TrainBatch, frames: int, words: int) -> TrainBatch:
+    """The same batch in one of a few shapes: all frame slots, all word slots, query counts in steps."""
     videos, queries = batch.videos, batch.queries
     spare = frames - videos.frames.shape[1]
-    count, words = queries.mask.shape
-    rows, longer = -count % _QUERY_STEP, -words % _WORD_STEP
+    rows, longer = -len(queries) % _QUERY_STEP, words - queries.mask.shape[1]
     return TrainBatch(
         replace(
             videos,
@@ -116,12 +124,3 @@ def _copy(source: TrainBatch, target: TrainBatch) -> None:
         for name, tensor in part.tensors().items():
             place.tensors()[name].copy_(tensor)
     target.labels.copy_(source.labels)
-
-
-def _on_side_stream(work: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        result = work()
-    torch.cuda.current_stream().wait_stream(stream)
-    return result
