@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,10 @@ from torch import Tensor, nn
 from prvr.data import epoch_batches, prefetch
 from prvr.tokens import TrainBatch
 from prvr.training import optim
-from prvr.training.averaging import average
 from prvr.training.config import TrainConfig
 from prvr.training.distributed import Processes
 from prvr.training.interrupt import Interrupted, watch_interrupt
+from prvr.training.keeping import Keeper, Progress
 from prvr.training.model import TraceModel
 from prvr.training.reporting import Reporter
 from prvr.training.run import Run, RunError
@@ -38,20 +37,6 @@ _ASK_EVERY_STEPS = 10
 
 class TrainingError(RuntimeError):
     """Training cannot go on; says why and what to try."""
-
-
-@dataclass
-class Progress:
-    """A place in the schedule, and what has to be remembered to go on from there."""
-
-    epoch: int = 0
-    step: int = 0  # inside the epoch
-    total_steps: int = 0
-    backbone_epochs: int = 0  # as planned, or fewer where patience ended the phase
-    best_sum_r: float = -math.inf  # of the current stage
-    best_epoch: int = -1
-    since_best: int = 0
-    loss_sums: dict[str, float] = field(default_factory=dict)  # of the current epoch
 
 
 class Trainer:
@@ -73,8 +58,7 @@ class Trainer:
         self.phase: str | None = None
         self.rate = 0.0
         self.loss_sums: dict[str, Tensor | float] = {}  # of the current epoch, left on the device
-        self.unsaved_best: tuple[str, dict[str, Tensor], dict[str, Any]] | None = None
-        self.checkpointed_at = time.monotonic()
+        self.keeper = Keeper(run, group, config)
         self.steps = len(self._plan(0))  # per epoch
         if self.steps == 0:
             raise TrainingError(f"{len(self.train_set)} training videos make no batch: two are the least")
@@ -186,26 +170,15 @@ class Trainer:
     def _between_epochs(self) -> None:
         """Close an epoch: keep a snapshot, hand over between phases, write the checkpoint."""
         progress, config = self.progress, self.config
-        self._keep_snapshot()
+        self.keeper.snapshot(progress, self._epochs(), self.model.state_dict())
         ended = moment(progress.epoch, progress.backbone_epochs, config.trace_stage)
         if ended.phase == "backbone" and self._backbone_is_done():
             progress.backbone_epochs = progress.epoch + 1
             self._hand_over()
         progress.epoch, progress.step = progress.epoch + 1, 0
         self.loss_sums = {}
-        rested = time.monotonic() - self.checkpointed_at >= config.checkpoint_seconds
-        if self.group.share(rested or progress.epoch == self._epochs()):
+        if self.keeper.due or progress.epoch == self._epochs():
             self._checkpoint()
-
-    def _keep_snapshot(self) -> None:
-        """The last few epochs of the final phase are averaged in the end; patience may end it at any epoch."""
-        progress, stage = self.progress, self.config.trace_stage
-        in_final_phase = stage.epochs == 0 or progress.epoch >= progress.backbone_epochs
-        near_the_end = progress.epoch >= self._epochs() - stage.snapshots
-        may_end_early = stage.epochs == 0 and self.config.backbone_stage.patience > 0
-        if self.group.is_first and in_final_phase and (near_the_end or may_end_early):
-            self.run.save_weights(_snapshot(progress.epoch), self.model.state_dict(), epoch=progress.epoch)
-            self.run.drop_weights(_snapshot(progress.epoch - stage.snapshots))
 
     def _backbone_is_done(self) -> bool:
         progress, stage = self.progress, self.config.backbone_stage
@@ -219,13 +192,7 @@ class Trainer:
             return
         epoch = progress.epoch
         if stage.hand_over == "best" and progress.best_epoch >= 0:
-            self._save_best()
-            self.group.barrier()
-            tensors, about = self.run.weights(_best_slot("backbone", self.config))
-            if about["epoch"] != progress.best_epoch:
-                raise RunError(f"{self.run.path} holds epoch {about['epoch']} as the backbone's best, not the expected "
-                               f"{progress.best_epoch}: remove its weights folder and train anew")  # fmt: skip
-            self.model.load_state_dict(tensors)
+            self.model.load_state_dict(self.keeper.backbone_best(progress.best_epoch))
             epoch = progress.best_epoch
         if self.group.is_first:
             self.run.save_weights("backbone", self.model.state_dict(), epoch=epoch, kept=stage.hand_over)
@@ -233,19 +200,7 @@ class Trainer:
         self.optimiser, self.phase = None, None
 
     def _finish(self, reporter: Reporter) -> None:
-        """Write the final weights: last, average, and (already there) best. Done twice, it does no harm."""
-        if not self.group.is_first:
-            return
-        last = self.progress.epoch - 1
-        kept = [epoch for epoch in range(last + 1) if self.run.has_weights(_snapshot(epoch))]
-        if not self.run.has_weights("average"):
-            self.run.save_weights("last", self.model.state_dict(), epoch=last)
-            snapshots = [self.run.weights(_snapshot(epoch))[0] for epoch in kept]
-            mean = average(snapshots) if snapshots else self.model.state_dict()
-            self.run.save_weights("average", mean, epochs=kept or [last])
-        for epoch in kept:
-            self.run.drop_weights(_snapshot(epoch))
-        self.run.drop_weights(_best_slot("backbone", self.config, only_if_apart=True))
+        self.keeper.finish(self.progress.epoch - 1, self.model.state_dict())
         reporter.say(f"done: {self.run.path} (weights: {self.config.selection}); next: prvr eval {self.run.path}")
 
     def _resume_command(self) -> str:
@@ -273,10 +228,9 @@ class Trainer:
             return
         if validation.final.sum_r > progress.best_sum_r:
             progress.best_sum_r, progress.best_epoch, progress.since_best = validation.final.sum_r, now.epoch, 0
-            weights = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             weight = fusion_weight(now.trace_epoch, self.config.trace.fusion_weight, self.config.trace_stage)
             about = {"epoch": now.epoch, "fusion_weight": weight, "validation": validation.final.as_dict()}
-            self.unsaved_best = _best_slot(now.phase, self.config), weights, about
+            self.keeper.remember_best(now.phase, self.model.state_dict(), about)
         else:
             progress.since_best += 1
 
@@ -298,42 +252,21 @@ class Trainer:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def _checkpoint(self) -> None:
-        sums = {name: float(total) for name, total in self.loss_sums.items()}
-        _require_finite(sum(sums.values()), self.progress)  # never replace a good checkpoint by a ruined one
-        self._save_best()
-        if self.group.is_first:
-            state = {} if self.optimiser is None else optim.optimiser_tensors(self.optimiser, self._optimised())
-            self.progress.loss_sums = sums
-            record = asdict(self.progress) | {"best_sum_r": _json_number(self.progress.best_sum_r)}
-            self.run.save_checkpoint(self.progress.total_steps, self.model.state_dict(), state, record)
-        self.checkpointed_at = time.monotonic()
-        self.group.barrier()
-
-    def _save_best(self) -> None:
-        """The best epoch waits in memory for the next checkpoint: what a kill loses, the resumed run finds again."""
-        if self.unsaved_best is not None and self.group.is_first:
-            slot, weights, about = self.unsaved_best
-            self.run.save_weights(slot, weights, **about)
-        self.unsaved_best = None
+        self.progress.loss_sums = {name: float(total) for name, total in self.loss_sums.items()}
+        # Before anything is written: a ruined model must not replace a good checkpoint.
+        _require_finite(sum(self.progress.loss_sums.values()), self.progress)
+        state = {} if self.optimiser is None else optim.optimiser_tensors(self.optimiser, self._optimised())
+        self.keeper.checkpoint(self.progress, self.model.state_dict(), state)
 
     def _restore(self) -> None:
-        if self.group.is_first:
-            self.run.settle()
-        self.group.barrier()
-        found = self.run.load_checkpoint()
-        if self.group.share(None if found is None else found[2]) != (None if found is None else found[2]):
-            raise RunError(
-                f"process {self.group.rank} sees another checkpoint than the first: share {self.run.path} by disk"
-            )
+        found = self.keeper.restore()
         if found is None:
             return
-        tensors, state, record = found
-        best = record.pop("best_sum_r")
+        self.progress, state = found.progress, found.optimiser
+        self.loss_sums = dict(self.progress.loss_sums)
         try:
-            self.progress = Progress(best_sum_r=-math.inf if best is None else best, **record)
-            self.loss_sums = dict(self.progress.loss_sums)
-            self.model.load_state_dict(tensors)
-        except (TypeError, RuntimeError) as error:
+            self.model.load_state_dict(found.model)
+        except RuntimeError as error:
             raise RunError(f"the checkpoint in {self.run.path} does not fit this run: {error}") from None
         if self.progress.epoch < self._epochs():
             now = moment(self.progress.epoch, self.progress.backbone_epochs, self.config.trace_stage)
@@ -386,17 +319,3 @@ def _mix(seed: int, number: int) -> int:
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
     return (z ^ (z >> 31)) >> 1
-
-
-def _best_slot(phase: str, config: TrainConfig, only_if_apart: bool = False) -> str:
-    """Where a phase keeps its best epoch. Phases do not share a place: a resumed run may be back in the earlier one."""
-    apart = phase == "backbone" and config.trace_stage.epochs > 0
-    return "backbone-best" if apart or only_if_apart else "best"
-
-
-def _snapshot(epoch: int) -> str:
-    return f"epoch-{epoch:04d}"
-
-
-def _json_number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
