@@ -1,4 +1,4 @@
-# make demo   set up, then: synthetic world -> train -> compare -> explain (about four minutes on two cores)
+# make demo   set up, then: synthetic world -> train -> compare -> explain (about three minutes on two free cores)
 # make test   set up, then the tests that CI runs
 PYTHON ?= python3
 VENV   := .venv

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from prvr.cli import main
+from prvr.data.synth import SIZES, write_world
 from prvr.evaluation import load_record
 from prvr.training import Run, load_preset
 
@@ -90,6 +93,8 @@ def test_training_says_what_is_missing(
 ) -> None:
     out = tmp_path / "run"
     assert "--data is missing" in fails(capsys, "train", preset, "--out", out)
+    assert "say what to train on first" in fails(capsys, "train")
+    assert "name at least one run" in fails(capsys, "eval")
     assert "no preset 'charade'" in fails(capsys, "train", "charade", "--data", world)
     assert "say what to train on first" in fails(capsys, "train", "--data", world)
     assert str(tmp_path / "nowhere") in fails(capsys, "train", preset, "--data", tmp_path / "nowhere", "--out", out)
@@ -115,6 +120,10 @@ def test_a_start_that_failed_on_the_data_leaves_nothing_in_the_way(
         ("--validate-every", "0", "validate_every must be at least 1"),
         ("--held-out", "1.0", "held_out must be a share"),
         ("--model.heads", "5", "width 16 is not divisible by 5 heads"),
+        ("--model.dropout", "2", "model.dropout must be a share"),
+        ("--model.registers", "0", "model.registers must be at least 1"),
+        ("--trace.temperature", "0", "trace.temperature must be above 0"),
+        ("--seed", "-1", "seed must be 0 or more"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(
@@ -161,3 +170,16 @@ def test_an_interrupted_start_can_be_resumed_before_its_first_checkpoint(
     Run(out).create(load_preset(str(preset)), world)
     assert main(words) == 0
     assert Run(out).has_weights("average")
+
+
+def test_a_run_is_resumed_on_the_data_it_was_started_on(
+    runs: list[Path], world: Path, preset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, moved = tmp_path / "other", tmp_path / "moved"
+    write_world(other, replace(SIZES["tiny"], seed=9, train=39), progress=False)
+    shutil.copytree(world, moved)
+    words = ["train", preset, "--out", runs[0], "--resume", "--data"]
+    assert "was started on other data" in fails(capsys, *words, other)
+    assert main([str(word) for word in [*words, moved]]) == 0
+    assert "is finished: nothing to do" in capsys.readouterr().out
+    assert Run(runs[0]).data == str(moved)

@@ -79,3 +79,12 @@ def test_a_folder_without_collections_is_refused(tmp_path: Path) -> None:
         check(tmp_path)
     with pytest.raises(DataError, match="not a folder"):
         check(tmp_path / "nowhere")
+
+
+def test_a_missing_split_is_said_to_be_missing(copy: Path) -> None:
+    (copy / "synth" / "TextData" / "synthtrain.caption.txt").unlink()
+    (copy / "synth" / "TextData" / "synthtest.caption.txt").unlink()
+    rows = rows_of(copy)
+    assert (rows["train captions"].state, rows["test captions"].state) == ("error", "warning")
+    assert "missing: no synthtrain.caption.txt" in rows["train captions"].found
+    assert not check(copy).ok

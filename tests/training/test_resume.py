@@ -123,7 +123,7 @@ def test_a_second_start_in_the_same_folder_is_refused(preset: Path, world: Path,
 
 def test_a_finished_run_resumed_has_nothing_to_do(preset: Path, world: Path, uninterrupted: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in uninterrupted.glob("weights/*/*")}
-    finish(start(preset, world, uninterrupted, "--resume"))
+    assert "is finished" in finish(start(preset, world, uninterrupted, "--resume"))
     assert {p: p.stat().st_mtime_ns for p in uninterrupted.glob("weights/*/*")} == before
 
 

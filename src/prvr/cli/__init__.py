@@ -30,9 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] not in _COMMANDS:
         print(f"prvr: no command {words[0]!r}\n\n{_help()}", file=sys.stderr)
         return 2
-    module = import_module(_COMMANDS[words[0]][0])
-    from prvr.cli.errors import guarded
-
+    try:
+        module = import_module(_COMMANDS[words[0]][0])
+        from prvr.cli.errors import guarded
+    except KeyboardInterrupt:
+        return 130
     return guarded(module.main, words[1:])
 
 

@@ -60,6 +60,8 @@ class Convert:
         if (self.dir / "feature.bin").is_file():
             return self.dir
         names = [self.collection] if self.collection else find_collections(self.dir)
+        if not names:
+            raise DataError(f"{self.dir} holds neither feature.bin nor a collection (a folder with TextData).")
         if len(names) != 1:
             raise DataError(f"{self.dir} holds {len(names)} collections ({', '.join(names)}); choose a --collection.")
         return Collection.find(self.dir, names[0], self.visual_feature).features

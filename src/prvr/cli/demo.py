@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
     console.print(
         f"\n[bold]done in {time.perf_counter() - started:.0f} s.[/] A toy world shows that the machinery works,"
     )
-    console.print("not how good a method is: see the module docstring of prvr.data.synth for what it can show.")
+    console.print("not how good a method is: docs/findings.md says what was measured so far.")
     return 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 from rich.text import Text
+from safetensors import SafetensorError
 
 from prvr.backbones import CheckpointMismatch
 from prvr.data import DataError
@@ -25,6 +26,9 @@ def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
         return 141
     except _FIXABLE as error:
         fail(str(error))
+        return 1
+    except SafetensorError as error:  # how that library reports what the disk said
+        fail(f"a file could not be written or read: {error}")
         return 1
     except OSError as error:  # disk full, no permission, a path that is no folder
         fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")

@@ -13,7 +13,7 @@ from rich.console import Console
 from prvr.evaluation import Recall, recall_table
 from prvr.evaluation.evaluate import Outcome, evaluate_run
 from prvr.evaluation.published import CAVEAT, published
-from prvr.training import Run, choose_device
+from prvr.training import Run, RunError, choose_device
 
 ROWS = {  # column of the record -> how a person calls it
     "backbone": "backbone phase alone",
@@ -48,6 +48,8 @@ class EvalArguments:
 
 def main(argv: list[str]) -> int:
     arguments = tyro.cli(EvalArguments, prog="prvr eval", args=argv)
+    if not arguments.runs:
+        raise RunError("name at least one run: prvr eval RUN …")
     console = Console()
     device = choose_device(arguments.device)
     outcomes = []
@@ -63,6 +65,8 @@ def main(argv: list[str]) -> int:
         return 0
     if outcomes[0].dataset.split != arguments.split:
         console.print(f"no {arguments.split} captions: ranked {outcomes[0].dataset.split} instead", style="yellow")
+    if len({(outcome.record.query_ids, tuple(outcome.record.ranks)) for outcome in outcomes}) > 1:
+        raise RunError("these runs were ranked on different queries or in different ways: evaluate them one by one")
     show(outcomes, console)
     return 0
 

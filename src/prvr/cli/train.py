@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,11 +51,15 @@ def main(argv: list[str]) -> int:
         if not resumed:
             run.require_free()
         trainer = Trainer(config, data, run, group, console)  # reads the data: what is wrong with it shows here
+        if resumed:
+            run.require_same_data(trainer.fingerprint)
         if group.is_first and console is not None:
             if resumed:
+                run.data_is_at(data)
                 console.print(f"resuming {run.path}", highlight=False, markup=False, soft_wrap=True)
             else:
-                run.create(config, data, command=shlex.join(["prvr", "train", *argv]))
+                command = shlex.join(["prvr", "train", *argv])
+                run.create(config, data, fingerprint=trainer.fingerprint, command=command)
                 _announce(run, arguments, console)
         group.barrier()
         trainer.train()
@@ -82,7 +87,7 @@ def _announce(run: Run, arguments: TrainArguments, console: Console) -> None:
 
 def _refuse_changes(run: Run, asked: TrainConfig) -> None:
     before, now = _flat(config_to_dict(run.config)), _flat(config_to_dict(asked))
-    harmless = ("checkpoint_seconds", "checkpoint_steps", "graphs")
+    harmless = ("checkpoint_seconds", "checkpoint_steps", "graphs")  # change nothing that is learned
     different = [name for name in now if before.get(name) != now[name] and name not in harmless]
     changed = [f"{name} {before.get(name)} → {now[name]}" for name in different]
     if changed:
@@ -102,14 +107,15 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _preset_of(argv: list[str]) -> tuple[str, str]:
     """The preset decides all defaults, so it is read before the flags are."""
     method = "dreamprvr"
-    for here, after in zip(argv, [*argv[1:], ""], strict=True):
+    for here, after in itertools.pairwise([*argv, ""]):
         if here == "--method":
             method = after
         elif here.startswith("--method="):
             method = here.removeprefix("--method=")
     named = [word for word in argv[:1] if not word.startswith("-")]
     if not named and not {"-h", "--help"} & set(argv):
-        raise ConfigError(f"say what to train on first: prvr train DATASET …, one of {', '.join(preset_names())}")
+        names = ", ".join(preset_names())
+        raise ConfigError(f"say what to train on first: prvr train DATASET …, one of {names}, or a .toml file")
     return (named or ["charades"])[0], method
 
 

@@ -81,6 +81,11 @@ def _check_collection(root: Path, name: str) -> Iterator[CheckRow]:
         if not place.splits:
             yield CheckRow(name, "captions", "error", f"no {name}*.caption.txt in {place.text}")
         texts: dict[str, list[Caption]] = {}
+        for split in ("train", "val", "test"):
+            if place.splits and split not in place.splits:
+                state: State = "error" if split == "train" else "warning"
+                file = f"{name}{split}.caption.txt"
+                yield CheckRow(name, f"{split} captions", state, f"missing: no {file} in {place.text}", file)
         for split in place.splits:
             yield from _check_split(place, split, spec, videos.store, words.store, texts)
         if "val" in texts and texts["val"] == texts.get("test"):

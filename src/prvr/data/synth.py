@@ -159,6 +159,8 @@ def write_world(
     if final.exists():
         raise DataError(f"{final} is there already; delete it, or choose another folder.")
     shutil.rmtree(folder, ignore_errors=True)
+    Path(root).mkdir(parents=True, exist_ok=True)
+    _require_space(Path(root), config)
     text = folder / "TextData"
     text.mkdir(parents=True)
     vocabulary = Vocabulary.of(config.actions, config.objects, config.topics)
@@ -182,6 +184,15 @@ def write_world(
             videos.add(script.video, eye.see(script, np.random.default_rng((config.seed, 20, number, index))))
     _write_world_file(folder / "world.json", config, vocabulary, [script for _, script in all_scripts])
     return folder.rename(final)
+
+
+def _require_space(root: Path, config: SynthConfig) -> None:
+    """Refuse before writing: the HDF5 library does not survive a disk that fills up under it."""
+    videos = config.train + config.val + config.test
+    frames, queries = sum(config.frames) / 2 * config.visual_width, sum(config.queries) / 2 * 12 * config.query_width
+    needed, free = int(4.4 * videos * (frames + queries)) + 2**20, shutil.disk_usage(root).free
+    if free < needed:
+        raise DataError(f"{root} has {free / 2**20:,.0f} MiB free, but the world needs about {needed / 2**20:,.0f}.")
 
 
 def _write_text(text: Path, split: str, scripts: Sequence[Script], queries: Sequence[Query]) -> None:

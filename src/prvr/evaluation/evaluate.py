@@ -55,7 +55,7 @@ def evaluate_run(
     data, name = data or run.data, weights or config.selection
     dataset = place(load_split(config, data, _available(config, data, split)), device)
     model, about = run.load_model(name, device)
-    with_trace = config.trace_stage.epochs > 0
+    with_trace = config.trace_stage.epochs > 0 and name != "backbone"
     weight = float(about.get("fusion_weight", config.trace.fusion_weight))  # a best epoch may precede the full λ
     scores = split_scores(model, dataset, use_trace=with_trace)
     matrices = {"base": scores.base} | ({"trace": scores.final(weight)} if with_trace else {})

@@ -143,6 +143,24 @@ class TrainConfig:
             "trace_stage.snapshots": (self.trace_stage.snapshots >= 1, "at least 1"),
             "epochs": (self.epochs >= 1, "at least 1 in all"),
         }
+        rules["seed"] = self.seed >= 0, "0 or more"
+        rules["trace.temperature"] = self.trace.temperature > 0, "above 0"
+        rules["backbone_stage.epochs"] = self.backbone_stage.epochs >= 0, "0 or more"
+        rules["trace_stage.epochs"] = self.trace_stage.epochs >= 0, "0 or more"
+        for name in (
+            "width",
+            "heads",
+            "blocks",
+            "registers",
+            "frames",
+            "clips",
+            "words",
+            "visual_width",
+            "query_width",
+        ):
+            rules[f"model.{name}"] = getattr(self.model, name, 1) >= 1, "at least 1"
+        for name in ("dropout", "input_dropout"):
+            rules[f"model.{name}"] = 0 <= getattr(self.model, name, 0.0) < 1, "a share from 0 up to, not including, 1"
         for name, (holds, rule) in rules.items():
             if not holds:
                 raise ConfigError(f"{name} must be {rule}")
@@ -168,7 +186,11 @@ def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
         path = Path(name)
         if not path.is_file():
             raise ConfigError(f"there is no preset file {path}")
-        return config_from_dict(_parse(path.read_text("utf-8"), str(path)), str(path))
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            raise ConfigError(f"{path} is not UTF-8 text") from None
+        return config_from_dict(_parse(text, str(path)), str(path))
     method(method_name)
     names = preset_names(method_name)
     if name not in names:

@@ -129,6 +129,9 @@ class Keeper:
             return
         kept = [epoch for epoch in range(last + 1) if self.run.has_weights(_snapshot(epoch))]
         if not self.run.has_weights("average"):
+            phase = self.config.trace_stage.epochs or last + 1
+            if len(kept) < min(self.config.trace_stage.snapshots, phase):
+                raise RunError(f"{self.run.path} has lost the snapshots its average is made of: use other --weights")
             self.run.save_weights("last", model, epoch=last)
             snapshots = [self.run.weights(_snapshot(epoch))[0] for epoch in kept]
             self.run.save_weights("average", average(snapshots) if snapshots else model, epochs=kept or [last])

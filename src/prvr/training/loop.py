@@ -48,6 +48,7 @@ class Trainer:
         self.train_set = place(splits.train, group.device)
         self.validation_set = place(splits.validation, group.device)
         self.validated_on = splits.validated_on
+        self.fingerprint = splits.fingerprint
         torch.manual_seed(config.seed)
         self.model = TraceModel.from_config(config).to(group.device)
         self.model.bf16 = _use_bf16(config, group.device)
@@ -68,6 +69,10 @@ class Trainer:
     def train(self) -> None:
         """From wherever the run stands to its end."""
         self._restore()
+        if self.progress.epoch >= self._epochs() and self.run.has_weights("average"):
+            if self.console is not None:
+                self.console.print(f"{self.run.path} is finished: nothing to do", markup=False, soft_wrap=True)
+            return
         console = self.console if self.group.is_first else None
         done = self.progress.total_steps
         reporter = Reporter(self.run.path, console, self._epochs() * self.steps, done, self.progress.epoch)

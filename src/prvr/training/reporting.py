@@ -114,6 +114,6 @@ def _tensorboard(folder: Path, from_epoch: int, console: Console) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        console.print('no TensorBoard log: it needs `pip install "prvr[tensorboard]"`', style="dim")
+        console.print('no TensorBoard log: it needs `pip install "prvr[tensorboard]"`', style="dim", markup=False)
         return None
     return SummaryWriter(str(folder / "tensorboard"), purge_step=from_epoch)

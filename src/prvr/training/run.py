@@ -51,6 +51,17 @@ class Run:
         if (self.path / "run.json").exists():
             raise RunError(f"{self.path} already holds a run: add --resume to continue it, or choose another --out")
 
+    def require_same_data(self, fingerprint: str) -> None:
+        """A resumed run must see the videos and queries it was started on."""
+        if self.record.get("fingerprint", fingerprint) != fingerprint:
+            raise RunError(f"{self.path} was started on other data ({self.data}): give that --data to resume it")
+
+    def data_is_at(self, data: str | Path) -> None:
+        """Note where the data lies now, if it was moved."""
+        place = str(Path(data).resolve())
+        if self.data != place:
+            write_json(self.path / "run.json", self.record | {"data": place})
+
     @property
     def record(self) -> dict[str, Any]:
         path = self.path / "run.json"
@@ -94,7 +105,11 @@ class Run:
         config = self.config
         tensors, about = self.weights(name or config.selection)
         model = TraceModel.from_config(config)
-        model.load_state_dict(tensors)
+        try:
+            model.load_state_dict(tensors)
+        except RuntimeError as error:
+            first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+            raise RunError(f"the weights in {self.path} do not fit its run.json: {first}") from None
         return model.to(device).eval(), about
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
@@ -177,4 +192,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise RunError(f"{path} cannot be read ({error}): it is damaged or cut short; remove it and resume") from None
+        raise RunError(
+            f"{path} cannot be read ({error}): it is damaged or cut short. Restore it from a copy, "
+            f"or remove {path.parent} and train on with --resume"
+        ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,12 @@ class Splits(NamedTuple):
     train: Dataset
     validation: Dataset
     validated_on: str  # what to call the second
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells whether a resumed run sees the data it was started on: the names of videos and queries, in order."""
+        names = [name for part in (self.train, self.validation) for name in (*part.video_ids, *part.query_ids)]
+        return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
 def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
