@@ -10,17 +10,18 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from prvr.cli.console import print_table
 from prvr.evaluation import Recall, recall_table
 from prvr.evaluation.evaluate import Outcome, evaluate_run
 from prvr.evaluation.published import CAVEAT, published
 from prvr.training import Run, RunError, choose_device
 
 ROWS = {  # column of the record -> how a person calls it
-    "backbone": "backbone phase alone",
+    "backbone": "backbone alone",
     "base": "base branch",
     "trace": "TRACE",
-    "base_any": "base branch, any correct video",
-    "trace_any": "TRACE, any correct video",
+    "base_any": "base, any",
+    "trace_any": "TRACE, any",
 }
 
 
@@ -85,9 +86,11 @@ def show(outcomes: list[Outcome], console: Console) -> None:
         if known is not None:
             rows[f"{method} (published)"] = known
             notes = [*dict.fromkeys([*notes, CAVEAT])]
+    if any(name.endswith("any") for name in rows):
+        notes.append("any: the best of all correct videos")
     if len(outcomes) > 1:
         notes.append(f"mean ± sd of {len(outcomes)} runs")
-    console.print(recall_table(rows, note="; ".join(notes)))
+    print_table(console, recall_table(rows, note="; ".join(notes)))
     for outcome in outcomes:
         console.print(f"{outcome.folder}  weights: {outcome.selection}", highlight=False, markup=False, soft_wrap=True)
         if outcome.model.backbone.notice:

@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from prvr.cli.console import print_table
 from prvr.evaluation.transfer import Transfer, encode_split, transfer
 from prvr.training import Run, choose_device
 from prvr.training.splits import load_split, place
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> int:
             splits.append(encode_split(model.backbone, dataset))
         console.print("choosing anchor and λ on validation", style="dim")
         table.add_row(config.method, config.data.collection, *_cells(transfer(*splits, config=config.trace)))
-    console.print(table)
+    print_table(console, table)
     return 0
 
 

@@ -1,0 +1,12 @@
+"""Printing what should not be squeezed."""
+
+from __future__ import annotations
+
+from rich.console import Console, RenderableType
+
+_TABLE_WIDTH = 100  # a narrower terminal breaks whole lines, which reads better than broken cells
+
+
+def print_table(console: Console, table: RenderableType) -> None:
+    """Print a table at a width at which its cells stay whole."""
+    Console(file=console.file, width=max(console.width, _TABLE_WIDTH)).print(table)
