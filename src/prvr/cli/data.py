@@ -74,7 +74,7 @@ class Synth:
     dir: Annotated[Path, tyro.conf.Positional]
     """Where to put it; the world is the folder synth inside."""
     size: Literal["tiny", "demo", "full"] = "demo"
-    """The numbers to start from: tiny (seconds), demo (1,100 videos), full (3,170 videos, 1024 wide, 3 GB)."""
+    """The numbers to start from: tiny (seconds), demo (1,300 videos), full (3,170 videos, 1024 wide, 3 GB)."""
     store: Literal["hdf5", "bigfile"] = "hdf5"
     """How frame features are stored."""
     world: Annotated[SynthConfig, tyro.conf.arg(name="")] = field(default_factory=SynthConfig)

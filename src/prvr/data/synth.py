@@ -53,7 +53,7 @@ class SynthConfig:
     """Videos to train on."""
     val: int = 100
     """Videos to choose by."""
-    test: int = 200
+    test: int = 400
     """Videos to report on."""
     queries: tuple[int, int] = (1, 4)
     """Fewest and most queries per video (never more than it has events)."""
