@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +68,34 @@ def test_gradients_equal_one_process_at_the_same_global_batch(preset: Path, worl
             torch.testing.assert_close(together[name], value, atol=2e-6, rtol=1e-3, msg=lambda m, n=name: f"{n}: {m}")
 
 
-def test_torchrun_trains_and_resumes(preset: Path, world: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    command = [*torchrun, "-m", "prvr", "train", str(preset), "--data", str(world), "--out", str(out), "--resume"]
-    for _ in range(2):
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=180, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert [e["epoch"] for e in read_metrics(out)] == list(range(6))
-    assert (out / "weights" / "average" / "model.safetensors").exists()
+def torchrun(preset: Path, world: Path, out: Path) -> subprocess.Popen[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    command = [*launcher, "-m", "prvr", "train", str(preset), "--data", str(world), "--out", str(out), "--resume"]
+    return subprocess.Popen(
+        [*command, "--checkpoint-seconds", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+
+
+def test_torchrun_killed_midway_resumes_to_the_same_weights(preset: Path, world: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    first = torchrun(preset, world, broken)
+    deadline = time.monotonic() + 120
+    while not any(int(p.name) >= 8 for p in (broken / "checkpoints").glob("[0-9]*")):
+        assert first.poll() is None, first.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    for out in (broken, whole):
+        process = torchrun(preset, world, out)
+        output, _ = process.communicate(timeout=180)
+        assert process.returncode == 0, output
+    assert [e["epoch"] for e in read_metrics(broken)] == list(range(6))
+    for name in ("average", "best", "backbone"):
+        a, b = (load_file(run / "weights" / name / "model.safetensors") for run in (whole, broken))
+        assert all(torch.equal(a[key], b[key]) for key in a), name
