@@ -35,7 +35,7 @@ def evidence() -> Evidence:
 
 
 def test_curves_leave_out_padded_frames_and_know_the_gap() -> None:
-    video = EvidenceCurves.of(evidence(), query=0, video=1, name="3MSZA", duration=30.0)
+    video = EvidenceCurves.of(evidence(), query=0, video=1, name="VID02", duration=30.0)
     assert len(video.direct) == len(video.support) == len(video.routed) == 3
     assert (video.direct_peak, video.routed_peak) == (2, 2)
     assert video.unsupported_gap == pytest.approx(0.88 - 0.74)  # the paper's example
@@ -44,8 +44,8 @@ def test_curves_leave_out_padded_frames_and_know_the_gap() -> None:
 
 
 def test_both_files_are_written_and_repeat_byte_for_byte(tmp_path: Path) -> None:
-    truth = curves("AO8RW", 40, 12, duration=30.0, moment=(8.0, 11.0))
-    negative = curves("3MSZA", 60, 45, duration=41.0)
+    truth = curves("VID01", 40, 12, duration=30.0, moment=(8.0, 11.0))
+    negative = curves("VID02", 60, 45, duration=41.0)
     written = [
         save_figure(correction_figure("a person opens a door", CASE, truth, negative), tmp_path / folder / "v1.2")
         for folder in ("one", "two")

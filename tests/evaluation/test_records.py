@@ -13,8 +13,8 @@ from prvr.evaluation import EvaluationProtocol, EvaluationRecord, load_record, r
 
 PROTOCOL = EvaluationProtocol("charades", "test", "best epoch on validation", seeds=(1, 2), notes="frühe Fassung")
 RECORD = EvaluationRecord(
-    query_ids=("AO8RW#0", 'comma, "quote"', "ünïcode"),
-    video_ids=("AO8RW", "3MSZA", "3MSZA"),
+    query_ids=("VID01#0", 'comma, "quote"', "ünïcode"),
+    video_ids=("VID01", "VID02", "VID02"),
     ranks={"base": torch.tensor([2, 7, 1]), "trace": torch.tensor([1, 8, 1])},
     protocol=PROTOCOL,
 )
@@ -33,7 +33,7 @@ def test_the_files_are_plain_and_complete(tmp_path: Path) -> None:
     save_record(RECORD, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ranks.csv", "summary.json"]
     lines = (tmp_path / "ranks.csv").read_text(encoding="utf-8").splitlines()
-    assert lines[:2] == ["query_id,video_id,base,trace", "AO8RW#0,AO8RW,2,1"]
+    assert lines[:2] == ["query_id,video_id,base,trace", "VID01#0,VID01,2,1"]
     summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
     assert summary["recalls"]["trace"] == recalls(RECORD.ranks["trace"]).as_dict()
     assert summary["protocol"]["selection"] == "best epoch on validation"
@@ -61,7 +61,7 @@ def test_a_write_that_fails_leaves_the_old_record(tmp_path: Path, monkeypatch: p
 def test_ranks_and_summary_of_different_runs_are_refused(tmp_path: Path) -> None:
     save_record(RECORD, tmp_path)
     table = tmp_path / "ranks.csv"
-    table.write_text(table.read_text(encoding="utf-8").replace("AO8RW,2,1", "AO8RW,1,1"), encoding="utf-8")
+    table.write_text(table.read_text(encoding="utf-8").replace("VID01,2,1", "VID01,1,1"), encoding="utf-8")
     with pytest.raises(ValueError, match="expected both from one run"):
         load_record(tmp_path)
 
