@@ -95,6 +95,8 @@ def test_training_says_what_is_missing(
     assert "--data is missing" in fails(capsys, "train", preset, "--out", out)
     assert "say what to train on first" in fails(capsys, "train")
     assert "name at least one run" in fails(capsys, "eval")
+    assert "name at least one run" in fails(capsys, "transfer")
+    assert "unknown method 'dream'; there are: cap4video" in fails(capsys, "train", "synth", "--method", "dream")
     assert "no preset 'charade'" in fails(capsys, "train", "charade", "--data", world)
     assert "say what to train on first" in fails(capsys, "train", "--data", world)
     assert str(tmp_path / "nowhere") in fails(capsys, "train", preset, "--data", tmp_path / "nowhere", "--out", out)

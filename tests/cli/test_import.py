@@ -46,4 +46,6 @@ def test_a_wrong_file_says_which_keys_differ(
     error = " ".join(capsys.readouterr().err.split())
     assert "missing (modular_vector_mapping.weight)" in error
     assert "not known (strange.weight)" in error
+    assert main(["import-checkpoint", "dream", str(authors_file), *words]) == 1
+    assert "unknown method 'dream'" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

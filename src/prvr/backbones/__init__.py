@@ -2,7 +2,7 @@
 
 from prvr.backbones.base import Backbone, BackboneConfig, Encoded, total_loss
 from prvr.backbones.official import CheckpointMismatch, from_official, load_official, to_official
-from prvr.backbones.registry import build, method, methods, register
+from prvr.backbones.registry import UnknownMethod, build, method, methods, register
 from prvr.backbones.scores import TokenSet, max_cosine, max_dot
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "CheckpointMismatch",
     "Encoded",
     "TokenSet",
+    "UnknownMethod",
     "build",
     "from_official",
     "load_official",

@@ -14,6 +14,10 @@ _METHODS: dict[str, type[Backbone]] = {}
 _Method = TypeVar("_Method", bound=type[Backbone])
 
 
+class UnknownMethod(ValueError):
+    """No backbone of that name; says which there are."""
+
+
 def register(backbone: _Method) -> _Method:
     """Class decorator: make a backbone available under its ``method`` name."""
     _METHODS[backbone.method] = backbone
@@ -32,7 +36,7 @@ def method(name: str) -> type[Backbone]:
     """The backbone class of a method."""
     known = methods()
     if name not in known:
-        raise ValueError(f"unknown method {name!r}; there are: {', '.join(sorted(known))}")
+        raise UnknownMethod(f"unknown method {name!r}; there are: {', '.join(sorted(known))}")
     return known[name]
 
 

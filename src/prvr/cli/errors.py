@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.text import Text
 from safetensors import SafetensorError
 
-from prvr.backbones import CheckpointMismatch
+from prvr.backbones import CheckpointMismatch, UnknownMethod
 from prvr.data import DataError
 from prvr.scoring import NotSeparable
 from prvr.training import ConfigError, Interrupted, RunError, TrainingError
 
-_FIXABLE = (DataError, ConfigError, RunError, TrainingError, CheckpointMismatch, NotSeparable)
+_FIXABLE = (DataError, ConfigError, RunError, TrainingError, CheckpointMismatch, NotSeparable, UnknownMethod)
 
 
 def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:

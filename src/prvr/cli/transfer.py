@@ -12,7 +12,7 @@ from rich.table import Table
 
 from prvr.cli.console import print_table
 from prvr.evaluation.transfer import Transfer, encode_split, transfer
-from prvr.training import Run, choose_device
+from prvr.training import Run, RunError, choose_device
 from prvr.training.splits import load_split, place
 
 
@@ -37,6 +37,8 @@ class TransferArguments:
 
 def main(argv: list[str]) -> int:
     arguments = tyro.cli(TransferArguments, prog="prvr transfer", args=argv)
+    if not arguments.runs:
+        raise RunError("name at least one run: prvr transfer RUN …")
     console, device = Console(), choose_device(arguments.device)
     table = Table("backbone", "dataset", "base SumR", "+route SumR", "ΔSumR", "95 % interval", "anchor", "λ", box=None)
     for path in arguments.runs:

@@ -1,7 +1,7 @@
 """One optimisation step, as it is written or captured once and replayed.
 
-A step launches some four thousand small kernels; issuing them takes a host several times longer than a fast GPU takes
-to run them. ``GraphedStep`` captures forward, backward and update into a CUDA graph per batch shape and replays it with
+A step launches thousands of small kernels, and issuing them can take a host longer than a fast GPU takes to run them.
+``GraphedStep`` captures forward, backward and update into a CUDA graph per batch shape and replays it with
 a single call. Batches are padded to a few shapes: unused frame slots are masked, unused queries carry the label −1.
 """
 
