@@ -79,6 +79,7 @@ class Backbone(nn.Module, ABC):
     separable: bool = True  # False: the score needs each query–video pair, no gallery can be prepared
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that no term of the objective reaches
     official_unused: tuple[str, ...] = ()  # prefixes of keys in the authors' checkpoints that nothing here reads
+    compiled: tuple[str, ...] = ()  # submodules that a long training on a GPU compiles: they hold most of a step's work
     notice: str = ""  # what whoever trains or evaluates this variant must know to name its results rightly
     official_constants: ClassVar[Mapping[str, float]] = {}  # endings of authors' keys that must hold a value; dropped
 

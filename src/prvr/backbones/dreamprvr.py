@@ -84,6 +84,7 @@ class DreamPRVR(TwoBranch):
 
     method = "dreamprvr"
     untrained = ("diffusion.denoiser.time_table",)
+    compiled = (*TwoBranch.compiled, "context_encoder", "diffusion.denoiser")
     config_type = DreamPRVRConfig
     config: DreamPRVRConfig
     clip_encoder: RegisterBank
@@ -171,12 +172,11 @@ class DreamPRVR(TwoBranch):
 
     def denoising_error(self, target: Tensor, mean: Tensor, condition: Tensor) -> Tensor:
         """Squared error of the noise predicted at all steps, averaged per video, (V,). The noise is the video's mean,
-        and is not detached."""
-        with torch.autocast(mean.device.type, enabled=False):
-            noise = mean[:, None].expand_as(condition)
-            noisy = self.diffusion.noisy(target, noise)  # (T, V, R, D)
-            predicted = self.diffusion.denoiser(noisy, self.diffusion.denoiser.context(condition), slice(None))
-            return (noise - predicted).square().mean((0, 2, 3))
+        and is not detached. (No chain here that would multiply errors, so bf16 will do where training uses it.)"""
+        noise = mean[:, None].expand_as(condition)
+        noisy = self.diffusion.noisy(target, noise)  # (T, V, R, D)
+        predicted = self.diffusion.denoiser(noisy, self.diffusion.denoiser.context(condition))
+        return (noise - predicted).square().mean((0, 2, 3))
 
     def objective(self, encoded: Encoded, *, epoch: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         terms = self.ranking_terms(encoded, self.branch_cosines(encoded), epoch=epoch, generator=generator)

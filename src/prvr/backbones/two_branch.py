@@ -42,6 +42,7 @@ class TwoBranchConfig(TrunkConfig):
 class TwoBranch(Trunk):
     """A method sets ``clip_encoder`` and ``frame_encoder`` and calls ``initialise``."""
 
+    compiled = ("query_input", "query_encoder", "frame_input", "clip_input", "clip_encoder", "frame_encoder")
     config: TwoBranchConfig
     clip_encoder: nn.Module  # (V, C, D) → (V, C, D)
     frame_encoder: nn.Module  # (V, M, D), mask (V, M) → (V, M, D)

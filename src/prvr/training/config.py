@@ -134,6 +134,8 @@ class TrainConfig:
     """auto: bf16 where a GPU has it, else fp32"""
     graphs: bool = True
     """on a GPU, capture steps as CUDA graphs and replay them"""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """on a GPU, compile the heaviest parts of the backbone; auto: where enough steps are ahead to pay for the minute"""
 
     def __post_init__(self) -> None:
         rules = {

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from prvr.data import epoch_batches, prefetch
 from prvr.tokens import TrainBatch
 from prvr.training import optim
+from prvr.training.compiling import PAYS_AFTER_STEPS, compile_parts
 from prvr.training.config import TrainConfig
 from prvr.training.distributed import Processes
 from prvr.training.interrupt import Interrupted, watch_interrupt
@@ -165,7 +166,13 @@ class Trainer:
         if not config.graphs or device.type != "cuda":
             return plain
         optim.rate_on_device(self.optimiser, device)
+        if self._compiles():
+            compile_parts(self.model.backbone)
         return GraphedStep(plain, config.batch_size, config.model)
+
+    def _compiles(self) -> bool:
+        left = (self._epochs() - self.progress.epoch) * self.steps
+        return self.config.compile == "on" or (self.config.compile == "auto" and left >= PAYS_AFTER_STEPS)
 
     def _new_optimiser(self, now: Moment) -> torch.optim.Optimizer:
         if now.phase == "backbone":

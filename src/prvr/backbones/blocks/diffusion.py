@@ -100,8 +100,11 @@ class DenoiserLayer(nn.Module):
 class DenoiserContext(NamedTuple):
     """What the denoiser's layers take besides the state, computed once per condition instead of once per step."""
 
-    times: list[Tensor]  # per layer, (T, 1, 1, D)
+    times: list[Tensor]  # per layer, (T, 1, 1, D); of a single step, (1, 1, D)
     conditions: list[Tensor]  # per layer, (B, R, D)
+
+    def at(self, step: int) -> DenoiserContext:
+        return DenoiserContext([time[step] for time in self.times], self.conditions)
 
 
 class Denoiser(nn.Module):
@@ -130,10 +133,10 @@ class Denoiser(nn.Module):
     def embed_condition(self, condition: Tensor) -> Tensor:
         return self.condition_linear(F.relu(self.condition_norm(condition)))
 
-    def forward(self, x: Tensor, context: DenoiserContext, step: int | slice) -> Tensor:
+    def forward(self, x: Tensor, context: DenoiserContext) -> Tensor:
         hidden = x
         for layer, time, condition in zip(self.layers, context.times, context.conditions, strict=True):
-            hidden = layer(hidden, time[step], condition)
+            hidden = layer(hidden, time, condition)
         return self.out(hidden + x)
 
     def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
@@ -176,7 +179,7 @@ class RegisterDiffusion(nn.Module):
         context = self.denoiser.context(condition)
         state, states = noise, []
         for step, back in reversed(list(enumerate(self.steps_back))):
-            predicted = self.denoiser(state, context, step)
+            predicted = self.denoiser(state, context.at(step))
             clean = (back.state * state - back.predicted * predicted).clamp(-1, 1)
             state = back.clean * clean + back.noisy * state
             if step > 0:
