@@ -1,11 +1,13 @@
 """Score a corpus: prepare it once as a gallery, then rank it against queries."""
 
-from prvr.scoring.engines import Scores, Top, encode_queries, score, score_parts, top_k
+from prvr.scoring.encoding import encode_queries
+from prvr.scoring.engines import Engine, Scores, Top, score, score_parts, top_k
 from prvr.scoring.gallery import Gallery, NotSeparable
 from prvr.scoring.pairwise import pairwise_scores, rerank
 from prvr.scoring.ranks import Recall, coverage, ranks, recalls
 
 __all__ = [
+    "Engine",
     "Gallery",
     "NotSeparable",
     "Recall",

@@ -1,24 +1,32 @@
-"""A gallery: what a corpus looks like once everything that no query changes has been computed."""
+"""A gallery: what a corpus looks like once everything that no query changes has been computed.
+
+Every score is a product of one unit query with stored vectors, then a maximum. TRACE's query projection W is folded
+into the stored side, ``(W q)·k = q·(Wᵀk)``, so that base and evidence share the query, and only the length of ``W q``
+is left for query time. Of the register–frame compatibilities b a gallery keeps ``exp((b − b_max)/τ)``, of the attended
+values their Gram matrix: see ``trace.operator`` for why these are enough.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from prvr.backbones import Backbone, TokenSet
-from prvr.tokens import VideoBatch, VideoTokens
-from prvr.trace import Trace, TraceConfig, TraceFactors
+from prvr.backbones import Backbone
+from prvr.scoring import disk
+from prvr.scoring.paging import Front, Grid, page_size, to_front
+from prvr.scoring.storage import Storage, Vectors, storage_of
+from prvr.tokens import TensorRecord, VideoBatch, VideoTokens
+from prvr.trace import Trace, TraceConfig
 
-FORMAT = "prvr-gallery-1"
+_Part = TypeVar("_Part", bound=TensorRecord | Vectors)
+SMALLEST_TEMPERATURE = 0.006  # below it, exp(b/τ) leaves even float64
+_FLOAT32_TEMPERATURE = 0.05  # and below this one, float32: cosines span 4
 
 
 class NotSeparable(TypeError):
@@ -26,107 +34,206 @@ class NotSeparable(TypeError):
 
 
 @dataclass(frozen=True)
-class Gallery:
-    """Videos prepared for scoring: unit tokens with their weights, and TRACE's factors.
+class TokenWeights:
+    """How much each token set counts: the one on pages, and the short ones that are the same length in every video."""
 
-    ``Gallery.build(backbone, trace, batches)`` encodes; ``save`` and ``load`` keep it on disk; ``prvr.scoring.score``
-    and ``top_k`` rank it.
+    paged: float
+    fixed: tuple[tuple[float, int], ...] = ()  # weight and tokens of each, in the order they are stored
+
+
+@dataclass(frozen=True)
+class Routes(TensorRecord):
+    """TRACE's share of a gallery. Projected vectors are folded: multiply them by the unit query, then by its scale."""
+
+    grounding: Tensor  # (P, R, page) exp((b − ceiling)/τ), zero where no frame is
+    ceiling: Tensor  # (V,) the largest b of a video
+    gram: Tensor  # (V, R, R) of the attended values
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """Videos prepared for scoring.
+
+    ``Gallery.build(backbone, trace, batches)`` encodes; ``save`` and ``load`` keep it on disk, where it is mapped into
+    memory rather than read; ``prvr.scoring.score`` and ``top_k`` rank it.
     """
 
-    sets: tuple[TokenSet, ...]  # each (V, N, D), unit length or zero
-    factors: TraceFactors | None
-    query_projection: Tensor | None  # (D, D)
+    weights: TokenWeights
     config: TraceConfig
     ids: tuple[str, ...]
+    first_page: Tensor  # (V + 1,) on the host: video v has pages first_page[v] up to first_page[v + 1]
+    local: Vectors  # (P, page, D) unit local tokens
+    fixed: Vectors | None = None  # (V, N, D) unit tokens of the short sets
+    keys: Vectors | None = None  # (P, page, D) folded frame keys
+    registers: Vectors | None = None  # (V, R, D) folded register keys
+    values: Vectors | None = None  # (V, R, D) folded attended values
+    routes: Routes | None = None
+    query_projection: Tensor | None = None  # (D, D)
 
     def __len__(self) -> int:
-        return len(self.sets[0].tokens)
+        return len(self.first_page) - 1
 
     @property
     def device(self) -> torch.device:
-        return self.sets[0].tokens.device
+        return self.local.values.device
+
+    @property
+    def page(self) -> int:
+        return self.local.shape[1]
+
+    @property
+    def width(self) -> int:
+        return self.local.shape[2]
+
+    @property
+    def storage(self) -> Storage:
+        return storage_of(self.local)
+
+    @property
+    def bytes(self) -> int:
+        return sum(tensor.numel() * tensor.element_size() for tensor in self._tensors().values())
+
+    # -- making one ---------------------------------------------------------------------------------------------------
 
     @staticmethod
     @torch.no_grad()
-    def build(backbone: Backbone, trace: Trace | None, batches: Iterable[VideoBatch]) -> Gallery:
-        """Encode videos batch by batch on the backbone's device. ``trace=None``: base scores only."""
+    def build(
+        backbone: Backbone,
+        trace: Trace | None,
+        batches: Iterable[VideoBatch],
+        *,
+        storage: Storage | None = None,
+        path: str | Path | None = None,
+    ) -> Gallery:
+        """Encode videos batch by batch on the backbone's device. ``trace=None``: base scores only.
+
+        With a ``path`` each batch goes to disk as soon as it is encoded, and the gallery that comes back is mapped from
+        there: a corpus never needs to fit into memory. Without one, at most one of its arrays exists twice.
+        """
         require_separable(backbone)
-        was_training = backbone.training
-        backbone.eval()
-        device = next(backbone.parameters()).device
-        parts = [_prepare(backbone, trace, batch.to(device)) for batch in batches]
-        backbone.train(was_training)
-        if not parts:
+        parts = _parts(backbone, trace, batches, storage)
+        if path is not None:
+            disk.write(path, (part._record() for part in parts))
+            return Gallery.load(path)
+        made = list(parts)
+        if not made:
             raise ValueError("no videos were given to build a gallery from")
-        return Gallery.cat(parts)
+        return Gallery.cat(made)
 
     @staticmethod
-    def of_tokens(backbone: Backbone, trace: Trace | None, tokens: VideoTokens, ids: Sequence[str] = ()) -> Gallery:
-        """A gallery of videos that are already encoded, kept in float32 whatever encoded them."""
+    def of_tokens(
+        backbone: Backbone,
+        trace: Trace | None,
+        tokens: VideoTokens,
+        ids: Sequence[str] = (),
+        *,
+        storage: Storage | None = None,
+        page: int | None = None,
+    ) -> Gallery:
+        """A gallery of videos that are already encoded: in float32 (float64, if they are) unless ``storage`` says."""
         require_separable(backbone)
         with torch.autocast(tokens.frames.device.type, enabled=False):
-            tokens = tokens.to(torch.promote_types(tokens.frames.dtype, torch.float32))
-            sets = tuple(TokenSet(s.weight, F.normalize(s.tokens, dim=-1)) for s in backbone.token_sets(tokens))
-            factors = None if trace is None else trace.factors(tokens)
-        return Gallery(
-            sets=sets,
-            factors=factors,
-            query_projection=None if trace is None else trace.projections["query"].detach(),
-            config=TraceConfig() if trace is None else trace.config,
-            ids=tuple(ids),
-        )
+            return _of_tokens(backbone, trace, tokens, tuple(ids), storage, page)
 
     @staticmethod
-    def cat(parts: Sequence[Gallery]) -> Gallery:
-        sets = tuple(
-            TokenSet(group[0].weight, torch.cat([part.tokens for part in group]))
-            for group in zip(*(part.sets for part in parts), strict=True)
-        )
-        factors = [part.factors for part in parts if part.factors is not None]
-        joined = TraceFactors.cat(factors) if factors else None
-        return replace(parts[0], sets=sets, factors=joined, ids=tuple(i for part in parts for i in part.ids))
+    def cat(parts: list[Gallery]) -> Gallery:
+        """Join galleries. Empties the list as it goes, so that not everything is held twice."""
+        first = parts[0]
+        pages = torch.cat([part.first_page.diff() for part in parts])
+        start = pages.new_zeros(1)
+        ids = tuple(name for part in parts for name in part.ids)
+        columns = [(field.name, [getattr(part, field.name) for part in parts]) for field in fields(first)]
+        parts.clear()
+        joined: dict[str, Any] = {}
+        for name, column in columns:
+            if isinstance(column[0], TensorRecord):
+                joined[name] = type(column[0]).cat(column)
+                column.clear()
+        return replace(first, first_page=torch.cat([start, pages.cumsum(0)]), ids=ids, **joined)
 
-    def __getitem__(self, rows: slice) -> Gallery:
-        sets = tuple(TokenSet(s.weight, s.tokens[rows]) for s in self.sets)
-        factors = None if self.factors is None else self.factors.map(lambda tensor: tensor[rows])
-        return replace(self, sets=sets, factors=factors, ids=self.ids[rows])
+    # -- parts of one -------------------------------------------------------------------------------------------------
 
-    def to(self, device: torch.device | str) -> Gallery:
+    def __getitem__(self, videos: slice) -> Gallery:
+        """A run of videos, without a copy."""
+        start, stop, step = videos.indices(len(self))
+        if step != 1:
+            raise ValueError("a gallery is sliced in runs of videos, without a step")
+        stop = max(start, stop)
+        first = int(self.first_page[start])
+        pages = slice(first, int(self.first_page[stop]))
+        rows = slice(start, stop)
+
+        def cut(part: _Part | None, by: slice) -> _Part | None:
+            return None if part is None else part.map(lambda tensor: tensor[by])
+
+        routes = self.routes
+        if routes is not None:
+            routes = Routes(routes.grounding[pages], routes.ceiling[rows], routes.gram[rows])
         return replace(
             self,
-            sets=tuple(TokenSet(s.weight, s.tokens.to(device)) for s in self.sets),
-            factors=None if self.factors is None else self.factors.to(device),
-            query_projection=None if self.query_projection is None else self.query_projection.to(device),
+            ids=self.ids[rows],
+            first_page=self.first_page[start : stop + 1] - first,
+            local=self.local[pages],
+            keys=cut(self.keys, pages),
+            fixed=cut(self.fixed, rows),
+            registers=cut(self.registers, rows),
+            values=cut(self.values, rows),
+            routes=routes,
         )
 
+    def to(self, device: torch.device | str | None = None, *, storage: Storage | None = None) -> Gallery:
+        """The same gallery on another device, or with its vectors kept in another type."""
+
+        def change(part: Any) -> Any:
+            if part is None:
+                return None
+            if storage is not None and isinstance(part, Vectors) and storage_of(part) != storage:
+                part = Vectors.store(part.restore(_working(part.values.dtype)), storage)
+            return part if device is None else part.to(device)
+
+        names = ("local", "fixed", "keys", "registers", "values", "routes", "query_projection")
+        return replace(self, **{name: change(getattr(self, name)) for name in names})
+
+    # -- on disk ------------------------------------------------------------------------------------------------------
+
     def save(self, path: str | Path) -> None:
-        """Write one safetensors file, whole or not at all."""
-        tensors = {f"set.{i}": s.tokens.contiguous().cpu() for i, s in enumerate(self.sets)}
-        if self.factors is not None:
-            tensors |= {f"trace.{name}": t.contiguous().cpu() for name, t in self.factors.tensors().items()}
-        if self.query_projection is not None:
-            tensors["query_projection"] = self.query_projection.contiguous().cpu()
-        about = {"weights": [s.weight for s in self.sets], "trace": asdict(self.config), "ids": self.ids}
-        partial = Path(f"{path}.part")
-        save_file(tensors, partial, metadata={"format": FORMAT, "gallery": json.dumps(about)})
-        os.replace(partial, path)
+        """Write a folder, whole or not at all."""
+        disk.write(path, iter([self._record()]))
 
     @staticmethod
     def load(path: str | Path, device: str = "cpu") -> Gallery:
-        with safe_open(path, framework="pt", device=device) as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise ValueError(f"{path} is no gallery of this version (found {metadata.get('format')!r}): rebuild it")
-            about = json.loads(metadata["gallery"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-        factors = {name.removeprefix("trace."): t for name, t in tensors.items() if name.startswith("trace.")}
-        return Gallery(
-            sets=tuple(TokenSet(weight, tensors[f"set.{i}"]) for i, weight in enumerate(about["weights"])),
-            factors=TraceFactors(**factors) if factors else None,
-            query_projection=tensors.get("query_projection"),
+        """Map a gallery into memory (``device`` other than "cpu": copy it there)."""
+        record = disk.read(path)
+        about, arrays = record.about, record.arrays
+        vectors: dict[str, Any] = {}
+        for name in ("local", "fixed", "keys", "registers", "values"):
+            if f"{name}.values" in arrays:
+                vectors[name] = Vectors(arrays[f"{name}.values"], arrays.get(f"{name}.scale"))
+        routed = {name.removeprefix("routes."): t for name, t in arrays.items() if name.startswith("routes.")}
+        pages = arrays["pages"].long()
+        found = Gallery(
+            weights=TokenWeights(about["paged"], tuple((w, n) for w, n in about["fixed"])),
             config=TraceConfig(**about["trace"]),
-            ids=tuple(about["ids"]),
+            ids=tuple(record.ids),
+            first_page=torch.cat([pages.new_zeros(1), pages.cumsum(0)]),
+            routes=Routes(**routed) if routed else None,
+            query_projection=record.shared.get("query_projection"),
+            **vectors,
         )
+        return found if device == "cpu" else found.to(device)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        found = {"pages": self.first_page.diff().to(torch.int32)}
+        for name in ("local", "fixed", "keys", "registers", "values", "routes"):
+            part = getattr(self, name)
+            if part is not None:
+                found |= {f"{name}.{field}": tensor for field, tensor in part.tensors().items()}
+        return found
+
+    def _record(self) -> disk.Record:
+        about = {"paged": self.weights.paged, "fixed": self.weights.fixed, "trace": vars(self.config)}
+        shared = {} if self.query_projection is None else {"query_projection": self.query_projection}
+        return disk.Record(about, list(self.ids), self._tensors(), shared)
 
 
 def require_separable(backbone: Backbone) -> None:
@@ -134,6 +241,87 @@ def require_separable(backbone: Backbone) -> None:
         raise NotSeparable(f"{backbone.method} scores each query–video pair anew: it cannot be put into a gallery")
 
 
-def _prepare(backbone: Backbone, trace: Trace | None, batch: VideoBatch) -> Gallery:
-    tokens = backbone.encode_video_batch(batch)
-    return Gallery.of_tokens(backbone, trace, tokens, batch.ids)
+def _parts(
+    backbone: Backbone, trace: Trace | None, batches: Iterable[VideoBatch], storage: Storage | None
+) -> Iterator[Gallery]:
+    was_training = backbone.training
+    backbone.eval()
+    device = next(backbone.parameters()).device
+    page = None
+    try:
+        for batch in batches:
+            tokens = backbone.encode_video_batch(batch.to(device))
+            part = Gallery.of_tokens(backbone, trace, tokens, batch.ids, storage=storage, page=page)
+            page = part.page
+            yield part
+    finally:
+        backbone.train(was_training)
+
+
+def _working(dtype: torch.dtype) -> torch.dtype:
+    """Tokens are prepared in float32, or in float64 where they come so."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _of_tokens(
+    backbone: Backbone,
+    trace: Trace | None,
+    tokens: VideoTokens,
+    ids: tuple[str, ...],
+    storage: Storage | None,
+    page: int | None,
+) -> Gallery:
+    tokens = tokens.to(_working(tokens.frames.dtype))
+    kept: Storage = storage or ("fp64" if tokens.frames.dtype == torch.float64 else "fp32")
+    sets = backbone.token_sets(tokens)
+    longest = max(s.tokens.shape[1] for s in sets)
+    paged = max(number for number, s in enumerate(sets) if s.tokens.shape[1] == longest)
+    units = [F.normalize(s.tokens, dim=-1) for s in sets]
+    fixed = [(s.weight, unit) for number, (s, unit) in enumerate(zip(sets, units, strict=True)) if number != paged]
+
+    real = units[paged].square().sum(-1) > 0  # a zero token counts as cosine 0: one empty slot stands for all of them
+    local = to_front(units[paged], real)
+    has_zero = local.counts < real.shape[1]
+    page = page or page_size(longest)
+    slots = local.counts + (has_zero & (local.counts % page == 0))
+    mask = tokens.evidence_mask
+    if trace is not None:
+        slots = slots.maximum(mask.sum(1))
+    grid = Grid.over(slots, page)
+    pages = torch.bincount(grid.owner, minlength=len(slots)).cpu()
+    made = Gallery(
+        weights=TokenWeights(sets[paged].weight, tuple((weight, unit.shape[1]) for weight, unit in fixed)),
+        config=TraceConfig() if trace is None else trace.config,
+        ids=ids,
+        first_page=torch.cat([pages.new_zeros(1), pages.cumsum(0)]),
+        local=Vectors.store(grid.lay(local, repeat=~has_zero), kept),
+        fixed=Vectors.store(torch.cat([unit for _, unit in fixed], 1), kept) if fixed else None,
+    )
+    return made if trace is None else _with_evidence(made, trace, tokens, grid, kept)
+
+
+def _with_evidence(gallery: Gallery, trace: Trace, tokens: VideoTokens, grid: Grid, kept: Storage) -> Gallery:
+    mask, tau = tokens.evidence_mask, trace.config.temperature
+    if not bool(mask.any(1).all()):
+        empty = (~mask.any(1)).nonzero().flatten().tolist()
+        raise ValueError(f"videos {empty[:5]} of a batch have no valid frame: drop them before scoring")
+    if tau < SMALLEST_TEMPERATURE:
+        raise ValueError(f"temperature {tau} is too low for a gallery: {SMALLEST_TEMPERATURE} is the least")
+    factors = trace.factors(tokens)
+    projection = trace.projections["query"].detach().to(factors.frames.dtype)
+    compatibility = factors.compatibility.masked_fill(~mask[:, None], -torch.inf)
+    ceiling = compatibility.amax((1, 2))  # (V,)
+    precise = torch.float64 if tau < _FLOAT32_TEMPERATURE else compatibility.dtype
+    reached = ((compatibility - ceiling[:, None, None]).to(precise) / tau).exp()  # (V, R, M)
+    keys = to_front(factors.frames, mask)
+    grounding = grid.lay(Front(to_front(reached.transpose(1, 2), mask).tokens, keys.counts))
+    return replace(
+        gallery,
+        keys=Vectors.store(grid.lay(Front(keys.tokens @ projection, keys.counts)), kept),
+        registers=Vectors.store(factors.registers @ projection, kept),
+        values=Vectors.store(factors.attended @ projection, kept),
+        routes=Routes(
+            grounding.transpose(1, 2).contiguous(), ceiling, factors.attended @ factors.attended.transpose(1, 2)
+        ),
+        query_projection=projection,
+    )

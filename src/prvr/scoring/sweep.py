@@ -8,10 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.scoring.engines import TILE_ELEMENTS
 from prvr.tokens import VideoTokens
 from prvr.trace import TraceConfig
 from prvr.trace import operator as op
+
+TILE_ELEMENTS = 16_000_000  # numbers in the largest temporary of a tile: 64 MB in float32
 
 
 @torch.no_grad()

@@ -109,6 +109,11 @@ def soft_score(queries: Tensor, activation: Tensor, attended: Tensor) -> Tensor:
     gram = attended @ attended.transpose(-1, -2)  # (V, R, R)
     along = torch.einsum("qvr,qvr->qv", activation, register_affinity(queries, attended))
     squared = torch.einsum("qvr,vrs,qvs->qv", activation, gram, activation)
+    return soft_cosine(along, squared)
+
+
+def soft_cosine(along: Tensor, squared: Tensor) -> Tensor:
+    """The cosine from ``q·v`` and ``‖v‖²`` of the softly attended frames v, whatever v was scaled by."""
     # Values that cancel leave rounding noise on both sides of the fraction: keep its floor well above that.
     floor = 1e-5 * torch.finfo(squared.dtype).eps
     return (along / squared.clamp(min=floor).sqrt()).clamp(-1, 1)

@@ -1,0 +1,112 @@
+"""Galleries on disk: a folder of plain arrays that can be written as a stream and mapped into memory.
+
+``gallery.json`` says what each array holds; ``NAME.bin`` is its bytes. The folder appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prvr.files import whole_folder
+
+FORMAT = "prvr-gallery-2"
+_ABOUT = "gallery.json"
+
+
+class GalleryError(ValueError):
+    """A folder that is no gallery, or a damaged one; says what was found."""
+
+
+@dataclass
+class Record:
+    """A gallery, or a run of its videos, as named arrays. Arrays grow along their first axis; shared ones do not."""
+
+    about: dict[str, Any]
+    ids: list[str]
+    arrays: dict[str, Tensor]
+    shared: dict[str, Tensor] = field(default_factory=dict)
+
+
+def write(path: str | Path, parts: Iterator[Record]) -> None:
+    """Write parts one after another, each let go before the next is asked for."""
+    first = next(parts, None)
+    if first is None:
+        raise ValueError("no videos were given to build a gallery from")
+    with whole_folder(Path(path)) as folder:
+        files = {name: open(folder / f"{name}.bin", "wb") for name in first.arrays}  # noqa: SIM115 (closed below)
+        try:
+            described = _append_all(files, first, parts)
+        finally:
+            for file in files.values():
+                file.close()
+        for name, tensor in first.shared.items():
+            with open(folder / f"{name}.bin", "wb") as file:
+                file.write(_bytes(tensor))
+        shared = {name: _described(tensor) for name, tensor in first.shared.items()}
+        about = {"format": FORMAT, **described, "shared": shared}
+        (folder / _ABOUT).write_text(json.dumps(about))
+
+
+def _append_all(files: dict[str, BinaryIO], first: Record, rest: Iterator[Record]) -> dict[str, Any]:
+    arrays = {name: _described(tensor) for name, tensor in first.arrays.items()}
+    for described in arrays.values():
+        described["shape"][0] = 0
+    ids: list[str] = []
+    part: Record | None = first
+    while part is not None:
+        if part.arrays.keys() != arrays.keys() or part.about != first.about:
+            raise ValueError("parts of one gallery differ in what they hold: build them with the same model")
+        for name, tensor in part.arrays.items():
+            if list(tensor.shape[1:]) != arrays[name]["shape"][1:]:
+                raise ValueError(f"parts of one gallery differ in the shape of {name!r}: {tuple(tensor.shape)}")
+            files[name].write(_bytes(tensor))
+            arrays[name]["shape"][0] += len(tensor)
+        ids += part.ids
+        part = next(rest, None)
+    return {"about": first.about, "arrays": arrays, "ids": ids}
+
+
+def read(path: str | Path) -> Record:
+    """Map a written gallery."""
+    folder = Path(path)
+    try:
+        about = json.loads((folder / _ABOUT).read_text())
+    except FileNotFoundError:
+        raise GalleryError(f"{folder} is no gallery: it has no {_ABOUT}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, NotADirectoryError) as error:
+        raise GalleryError(f"{folder} is no gallery of this version ({error}): rebuild it") from None
+    found = about.get("format") if isinstance(about, dict) else None
+    if found != FORMAT:
+        raise GalleryError(f"{folder} is no gallery of this version (found {found!r}, expected {FORMAT!r}): rebuild it")
+    arrays = {name: _map(folder / f"{name}.bin", described) for name, described in about["arrays"].items()}
+    shared = {name: _map(folder / f"{name}.bin", described) for name, described in about["shared"].items()}
+    return Record(about["about"], about["ids"], arrays, shared)
+
+
+def _described(tensor: Tensor) -> dict[str, Any]:
+    return {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    flat = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+    return memoryview(flat.numpy())
+
+
+def _map(path: Path, described: dict[str, Any]) -> Tensor:
+    dtype, shape = getattr(torch, described["dtype"]), described["shape"]
+    expected = torch.Size(shape).numel() * dtype.itemsize
+    size = path.stat().st_size if path.exists() else 0
+    if size != expected:
+        raise GalleryError(f"{path} holds {size} bytes, expected {expected}: the gallery is damaged, rebuild it")
+    if expected == 0:
+        return torch.empty(shape, dtype=dtype)
+    mapped = np.memmap(path, dtype=np.uint8, mode="c")  # copy-on-write: torch wants to be allowed to write
+    return torch.from_numpy(mapped).view(dtype).view(shape)

@@ -1,0 +1,24 @@
+"""Queries as the vectors that a gallery is scored with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from prvr.backbones import Backbone
+from prvr.backbones.blocks.packing import join_queries
+from prvr.tokens import QueryBatch
+
+
+@torch.no_grad()
+def encode_queries(backbone: Backbone, batches: Iterable[QueryBatch]) -> Tensor:
+    """Every query's vector, on the backbone's device, (Q, D); or its packed words (see ``blocks.packing``)."""
+    was_training = backbone.training
+    backbone.eval()
+    device = next(backbone.parameters()).device
+    moved = (batch.to(device) for batch in batches)
+    vectors = join_queries([backbone.encode_queries(batch.tokens, batch.mask).float() for batch in moved])
+    backbone.train(was_training)
+    return vectors

@@ -1,0 +1,76 @@
+"""Scoring a gallery: one contract, three engines.
+
+``reference`` follows the equations and keeps every intermediate; ``torch`` works in tiles on any device; ``triton``
+makes base and evidence in one pass on a CUDA device. All give base score and evidence score; ``score`` fuses them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor
+
+from prvr.scoring.engines import factorised, fused, reference
+from prvr.scoring.engines.common import Queries, Scores, Tile, prepare_queries
+from prvr.scoring.gallery import Gallery
+from prvr.scoring.top import Top, TopKeeper
+
+__all__ = ["Engine", "Scores", "Top", "score", "score_parts", "top_k"]
+
+Engine: TypeAlias = Literal["auto", "reference", "torch", "triton"]
+Compute: TypeAlias = Callable[[Queries, Gallery], Scores]
+_ENGINES: dict[str, Compute] = {"reference": reference.compute, "torch": factorised.compute, "triton": fused.compute}
+
+
+@torch.no_grad()
+def score(queries: Tensor, gallery: Gallery, engine: Engine = "auto", fusion_weight: float | None = None) -> Tensor:
+    """Final scores of every query against every video, (Q, D) → (Q, V)."""
+    weight = gallery.config.fusion_weight if fusion_weight is None else fusion_weight
+    return score_parts(queries, gallery, engine).final(weight)
+
+
+@torch.no_grad()
+def score_parts(queries: Tensor, gallery: Gallery, engine: Engine = "auto") -> Scores:
+    """Base and evidence scores of every query against every video."""
+    compute, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
+    shape = (len(queries), len(gallery))
+    base = torch.empty(shape, dtype=prepared.unit.dtype, device=gallery.device)
+    trace = None if gallery.routes is None else torch.empty_like(base)
+    for tile in _tiles(compute, prepared, gallery):
+        part = compute(prepared[tile.queries], gallery[tile.videos])
+        base[tile.queries, tile.videos] = part.base
+        if trace is not None and part.trace is not None:
+            trace[tile.queries, tile.videos] = part.trace
+    return Scores(base, trace)
+
+
+@torch.no_grad()
+def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine = "auto") -> Top:
+    """The best k videos per query, streaming over the gallery: k and one tile of scores per query are all it holds."""
+    compute, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
+    keeper = TopKeeper(len(queries), min(k, len(gallery)), gallery.device)
+    for tile in _tiles(compute, prepared, gallery):
+        part = compute(prepared[tile.queries], gallery[tile.videos])
+        keeper.offer(part.final(gallery.config.fusion_weight), tile.queries, tile.videos.start)
+    return keeper.top()
+
+
+def choose(name: Engine, gallery: Gallery) -> Compute:
+    """The engine to use. A gallery kept in full floats is scored in full floats unless ``triton`` is asked for."""
+    if name not in get_args(Engine):
+        raise ValueError(f"unknown engine {name!r}; there are: {', '.join(get_args(Engine))}")
+    if name == "auto":
+        fits = gallery.storage in ("fp16", "bf16", "int8") and not fused.obstacle(gallery)
+        return _ENGINES["triton" if fits else "torch"]
+    if name == "triton" and (obstacle := fused.obstacle(gallery)):
+        warnings.warn(f"scoring with the torch engine: {obstacle}", stacklevel=3)
+        return _ENGINES["torch"]
+    return _ENGINES[name]
+
+
+def _tiles(compute: Compute, queries: Queries, gallery: Gallery) -> list[Tile]:
+    plan = {reference.compute: reference.plan, factorised.compute: factorised.plan, fused.compute: fused.plan}[compute]
+    return plan(len(queries), gallery)

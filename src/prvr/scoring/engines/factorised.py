@@ -1,0 +1,77 @@
+"""The torch engine: tiles of matrix products and a short tail, on any device.
+
+Columns stand first and queries last, ``(columns, D) @ (D, Q)``: maxima over tokens then run along whole rows of
+queries, which vectorise. The log-sum-exp over registers is a small product (``trace.operator.routed_support``), and
+padded slots need no mask: they hold zero grounding, whose logarithm loses every maximum.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from prvr.scoring.engines import single
+from prvr.scoring.engines.common import Queries, Scores, Tile, per_video, slices, video_slices
+from prvr.scoring.gallery import Gallery
+from prvr.scoring.storage import Vectors
+from prvr.trace import operator as op
+
+QUERIES_PER_TILE = 1024
+TILE_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers in a tile's largest product: what stays in a cache
+SINGLE_PAGES = 4096  # pages at a time for a few queries: products are small, so passes are long
+
+
+def plan(queries: int, gallery: Gallery) -> list[Tile]:
+    step = min(queries, QUERIES_PER_TILE)
+    pages = TILE_ELEMENTS.get(gallery.device.type, 1 << 24) // max(1, step * gallery.page)
+    if single.fits(queries, gallery):
+        pages = SINGLE_PAGES
+    # Videos outside, queries inside: a gallery that lies on disk is read once.
+    return [Tile(rows, videos) for videos in video_slices(gallery, pages) for rows in slices(queries, step)]
+
+
+def compute(queries: Queries, gallery: Gallery) -> Scores:
+    unit = queries.unit
+    base = gallery.weights.paged * per_video(_products(gallery.local, unit).amax(1), gallery)  # (V, Q)
+    if gallery.fixed is not None:
+        responses = _products(gallery.fixed, unit).split([count for _, count in gallery.weights.fixed], 1)
+        for (weight, _), response in zip(gallery.weights.fixed, responses, strict=True):
+            base.add_(response.amax(1), alpha=weight)
+    trace = _evidence(queries, gallery)
+    return Scores(base.T, None if trace is None else trace.T)
+
+
+def _evidence(queries: Queries, gallery: Gallery) -> Tensor | None:
+    if gallery.routes is None or gallery.keys is None or gallery.registers is None or gallery.values is None:
+        return None
+    routes, config, tau = gallery.routes, gallery.config, gallery.config.temperature
+    projected = queries.unit * queries.scale[:, None]
+    affinity = _products(gallery.registers, projected)  # a (V, R, Q)
+    strongest = affinity.amax(1, keepdim=True)
+    reach = affinity.sub(strongest).div_(tau).exp_()  # A (V, R, Q)
+    # max_i d_i + γτ·log(A·B)_i, and what no frame changes afterwards
+    support = routes.grounding.transpose(1, 2) @ _of_pages(reach, gallery).to(routes.grounding.dtype)  # (P, page, Q)
+    support = support.log_().to(projected.dtype)
+    routed = support.mul_(config.routing_strength * tau).add_(_products(gallery.keys, projected))
+    route = per_video(routed.amax(1), gallery)
+    route.add_((strongest.squeeze(1) + routes.ceiling[:, None]), alpha=config.routing_strength)
+    # π = A/ΣA, and the sum cancels in the cosine
+    along = (reach * _products(gallery.values, projected)).sum(1)
+    squared = ((routes.gram @ reach) * reach).sum(1)
+    soft = op.soft_cosine(along, squared)
+    activation = (reach / reach.sum(1, keepdim=True)).transpose(1, 2) if config.gate else reach.transpose(1, 2)
+    return op.evidence_score(route, soft, activation, config.soft_weight, config.gate)
+
+
+def _of_pages(of_videos: Tensor, gallery: Gallery) -> Tensor:
+    """Repeat each video's rows for its pages, (V, …) → (P, …)."""
+    if gallery.local.shape[0] == len(gallery):
+        return of_videos
+    return of_videos.repeat_interleave(gallery.first_page.diff().to(of_videos.device), 0)
+
+
+def _products(vectors: Vectors, queries: Tensor) -> Tensor:
+    """(…, N, D) with (Q, D) → (…, N, Q)."""
+    if single.takes(vectors, queries):
+        return single.products(vectors, queries)
+    shape = vectors.shape
+    return (vectors.restore(queries.dtype).view(-1, shape[-1]) @ queries.T).view(*shape[:-1], len(queries))

@@ -1,0 +1,62 @@
+"""How a gallery keeps its vectors: full, half or brain floats, or eight-bit integers with a scale for each vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor
+
+from prvr.tokens import TensorRecord
+
+Storage: TypeAlias = Literal["fp64", "fp32", "fp16", "bf16", "int8"]
+STORAGE: tuple[Storage, ...] = get_args(Storage)
+DTYPES: dict[Storage, torch.dtype] = {
+    "fp64": torch.float64,
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "int8": torch.int8,
+}
+_LARGEST = 127.0
+
+
+@dataclass(frozen=True)
+class Vectors(TensorRecord):
+    """Vectors as they are stored. An eight-bit vector is ``values · scale``; the others have no scale."""
+
+    values: Tensor  # (…, D)
+    scale: Tensor | None = None  # (…) float32
+
+    @staticmethod
+    def store(vectors: Tensor, storage: Storage) -> Vectors:
+        """Keep vectors in a storage type.
+
+        >>> Vectors.store(torch.tensor([[0.6, -0.8]]), "int8").values
+        tensor([[  95, -127]], dtype=torch.int8)
+        """
+        if storage not in DTYPES:
+            raise ValueError(f"unknown storage {storage!r}; there are: {', '.join(STORAGE)}")
+        if storage != "int8":
+            return Vectors(vectors.to(DTYPES[storage]))
+        vectors = vectors.float()
+        largest = vectors.abs().amax(-1)
+        scale = torch.where(largest > 0, largest / _LARGEST, 1.0)
+        return Vectors((vectors / scale[..., None]).round().to(torch.int8), scale)
+
+    def restore(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The vectors as plain floats; no copy where they are so already."""
+        floats = self.values.to(dtype)
+        return floats if self.scale is None else floats.mul_(self.scale[..., None].to(dtype))
+
+    def __getitem__(self, rows: slice) -> Vectors:
+        return self.map(lambda tensor: tensor[rows])
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.values.shape
+
+
+def storage_of(vectors: Vectors) -> Storage:
+    return next(name for name, dtype in DTYPES.items() if dtype == vectors.values.dtype)
