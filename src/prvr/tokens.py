@@ -156,7 +156,7 @@ class Evidence(TensorRecord):
     peak: Tensor  # (Q, V) index of the frame that wins the routed maximum
     route: Tensor  # (Q, V) the routed maximum
     soft: Tensor  # (Q, V) cosine of the query and the softly attended frames
-    score: Tensor  # (Q, V) route + η·soft
+    score: Tensor  # (Q, V) route + η·soft; times the pair's certainty where the gate is on
 
     @property
     def expected_support(self) -> Tensor:

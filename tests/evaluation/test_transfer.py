@@ -25,15 +25,19 @@ def encoding() -> Encoding:
     return Encoding(torch.randn(20, 8), videos, torch.randn(20, 12), torch.arange(20) % 12)
 
 
+@pytest.mark.parametrize("gate", [False, True])
 def test_the_shared_sweep_equals_trace_on_each_set_of_anchors(
-    encoding: Encoding, monkeypatch: pytest.MonkeyPatch
+    gate: bool, encoding: Encoding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    config = TraceConfig(gate=gate)
     sets = {kind: with_anchors(encoding.videos, kind).registers for kind in KINDS}
     monkeypatch.setattr("prvr.scoring.sweep.TILE_ELEMENTS", 20 * 9 * 5)  # five videos at a time
-    found = sweep_anchors(encoding.queries, encoding.videos, {k: a for k, a in sets.items() if a is not None})
+    known = {kind: anchor for kind, anchor in sets.items() if anchor is not None}
+    found = sweep_anchors(encoding.queries, encoding.videos, known, config)
     for kind, anchor in sets.items():
         assert anchor is not None
-        expected = trace_evidence(encoding.queries, anchor, encoding.videos.frames, encoding.videos.frame_mask).score
+        videos = encoding.videos
+        expected = trace_evidence(encoding.queries, anchor, videos.frames, videos.frame_mask, config=config).score
         torch.testing.assert_close(found[kind], expected, atol=1e-5, rtol=0)
 
 

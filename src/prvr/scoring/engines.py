@@ -103,7 +103,7 @@ def _reference(queries: Tensor, gallery: Gallery) -> Scores:
     route, _ = op.concentrate(routed, factors.frame_mask)
     activation = op.register_activation(affinity, config.temperature)
     soft = F.cosine_similarity(q[:, None], torch.einsum("qvr,vrd->qvd", activation, factors.attended), dim=-1)
-    return Scores(base, route + config.soft_weight * soft)
+    return Scores(base, op.evidence_score(route, soft, activation, config.soft_weight, config.gate))
 
 
 def _factorised(queries: Tensor, gallery: Gallery) -> Scores:
