@@ -38,12 +38,12 @@ class Explanation:
 
     def __str__(self) -> str:
         strongest = int(self.activation.argmax())
+        gate = f" (certainty {self.certainty:.3f} scales the evidence)" if self.gated else ""
         return (
             f"direct peak {self.direct[self.direct_peak]:.3f} at frame {self.direct_peak}, "
             f"support there {self.expected_support[self.direct_peak]:.3f} (gap {self.unsupported_gap:+.3f}); "
             f"TRACE trusts frame {self.routed_peak}; register {strongest} carries "
-            f"{100 * float(self.activation[strongest]):.0f} %"
-            f"{f' (certainty {self.certainty:.3f} scales the evidence)' if self.gated else ''}; score {self.base:.4f} → {self.final:.4f}"
+            f"{100 * float(self.activation[strongest]):.0f} %{gate}; score {self.base:.4f} → {self.final:.4f}"
         )
 
 

@@ -31,7 +31,7 @@ class TraceConfig:
     gate: bool = False
     """not in the paper: scale each pair's evidence score by 1 − H(π)/log R, how certain its register activation is"""
     anchors: Literal["registers", "hybrid"] = "registers"
-    """hybrid, not in the paper: four anchors pooled over time join the registers (or four pooled regardless of order)"""
+    """hybrid, not in the paper: four anchors pooled over time join the registers (where there are none, global-4)"""
     init: Literal["identity", "random"] = "identity"
     """start of the four projections: the backbone's own space, or the usual random start"""
 
