@@ -152,7 +152,7 @@ def main() -> None:
     arguments = parser.parse_args()
     world = arguments.study / "world"
     if not world.exists():
-        write_world(world, replace(SIZES["demo"], val=200), progress=False)
+        write_world(world, replace(SIZES["demo"], train=400, val=200), progress=False)
 
     def folder(name: str, seed: int) -> Path:
         return arguments.study / f"{name.replace(' + ', '-')}-seed{seed}"

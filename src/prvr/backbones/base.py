@@ -76,6 +76,9 @@ class Backbone(nn.Module, ABC):
 
     method: ClassVar[str]
     config_type: ClassVar[type[BackboneConfig]]
+    title: ClassVar[str] = ""  # the name in its paper
+    year: ClassVar[int | None] = None  # of its paper
+    needs: ClassVar[tuple[str, ...]] = ()  # what it wants besides frame and word features
     separable: bool = True  # False: the score needs each query–video pair, no gallery can be prepared
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that no term of the objective reaches
     official_unused: tuple[str, ...] = ()  # prefixes of keys in the authors' checkpoints that nothing here reads
@@ -135,6 +138,11 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def loss_weights(self) -> dict[str, float]:
         """The weight of each term of the objective."""
+
+    @classmethod
+    def reads_official(cls) -> bool:
+        """Whether the authors' checkpoints can be loaded into this method."""
+        return "official_keys" in {name for kind in cls.__mro__ if kind is not Backbone for name in vars(kind)}
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> BackboneConfig:

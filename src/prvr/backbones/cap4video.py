@@ -98,6 +98,7 @@ class Cap4Video(Backbone):
     """Token-wise interaction with frames that have read captions."""
 
     method = "cap4video"
+    title, year, needs = "Cap4Video", 2023, ("captions",)
     config_type = Cap4VideoConfig
     config: Cap4VideoConfig
     separable = False

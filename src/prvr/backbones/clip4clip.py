@@ -94,6 +94,7 @@ class CLIP4Clip(Backbone):
     """A whole video as one vector; the text-to-video baseline."""
 
     method = "clip4clip"
+    title, year = "CLIP4Clip", 2022
     config_type = CLIP4ClipConfig
     config: CLIP4ClipConfig
     # A checkpoint may carry CLIP's towers and the other heads.

@@ -77,6 +77,7 @@ class Conquer(Backbone):
     """A re-ranker: contextual, query-aware, one pair at a time."""
 
     method = "conquer"
+    title, year, needs = "CONQUER", 2021, ("first stage",)
     config_type = ConquerConfig
     config: ConquerConfig
     separable = False

@@ -83,6 +83,7 @@ class DreamPRVR(TwoBranch):
     """The backbone TRACE is built on."""
 
     method = "dreamprvr"
+    title, year = "DreamPRVR", 2026
     untrained = ("diffusion.denoiser.time_table",)
     compiled = (*TwoBranch.compiled, "context_encoder", "diffusion.denoiser")
     config_type = DreamPRVRConfig

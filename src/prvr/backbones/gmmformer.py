@@ -61,6 +61,7 @@ class GMMFormer(Trunk):
     """Its frame branch is one vector, so local evidence lives in the clips."""
 
     method = "gmmformer"
+    title, year = "GMMFormer", 2024
     config_type = GMMFormerConfig
     config: GMMFormerConfig
 

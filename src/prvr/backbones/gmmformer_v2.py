@@ -66,6 +66,7 @@ class GMMFormerV2(Trunk):
     """Both branches keep their tokens; local evidence lives in the frames."""
 
     method = "gmmformer_v2"
+    title, year = "GMMFormer v2", 2024
     config_type = GMMFormerV2Config
     config: GMMFormerV2Config
 

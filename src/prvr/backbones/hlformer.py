@@ -77,6 +77,7 @@ class HLFormer(TwoBranch):
     """Hybrid Lorentz attention."""
 
     method = "hlformer"
+    title, year = "HLFormer", 2025
     config_type = HLFormerConfig
     config: HLFormerConfig
     clip_encoder: HybridBank

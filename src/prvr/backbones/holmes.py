@@ -83,6 +83,7 @@ class Holmes(TwoBranch):
     """Evidential learning between and inside videos."""
 
     method = "holmes"
+    title, year = "Holmes", 2026
     config_type = HolmesConfig
     config: HolmesConfig
     clip_encoder: GaussianBank

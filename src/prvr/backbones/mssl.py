@@ -59,6 +59,7 @@ class MSSL(Trunk):
     best cosines over fixed tokens gives it, and no gallery can be prepared. Local evidence lives in the frames."""
 
     method = "mssl"
+    title, year = "MS-SL", 2022
     config_type = MSSLConfig
     config: MSSLConfig
     separable = False

@@ -87,6 +87,7 @@ class XML(Backbone):
     """The simplest local evidence: the best frame."""
 
     method = "xml"
+    title, year = "XML", 2020
     config_type = XMLConfig
     config: XMLConfig
     untrained = ("moment_head.",)
