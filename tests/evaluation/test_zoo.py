@@ -58,7 +58,7 @@ def test_a_golden_that_does_not_hold_is_shown_not_hidden(tmp_path: Path, capsys:
     assert not found.holds
     assert found.error == pytest.approx(0.5, abs=1e-3)
     shutil.copy(goldens() / "mssl.npz", tmp_path / "xml.npz")  # another method's state dict
-    assert main(["zoo", "--goldens", str(tmp_path), "--json"]) == 0
+    assert main(["zoo", "--goldens", str(tmp_path), "--dataset", "demo", "--json"]) == 0
     rows = {row["method"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["xml"]["official_state"].startswith("fails: ")
     assert (rows["mssl"]["golden"], rows["mssl"]["official_state"]) == (None, "not tried")

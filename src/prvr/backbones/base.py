@@ -34,6 +34,11 @@ class BackboneConfig:
     hard_pool: int = 20
     """how many hardest videos a query's negative is drawn from"""
 
+    @property
+    def auxiliary_captions(self) -> int:
+        """How many auxiliary captions of each video the model reads; 0: none."""
+        return 0
+
     def pool_at(self, epoch: int) -> int | None:
         """The pool of hard negatives in an epoch; None while negatives are drawn from all."""
         return self.hard_pool if epoch >= self.hard_negative_epoch else None
@@ -63,6 +68,8 @@ class FirstStage(NamedTuple):
 
     run: str  # folder of a trained run
     candidates: int  # best videos of each query
+    negatives: int = 0  # how many of its list each training query is told from; 0: none are drawn from it
+    reach: float = 0.0  # how far below the right video that list goes, as a share of all videos
 
 
 class Backbone(nn.Module, ABC):

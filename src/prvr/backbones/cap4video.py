@@ -1,7 +1,7 @@
 """Cap4Video: every word meets every frame, and auxiliary captions help where a video has them.
 
 Captions written by a machine enter twice: frames read them (``CaptionReader``), and a query is compared with them
-directly; both scores are fused. Without captions (``captions = False``, all that the standard features allow) what
+directly; both scores are fused. Without captions (the standard features have none) what
 remains is the transformer over frames and the weighted token-wise interaction, which results must be labelled with.
 
 A query keeps its words, so ``encode_queries`` gives packed words (``blocks.packing``) with the sentence vector first:
@@ -38,8 +38,8 @@ _READER = "co_connetion_transformer_model_block"  # the authors' spelling
 class Cap4VideoConfig(BackboneConfig):
     """Defaults: the release's numbers over small towers for the standard features."""
 
-    captions: bool = False
-    """read auxiliary captions; without them this is "Cap4Video without captions" and must be called so"""
+    captions: bool | None = None
+    """read auxiliary captions [None: where the data has them]; without, call it "Cap4Video without captions\""""
     caption_slots: int = 30
     """most captions per video"""
     caption_layers: int = 2
@@ -76,6 +76,10 @@ class Cap4VideoConfig(BackboneConfig):
     """what is added to the attention logit of a padded frame"""
     init_std: float = 0.02
     """deviation of the initial weights"""
+
+    @property
+    def auxiliary_captions(self) -> int:
+        return self.caption_slots if self.captions else 0
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,7 @@ class Cap4Video(Backbone):
         if captions is None or caption_mask is None:
             raise ValueError(
                 "this cap4video model reads auxiliary captions and was given none: pass captions and caption_mask with "
-                "the videos, or train one without (--model.no-captions)"
+                "the videos, or train one without (--model.captions False)"
             )
         return self._encode(frames, as_mask(frame_mask), self._read(captions, as_mask(caption_mask)))
 

@@ -59,7 +59,11 @@ class ConquerConfig(BackboneConfig):
     init_std: float = 0.02
     """deviation of the initial weights"""
     negatives: int = 3
-    """other videos of the batch that each query's own is told from"""
+    """other videos that each query's own is told from while training"""
+    negatives_from: Literal["first-stage", "batch"] = "first-stage"
+    """where those come from: the first stage's list (where there is one), or the batch"""
+    negative_reach: float = 0.057
+    """that list ends so far below the right video, as a share of all videos (the release: 1,000 of 17,435)"""
     weight_video: float = 1.0
     """loss weight: telling the right video from the others"""
     moment_head: bool = False
@@ -110,7 +114,8 @@ class Conquer(Backbone):
     @property
     def first_stage(self) -> FirstStage | None:
         c = self.config
-        return None if c.first_stage is None else FirstStage(c.first_stage, c.candidates)
+        drawn = c.negatives if c.negatives_from == "first-stage" else 0
+        return None if c.first_stage is None else FirstStage(c.first_stage, c.candidates, drawn, c.negative_reach)
 
     # -- encoding -----------------------------------------------------------------------------------------------------
 
@@ -179,17 +184,24 @@ class Conquer(Backbone):
     # -- training -----------------------------------------------------------------------------------------------------
 
     def encode_batch(self, batch: TrainBatch) -> Encoded:
-        """Pairs are scored here, each query with its own video and a few others, so that several processes share the
+        """Pairs are scored here, each query with its own video and a few others (of its first stage's list, or of the
+        batch), so that several processes share the
         work: scoring the joined batch would repeat all of it in each."""
         videos = self.encode_video_batch(batch.videos)
         queries = self.encode_queries(batch.queries.tokens, batch.queries.mask)
-        rows = self.draw_candidates(batch.labels, len(videos))  # (N, 1 + S)
+        rows = self.candidates(batch, len(videos))  # (N, 1 + S)
         words, drawn = unpack_words(queries.repeat_interleave(rows.shape[1], 0)), rows.flatten()
         scores = self.pair_scores(self.read_pairs(words, videos.frames[drawn], videos.frame_mask[drawn]))
         per_query = {"candidates": scores.view_as(rows)}
         return Encoded(
             pad_words(queries, self.config.words), batch.labels, videos.padded(self.config.frames), per_query
         )
+
+    def candidates(self, batch: TrainBatch, videos: int) -> Tensor:
+        """Each query's own video, then those it is told from: chosen ones, or others of the batch. → (N, 1 + S)."""
+        if batch.negatives is None:
+            return self.draw_candidates(batch.labels, videos)
+        return torch.cat([batch.labels.clamp(min=0)[:, None], batch.negatives], dim=1)
 
     def draw_candidates(self, labels: Tensor, videos: int) -> Tensor:
         """Each query's own video, then others drawn without repetition, (N,) → (N, 1 + S)."""

@@ -17,7 +17,7 @@ from prvr.evaluation.published import CAVEAT
 from prvr.evaluation.zoo import ZooRow, zoo
 from prvr.training import ConfigError, preset_names
 
-_WIDTH = 116  # of all columns side by side
+_WIDTH = 118  # of all columns side by side
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def encode_split(backbone: Backbone, dataset: Dataset) -> Encoding:
     device = next(backbone.parameters()).device
     backbone.eval()
     batches = (batch.to(device) for batch in dataset.video_batches())
-    tokens = [backbone.encode_videos(b.frames, b.frame_mask, b.clips).to(torch.float32) for b in batches]
+    tokens = [backbone.encode_video_batch(batch).to(torch.float32) for batch in batches]
     videos: VideoTokens = VideoTokens.cat(tokens)
     queries = encode_queries(backbone, dataset.query_batches())
     base = torch.cat([backbone.base_score(queries, part) for part in tokens], 1)
