@@ -167,8 +167,3 @@ def total_loss(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Ten
     if missing:
         raise KeyError(f"no weight for the loss terms {missing}; weights are given for {sorted(weights)}")
     return torch.stack([weights[name] * value for name, value in terms.items()]).sum()
-
-
-def as_mask(mask: Tensor) -> Tensor:
-    """Masks arrive as bool or as 0/1 numbers; inside they are bool."""
-    return mask if mask.dtype == torch.bool else mask > 0.5

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prvr.backbones.base import Backbone, BackboneConfig, Encoded, as_mask
+from prvr.backbones.base import Backbone, BackboneConfig, Encoded
 from prvr.backbones.blocks.captions import CaptionPool, CaptionReader
 from prvr.backbones.blocks.clip import ClipTransformer, bound_logit_scale, mean_direction
 from prvr.backbones.blocks.initialise import initialise
@@ -29,7 +29,7 @@ from prvr.backbones.blocks.packing import pack_words, pad_words, unpack_words
 from prvr.backbones.blocks.towers import Text, Towers
 from prvr.backbones.registry import register
 from prvr.losses import two_way_nce
-from prvr.tokens import TrainBatch, VideoBatch, VideoTokens
+from prvr.tokens import TrainBatch, VideoBatch, VideoTokens, as_mask
 
 _READER = "co_connetion_transformer_model_block"  # the authors' spelling
 

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prvr.backbones.base import Backbone, BackboneConfig, Encoded, as_mask
+from prvr.backbones.base import Backbone, BackboneConfig, Encoded
 from prvr.backbones.blocks.clip import ClipTransformer, bound_logit_scale, mean_direction, quick_gelu
 from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.official import OfficialKey, affine, under
@@ -27,7 +27,7 @@ from prvr.backbones.blocks.towers import Towers
 from prvr.backbones.registry import register
 from prvr.backbones.scores import TokenSet
 from prvr.losses import two_way_nce
-from prvr.tokens import TrainBatch, VideoTokens
+from prvr.tokens import TrainBatch, VideoTokens, as_mask
 
 
 @dataclass(frozen=True)

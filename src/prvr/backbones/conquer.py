@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from prvr.backbones.base import Backbone, BackboneConfig, Encoded, FirstStage, as_mask
+from prvr.backbones.base import Backbone, BackboneConfig, Encoded, FirstStage
 from prvr.backbones.blocks.bert import BertLayers, TypedInput
 from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.moments import Span, best_span_score
@@ -27,7 +27,7 @@ from prvr.backbones.blocks.packing import Words, pack_words, pad_words, unpack_w
 from prvr.backbones.blocks.query_aware import Modelling, MomentHead, Reading, Sizes, VideoHead
 from prvr.backbones.registry import register
 from prvr.losses import info_nce
-from prvr.tokens import TrainBatch, VideoTokens
+from prvr.tokens import TrainBatch, VideoTokens, as_mask
 
 _NO_ATTENTION = -1e10  # similarity where a frame or a word is padding
 

@@ -12,15 +12,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from prvr.backbones.base import Backbone, BackboneConfig, Encoded, as_mask
+from prvr.backbones.base import Backbone, BackboneConfig, Encoded
 from prvr.backbones.blocks.attention import AttentionBank, DenseAttentionBank
+from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.inputs import InputEmbedding, WordPooling
 from prvr.backbones.blocks.official import OfficialKey, under
 from prvr.backbones.scores import TokenSet, max_cosine, max_dot
 from prvr.losses import pick_negatives, triplet, two_way_nce
-from prvr.tokens import TrainBatch, VideoTokens
+from prvr.tokens import TrainBatch, VideoTokens, as_mask
 
 
 @dataclass(frozen=True)
@@ -73,14 +74,7 @@ class Trunk(Backbone):
 
     def initialise(self) -> None:
         """One pass over all modules, as the authors do: N(0, 0.02²) weights, zero biases, unit norms."""
-        std = self.config.init_std
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=std)
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                nn.init.zeros_(module.bias)
-            if isinstance(module, AttentionBank | DenseAttentionBank):
-                module.initialise(std)
+        initialise(self, self.config.init_std)
 
     # -- encoding -----------------------------------------------------------------------------------------------------
 

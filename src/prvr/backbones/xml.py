@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from prvr.backbones.base import Backbone, BackboneConfig, Encoded, as_mask
+from prvr.backbones.base import Backbone, BackboneConfig, Encoded
 from prvr.backbones.blocks.attention import DenseAttentionBank
 from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.inputs import InputEmbedding
@@ -24,7 +24,7 @@ from prvr.backbones.blocks.towers import TextTower
 from prvr.backbones.registry import register
 from prvr.backbones.scores import TokenSet
 from prvr.losses import pick_negatives, triplet
-from prvr.tokens import TrainBatch, VideoTokens
+from prvr.tokens import TrainBatch, VideoTokens, as_mask
 
 _NO_MOMENT = -1e10  # start and end logit of a padded frame
 
