@@ -173,8 +173,8 @@ def test_another_curvature_of_the_blocks_or_another_model_is_refused(model: HLFo
         load_official(model, weights | {"clip_encoder.h_attns.0.self.manifold.k": torch.tensor(2.0)})
     with pytest.raises(CheckpointMismatch, match=r"h_attns.0.self.scale_alpha has|do not stack"):
         load_official(model, weights | {"clip_encoder.h_attns.0.self.scale_alpha": torch.zeros(2)})
-    with pytest.raises(CheckpointMismatch, match="lacks 'lorentz_dim'"):
-        from_official("hlformer", weights, {k: v for k, v in fixture.case.config.items() if k != "lorentz_dim"})
+    with pytest.raises(CheckpointMismatch, match="lacks 'hidden_size'"):
+        from_official("hlformer", weights, {k: v for k, v in fixture.case.config.items() if k != "hidden_size"})
 
 
 @pytest.mark.parametrize("blocks", [2, 4])

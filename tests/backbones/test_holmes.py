@@ -137,8 +137,8 @@ def test_a_wrong_checkpoint_says_what_differs(model: Holmes, fixture: Any) -> No
     del fewer["weight_token"]
     with pytest.raises(CheckpointMismatch, match=r"1 keys missing \(weight_token\)"):
         load_official(model, fewer)
-    with pytest.raises(CheckpointMismatch, match="lacks 'edl_tau'"):
-        from_official("holmes", fewer, {k: v for k, v in fixture.case.config.items() if k != "edl_tau"})
+    with pytest.raises(CheckpointMismatch, match="lacks 'hidden_size'"):
+        from_official("holmes", fewer, {k: v for k, v in fixture.case.config.items() if k != "hidden_size"})
 
 
 @pytest.mark.parametrize("blocks", [1, 3])

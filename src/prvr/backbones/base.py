@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -155,6 +155,11 @@ class Backbone(nn.Module, ABC):
     def config_from_official(cls, config: Mapping[str, Any]) -> BackboneConfig:
         """Our configuration from the authors' hyper-parameter names."""
         raise NotImplementedError(f"{cls.method} has no official configuration to read")
+
+    @classmethod
+    def config_for_checkpoint(cls, config: Mapping[str, Any], keys: Collection[str]) -> BackboneConfig:
+        """The same for a checkpoint with these keys: parts of the method that it does not hold are left out."""
+        return cls.config_from_official(config)
 
     def official_keys(self) -> dict[str, OfficialKey]:
         """Our parameter names → the authors' keys (see ``blocks.official``). Empty: no official checkpoint."""

@@ -11,7 +11,7 @@ with times.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from prvr.backbones.base import Backbone, BackboneConfig, Encoded, FirstStage
 from prvr.backbones.blocks.bert import BertLayers, TypedInput
 from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.moments import Span, best_span_score
-from prvr.backbones.blocks.official import OfficialKey, under
+from prvr.backbones.blocks.official import OfficialKey, renamed, under
 from prvr.backbones.blocks.packing import Words, pack_words, pad_words, unpack_words
 from prvr.backbones.blocks.query_aware import Modelling, MomentHead, Reading, Sizes, VideoHead
 from prvr.backbones.registry import register
@@ -30,6 +30,23 @@ from prvr.losses import info_nce
 from prvr.tokens import TrainBatch, VideoTokens, as_mask
 
 _NO_ATTENTION = -1e10  # similarity where a frame or a word is padding
+
+
+_SETTINGS = {  # the authors' names -> ours
+    "visual_dim": "visual_width",
+    "query_dim": "query_width",
+    "max_ctx_len": "frames",
+    "max_desc_len": "words",
+    "n_heads": "heads",
+    "intermediate_size": "inner_width",
+    "num_hidden_layers": "layers",
+    "head_hidden": "head_width",
+    "lw_video_ce": "weight_video",
+    "neg_video_num": "negatives",
+    "conv_kernel_size": "moment_kernel",
+    "min_pred_l": "shortest_moment",
+    "max_pred_l": "longest_moment",
+}
 
 
 @dataclass(frozen=True)
@@ -221,25 +238,16 @@ class Conquer(Backbone):
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> ConquerConfig:
-        default = cls.config_type
-        return ConquerConfig(
-            visual_width=config["visual_dim"],
-            query_width=config["query_dim"],
-            frames=config["max_ctx_len"],
-            words=config["max_desc_len"],
-            masked_max=False,
-            width=config["hidden_dim"],
-            heads=config["n_heads"],
-            inner_width=config["intermediate_size"],
-            layers=config["num_hidden_layers"],
-            head_width=config.get("head_hidden", default.head_width),
-            weight_video=config.get("lw_video_ce", 0.05),
-            negatives=config.get("neg_video_num", default.negatives),
-            moment_head=True,
-            moment_kernel=config.get("conv_kernel_size", default.moment_kernel),
-            shortest_moment=config.get("min_pred_l", default.shortest_moment),
-            longest_moment=config.get("max_pred_l", default.longest_moment),
-        )
+        width = config["hidden_dim"]
+        release = {"heads": max(1, width // 64), "inner_width": 4 * width, "frames": 100, "weight_video": 0.05}
+        settings = {"width": width} | release | renamed(config, _SETTINGS)
+        return ConquerConfig(**settings, masked_max=False, moment_head=True)
+
+    @classmethod
+    def config_for_checkpoint(cls, config: Mapping[str, Any], keys: Collection[str]) -> ConquerConfig:
+        """A checkpoint may hold the video-scoring head alone."""
+        held = any(key.startswith("moment_localization_head.") for key in keys)
+        return replace(cls.config_from_official(config), moment_head=held)
 
     def official_keys(self) -> dict[str, OfficialKey]:
         keys: dict[str, OfficialKey] = {

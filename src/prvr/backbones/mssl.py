@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from prvr.backbones.base import Encoded
 from prvr.backbones.blocks.attention import DenseAttentionBank
-from prvr.backbones.blocks.official import OfficialKey, under
+from prvr.backbones.blocks.official import OfficialKey, renamed, under
 from prvr.backbones.registry import register
 from prvr.backbones.trunk import Trunk, TrunkConfig, trunk_settings, video_tokens
 from prvr.losses import pick_negatives, square_nce, square_triplet, triplet, two_way_nce
@@ -152,14 +152,11 @@ class MSSL(Trunk):
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> MSSLConfig:
-        settings = trunk_settings(config, "visual_input_size", "query_input_size")
-        if settings["hard_negative_epoch"] < 0:  # the authors' −1 means never
+        settings = trunk_settings(config)
+        settings |= renamed(config, {"clip_nce_factor": "weight_nce_clip", "frame_nce_factor": "weight_nce_frame"})
+        if settings.get("hard_negative_epoch", 0) < 0:  # the authors' −1 means never
             settings["hard_negative_epoch"] = _NEVER
-        return MSSLConfig(
-            **settings,
-            weight_nce_clip=config.get("clip_nce_factor", cls.config_type.weight_nce_clip),
-            weight_nce_frame=config.get("frame_nce_factor", cls.config_type.weight_nce_frame),
-        )
+        return MSSLConfig(**settings)
 
     def official_keys(self) -> dict[str, OfficialKey]:
         keys = super().official_keys()
