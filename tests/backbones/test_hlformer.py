@@ -36,16 +36,6 @@ def model(fixture: Any) -> HLFormer:
     return backbone
 
 
-def test_tokens_and_scores_are_the_authors(model: HLFormer, fixture: Any) -> None:
-    queries, videos = fixture.encode(model)
-    case = fixture.case
-    case.check("out.query", queries)
-    case.check("out.clip", videos.clips)
-    case.check("out.frame", videos.frames)
-    case.check("out.fused", model.base_score(queries, videos))
-    assert videos.registers is None
-
-
 @pytest.mark.parametrize(("which", "block", "name", "step"), [("clip", 0, "c.h0", 2), ("frame", 1, "f.h1", 8)])
 def test_the_inside_of_a_lorentz_block_is_the_authors(
     which: str, block: int, name: str, step: int, model: HLFormer, fixture: Any

@@ -38,16 +38,6 @@ def model(fixture: Any) -> Holmes:
     return backbone
 
 
-def test_tokens_and_scores_are_the_authors(model: Holmes, fixture: Any) -> None:
-    queries, videos = fixture.encode(model)
-    case = fixture.case
-    case.check("out.query", queries)
-    case.check("out.clip", videos.clips)
-    case.check("out.frame", videos.frames)
-    case.check("out.fused", model.base_score(queries, videos))
-    assert videos.registers is None
-
-
 def test_each_block_and_its_share_are_the_authors(model: Holmes, fixture: Any) -> None:
     case, videos = fixture.case, fixture.batch().videos
     one = int(case["one_index"])

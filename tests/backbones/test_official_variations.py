@@ -101,7 +101,7 @@ def test_what_a_configuration_leaves_out_keeps_the_authors_default(name: str) ->
 
 
 def test_a_configuration_that_cannot_be_built_is_one_sentence() -> None:
-    with pytest.raises(CheckpointMismatch, match="no xml model can be built .* width 10 is not divisible by 4 heads"):
+    with pytest.raises(CheckpointMismatch, match=r"no xml model can be built .* width 10 is not divisible by 4 heads"):
         from_official("xml", {}, {"hidden_size": 10, "n_heads": 4})
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from prvr.backbones import build
 from prvr.cli import main
 from prvr.data import Dataset
 from prvr.evaluation import transfer as room
 from prvr.evaluation.transfer import Encoding, encode_split, transfer
+from prvr.scoring import NotSeparable
 from prvr.scoring.sweep import sweep_anchors
 from prvr.tokens import VideoTokens
 from prvr.trace import TraceConfig, trace_evidence
@@ -68,3 +70,9 @@ def test_the_command_prints_the_papers_table(
     assert main(["transfer", str(out)]) == 0
     text = capsys.readouterr().out
     assert all(word in text for word in ("+route SumR", "dreamprvr", "anchor"))
+
+
+def test_a_method_without_a_query_vector_is_refused_in_one_sentence(world: Path) -> None:
+    model = build("cap4video", visual_width=24, query_width=20, width=16, heads=2, layers=1)
+    with pytest.raises(NotSeparable, match="cap4video keeps a query's words, but TRACE needs each query as one vector"):
+        encode_split(model, Dataset.load(world, "synth", "val"))

@@ -55,8 +55,11 @@ def window_averages(clips: int) -> Tensor:
 
 @register
 class MSSL(Trunk):
-    """Its frame score is the cosine with a vector that depends on which proposal won, and so on the pair: no sum of
-    best cosines over fixed tokens gives it, and no gallery can be prepared. Local evidence lives in the frames."""
+    """Not separable: the clip score is a maximum of cosines, the frame score the cosine with the guided vector of
+    the proposal that won that maximum. Both tables (528 proposals and 528 guided vectors a video) depend on no query,
+    yet the second is read where the *first* peaks: no sum of maxima over fixed token sets, which is what a gallery's
+    engines compute, gives that. So pairs are scored together, ``base_score`` making both tables once per video. TRACE
+    needs no gallery of it in frozen transfer: queries are one vector, and local evidence lives in the frames."""
 
     method = "mssl"
     title, year = "MS-SL", 2022
