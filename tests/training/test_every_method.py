@@ -116,3 +116,14 @@ def test_trace_refuses_a_method_that_needs_every_pair(world: Path, tmp_path: Pat
     config = replace(config, trace_stage=replace(config.trace_stage, epochs=1))
     with pytest.raises(ConfigError, match="conquer scores each query–video pair anew, so TRACE has no tokens"):
         train(config, world, tmp_path / "run")
+
+
+def test_trace_asks_for_anchors_where_a_method_has_no_registers_and_trains_with_them(
+    world: Path, tmp_path: Path
+) -> None:
+    config = LEARNERS["xml"]._replace(trace_epochs=1).config()
+    with pytest.raises(ConfigError, match=r"xml has no registers .*--trace.anchors hybrid"):
+        train(config, world, tmp_path / "refused")
+    config = replace(config, trace=replace(config.trace, anchors="hybrid", gate=True))
+    run, _ = train(config, world, tmp_path / "run")
+    assert {"trace_nce", "trace_triplet"} <= read_metrics(run.path)[-1]["loss"].keys()

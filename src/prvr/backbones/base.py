@@ -87,6 +87,7 @@ class Backbone(nn.Module, ABC):
     year: ClassVar[int | None] = None  # of its paper
     needs: ClassVar[tuple[str, ...]] = ()  # what it wants besides frame and word features
     separable: bool = True  # False: the score needs each query–video pair, no gallery can be prepared
+    has_registers: bool = False  # True: video tokens carry registers, which TRACE can be trained on as they are
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that no term of the objective reaches
     official_unused: tuple[str, ...] = ()  # prefixes of keys in the authors' checkpoints that nothing here reads
     compiled: tuple[str, ...] = ()  # submodules that a long training on a GPU compiles: they hold most of a step's work

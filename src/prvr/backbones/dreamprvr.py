@@ -92,6 +92,7 @@ class DreamPRVR(TwoBranch):
 
     method = "dreamprvr"
     title, year = "DreamPRVR", 2026
+    has_registers = True
     untrained = ("diffusion.denoiser.time_table",)
     compiled = (*TwoBranch.compiled, "context_encoder", "diffusion.denoiser")
     config_type = DreamPRVRConfig
