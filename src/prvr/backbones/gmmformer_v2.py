@@ -1,6 +1,6 @@
 """GMMFormer v2: a bank of Gaussian attentions blended position by position, with clips matched to captions.
 
-Reading order: ``MixingBlock`` (bank, then blending steered by one learned token), ``encode_videos``, ``objective``
+Reading order: ``BlendedBank`` (blocks and their blend, steered by one learned token), ``encode_videos``, ``objective``
 (contrast and triplet on both branches, query diversity, one-to-one matching).
 """
 
