@@ -1,6 +1,6 @@
 """Do the gate and hybrid register sets help? Both against the paper's operator, on a small synthetic world.
 
-    python benchmarks/beyond_paper.py STUDY            (no GPU; half an hour on two cores; can be stopped and rerun)
+    python benchmarks/beyond_paper.py STUDY            (no GPU; 40 minutes on a shared core; can be stopped and rerun)
 
 Three questions, each with paired 95 % intervals over test queries: does TRACE gain more when *trained* with an option;
 when an option is only switched on while *scoring*, λ chosen on validation; and in *frozen transfer* to a backbone
