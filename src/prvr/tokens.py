@@ -89,15 +89,20 @@ class VideoBatch(TensorRecord):
 
 @dataclass(frozen=True)
 class TrainBatch:
-    """Videos with all their captions; ``labels[n]`` is the row of the video that query ``n`` describes."""
+    """Videos with all their captions; ``labels[n]`` is the row of the video that query ``n`` describes.
+
+    Where negatives were chosen for each query, their videos follow those that the queries describe.
+    """
 
     videos: VideoBatch
     queries: QueryBatch
     labels: Tensor  # (Q,) ascending
+    negatives: Tensor | None = None  # (Q, S) rows of videos
 
     def to(self, *args: Any, **kwargs: Any) -> TrainBatch:
         moved = self.labels.to(*args, **kwargs)
-        return TrainBatch(self.videos.to(*args, **kwargs), self.queries.to(*args, **kwargs), moved)
+        negatives = None if self.negatives is None else self.negatives.to(*args, **kwargs)
+        return TrainBatch(self.videos.to(*args, **kwargs), self.queries.to(*args, **kwargs), moved, negatives)
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ class Evidence(TensorRecord):
     peak: Tensor  # (Q, V) index of the frame that wins the routed maximum
     route: Tensor  # (Q, V) the routed maximum
     soft: Tensor  # (Q, V) cosine of the query and the softly attended frames
-    score: Tensor  # (Q, V) route + η·soft
+    score: Tensor  # (Q, V) route + η·soft; times the pair's certainty where the gate is on
 
     @property
     def expected_support(self) -> Tensor:

@@ -126,3 +126,20 @@ class Authors:
 def authors(golden: Callable[[str], Any]) -> Callable[[str], Authors]:
     """``authors("holmes")``: a method's fixture with what tests ask of it."""
     return lambda name: Authors(name, golden(name))
+
+
+@pytest.fixture
+def batch(case: Any) -> TrainBatch:
+    """The batch of a fixture whose inputs are named as in the PRVR releases."""
+    return Authors("", case).batch()
+
+
+@pytest.fixture
+def by_official_name() -> Callable[[Backbone, dict[str, Tensor]], dict[str, Tensor]]:
+    """Tensors under our parameters' names → under the authors', taken apart where we stack theirs."""
+
+    def rename(model: Backbone, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        keys = model.official_keys()
+        return {name: part for ours, value in values.items() for name, part in _unstack(keys[ours], value).items()}
+
+    return rename

@@ -147,8 +147,8 @@ def test_a_wrong_checkpoint_says_what_differs(case: Any) -> None:
         load_official(model, other)
     with pytest.raises(CheckpointMismatch, match=r"sentence_position_embeddings.weight has shape \(29, 64\)"):
         load_official(model, case.weights | {"sentence_position_embeddings.weight": torch.zeros(29, 64)})
-    with pytest.raises(CheckpointMismatch, match="lacks 'num_captions'"):
-        from_official("cap4video", case.weights, {k: v for k, v in case.config.items() if k != "num_captions"})
+    with pytest.raises(CheckpointMismatch, match="lacks 'hidden_size'"):
+        from_official("cap4video", case.weights, {k: v for k, v in case.config.items() if k != "hidden_size"})
 
 
 @pytest.mark.parametrize("captions", [True, False])

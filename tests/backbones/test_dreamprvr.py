@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from prvr.backbones import CheckpointMismatch, build, from_official, load_official, to_official, total_loss
 from prvr.backbones.blocks.official import leaves
 from prvr.backbones.dreamprvr import DreamPRVR
-from prvr.backbones.official import _unstack
-from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
+from prvr.tokens import TrainBatch
 from prvr.training import TraceModel, load_preset
 from prvr.training.config import BackboneStage
 from prvr.training.optim import backbone_optimiser, set_rate
@@ -43,15 +42,6 @@ def model(case: Any) -> DreamPRVR:
     return backbone
 
 
-@pytest.fixture
-def batch(case: Any) -> TrainBatch:
-    return TrainBatch(
-        VideoBatch(case["in.frame_video_features"], case["in.videos_mask"] > 0, case["in.clip_video_features"]),
-        QueryBatch(case["in.text_feat"], case["in.text_mask"] > 0),
-        case["in.text_labels"],
-    )
-
-
 def without_dropout(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -69,11 +59,6 @@ def training_terms(model: DreamPRVR, batch: TrainBatch, case: Any) -> dict[str, 
         return model.objective(model.encode_batch(batch), epoch=0)
     finally:
         model.perturb = original  # type: ignore[method-assign]
-
-
-def by_official_name(model: DreamPRVR, values: dict[str, Tensor]) -> dict[str, Tensor]:
-    keys = model.official_keys()
-    return {name: part for ours, value in values.items() for name, part in _unstack(keys[ours], value).items()}
 
 
 def test_tokens_registers_and_scores_are_the_authors(model: DreamPRVR, case: Any) -> None:
@@ -122,7 +107,9 @@ def test_loss_terms_are_the_authors(model: DreamPRVR, batch: TrainBatch, case: A
     case.check("loss.total", total_loss(terms, model.loss_weights))
 
 
-def test_gradients_of_every_parameter_are_the_authors(model: DreamPRVR, batch: TrainBatch, case: Any) -> None:
+def test_gradients_of_every_parameter_are_the_authors(
+    model: DreamPRVR, batch: TrainBatch, case: Any, by_official_name: Any
+) -> None:
     total_loss(training_terms(model, batch, case), model.loss_weights).backward()
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
     norms = {name: float(part.norm()) for name, part in by_official_name(model, gradients).items()}

@@ -11,7 +11,7 @@ import torch
 from prvr.backbones import from_official
 from prvr.backbones.blocks.windows import gaussian_window
 from prvr.backbones.gmmformer_v2 import GMMFormerV2
-from prvr.backbones.scores import max_cosine, max_dot
+from prvr.backbones.scores import max_cosine
 from prvr.losses import query_diversity
 from prvr.scoring import Gallery, score
 from prvr.tokens import VideoBatch
@@ -29,26 +29,6 @@ def model(case: Any) -> GMMFormerV2:
     backbone = from_official("gmmformer_v2", case.weights, case.config)
     assert isinstance(backbone, GMMFormerV2)
     return backbone
-
-
-def test_tokens_and_scores_are_the_authors(model: GMMFormerV2, case: Any) -> None:
-    with torch.no_grad():
-        queries = model.encode_queries(case["in.text_feat"], case["in.text_mask"])
-        videos = model.encode_videos(
-            case["in.frame_video_features"], case["in.videos_mask"], case["in.clip_video_features"]
-        )
-    for value, name, within in (
-        (queries, "query.vector", 1e-5),
-        (videos.clips, "clip.encoded", 1e-5),
-        (videos.frames, "frame.encoded", 1e-5),
-        (max_cosine(queries, videos.clips), "score.clip_cos", 1e-5),
-        (max_dot(queries, videos.clips), "score.clip_dot", 5e-5),
-        (max_cosine(queries, videos.frames), "score.frame_cos", 1e-5),
-        (max_dot(queries, videos.frames), "score.frame_dot", 5e-5),
-        (model.base_score(queries, videos), "score.fused", 1e-5),
-    ):
-        torch.testing.assert_close(value, case[name], atol=within, rtol=0)
-    assert (case["score.frame_cos"] == 0).any()  # a short video whose frames all oppose the query: its padding wins
 
 
 def test_the_blend_of_blocks_is_the_authors(model: GMMFormerV2, case: Any) -> None:

@@ -169,8 +169,8 @@ def test_a_wrong_checkpoint_says_which_keys_or_shapes_differ(model: XML, case: A
     two_streams = case.weights | {"modular_vector_mapping.weight": torch.zeros(2, 32)}
     with pytest.raises(CheckpointMismatch, match=r"has shape \(2, 32\), expected \(1, 32\)"):
         load_official(model, two_streams)
-    with pytest.raises(CheckpointMismatch, match="lacks 'conv_kernel_size'"):
-        from_official("xml", case.weights, {k: v for k, v in case.config.items() if k != "conv_kernel_size"})
+    with pytest.raises(CheckpointMismatch, match="lacks 'hidden_size'"):
+        from_official("xml", case.weights, {k: v for k, v in case.config.items() if k != "hidden_size"})
 
 
 def test_ranking_alone_takes_the_published_number_of_parameters() -> None:

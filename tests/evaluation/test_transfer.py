@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from prvr.backbones import build
 from prvr.cli import main
 from prvr.data import Dataset
 from prvr.evaluation import transfer as room
 from prvr.evaluation.transfer import Encoding, encode_split, transfer
+from prvr.scoring import NotSeparable
 from prvr.scoring.sweep import sweep_anchors
 from prvr.tokens import VideoTokens
 from prvr.trace import TraceConfig, trace_evidence
@@ -25,15 +27,19 @@ def encoding() -> Encoding:
     return Encoding(torch.randn(20, 8), videos, torch.randn(20, 12), torch.arange(20) % 12)
 
 
+@pytest.mark.parametrize("gate", [False, True])
 def test_the_shared_sweep_equals_trace_on_each_set_of_anchors(
-    encoding: Encoding, monkeypatch: pytest.MonkeyPatch
+    gate: bool, encoding: Encoding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    config = TraceConfig(gate=gate)
     sets = {kind: with_anchors(encoding.videos, kind).registers for kind in KINDS}
     monkeypatch.setattr("prvr.scoring.sweep.TILE_ELEMENTS", 20 * 9 * 5)  # five videos at a time
-    found = sweep_anchors(encoding.queries, encoding.videos, {k: a for k, a in sets.items() if a is not None})
+    known = {kind: anchor for kind, anchor in sets.items() if anchor is not None}
+    found = sweep_anchors(encoding.queries, encoding.videos, known, config)
     for kind, anchor in sets.items():
         assert anchor is not None
-        expected = trace_evidence(encoding.queries, anchor, encoding.videos.frames, encoding.videos.frame_mask).score
+        videos = encoding.videos
+        expected = trace_evidence(encoding.queries, anchor, videos.frames, videos.frame_mask, config=config).score
         torch.testing.assert_close(found[kind], expected, atol=1e-5, rtol=0)
 
 
@@ -64,3 +70,9 @@ def test_the_command_prints_the_papers_table(
     assert main(["transfer", str(out)]) == 0
     text = capsys.readouterr().out
     assert all(word in text for word in ("+route SumR", "dreamprvr", "anchor"))
+
+
+def test_a_method_without_a_query_vector_is_refused_in_one_sentence(world: Path) -> None:
+    model = build("cap4video", visual_width=24, query_width=20, width=16, heads=2, layers=1)
+    with pytest.raises(NotSeparable, match="cap4video keeps a query's words, but TRACE needs each query as one vector"):
+        encode_split(model, Dataset.load(world, "synth", "val"))

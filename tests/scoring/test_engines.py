@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from prvr.tokens import VideoBatch
 from prvr.trace import Trace, TraceConfig
 
 ENGINES = ["reference", "torch"]
+BEYOND = [{"gate": True}, {"anchors": "hybrid"}, {"gate": True, "anchors": "hybrid"}]
 
 
 @pytest.fixture
@@ -54,6 +56,23 @@ def test_an_engine_gives_the_backbones_score_plus_evidence(
     with torch.no_grad():
         gallery = Gallery.build(backbone, trace, [batch])
         expected = direct_score(backbone, trace, batch, queries)
+    torch.testing.assert_close(score(queries, gallery, engine), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "option", [{"gate": True}, {"anchors": "hybrid"}, {"gate": True, "anchors": "hybrid"}], ids=str
+)
+def test_what_goes_beyond_the_paper_is_the_same_in_every_engine(
+    engine: Any, option: dict[str, Any], backbone: Backbone, trace: Trace, queries: Tensor, tmp_path: Path
+) -> None:
+    beyond, batch = Trace(16, replace(trace.config, **option)), videos([16, 1, 9])
+    beyond.load_state_dict(trace.state_dict())
+    with torch.no_grad():
+        Gallery.build(backbone, beyond, [batch]).save(tmp_path / "gallery")
+        gallery = Gallery.load(tmp_path / "gallery")
+        expected = direct_score(backbone, beyond, batch, queries)
+        assert not torch.allclose(expected, direct_score(backbone, trace, batch, queries))
     torch.testing.assert_close(score(queries, gallery, engine), expected, atol=1e-5, rtol=0)
 
 

@@ -236,3 +236,32 @@ def test_tokens_without_registers_are_refused() -> None:
     tokens = VideoTokens(torch.randn(1, 3, 4), torch.ones(1, 3, dtype=torch.bool), torch.randn(1, 2, 4))
     with pytest.raises(ValueError, match="no registers"):
         Trace(4)(torch.randn(1, 4), tokens)
+
+
+@given(cases())
+@settings(max_examples=30, deadline=None)
+def test_the_gate_scales_the_evidence_between_nothing_and_all_of_it(case: Case) -> None:
+    plain, gated = (trace_evidence(*case, config=TraceConfig(gate=gate)) for gate in (False, True))
+    certain = op.certainty(plain.activation)
+    assert bool(((certain >= 0) & (certain <= 1)).all())
+    assert torch.equal(gated.score, plain.score * certain)
+    assert torch.equal(gated.route, plain.route)  # only what enters the ranking is scaled
+    if case.registers.shape[1] == 1:
+        assert torch.equal(certain, torch.ones_like(certain))
+
+
+def test_the_gate_passes_gradients_even_where_a_register_is_never_activated() -> None:
+    affinity = torch.tensor([[[1.0, -1.0, -1.0]]], requires_grad=True)
+    op.certainty(op.register_activation(affinity, 0.005)).sum().backward()
+    assert affinity.grad is not None
+    assert bool(affinity.grad.isfinite().all())
+
+
+def test_an_explanation_says_that_certainty_scaled_the_evidence() -> None:
+    tokens = VideoTokens(torch.randn(1, 5, 4), torch.ones(1, 5, dtype=torch.bool), torch.randn(1, 2, 4))
+    trace = Trace(4, TraceConfig(gate=True, anchors="hybrid"))  # no registers: anchors of both kinds stand in
+    found = explain(torch.randn(4), tokens, trace, base=0.5)
+    assert len(found.activation) == 8
+    expected = 0.5 + 0.03 * found.certainty * (found.route + 0.2 * found.soft)
+    assert found.final == pytest.approx(expected, abs=1e-6)
+    assert f"certainty {found.certainty:.3f} scales the evidence" in str(found)

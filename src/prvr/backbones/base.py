@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -34,6 +34,11 @@ class BackboneConfig:
     hard_pool: int = 20
     """how many hardest videos a query's negative is drawn from"""
 
+    @property
+    def auxiliary_captions(self) -> int:
+        """How many auxiliary captions of each video the model reads; 0: none."""
+        return 0
+
     def pool_at(self, epoch: int) -> int | None:
         """The pool of hard negatives in an epoch; None while negatives are drawn from all."""
         return self.hard_pool if epoch >= self.hard_negative_epoch else None
@@ -63,6 +68,8 @@ class FirstStage(NamedTuple):
 
     run: str  # folder of a trained run
     candidates: int  # best videos of each query
+    negatives: int = 0  # how many of its list each training query is told from; 0: none are drawn from it
+    reach: float = 0.0  # how far below the right video that list goes, as a share of all videos
 
 
 class Backbone(nn.Module, ABC):
@@ -76,7 +83,11 @@ class Backbone(nn.Module, ABC):
 
     method: ClassVar[str]
     config_type: ClassVar[type[BackboneConfig]]
+    title: ClassVar[str] = ""  # the name in its paper
+    year: ClassVar[int | None] = None  # of its paper
+    needs: ClassVar[tuple[str, ...]] = ()  # what it wants besides frame and word features
     separable: bool = True  # False: the score needs each query–video pair, no gallery can be prepared
+    has_registers: bool = False  # True: video tokens carry registers, which TRACE can be trained on as they are
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that no term of the objective reaches
     official_unused: tuple[str, ...] = ()  # prefixes of keys in the authors' checkpoints that nothing here reads
     compiled: tuple[str, ...] = ()  # submodules that a long training on a GPU compiles: they hold most of a step's work
@@ -137,9 +148,19 @@ class Backbone(nn.Module, ABC):
         """The weight of each term of the objective."""
 
     @classmethod
+    def reads_official(cls) -> bool:
+        """Whether the authors' checkpoints can be loaded into this method."""
+        return "official_keys" in {name for kind in cls.__mro__ if kind is not Backbone for name in vars(kind)}
+
+    @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> BackboneConfig:
         """Our configuration from the authors' hyper-parameter names."""
         raise NotImplementedError(f"{cls.method} has no official configuration to read")
+
+    @classmethod
+    def config_for_checkpoint(cls, config: Mapping[str, Any], keys: Collection[str]) -> BackboneConfig:
+        """The same for a checkpoint with these keys: parts of the method that it does not hold are left out."""
+        return cls.config_from_official(config)
 
     def official_keys(self) -> dict[str, OfficialKey]:
         """Our parameter names → the authors' keys (see ``blocks.official``). Empty: no official checkpoint."""
@@ -152,8 +173,3 @@ def total_loss(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Ten
     if missing:
         raise KeyError(f"no weight for the loss terms {missing}; weights are given for {sorted(weights)}")
     return torch.stack([weights[name] * value for name, value in terms.items()]).sum()
-
-
-def as_mask(mask: Tensor) -> Tensor:
-    """Masks arrive as bool or as 0/1 numbers; inside they are bool."""
-    return mask if mask.dtype == torch.bool else mask > 0.5

@@ -1,7 +1,7 @@
 """Cap4Video: every word meets every frame, and auxiliary captions help where a video has them.
 
 Captions written by a machine enter twice: frames read them (``CaptionReader``), and a query is compared with them
-directly; both scores are fused. Without captions (``captions = False``, all that the standard features allow) what
+directly; both scores are fused. Without captions (the standard features have none) what
 remains is the transformer over frames and the weighted token-wise interaction, which results must be labelled with.
 
 A query keeps its words, so ``encode_queries`` gives packed words (``blocks.packing``) with the sentence vector first:
@@ -10,36 +10,36 @@ A query keeps its words, so ``encode_queries`` gives packed words (``blocks.pack
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prvr.backbones.base import Backbone, BackboneConfig, Encoded, as_mask
+from prvr.backbones.base import Backbone, Encoded
 from prvr.backbones.blocks.captions import CaptionPool, CaptionReader
 from prvr.backbones.blocks.clip import ClipTransformer, bound_logit_scale, mean_direction
 from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.interaction import softmax_weights, token_interaction, uniform_weights
-from prvr.backbones.blocks.official import OfficialKey, affine, under
+from prvr.backbones.blocks.official import OfficialKey, affine, renamed, under
 from prvr.backbones.blocks.packing import pack_words, pad_words, unpack_words
 from prvr.backbones.blocks.towers import Text, Towers
+from prvr.backbones.clip_family import ClipFamilyConfig, family_settings
 from prvr.backbones.registry import register
 from prvr.losses import two_way_nce
-from prvr.tokens import TrainBatch, VideoBatch, VideoTokens
+from prvr.tokens import TrainBatch, VideoBatch, VideoTokens, as_mask
 
 _READER = "co_connetion_transformer_model_block"  # the authors' spelling
 
 
 @dataclass(frozen=True)
-class Cap4VideoConfig(BackboneConfig):
+class Cap4VideoConfig(ClipFamilyConfig):
     """Defaults: the release's numbers over small towers for the standard features."""
 
-    captions: bool = False
-    """read auxiliary captions; without them this is "Cap4Video without captions" and must be called so"""
+    captions: bool | None = None
+    """read auxiliary captions [None: where the data has them]; without, call it "Cap4Video without captions\""""
     caption_slots: int = 30
     """most captions per video"""
     caption_layers: int = 2
@@ -56,26 +56,10 @@ class Cap4VideoConfig(BackboneConfig):
     """weighted token-wise, plain token-wise, or sentence vector against mean frame"""
     masked_max: bool = True
     """maxima over real words and frames only; false: padded ones take part with 0, as in the authors' code"""
-    towers: Literal["features", "none"] = "features"
-    """features: small trainable towers; none: words and frames are in one space already (CLIP features)"""
-    width: int = 512
-    """width D of the shared space"""
-    heads: int = 8
-    """attention heads"""
-    layers: int = 4
-    """blocks of the transformer over frames"""
-    positions: int = 128
-    """learned frame positions"""
-    dropout: float = 0.1
-    """dropout of the towers"""
-    logit_scale: float = math.log(1 / 0.07)
-    """starting value of the log of the scale that scores are multiplied by in the loss"""
-    norm_epsilon: float = 1e-12
-    """epsilon of the norms in the transformer over frames"""
-    masked_logit: float = -1e6
-    """what is added to the attention logit of a padded frame"""
-    init_std: float = 0.02
-    """deviation of the initial weights"""
+
+    @property
+    def auxiliary_captions(self) -> int:
+        return self.caption_slots if self.captions else 0
 
 
 @dataclass(frozen=True)
@@ -98,6 +82,7 @@ class Cap4Video(Backbone):
     """Token-wise interaction with frames that have read captions."""
 
     method = "cap4video"
+    title, year, needs = "Cap4Video", 2023, ("captions",)
     config_type = Cap4VideoConfig
     config: Cap4VideoConfig
     separable = False
@@ -160,7 +145,7 @@ class Cap4Video(Backbone):
         if captions is None or caption_mask is None:
             raise ValueError(
                 "this cap4video model reads auxiliary captions and was given none: pass captions and caption_mask with "
-                "the videos, or train one without (--model.no-captions)"
+                "the videos, or train one without (--model.captions False)"
             )
         return self._encode(frames, as_mask(frame_mask), self._read(captions, as_mask(caption_mask)))
 
@@ -258,25 +243,15 @@ class Cap4Video(Backbone):
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> Cap4VideoConfig:
-        width, default = config["hidden_size"], cls.config_type
-        return Cap4VideoConfig(
-            visual_width=width,
-            query_width=width,
-            frames=config["max_position_embeddings"],
-            captions=True,
-            caption_slots=config["num_captions"],
-            video_weight=config.get("fusion_video", default.video_weight),
-            caption_weight=config.get("fusion_caption", default.caption_weight),
-            interaction=config.get("interaction", default.interaction),
-            masked_max=False,
-            towers="none",
-            width=width,
-            heads=config.get("n_heads", max(1, width // 64)),
-            layers=config["cross_num_hidden_layers"],
-            positions=config["max_position_embeddings"],
-            norm_epsilon=config.get("layer_norm_eps_temporal", default.norm_epsilon),
-            masked_logit=config.get("attn_mask_value", default.masked_logit),
-        )
+        names = {"num_captions": "caption_slots", "fusion_video": "video_weight", "fusion_caption": "caption_weight"}
+        settings = family_settings(config, "layer_norm_eps_temporal")
+        settings |= renamed(config, names | {"interaction": "interaction"})
+        return Cap4VideoConfig(**settings, frames=settings["positions"], captions=True, masked_max=False)
+
+    @classmethod
+    def config_for_checkpoint(cls, config: Mapping[str, Any], keys: Collection[str]) -> Cap4VideoConfig:
+        """A checkpoint without the layers that read captions is one of the query–video model alone."""
+        return replace(cls.config_from_official(config), captions=any(key.startswith(_READER) for key in keys))
 
     def official_keys(self) -> dict[str, OfficialKey]:
         keys: dict[str, OfficialKey] = {"logit_scale": "clip.logit_scale"}

@@ -10,52 +10,35 @@ vector is the query. Reading order: ``encode_queries``, ``encode_videos``, ``vid
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prvr.backbones.base import Backbone, BackboneConfig, Encoded, as_mask
+from prvr.backbones.base import Backbone, Encoded
 from prvr.backbones.blocks.clip import ClipTransformer, bound_logit_scale, mean_direction, quick_gelu
 from prvr.backbones.blocks.initialise import initialise
-from prvr.backbones.blocks.official import OfficialKey, affine, under
+from prvr.backbones.blocks.official import OfficialKey, affine, renamed, under
 from prvr.backbones.blocks.towers import Towers
+from prvr.backbones.clip_family import ClipFamilyConfig, family_settings
 from prvr.backbones.registry import register
 from prvr.backbones.scores import TokenSet
 from prvr.losses import two_way_nce
-from prvr.tokens import TrainBatch, VideoTokens
+from prvr.tokens import TrainBatch, VideoTokens, as_mask
+
+Head: TypeAlias = Literal["meanP", "seqLSTM", "seqTransf", "tightTransf"]
+_HEADS: dict[Head, str] = {"seqTransf": "transformerClip.", "seqLSTM": "lstm_visual.", "tightTransf": "cross."}
 
 
 @dataclass(frozen=True)
-class CLIP4ClipConfig(BackboneConfig):
+class CLIP4ClipConfig(ClipFamilyConfig):
     """Defaults: the release's heads at CLIP's width, over small towers for the standard features."""
 
-    head: Literal["meanP", "seqLSTM", "seqTransf", "tightTransf"] = "seqTransf"
+    head: Head = "seqTransf"
     """how frames become a score; tightTransf scores each pair anew"""
-    towers: Literal["features", "none"] = "features"
-    """features: small trainable towers; none: words and frames are in one space already (CLIP features)"""
-    width: int = 512
-    """width D of the shared space"""
-    heads: int = 8
-    """attention heads"""
-    layers: int = 4
-    """blocks of the transformer over frames"""
-    positions: int = 129
-    """learned frame positions; tightTransf needs one more than frames"""
-    dropout: float = 0.1
-    """dropout of the towers and before tightTransf's blocks"""
-    logit_scale: float = math.log(1 / 0.07)
-    """starting value of the log of the scale that cosines are multiplied by"""
-    norm_epsilon: float = 1e-12
-    """epsilon of the transformer's norms"""
-    masked_logit: float = -1e6
-    """what is added to the attention logit of a padded frame"""
-    init_std: float = 0.02
-    """deviation of the initial weights"""
 
 
 class TightHead(nn.Module):
@@ -94,6 +77,7 @@ class CLIP4Clip(Backbone):
     """A whole video as one vector; the text-to-video baseline."""
 
     method = "clip4clip"
+    title, year = "CLIP4Clip", 2022
     config_type = CLIP4ClipConfig
     config: CLIP4ClipConfig
     # A checkpoint may carry CLIP's towers and the other heads.
@@ -183,20 +167,18 @@ class CLIP4Clip(Backbone):
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> CLIP4ClipConfig:
-        width, default = config["hidden_size"], cls.config_type
-        return CLIP4ClipConfig(
-            visual_width=width,
-            query_width=width,
-            frames=config["max_position_embeddings"] - 1,
-            head=config.get("sim_header", default.head),
-            towers="none",
-            width=width,
-            heads=config.get("n_heads", max(1, width // 64)),
-            layers=config["cross_num_hidden_layers"],
-            positions=config["max_position_embeddings"],
-            norm_epsilon=config.get("layer_norm_eps", default.norm_epsilon),
-            masked_logit=config.get("attn_mask_value", default.masked_logit),
-        )
+        settings = family_settings(config, "layer_norm_eps") | renamed(config, {"sim_header": "head"})
+        return CLIP4ClipConfig(**settings, frames=settings["positions"] - 1)
+
+    @classmethod
+    def config_for_checkpoint(cls, config: Mapping[str, Any], keys: Collection[str]) -> CLIP4ClipConfig:
+        """A head that the configuration does not name is the one whose weights are there; of several, seqTransf."""
+        settings = cls.config_from_official(config)
+        if "sim_header" in config:
+            return settings
+        held = [head for head, prefix in _HEADS.items() if any(key.startswith(prefix) for key in keys)]
+        head: Head = "seqTransf" if "seqTransf" in held else (held or ["meanP"])[0]
+        return replace(settings, head=head)
 
     def official_keys(self) -> dict[str, OfficialKey]:
         keys: dict[str, OfficialKey] = {"logit_scale": "clip.logit_scale"}

@@ -11,25 +11,42 @@ with times.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from prvr.backbones.base import Backbone, BackboneConfig, Encoded, FirstStage, as_mask
+from prvr.backbones.base import Backbone, BackboneConfig, Encoded, FirstStage
 from prvr.backbones.blocks.bert import BertLayers, TypedInput
 from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.moments import Span, best_span_score
-from prvr.backbones.blocks.official import OfficialKey, under
+from prvr.backbones.blocks.official import OfficialKey, renamed, under
 from prvr.backbones.blocks.packing import Words, pack_words, pad_words, unpack_words
 from prvr.backbones.blocks.query_aware import Modelling, MomentHead, Reading, Sizes, VideoHead
 from prvr.backbones.registry import register
 from prvr.losses import info_nce
-from prvr.tokens import TrainBatch, VideoTokens
+from prvr.tokens import TrainBatch, VideoTokens, as_mask
 
 _NO_ATTENTION = -1e10  # similarity where a frame or a word is padding
+
+
+_SETTINGS = {  # the authors' names -> ours
+    "visual_dim": "visual_width",
+    "query_dim": "query_width",
+    "max_ctx_len": "frames",
+    "max_desc_len": "words",
+    "n_heads": "heads",
+    "intermediate_size": "inner_width",
+    "num_hidden_layers": "layers",
+    "head_hidden": "head_width",
+    "lw_video_ce": "weight_video",
+    "neg_video_num": "negatives",
+    "conv_kernel_size": "moment_kernel",
+    "min_pred_l": "shortest_moment",
+    "max_pred_l": "longest_moment",
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +76,11 @@ class ConquerConfig(BackboneConfig):
     init_std: float = 0.02
     """deviation of the initial weights"""
     negatives: int = 3
-    """other videos of the batch that each query's own is told from"""
+    """other videos that each query's own is told from while training"""
+    negatives_from: Literal["first-stage", "batch"] = "first-stage"
+    """where those come from: the first stage's list (where there is one), or the batch"""
+    negative_reach: float = 0.057
+    """that list ends so far below the right video, as a share of all videos (the release: 1,000 of 17,435)"""
     weight_video: float = 1.0
     """loss weight: telling the right video from the others"""
     moment_head: bool = False
@@ -77,6 +98,7 @@ class Conquer(Backbone):
     """A re-ranker: contextual, query-aware, one pair at a time."""
 
     method = "conquer"
+    title, year, needs = "CONQUER", 2021, ("first stage",)
     config_type = ConquerConfig
     config: ConquerConfig
     separable = False
@@ -109,7 +131,8 @@ class Conquer(Backbone):
     @property
     def first_stage(self) -> FirstStage | None:
         c = self.config
-        return None if c.first_stage is None else FirstStage(c.first_stage, c.candidates)
+        drawn = c.negatives if c.negatives_from == "first-stage" else 0
+        return None if c.first_stage is None else FirstStage(c.first_stage, c.candidates, drawn, c.negative_reach)
 
     # -- encoding -----------------------------------------------------------------------------------------------------
 
@@ -178,17 +201,24 @@ class Conquer(Backbone):
     # -- training -----------------------------------------------------------------------------------------------------
 
     def encode_batch(self, batch: TrainBatch) -> Encoded:
-        """Pairs are scored here, each query with its own video and a few others, so that several processes share the
+        """Pairs are scored here, each query with its own video and a few others (of its first stage's list, or of the
+        batch), so that several processes share the
         work: scoring the joined batch would repeat all of it in each."""
         videos = self.encode_video_batch(batch.videos)
         queries = self.encode_queries(batch.queries.tokens, batch.queries.mask)
-        rows = self.draw_candidates(batch.labels, len(videos))  # (N, 1 + S)
+        rows = self.candidates(batch, len(videos))  # (N, 1 + S)
         words, drawn = unpack_words(queries.repeat_interleave(rows.shape[1], 0)), rows.flatten()
         scores = self.pair_scores(self.read_pairs(words, videos.frames[drawn], videos.frame_mask[drawn]))
         per_query = {"candidates": scores.view_as(rows)}
         return Encoded(
             pad_words(queries, self.config.words), batch.labels, videos.padded(self.config.frames), per_query
         )
+
+    def candidates(self, batch: TrainBatch, videos: int) -> Tensor:
+        """Each query's own video, then those it is told from: chosen ones, or others of the batch. → (N, 1 + S)."""
+        if batch.negatives is None:
+            return self.draw_candidates(batch.labels, videos)
+        return torch.cat([batch.labels.clamp(min=0)[:, None], batch.negatives], dim=1)
 
     def draw_candidates(self, labels: Tensor, videos: int) -> Tensor:
         """Each query's own video, then others drawn without repetition, (N,) → (N, 1 + S)."""
@@ -208,25 +238,16 @@ class Conquer(Backbone):
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> ConquerConfig:
-        default = cls.config_type
-        return ConquerConfig(
-            visual_width=config["visual_dim"],
-            query_width=config["query_dim"],
-            frames=config["max_ctx_len"],
-            words=config["max_desc_len"],
-            masked_max=False,
-            width=config["hidden_dim"],
-            heads=config["n_heads"],
-            inner_width=config["intermediate_size"],
-            layers=config["num_hidden_layers"],
-            head_width=config.get("head_hidden", default.head_width),
-            weight_video=config.get("lw_video_ce", 0.05),
-            negatives=config.get("neg_video_num", default.negatives),
-            moment_head=True,
-            moment_kernel=config.get("conv_kernel_size", default.moment_kernel),
-            shortest_moment=config.get("min_pred_l", default.shortest_moment),
-            longest_moment=config.get("max_pred_l", default.longest_moment),
-        )
+        width = config["hidden_dim"]
+        release = {"heads": max(1, width // 64), "inner_width": 4 * width, "frames": 100, "weight_video": 0.05}
+        settings = {"width": width} | release | renamed(config, _SETTINGS)
+        return ConquerConfig(**settings, masked_max=False, moment_head=True)
+
+    @classmethod
+    def config_for_checkpoint(cls, config: Mapping[str, Any], keys: Collection[str]) -> ConquerConfig:
+        """A checkpoint may hold the video-scoring head alone."""
+        held = any(key.startswith("moment_localization_head.") for key in keys)
+        return replace(cls.config_from_official(config), moment_head=held)
 
     def official_keys(self) -> dict[str, OfficialKey]:
         keys: dict[str, OfficialKey] = {

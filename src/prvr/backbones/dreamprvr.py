@@ -19,12 +19,20 @@ from prvr.backbones.blocks.aggregation import BankAggregation
 from prvr.backbones.blocks.attention import AttentionBank, CrossAttention
 from prvr.backbones.blocks.diffusion import RegisterDiffusion
 from prvr.backbones.blocks.inputs import Projection
-from prvr.backbones.blocks.official import OfficialKey, under
+from prvr.backbones.blocks.official import OfficialKey, renamed, under
 from prvr.backbones.blocks.variational import VariationalSampler
 from prvr.backbones.registry import register
 from prvr.backbones.two_branch import TwoBranch, TwoBranchConfig, shared_settings, video_tokens
 from prvr.losses import query_similarity
 from prvr.tokens import TrainBatch, VideoTokens
+
+_SETTINGS = {  # the authors' names -> ours
+    "num_registers": "registers",
+    "timesteps": "diffusion_steps",
+    "num_diffusion_layers": "denoiser_layers",
+    "deterministic_tau": "similarity_temperature",
+    "perturbation_scale": "perturbation",
+}
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,8 @@ class DreamPRVR(TwoBranch):
     """The backbone TRACE is built on."""
 
     method = "dreamprvr"
+    title, year = "DreamPRVR", 2026
+    has_registers = True
     untrained = ("diffusion.denoiser.time_table",)
     compiled = (*TwoBranch.compiled, "context_encoder", "diffusion.denoiser")
     config_type = DreamPRVRConfig
@@ -196,18 +206,8 @@ class DreamPRVR(TwoBranch):
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> DreamPRVRConfig:
-        f = config["loss_factor"]
-        return DreamPRVRConfig(
-            **shared_settings(config),
-            registers=config["num_registers"],
-            diffusion_steps=config["timesteps"],
-            denoiser_layers=config["num_diffusion_layers"],
-            similarity_temperature=config["deterministic_tau"],
-            perturbation=config.get("perturbation_scale", cls.config_type.perturbation),
-            weight_similarity=f[3],
-            weight_kl=f[4],
-            weight_denoise=f[5],
-        )
+        weights = ("weight_similarity", "weight_kl", "weight_denoise")
+        return DreamPRVRConfig(**shared_settings(config, *weights), **renamed(config, _SETTINGS))
 
     def official_keys(self) -> dict[str, OfficialKey]:
         keys = super().official_keys() | {"register_queries": "video_qformer.query_tokens"}

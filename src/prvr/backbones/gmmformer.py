@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from prvr.backbones.base import Encoded
 from prvr.backbones.blocks.attention import DenseAttentionBank
 from prvr.backbones.blocks.inputs import WordPooling
-from prvr.backbones.blocks.official import OfficialKey, under
+from prvr.backbones.blocks.official import OfficialKey, listed, under
 from prvr.backbones.blocks.windows import from_widths, to_widths
 from prvr.backbones.registry import register
 from prvr.backbones.trunk import Trunk, TrunkConfig, trunk_settings
@@ -61,6 +61,7 @@ class GMMFormer(Trunk):
     """Its frame branch is one vector, so local evidence lives in the clips."""
 
     method = "gmmformer"
+    title, year = "GMMFormer", 2024
     config_type = GMMFormerConfig
     config: GMMFormerConfig
 
@@ -101,17 +102,11 @@ class GMMFormer(Trunk):
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> GMMFormerConfig:
-        weights, diversity = config["loss_factor"], config["neg_factor"]
-        return GMMFormerConfig(
-            **trunk_settings(config, "visual_input_size", "query_input_size"),
-            windows=to_widths(config["gaussian_widths"]) if "gaussian_widths" in config else cls.config_type.windows,
-            windows_over_slots=False,
-            diversity_offset=diversity[0],
-            diversity_scale=diversity[1],
-            weight_nce_clip=weights[0],
-            weight_nce_frame=weights[1],
-            weight_diversity=weights[2],
-        )
+        settings = trunk_settings(config) | listed(config, "neg_factor", ("diversity_offset", "diversity_scale"))
+        settings |= listed(config, "loss_factor", ("weight_nce_clip", "weight_nce_frame", "weight_diversity"))
+        if "gaussian_widths" in config:
+            settings["windows"] = to_widths(config["gaussian_widths"])
+        return GMMFormerConfig(**settings, windows_over_slots=False)
 
     def official_keys(self) -> dict[str, OfficialKey]:
         keys = super().official_keys() | under("frame_pool", self.frame_pool.official_keys("modular_vector_mapping_2"))

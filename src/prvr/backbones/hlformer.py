@@ -18,7 +18,7 @@ from prvr.backbones.blocks.aggregation import BankAggregation
 from prvr.backbones.blocks.attention import AttentionBank
 from prvr.backbones.blocks.inputs import WordPooling
 from prvr.backbones.blocks.lorentz import LorentzBank, held
-from prvr.backbones.blocks.official import OfficialKey, under
+from prvr.backbones.blocks.official import OfficialKey, renamed, under
 from prvr.backbones.registry import register
 from prvr.backbones.two_branch import TwoBranch, TwoBranchConfig, shared_settings
 from prvr.losses import onto_hyperboloid, partial_order
@@ -77,6 +77,7 @@ class HLFormer(TwoBranch):
     """Hybrid Lorentz attention."""
 
     method = "hlformer"
+    title, year = "HLFormer", 2025
     config_type = HLFormerConfig
     config: HLFormerConfig
     clip_encoder: HybridBank
@@ -132,12 +133,11 @@ class HLFormer(TwoBranch):
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> HLFormerConfig:
+        settings = shared_settings(config, "weight_order") | renamed(config, {"lorentz_dim": "hyperbolic_width"})
         return HLFormerConfig(
-            **shared_settings(config),
-            hyperbolic_width=config["lorentz_dim"],
+            **settings,
             curvature=float(config.get("curv_init", cls.config_type.curvature)),
             learn_curvature=bool(config.get("learn_curv", config.get("learn_curv_bool", True))),
-            weight_order=config["loss_factor"][3],
         )
 
     def official_keys(self) -> dict[str, OfficialKey]:

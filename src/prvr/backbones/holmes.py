@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from prvr.backbones.base import Encoded
-from prvr.backbones.blocks.aggregation import BankAggregation
-from prvr.backbones.blocks.attention import AttentionBank
-from prvr.backbones.blocks.official import OfficialKey, under
+from prvr.backbones.blocks.aggregation import BlendedBank
+from prvr.backbones.blocks.official import OfficialKey, renamed, under
 from prvr.backbones.registry import register
 from prvr.backbones.two_branch import TwoBranch, TwoBranchConfig, shared_settings
 from prvr.losses import (
@@ -31,6 +30,16 @@ from prvr.losses import (
     softened_targets,
     transport_plan,
 )
+
+_SETTINGS = {  # the authors' names -> ours
+    "warmup_epoch": "warmup_epochs",
+    "edl_tau": "evidence_temperature",
+    "edl_intra_video_tau": "clip_evidence_temperature",
+    "pot_scale": "transport_scale",
+    "pot_prompt_ratio": "dustbin_share",
+    "division_beta": "division_bound",
+    "smooth_beta": "softening",
+}
 
 
 @dataclass(frozen=True)
@@ -60,39 +69,25 @@ class HolmesConfig(TwoBranchConfig):
         return (*super().regime_at(epoch), int(epoch >= self.warmup_epochs))
 
 
-class GaussianBank(nn.Module):
-    """A bank of Gaussian attention and its aggregation, (B, L, D) → (B, L, D)."""
-
-    def __init__(self, config: HolmesConfig, length: int):
-        super().__init__()
-        windows = [None] + [2.0 ** (k - 2) for k in range(1, config.blocks)]  # none, 1/2, 1, 2, …
-        self.bank = AttentionBank(config.width, config.heads, windows, length, config.dropout)
-        self.aggregate = BankAggregation(config.width, config.heads, length, config.dropout, config.block_temperature)
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.aggregate(self.bank(x, mask), mask)
-
-    def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
-        blocks = [f"{prefix}.e_attns.{k}" for k in range(self.bank.blocks)]
-        keys = under("bank", self.bank.official_keys(blocks))
-        return keys | under("aggregate", self.aggregate.official_keys(prefix))
-
-
 @register
 class Holmes(TwoBranch):
     """Evidential learning between and inside videos."""
 
     method = "holmes"
+    title, year = "Holmes", 2026
     config_type = HolmesConfig
     config: HolmesConfig
-    clip_encoder: GaussianBank
-    frame_encoder: GaussianBank
+    clip_encoder: BlendedBank
+    frame_encoder: BlendedBank
     untrained = ("weight_token",)
 
     def __init__(self, config: HolmesConfig):
         super().__init__(config)
-        self.clip_encoder = GaussianBank(config, config.clips)
-        self.frame_encoder = GaussianBank(config, config.frames)
+        c, windows = config, [None, *(2.0 ** (k - 2) for k in range(1, config.blocks))]  # none, 1/2, 1, 2, …
+        self.clip_encoder, self.frame_encoder = (
+            BlendedBank(c.width, c.heads, windows, length, c.dropout, c.block_temperature, "e_attns.")
+            for length in (c.clips, c.frames)
+        )
         # In the authors' checkpoints, though nothing reads it: the aggregation's token is always a mean.
         self.weight_token = nn.Parameter(torch.randn(1, 1, config.width), requires_grad=False)
         self.initialise()
@@ -143,18 +138,7 @@ class Holmes(TwoBranch):
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> HolmesConfig:
-        return HolmesConfig(
-            **shared_settings(config),
-            warmup_epochs=config["warmup_epoch"],
-            evidence_temperature=config["edl_tau"],
-            clip_evidence_temperature=config["edl_intra_video_tau"],
-            transport_scale=config["pot_scale"],
-            dustbin_share=config["pot_prompt_ratio"],
-            division_bound=config["division_beta"],
-            softening=config["smooth_beta"],
-            weight_intra=config["loss_factor"][3],
-            weight_inter=config["loss_factor"][4],
-        )
+        return HolmesConfig(**shared_settings(config, "weight_intra", "weight_inter"), **renamed(config, _SETTINGS))
 
     def official_keys(self) -> dict[str, OfficialKey]:
         keys = super().official_keys() | {"weight_token": "weight_token"}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from prvr.backbones.base import Encoded
 from prvr.backbones.blocks.attention import DenseAttentionBank
-from prvr.backbones.blocks.official import OfficialKey, under
+from prvr.backbones.blocks.official import OfficialKey, renamed, under
 from prvr.backbones.registry import register
 from prvr.backbones.trunk import Trunk, TrunkConfig, trunk_settings, video_tokens
 from prvr.losses import pick_negatives, square_nce, square_triplet, triplet, two_way_nce
@@ -55,10 +55,14 @@ def window_averages(clips: int) -> Tensor:
 
 @register
 class MSSL(Trunk):
-    """Its frame score is the cosine with a vector that depends on which proposal won, and so on the pair: no sum of
-    best cosines over fixed tokens gives it, and no gallery can be prepared. Local evidence lives in the frames."""
+    """Not separable: the clip score is a maximum of cosines, the frame score the cosine with the guided vector of
+    the proposal that won that maximum. Both tables (528 proposals and 528 guided vectors a video) depend on no query,
+    yet the second is read where the *first* peaks: no sum of maxima over fixed token sets, which is what a gallery's
+    engines compute, gives that. So pairs are scored together, ``base_score`` making both tables once per video. TRACE
+    needs no gallery of it in frozen transfer: queries are one vector, and local evidence lives in the frames."""
 
     method = "mssl"
+    title, year = "MS-SL", 2022
     config_type = MSSLConfig
     config: MSSLConfig
     separable = False
@@ -151,14 +155,11 @@ class MSSL(Trunk):
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> MSSLConfig:
-        settings = trunk_settings(config, "visual_input_size", "query_input_size")
-        if settings["hard_negative_epoch"] < 0:  # the authors' −1 means never
+        settings = trunk_settings(config)
+        settings |= renamed(config, {"clip_nce_factor": "weight_nce_clip", "frame_nce_factor": "weight_nce_frame"})
+        if settings.get("hard_negative_epoch", 0) < 0:  # the authors' −1 means never
             settings["hard_negative_epoch"] = _NEVER
-        return MSSLConfig(
-            **settings,
-            weight_nce_clip=config.get("clip_nce_factor", cls.config_type.weight_nce_clip),
-            weight_nce_frame=config.get("frame_nce_factor", cls.config_type.weight_nce_frame),
-        )
+        return MSSLConfig(**settings)
 
     def official_keys(self) -> dict[str, OfficialKey]:
         keys = super().official_keys()

@@ -12,6 +12,8 @@ from prvr.backbones.base import Backbone
 from prvr.backbones.blocks.official import OfficialKey, leaves
 from prvr.backbones.registry import method
 
+_COUNTERS = ("position_ids",)  # buffers that some library versions save though they hold no weights
+
 
 class CheckpointMismatch(ValueError):
     """A checkpoint does not fit the model: says which keys or shapes differ."""
@@ -25,16 +27,18 @@ def from_official(name: str, state_dict: Mapping[str, Tensor], config: Mapping[s
     """
     cls = method(name)
     try:
-        backbone = cls(cls.config_from_official(config))
+        backbone = cls(cls.config_for_checkpoint(config, _unwrapped(state_dict).keys()))
     except KeyError as missing:
         raise CheckpointMismatch(f"the {name} configuration lacks {missing}") from None
+    except (TypeError, ValueError) as error:
+        raise CheckpointMismatch(f"no {name} model can be built with this configuration: {error}") from None
     load_official(backbone, state_dict)
     return backbone.eval()
 
 
 def load_official(backbone: Backbone, state_dict: Mapping[str, Tensor]) -> None:
     """Fill a backbone in place from a state dict with the authors' keys (a ``module.`` prefix is dropped)."""
-    given = {key.removeprefix("module."): tensor for key, tensor in state_dict.items()}
+    given = {key: tensor for key, tensor in _unwrapped(state_dict).items() if not key.endswith(_COUNTERS)}
     keys = backbone.official_keys()
     expected = {leaf for key in keys.values() for leaf in leaves(key)}
     unknown = {key for key in given.keys() - expected if not key.startswith(backbone.official_unused)}
@@ -49,6 +53,11 @@ def load_official(backbone: Backbone, state_dict: Mapping[str, Tensor]) -> None:
                 problems.append(f"{next(leaves(key))} and its siblings do not stack: {error}")
     if problems:
         raise CheckpointMismatch(f"not a {backbone.method} checkpoint of this configuration: " + "; ".join(problems))
+
+
+def _unwrapped(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Keys as they are without the wrapper that trains on several devices."""
+    return {key.removeprefix("module."): tensor for key, tensor in state_dict.items()}
 
 
 def to_official(backbone: Backbone) -> dict[str, Tensor]:

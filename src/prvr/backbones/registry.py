@@ -1,8 +1,16 @@
-"""The list of methods. A backbone joins it with ``@register``; ``build`` makes one by name."""
+"""The list of methods. A backbone joins it with ``@register``; ``build`` makes one by name.
+
+Files of this folder are looked at, and those of the folders that the environment variable ``PRVR_BACKBONES`` names
+(separated like ``PATH``): a method of one's own needs no change here (docs/add-a-backbone.md).
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import os
 import pkgutil
+import sys
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +18,7 @@ from typing import Any, TypeVar
 
 from prvr.backbones.base import Backbone, BackboneConfig
 
+OWN_FOLDERS = "PRVR_BACKBONES"
 _METHODS: dict[str, type[Backbone]] = {}
 _Method = TypeVar("_Method", bound=type[Backbone])
 
@@ -19,24 +28,50 @@ class UnknownMethod(ValueError):
 
 
 def register(backbone: _Method) -> _Method:
-    """Class decorator: make a backbone available under its ``method`` name."""
+    """Class decorator: make a backbone available under its ``method`` name, which no other may have."""
+    taken = _METHODS.get(backbone.method)
+    if taken is not None and taken.__module__ != backbone.__module__:
+        raise UnknownMethod(f"{backbone.__module__} calls its method {backbone.method!r}, as {taken.__module__} does")
     _METHODS[backbone.method] = backbone
     return backbone
 
 
 def methods() -> dict[str, type[Backbone]]:
-    """Every method by name. Each file of this folder is looked at, so that a new one needs no list to be changed."""
+    """Every method by name. Each file is looked at, so that a new one needs no list to be changed."""
     for found in pkgutil.iter_modules([str(Path(__file__).parent)], "prvr.backbones."):
         if not found.ispkg:
             import_module(found.name)
+    for folder in filter(None, os.environ.get(OWN_FOLDERS, "").split(os.pathsep)):
+        if not Path(folder).is_dir():
+            raise UnknownMethod(f"{OWN_FOLDERS} names {folder}, which is no folder; expected one with .py files")
+        for file in sorted(Path(folder).glob("*.py")):
+            _import_file(file.resolve())
     return dict(sorted(_METHODS.items()))
+
+
+def _import_file(file: Path) -> None:
+    """Import a file once, under a name that no other file has: dataclasses look their module up by name."""
+    name = f"prvr_own_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
 
 
 def method(name: str) -> type[Backbone]:
     """The backbone class of a method."""
     known = methods()
     if name not in known:
-        raise UnknownMethod(f"unknown method {name!r}; there are: {', '.join(sorted(known))}")
+        raise UnknownMethod(
+            f"unknown method {name!r}; there are: {', '.join(sorted(known))} (a folder with your own: {OWN_FOLDERS})"
+        )
     return known[name]
 
 

@@ -12,15 +12,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from prvr.backbones.base import Backbone, BackboneConfig, Encoded, as_mask
+from prvr.backbones.base import Backbone, BackboneConfig, Encoded
 from prvr.backbones.blocks.attention import AttentionBank, DenseAttentionBank
+from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.inputs import InputEmbedding, WordPooling
-from prvr.backbones.blocks.official import OfficialKey, under
+from prvr.backbones.blocks.official import OfficialKey, listed, renamed, under
 from prvr.backbones.scores import TokenSet, max_cosine, max_dot
-from prvr.losses import pick_negatives, triplet, two_way_nce
-from prvr.tokens import TrainBatch, VideoTokens
+from prvr.losses import pick_negatives, query_diversity, triplet, two_way_nce
+from prvr.tokens import TrainBatch, VideoTokens, as_mask
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,22 @@ class TrunkConfig(BackboneConfig):
     """loss weight: contrast on frames"""
 
 
+@dataclass(frozen=True)
+class DiverseConfig(TrunkConfig):
+    """Numbers of methods that keep a video's queries apart."""
+
+    block_temperature: float = 0.6
+    """temperature of the softmax over a bank's blocks"""
+    diversity_offset: float = 0.2
+    """δ of the query diversity loss"""
+    diversity_scale: float = 32.0
+    """α of the query diversity loss"""
+    diversity_power: float = 1.0
+    """λ of the query diversity loss"""
+    weight_diversity: float = 3e-3
+    """loss weight: query diversity"""
+
+
 class Trunk(Backbone):
     """Inputs and query branch. A method's ``__init__`` adds its encoders and ends with ``initialise``."""
 
@@ -73,14 +90,7 @@ class Trunk(Backbone):
 
     def initialise(self) -> None:
         """One pass over all modules, as the authors do: N(0, 0.02²) weights, zero biases, unit norms."""
-        std = self.config.init_std
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=std)
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                nn.init.zeros_(module.bias)
-            if isinstance(module, AttentionBank | DenseAttentionBank):
-                module.initialise(std)
+        initialise(self, self.config.init_std)
 
     # -- encoding -----------------------------------------------------------------------------------------------------
 
@@ -170,30 +180,66 @@ class Trunk(Backbone):
         return keys | under("query_pool", self.query_pool.official_keys("modular_vector_mapping"))
 
 
+class DiverseTrunk(Trunk):
+    """A trunk whose objective also keeps a video's queries apart."""
+
+    config: DiverseConfig
+
+    def ranking_terms(
+        self, encoded: Encoded, cosines: Mapping[str, Tensor], *, epoch: int, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
+        """Contrast and triplet on both branches, and the diversity of a video's queries."""
+        c = self.config
+        terms = super().ranking_terms(encoded, cosines, epoch=epoch, generator=generator)
+        shaped = encoded.per_query["shaped"].float()
+        terms["diversity"] = query_diversity(
+            shaped, encoded.labels, offset=c.diversity_offset, scale=c.diversity_scale, power=c.diversity_power
+        )
+        return terms
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        return super().loss_weights | {"diversity": self.config.weight_diversity}
+
+
 def video_tokens(frames: Tensor, frame_mask: Tensor, clips: Tensor, registers: Tensor | None = None) -> VideoTokens:
     """Encoded videos, with padded frame slots set to exactly zero."""
     return VideoTokens(frames * frame_mask[..., None].to(frames.dtype), frame_mask, clips, registers)
 
 
-def trunk_settings(config: Mapping[str, Any], visual_width: str, query_width: str) -> dict[str, Any]:
+_SETTINGS = {  # the authors' names -> ours
+    "n_heads": "heads",
+    "max_ctx_l": "frames",
+    "map_size": "clips",
+    "max_desc_l": "words",
+    "drop": "dropout",
+    "input_drop": "input_dropout",
+    "initializer_range": "init_std",
+    "clip_scale_w": "clip_weight",
+    "frame_scale_w": "frame_weight",
+    "margin": "margin",
+    "hard_pool_size": "hard_pool",
+    "hard_negative_start_epoch": "hard_negative_epoch",
+}
+_WEIGHTS = ("weight_nce_clip", "weight_nce_frame", "weight_diversity")
+_WIDTHS = {"visual_width": ("visual_input_size", "visual_feat_dim"), "query_width": ("query_input_size", "q_feat_size")}
+
+
+def trunk_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of ``TrunkConfig`` from the authors' hyper-parameter names, less the loss weights.
 
-    ``visual_width`` and ``query_width`` name the two settings that are called differently from method to method.
+    Widths must be there, under either of the names they have in the releases; what else is missing keeps its default.
     """
-    return {
-        "visual_width": config[visual_width],
-        "query_width": config[query_width],
-        "width": config["hidden_size"],
-        "heads": config["n_heads"],
-        "frames": config["max_ctx_l"],
-        "clips": config["map_size"],
-        "words": config["max_desc_l"],
-        "dropout": config["drop"],
-        "input_dropout": config["input_drop"],
-        "init_std": config.get("initializer_range", TrunkConfig.init_std),
-        "clip_weight": config["clip_scale_w"],
-        "frame_weight": config["frame_scale_w"],
-        "margin": config["margin"],
-        "hard_negative_epoch": 0 if config.get("use_hard_negative") else config.get("hard_negative_start_epoch", 20),
-        "hard_pool": config["hard_pool_size"],
-    }
+    settings = {"width": config["hidden_size"]} | renamed(config, _SETTINGS)
+    for ours, names in _WIDTHS.items():
+        settings[ours] = config[next((name for name in names if name in config), names[0])]
+    if config.get("use_hard_negative"):
+        settings["hard_negative_epoch"] = 0
+    return settings
+
+
+def diverse_settings(config: Mapping[str, Any], *weights: str) -> dict[str, Any]:
+    """The fields of ``DiverseConfig`` from the authors' names; ``weights``: further loss weights, in their order."""
+    settings = trunk_settings(config) | renamed(config, {"sft_factor": "block_temperature"})
+    settings |= listed(config, "neg_factor", ("diversity_offset", "diversity_scale", "diversity_power"))
+    return settings | listed(config, "loss_factor", (*_WEIGHTS, *weights))

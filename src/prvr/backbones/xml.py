@@ -7,26 +7,42 @@ layers and a convolution over the query–frame curve predict a moment's start a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from prvr.backbones.base import Backbone, BackboneConfig, Encoded, as_mask
+from prvr.backbones.base import Backbone, BackboneConfig, Encoded
 from prvr.backbones.blocks.attention import DenseAttentionBank
 from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.inputs import InputEmbedding
 from prvr.backbones.blocks.moments import Span
-from prvr.backbones.blocks.official import OfficialKey, affine, under
+from prvr.backbones.blocks.official import OfficialKey, affine, renamed, under
 from prvr.backbones.blocks.towers import TextTower
 from prvr.backbones.registry import register
 from prvr.backbones.scores import TokenSet
 from prvr.losses import pick_negatives, triplet
-from prvr.tokens import TrainBatch, VideoTokens
+from prvr.tokens import TrainBatch, VideoTokens, as_mask
 
 _NO_MOMENT = -1e10  # start and end logit of a padded frame
+
+
+_SETTINGS = {  # the authors' names -> ours
+    "visual_input_size": "visual_width",
+    "query_input_size": "query_width",
+    "n_heads": "heads",
+    "max_ctx_l": "frames",
+    "max_desc_l": "words",
+    "drop": "dropout",
+    "initializer_range": "init_std",
+    "margin": "margin",
+    "hard_negative_start_epoch": "hard_negative_epoch",
+    "hard_pool_size": "hard_pool",
+    "conv_kernel_size": "moment_kernel",
+    "q2c_alpha": "moment_sharpness",
+}
 
 
 @dataclass(frozen=True)
@@ -87,6 +103,7 @@ class XML(Backbone):
     """The simplest local evidence: the best frame."""
 
     method = "xml"
+    title, year = "XML", 2020
     config_type = XMLConfig
     config: XMLConfig
     untrained = ("moment_head.",)
@@ -171,24 +188,16 @@ class XML(Backbone):
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> XMLConfig:
-        default = cls.config_type
-        return XMLConfig(
-            visual_width=config["visual_input_size"],
-            query_width=config["query_input_size"],
-            width=config["hidden_size"],
-            heads=config["n_heads"],
-            frames=config["max_ctx_l"],
-            words=config["max_desc_l"],
-            dropout=config.get("drop", default.dropout),
-            init_std=config.get("initializer_range", default.init_std),
-            margin=config.get("margin", default.margin),
-            ranking_loss="softplus" if config.get("ranking_loss_type") == "lse" else "hinge",
-            hard_negative_epoch=0 if config.get("use_hard_negative") else config.get("hard_negative_start_epoch", 20),
-            hard_pool=config.get("hard_pool_size", default.hard_pool),
-            moment_head=True,
-            moment_kernel=config["conv_kernel_size"],
-            moment_sharpness=float(config.get("q2c_alpha", default.moment_sharpness)),
-        )
+        settings = renamed(config, _SETTINGS) | {"width": config["hidden_size"]}
+        if config.get("use_hard_negative"):
+            settings["hard_negative_epoch"] = 0
+        ranking: Literal["softplus", "hinge"] = "softplus" if config.get("ranking_loss_type") == "lse" else "hinge"
+        return XMLConfig(**settings, ranking_loss=ranking, moment_head=True)
+
+    @classmethod
+    def config_for_checkpoint(cls, config: Mapping[str, Any], keys: Collection[str]) -> XMLConfig:
+        """A checkpoint without start and end predictors is one trained for ranking alone."""
+        return replace(cls.config_from_official(config), moment_head=any("_predictor" in key for key in keys))
 
     def official_keys(self) -> dict[str, OfficialKey]:
         keys = under("text_tower", self.text_tower.official_keys())

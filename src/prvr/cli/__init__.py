@@ -13,6 +13,7 @@ _COMMANDS = {  # name: (module with main(argv) -> int, one line of help)
     "eval": ("prvr.cli.evaluate", "recalls of one or several runs, base and TRACE side by side"),
     "transfer": ("prvr.cli.transfer", "TRACE on a frozen backbone: anchors and λ chosen on validation"),
     "import-checkpoint": ("prvr.cli.import_checkpoint", "turn an authors' checkpoint into a run"),
+    "zoo": ("prvr.cli.zoo", "all methods in one table: size, needs, published numbers, what is verified"),
     "data": ("prvr.cli.data", "check a dataset, convert its features, or write a synthetic world"),
     "demo": ("prvr.cli.demo", "all of it on a small synthetic world, in a few minutes"),
 }

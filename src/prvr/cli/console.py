@@ -7,6 +7,6 @@ from rich.console import Console, RenderableType
 _TABLE_WIDTH = 100  # a narrower terminal breaks whole lines, which reads better than broken cells
 
 
-def print_table(console: Console, table: RenderableType) -> None:
+def print_table(console: Console, table: RenderableType, width: int = _TABLE_WIDTH) -> None:
     """Print a table at a width at which its cells stay whole."""
-    Console(file=console.file, width=max(console.width, _TABLE_WIDTH)).print(table)
+    Console(file=console.file, width=max(console.width, width)).print(table)

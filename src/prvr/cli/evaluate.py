@@ -81,7 +81,8 @@ def show(outcomes: list[Outcome], console: Console) -> None:
         if found:
             rows[name] = found
     notes = [f"{first.dataset} {first.split}: {outcomes[0].record.recalls()['base'].count} queries"]
-    for method in ("dreamprvr", "trace"):
+    own = outcomes[0].model.backbone.method
+    for method in (own, "trace") if own == "dreamprvr" else (own,):
         known = published(method, first.dataset)
         if known is not None:
             rows[f"{method} (published)"] = known

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from prvr.training import ConfigError, Run, TrainConfig, Trainer, load_preset, preset_names, processes
 from prvr.training.config import config_to_dict
+from prvr.training.splits import settled
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def main(argv: list[str]) -> int:
         console = Console() if group.is_first else None
         run = Run(arguments.out or _default_out(arguments))
         resumed = arguments.resume and (run.path / "run.json").exists()
-        config, data = _stored(run, arguments) if resumed else (arguments.config, _given_data(arguments))
+        config, data = _stored(run, arguments) if resumed else _fresh(arguments)
         if not resumed:
             run.require_free()
         trainer = Trainer(config, data, run, group, console)  # reads the data: what is wrong with it shows here
@@ -67,8 +68,14 @@ def main(argv: list[str]) -> int:
 
 
 def _stored(run: Run, arguments: TrainArguments) -> tuple[TrainConfig, Path]:
-    _refuse_changes(run, arguments.config)
-    return run.config, arguments.data or Path(run.data)
+    data = arguments.data or Path(run.data)
+    _refuse_changes(run, settled(arguments.config, data))
+    return run.config, data
+
+
+def _fresh(arguments: TrainArguments) -> tuple[TrainConfig, Path]:
+    data = _given_data(arguments)
+    return settled(arguments.config, data), data
 
 
 def _given_data(arguments: TrainArguments) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +31,8 @@ class TransferArguments:
     """split to report"""
     weights: str | None = None
     """which weights [default: the run's selection]"""
+    gate: bool = False
+    """scale each pair's evidence by how certain its anchors' activation is (not in the paper)"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1"""
 
@@ -51,7 +53,9 @@ def main(argv: list[str]) -> int:
             dataset = place(load_split(config, arguments.data or run.data, split), device)
             splits.append(encode_split(model.backbone, dataset))
         console.print("choosing anchor and λ on validation", style="dim")
-        table.add_row(config.method, config.data.collection, *_cells(transfer(*splits, config=config.trace)))
+        operator = replace(config.trace, gate=arguments.gate or config.trace.gate)
+        name = f"{config.method}, gated" if operator.gate else config.method
+        table.add_row(name, config.data.collection, *_cells(transfer(*splits, config=operator)))
     print_table(console, table)
     return 0
 

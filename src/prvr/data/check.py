@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from prvr.data.auxiliary import captions_by_video
 from prvr.data.captions import Caption, read_captions, read_moments, read_positives
 from prvr.data.errors import DataError, few
 from prvr.data.layout import DATASETS, Collection, DatasetSpec, collection_folder
@@ -78,6 +79,7 @@ def _check_collection(root: Path, name: str) -> Iterator[CheckRow]:
         else:
             yield from _check_store(place, "frame features", "video", spec.visual_width if spec else None, videos)
         yield from _check_store(place, "word features", "query", spec.query_width if spec else None, words)
+        yield from _check_auxiliary(place, words.store)
         if not place.splits:
             yield CheckRow(name, "captions", "error", f"no {name}*.caption.txt in {place.text}")
         texts: dict[str, list[Caption]] = {}
@@ -94,6 +96,23 @@ def _check_collection(root: Path, name: str) -> Iterator[CheckRow]:
     finally:
         videos.close()
         words.close()
+
+
+def _check_auxiliary(place: Collection, words: FeatureStore | None) -> Iterator[CheckRow]:
+    """Captions of videos, which only Cap4Video reads."""
+    item, path = "auxiliary captions", place.caption_features
+    if path is None:
+        yield CheckRow(place.name, item, "ok", "none (optional; Cap4Video then trains without)")
+        return
+    try:
+        with open_store(path) as store:
+            width, grouped = store.width, captions_by_video(store.ids)
+    except DataError as problem:
+        yield CheckRow(place.name, item, "error", str(problem))
+        return
+    found = f"{path.name}: {sum(map(len, grouped.values())):,} of {len(grouped):,} videos, {width} wide"
+    expected = "" if words is None else f"{words.width} wide"
+    yield CheckRow(place.name, item, "ok" if words is None or words.width == width else "error", found, expected)
 
 
 class _Opened:

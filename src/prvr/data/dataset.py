@@ -9,7 +9,7 @@ Features are read and resampled the first time; every later batch is gathered fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from prvr.data.auxiliary import AuxiliaryCaptions, load_auxiliary
 from prvr.data.captions import Caption, Moment, read_captions, read_moments, read_positives
 from prvr.data.layout import Collection
 from prvr.data.prepare import prepare
@@ -39,6 +40,7 @@ class Dataset:
     positives: list[tuple[int, ...]]  # per query: rows of all correct videos
     moments: dict[str, Moment] | None  # by query id
     prepared: Prepared
+    auxiliary: AuxiliaryCaptions | None = None  # captions of the videos, for methods that read them
 
     @staticmethod
     def load(
@@ -50,14 +52,19 @@ class Dataset:
         clips: int = 32,
         frames: int = 128,
         words: int = 30,
+        caption_slots: int = 0,
         cache_dir: str | Path | None = None,
     ) -> Dataset:
-        """Read one split; the first time this resamples all features, later it maps what was kept."""
+        """Read one split; the first time this resamples all features, later it maps what was kept.
+
+        With ``caption_slots`` also so many auxiliary captions per video, which must then be there.
+        """
         place = Collection.find(root, collection, visual_feature)
         captions = tuple(read_captions(place.captions(split)))
         video_ids = tuple(dict.fromkeys(caption.video for caption in captions))
         row_of = {video: row for row, video in enumerate(video_ids)}
         query_video = torch.tensor([row_of[caption.video] for caption in captions])
+        cache = Path(cache_dir) if cache_dir else None
         positives_file, moments_file = place.positives(split), place.moments(split)
         known = read_positives(positives_file) if positives_file else {}
         return Dataset(
@@ -74,8 +81,11 @@ class Dataset:
                 video_ids,
                 [caption.id for caption in captions],
                 Recipe(clips, frames, words),
-                Path(cache_dir) if cache_dir else None,
+                cache,
             ),
+            auxiliary=load_auxiliary(place, split, video_ids, slots=caption_slots, words=words, cache_dir=cache)
+            if caption_slots
+            else None,
         )
 
     def __len__(self) -> int:
@@ -108,7 +118,8 @@ class Dataset:
         rows = _as_rows(rows)
         frames, mask = self.prepared.frame_batch(rows)
         ids = tuple(self.video_ids[row] for row in rows.tolist())
-        return VideoBatch(frames, mask, self.prepared.clip_batch(rows), ids)
+        captions, caption_mask = (None, None) if self.auxiliary is None else self.auxiliary.batch(rows)
+        return VideoBatch(frames, mask, self.prepared.clip_batch(rows), ids, captions, caption_mask)
 
     def query_batch(self, rows: Tensor | Sequence[int]) -> QueryBatch:
         """Some queries, in the order given, words padded to the longest of them."""
@@ -116,16 +127,24 @@ class Dataset:
         tokens, mask = self.prepared.word_batch(rows)
         return QueryBatch(tokens, mask, tuple(self.captions[row].id for row in rows.tolist()))
 
-    def train_batch(self, rows: Tensor | Sequence[int]) -> TrainBatch:
+    def train_batch(self, rows: Tensor | Sequence[int], draw: Callable[[Tensor], Tensor] | None = None) -> TrainBatch:
         """Some videos with all their queries.
 
         Videos are sorted by number of frames, longest first and ties in the order given; queries follow video by video.
+        ``draw`` chooses negatives of queries, (Q,) → (Q, S) rows of videos; those not in the batch join its end.
         """
         rows = _as_rows(rows)
         rows = rows[self.prepared.frame_count[rows].sort(descending=True, stable=True).indices]
         queries, labels = self._queries_of(rows)
+        negatives: Tensor | None = None
+        if draw is not None:
+            drawn = draw(queries)
+            new = torch.tensor(sorted(set(drawn.flatten().tolist()) - set(rows.tolist())), dtype=torch.long)
+            rows = torch.cat([rows, new])
+            place = torch.empty(len(self), dtype=torch.long).scatter(0, rows, torch.arange(len(rows)))
+            negatives = place[drawn]
         videos = self.video_batch(rows)
-        return TrainBatch(videos, self.query_batch(queries), labels.to(videos.frames.device))
+        return TrainBatch(videos, self.query_batch(queries), labels, negatives).to(videos.frames.device)
 
     def video_batches(self, size: int = 100) -> Iterator[VideoBatch]:
         """All videos in order."""
@@ -139,7 +158,8 @@ class Dataset:
 
     def to(self, device: torch.device | str) -> Dataset:
         """Put the features on a device, where batches are then assembled without copies from the host."""
-        return replace(self, prepared=self.prepared.to(device))
+        captions = None if self.auxiliary is None else self.auxiliary.to(device)
+        return replace(self, prepared=self.prepared.to(device), auxiliary=captions)
 
     def subset(self, video_rows: Tensor | Sequence[int]) -> Dataset:
         """Some videos, in the order given, with their queries: a held-out part, say. Features are shared."""
@@ -158,6 +178,7 @@ class Dataset:
             query_video=torch.tensor(owners, dtype=torch.long),
             positives=kept,
             prepared=self.prepared.select(videos, queries),
+            auxiliary=None if self.auxiliary is None else self.auxiliary.select(videos),
         )
 
     def _queries_of(self, videos: Tensor) -> tuple[Tensor, Tensor]:

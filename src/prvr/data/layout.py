@@ -2,11 +2,12 @@
 
     ROOT/charades/TextData/charadestrain.caption.txt         captions of a split (also val, test)
     ROOT/charades/TextData/roberta_charades_query_feat.hdf5  word features of all splits
+    ROOT/charades/TextData/roberta_charades_caption_feat.hdf5  auxiliary captions (see ``prvr.data.auxiliary``)
     ROOT/charades/TextData/charadestest.gt.jsonl             all correct videos of a query
     ROOT/charades/TextData/charadestest.moments.jsonl        where in the video a query happens
     ROOT/charades/FeatureData/i3d_rgb_lgi/                   frame features: feature.hdf5, or feature.bin and its lists
 
-The two .jsonl files are optional. Any other collection works as well, under its own name.
+Auxiliary captions and the two .jsonl files are optional. Any other collection works as well, under its own name.
 """
 
 from __future__ import annotations
@@ -104,13 +105,21 @@ class Collection:
     @property
     def query_features(self) -> Path:
         """The HDF5 file of word features, one dataset per caption id."""
-        usual = self.text / f"roberta_{self.name}_query_feat.hdf5"
-        if usual.is_file():
-            return usual
-        others = sorted(self.text.glob("*query_feat*.hdf5"))
-        if len(others) == 1:
-            return others[0]
-        raise DataError(f"{usual} is missing; put the word features (one dataset per caption id) there.")
+        usual = self._word_features("query")
+        found = _usual_or_only(usual, "*query_feat*.hdf5")
+        if found is None:
+            raise DataError(f"{usual} is missing; put the word features (one dataset per caption id) there.")
+        return found
+
+    @property
+    def usual_caption_features(self) -> Path:
+        """Where auxiliary captions are looked for first."""
+        return self._word_features("caption")
+
+    @property
+    def caption_features(self) -> Path | None:
+        """The HDF5 file of auxiliary captions, where there is one."""
+        return _usual_or_only(self.usual_caption_features, "*caption_feat*.hdf5")
 
     @property
     def video_features(self) -> Path:
@@ -135,6 +144,9 @@ class Collection:
 
     def moments(self, split: str) -> Path | None:
         return _if_file(self._split_file(split, "moments.jsonl"))
+
+    def _word_features(self, of: str) -> Path:
+        return self.text / f"roberta_{self.name}_{of}_feat.hdf5"
 
     def _split_file(self, split: str, ending: str) -> Path:
         return self.text / f"{self.name}{split}.{ending}"
@@ -165,6 +177,14 @@ def _only_feature(folder: Path, collection: str) -> str:
     if not candidates:
         raise DataError(f"{folder / 'FeatureData'} is missing or empty; put the frame features in a folder there.")
     raise DataError(f"{folder / 'FeatureData'} holds several features ({_named(candidates)}); choose a visual feature.")
+
+
+def _usual_or_only(usual: Path, pattern: str) -> Path | None:
+    """A file under its usual name, or the only one beside it that matches."""
+    if usual.is_file():
+        return usual
+    others = list(usual.parent.glob(pattern))
+    return others[0] if len(others) == 1 else None
 
 
 def _children(folder: Path) -> list[Path]:

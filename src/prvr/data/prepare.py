@@ -67,17 +67,24 @@ def _write_tables(
     def frames_and_clips(raw: Array) -> tuple[Array, ...]:
         return normalise_rows(sample_frames(raw, recipe.frames)), normalise_rows(sample_clips(raw, recipe.clips))
 
-    def first_words(raw: Array) -> tuple[Array, ...]:
-        return (normalise_rows(raw[: recipe.words]),)
-
     videos_read = map(videos.read, track(video_ids, total=len(video_ids), label=f"preparing {label} videos"))
-    queries_read = map(queries.read, track(query_ids, total=len(query_ids), label=f"preparing {label} queries"))
     frame_counts, _ = _stream(folder, ("frames", "clips"), videos_read, frames_and_clips, videos.width)
-    (word_counts,) = _stream(folder, ("words",), queries_read, first_words, queries.width)
+    word_counts = write_words(folder, queries, query_ids, recipe.words, f"{label} queries")
     np.save(folder / "frame_count.npy", np.array(frame_counts, dtype=np.int64))
     np.save(folder / "word_count.npy", np.array(word_counts, dtype=np.int64))
     meta = {"recipe": asdict(recipe), "visual_width": videos.width, "query_width": queries.width}
     (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+
+
+def write_words(folder: Path, store: FeatureStore, names: Sequence[str], words: int, label: str) -> list[int]:
+    """The first words of each sentence, normalised, as the table ``words.f32``; returns how many each has."""
+
+    def first_words(raw: Array) -> tuple[Array, ...]:
+        return (normalise_rows(raw[:words]),)
+
+    sentences = map(store.read, track(names, total=len(names), label=f"preparing {label}"))
+    (counts,) = _stream(folder, ("words",), sentences, first_words, store.width)
+    return counts
 
 
 def _stream(

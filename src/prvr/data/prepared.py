@@ -67,7 +67,7 @@ class Prepared:
 
     def frame_batch(self, videos: Tensor) -> tuple[Tensor, Tensor]:
         """Frames padded to the longest, (V, M, Dv), and their mask, (V, M)."""
-        return _gather_padded(self.frames, self.frame_start[videos], self.frame_count[videos])
+        return gather_padded(self.frames, self.frame_start[videos], self.frame_count[videos])
 
     def clip_batch(self, videos: Tensor) -> Tensor:
         """(V, C, Dv)"""
@@ -75,7 +75,7 @@ class Prepared:
 
     def word_batch(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Words padded to the longest, (Q, L, Dq), and their mask, (Q, L)."""
-        return _gather_padded(self.words, self.word_start[queries], self.word_count[queries])
+        return gather_padded(self.words, self.word_start[queries], self.word_count[queries])
 
 
 def read_tables(folder: Path) -> Prepared:
@@ -92,20 +92,20 @@ def _read_tables(folder: Path) -> Prepared:
     word_count = torch.from_numpy(np.load(folder / "word_count.npy", allow_pickle=False))
     visual_width, clips = int(meta["visual_width"]), int(meta["recipe"]["clips"])
     return Prepared(
-        frames=_map_table(folder / "frames.f32", visual_width, rows=int(frame_count.sum())),
+        frames=map_table(folder / "frames.f32", visual_width, rows=int(frame_count.sum())),
         frame_start=frame_count.cumsum(0) - frame_count,
         frame_count=frame_count,
-        clips=_map_table(folder / "clips.f32", visual_width, rows=len(frame_count) * clips)[:-1].view(
+        clips=map_table(folder / "clips.f32", visual_width, rows=len(frame_count) * clips)[:-1].view(
             len(frame_count), clips, visual_width
         ),
         clip_row=torch.arange(len(frame_count)),
-        words=_map_table(folder / "words.f32", int(meta["query_width"]), rows=int(word_count.sum())),
+        words=map_table(folder / "words.f32", int(meta["query_width"]), rows=int(word_count.sum())),
         word_start=word_count.cumsum(0) - word_count,
         word_count=word_count,
     )
 
 
-def _map_table(path: Path, width: int, rows: int) -> Tensor:
+def map_table(path: Path, width: int, rows: int) -> Tensor:
     """(rows + 1, width); the last row is the zeros of padding."""
     found, expected = path.stat().st_size, (rows + 1) * width * 4
     if found != expected:
@@ -115,9 +115,9 @@ def _map_table(path: Path, width: int, rows: int) -> Tensor:
     return torch.from_numpy(mapped)
 
 
-def _gather_padded(table: Tensor, starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+def gather_padded(table: Tensor, starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """Rows ``start … start + count`` of each item, padded with the last row: (N, longest, D) and mask (N, longest)."""
-    longest = int(counts.max()) if len(counts) else 0
+    longest = max(1, int(counts.max())) if len(counts) else 0  # a video may have no caption, but no batch has no slot
     steps = torch.arange(longest)
     mask = steps < counts[:, None]  # (N, longest)
     rows = torch.where(mask, starts[:, None] + steps, len(table) - 1)

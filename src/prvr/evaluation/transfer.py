@@ -15,7 +15,7 @@ from torch import Tensor
 from prvr.backbones import Backbone
 from prvr.data import Dataset
 from prvr.evaluation.significance import Comparison, compare_ranks
-from prvr.scoring import Recall, encode_queries, ranks, recalls
+from prvr.scoring import NotSeparable, Recall, encode_queries, ranks, recalls
 from prvr.scoring.sweep import sweep_anchors
 from prvr.tokens import VideoTokens
 from prvr.trace import TraceConfig, fuse
@@ -53,9 +53,11 @@ def encode_split(backbone: Backbone, dataset: Dataset) -> Encoding:
     device = next(backbone.parameters()).device
     backbone.eval()
     batches = (batch.to(device) for batch in dataset.video_batches())
-    tokens = [backbone.encode_videos(b.frames, b.frame_mask, b.clips).to(torch.float32) for b in batches]
+    tokens = [backbone.encode_video_batch(batch).to(torch.float32) for batch in batches]
     videos: VideoTokens = VideoTokens.cat(tokens)
     queries = encode_queries(backbone, dataset.query_batches())
+    if queries.ndim != 2:
+        raise NotSeparable(f"{backbone.method} keeps a query's words, but TRACE needs each query as one vector")
     base = torch.cat([backbone.base_score(queries, part) for part in tokens], 1)
     return Encoding(queries, videos, base, dataset.query_video.to(device))
 

@@ -39,8 +39,9 @@ def _evidence(q: Tensor, direct: Tensor, frames: Tensor, mask: Tensor, anchor: T
     support = op.routed_support(affinity, compatibility, config.temperature)
     route = support.mul_(config.routing_strength).add_(direct).amax(-1)
     attended = op.attended_values(op.frame_attention(compatibility, mask, config.temperature), frames)
-    soft = op.soft_score(q, op.register_activation(affinity, config.temperature), attended)
-    return route + config.soft_weight * soft
+    activation = op.register_activation(affinity, config.temperature)
+    soft = op.soft_score(q, activation, attended)
+    return op.evidence_score(route, soft, activation, config.soft_weight, config.gate)
 
 
 def _tiles(queries: int, videos: VideoTokens) -> Iterator[slice]:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from prvr.tokens import Evidence, VideoTokens
-from prvr.trace.module import Trace
+from prvr.trace.module import Trace, TraceConfig
+from prvr.trace.operator import certainty
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Explanation:
     expected_support: Tensor  # (M,) ḡ: the same on the cosine scale
     routed: Tensor  # (M,) d + γρ
     activation: Tensor  # (R,) π
+    certainty: float  # 1 − H(π)/log R
     direct_peak: int  # the frame plain max pooling picks
     routed_peak: int  # the frame TRACE picks
     unsupported_gap: float  # direct evidence minus expected support at the direct peak
@@ -27,6 +29,7 @@ class Explanation:
     route: float
     soft: float
     final: float
+    gated: bool  # whether certainty scaled the evidence
 
     @property
     def moved(self) -> bool:
@@ -35,11 +38,12 @@ class Explanation:
 
     def __str__(self) -> str:
         strongest = int(self.activation.argmax())
+        gate = f" (certainty {self.certainty:.3f} scales the evidence)" if self.gated else ""
         return (
             f"direct peak {self.direct[self.direct_peak]:.3f} at frame {self.direct_peak}, "
             f"support there {self.expected_support[self.direct_peak]:.3f} (gap {self.unsupported_gap:+.3f}); "
             f"TRACE trusts frame {self.routed_peak}; register {strongest} carries "
-            f"{100 * float(self.activation[strongest]):.0f} %; score {self.base:.4f} → {self.final:.4f}"
+            f"{100 * float(self.activation[strongest]):.0f} %{gate}; score {self.base:.4f} → {self.final:.4f}"
         )
 
 
@@ -54,12 +58,10 @@ def explain(query: Tensor, video: VideoTokens, trace: Trace, base: Tensor | floa
     """
     if len(video) != 1:
         raise ValueError(f"explain takes one video, got {len(video)}")
-    return explanation(
-        trace.evidence(query[None], video), video.evidence_mask[0], float(base), trace.config.fusion_weight
-    )
+    return explanation(trace.evidence(query[None], video), video.evidence_mask[0], float(base), trace.config)
 
 
-def explanation(evidence: Evidence, mask: Tensor, base: float, fusion_weight: float) -> Explanation:
+def explanation(evidence: Evidence, mask: Tensor, base: float, config: TraceConfig) -> Explanation:
     """Read the explanation of a single pair off its evidence (Q = V = 1)."""
     direct = evidence.direct[0, 0, mask]
     expected = evidence.expected_support[0, 0, mask]
@@ -70,11 +72,13 @@ def explanation(evidence: Evidence, mask: Tensor, base: float, fusion_weight: fl
         expected_support=expected,
         routed=evidence.routed[0, 0, mask],
         activation=evidence.activation[0, 0],
+        certainty=float(certainty(evidence.activation)[0, 0]),
         direct_peak=peak,
         routed_peak=int(evidence.routed[0, 0, mask].argmax()),
         unsupported_gap=float(direct[peak] - expected[peak]),
         base=base,
         route=float(evidence.route[0, 0]),
         soft=float(evidence.soft[0, 0]),
-        final=base + fusion_weight * float(evidence.score[0, 0]),
+        final=base + config.fusion_weight * float(evidence.score[0, 0]),
+        gated=config.gate,
     )

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from prvr.tokens import Evidence, TensorRecord, VideoTokens, as_mask
 from prvr.trace import operator as op
+from prvr.trace.anchors import with_anchors
 
 PROJECTIONS = ("query", "register_key", "frame_key", "frame_value")
 
@@ -27,6 +28,10 @@ class TraceConfig:
     """η: weight of the soft route"""
     temperature: float = 0.07
     """τ_r: temperature of register activation and routing"""
+    gate: bool = False
+    """not in the paper: scale each pair's evidence score by 1 − H(π)/log R, how certain its register activation is"""
+    anchors: Literal["registers", "hybrid"] = "registers"
+    """hybrid, not in the paper: four anchors pooled over time join the registers (where there are none, global-4)"""
     init: Literal["identity", "random"] = "identity"
     """start of the four projections: the backbone's own space, or the usual random start"""
 
@@ -67,15 +72,16 @@ def trace_score(
     projections: Mapping[str, Tensor] | None = None,
     config: TraceConfig | None = None,
 ) -> Tensor:
-    """Query-time half of TRACE: S_route + η·S_soft, (Q, D) → (Q, V)."""
+    """Query-time half of TRACE: S_route + η·S_soft, gated where the configuration says so, (Q, D) → (Q, V)."""
     config = config or TraceConfig()
     q = op.unit(queries, (projections or {}).get("query"))
     affinity = op.register_affinity(q, factors.registers)
     support = op.routed_support(affinity, factors.compatibility, config.temperature)
     routed = op.routed_evidence(op.direct_evidence(q, factors.frames), support, config.routing_strength)
     route, _ = op.concentrate(routed, factors.frame_mask)
-    soft = op.soft_score(q, op.register_activation(affinity, config.temperature), factors.attended)
-    return route + config.soft_weight * soft
+    activation = op.register_activation(affinity, config.temperature)
+    soft = op.soft_score(q, activation, factors.attended)
+    return op.evidence_score(route, soft, activation, config.soft_weight, config.gate)
 
 
 def trace_evidence(
@@ -126,7 +132,7 @@ def trace_evidence(
         peak=peak,
         route=route,
         soft=soft,
-        score=route + config.soft_weight * soft,
+        score=op.evidence_score(route, soft, activation, config.soft_weight, config.gate),
     )
 
 
@@ -154,9 +160,18 @@ class Trace(nn.Module):
     def projections(self) -> dict[str, Tensor]:
         return {name: self.get_parameter(name) for name in PROJECTIONS}
 
+    def registers(self, videos: VideoTokens) -> Tensor:
+        """What the query activates: the backbone's registers, or the hybrid set, (V, R, D)."""
+        found = (with_anchors(videos, "hybrid") if self.config.anchors == "hybrid" else videos).registers
+        if found is None:
+            raise ValueError("these video tokens carry no registers: add anchors pooled from local tokens first")
+        return found
+
     def factors(self, videos: VideoTokens) -> TraceFactors:
         """What a gallery stores of each video."""
-        return trace_factors(_registers(videos), videos.evidence, videos.evidence_mask, self.projections, self.config)
+        return trace_factors(
+            self.registers(videos), videos.evidence, videos.evidence_mask, self.projections, self.config
+        )
 
     def forward(self, queries: Tensor, videos: VideoTokens | TraceFactors) -> Tensor:
         """The evidence score S_trace, (Q, D) → (Q, V)."""
@@ -166,14 +181,8 @@ class Trace(nn.Module):
     def evidence(self, queries: Tensor, videos: VideoTokens) -> Evidence:
         """All of it, for looking at: (Q, D) → Evidence over (Q, V)."""
         return trace_evidence(
-            queries, _registers(videos), videos.evidence, videos.evidence_mask, self.projections, self.config
+            queries, self.registers(videos), videos.evidence, videos.evidence_mask, self.projections, self.config
         )
-
-
-def _registers(videos: VideoTokens) -> Tensor:
-    if videos.registers is None:
-        raise ValueError("these video tokens carry no registers: add anchors pooled from local tokens first")
-    return videos.registers
 
 
 def _check_projections(projections: Mapping[str, Tensor] | None, width: int) -> None:

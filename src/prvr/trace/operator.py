@@ -119,6 +119,35 @@ def soft_cosine(along: Tensor, squared: Tensor) -> Tensor:
     return (along / squared.clamp(min=floor).sqrt()).clamp(-1, 1)
 
 
+def certainty(activation: Tensor) -> Tensor:
+    """``1 − H(π)/log R``: 0 where a query activates all registers alike, 1 where it activates one. (Q, V, R) → (Q, V).
+
+    A single register leaves nothing to be uncertain about: its certainty is defined as 1.
+
+    >>> certainty(torch.tensor([[[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]]))
+    tensor([[0.0000, 0.5000, 1.0000]])
+    """
+    count = activation.shape[-1]
+    if count == 1:
+        return torch.ones_like(activation[..., 0])
+    entropy = torch.special.entr(activation.clamp(min=torch.finfo(activation.dtype).tiny)).sum(-1)
+    return (1 - entropy / math.log(count)).clamp(0, 1)
+
+
+def evidence_score(route: Tensor, soft: Tensor, activation: Tensor, soft_weight: float, gate: bool = False) -> Tensor:
+    """``S_trace = S_route + η·S_soft``, with the gate times the pair's certainty: (Q, V), (Q, V), (Q, V, R) → (Q, V).
+
+    The gate is not in the paper: it keeps the evidence of a pair out of the ranking where the query tells none of the
+    video's registers apart, which the paper names as TRACE's first failure mode.
+
+    >>> route, soft, activation = torch.tensor([[1.0]]), torch.tensor([[0.5]]), torch.tensor([[[0.5, 0.5]]])
+    >>> evidence_score(route, soft, activation, 0.2), evidence_score(route, soft, activation, 0.2, gate=True)
+    (tensor([[1.1000]]), tensor([[0.]]))
+    """
+    score = route + soft_weight * soft
+    return score * certainty(activation) if gate else score
+
+
 def fuse(base: Tensor, trace: Tensor, weight: float) -> Tensor:
     """``S_final = S_base + λ·S_trace``; λ = 0 returns the base score itself.
 

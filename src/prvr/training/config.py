@@ -175,6 +175,8 @@ class TrainConfig:
 def preset_names(method_name: str = "dreamprvr") -> list[str]:
     """Datasets that ship a preset for a method."""
     folder = files("prvr") / "presets" / method_name
+    if not folder.is_dir():  # a method of the user's own
+        return []
     return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
@@ -196,7 +198,8 @@ def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
     method(method_name)
     names = preset_names(method_name)
     if name not in names:
-        raise ConfigError(f"no preset {name!r} for {method_name}; there are {', '.join(names)}, or give a .toml file")
+        there = f"there are {', '.join(names)}, or give" if names else "it ships none: give"
+        raise ConfigError(f"no preset {name!r} for {method_name}; {there} a .toml file")
     text = (files("prvr") / "presets" / method_name / f"{name}.toml").read_text("utf-8")
     return config_from_dict(_parse(text, f"preset {name}"), f"preset {name}")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from prvr.training import optim
 from prvr.training.compiling import PAYS_AFTER_STEPS, compile_parts
 from prvr.training.config import TrainConfig
 from prvr.training.distributed import Processes
+from prvr.training.first_stage import listed_negatives
 from prvr.training.interrupt import Interrupted, watch_interrupt
 from prvr.training.keeping import Keeper, Progress
 from prvr.training.model import TraceModel
@@ -61,6 +62,7 @@ class Trainer:
         self.rate = 0.0
         self.loss_sums: dict[str, Tensor | float] = {}  # of the current epoch, left on the device
         self.keeper = Keeper(run, group, config)
+        self.listed = listed_negatives(self.model.backbone, self.train_set, config.seed)
         self.steps = len(self._plan(0))  # per epoch
         if self.steps == 0:
             raise TrainingError(f"{len(self.train_set)} training videos make no batch: two are the least")
@@ -301,9 +303,16 @@ class Trainer:
 
     def _batches(self, epoch: int, from_step: int) -> Iterator[TrainBatch]:
         device = self.group.device
-        made = (self.train_set.train_batch(rows).to(device) for rows in self._plan(epoch)[from_step:])
+        plan = list(enumerate(self._plan(epoch)))[from_step:]
+        made = (self.train_set.train_batch(rows, self._draw(epoch, step)).to(device) for step, rows in plan)
         on_device = self.train_set.prepared.frames.device.type == "cuda"  # then a batch is a few gathers
         return made if on_device else prefetch(made)
+
+    def _draw(self, epoch: int, step: int) -> Callable[[Tensor], Tensor] | None:
+        """How a batch's negatives are drawn from the first stage's list; None for a method that needs none."""
+        if self.listed is None:
+            return None
+        return self.listed.drawing(_mix(_mix(self.config.seed, epoch), step))
 
     def _asked_to_stop(self, interrupted: Interrupted) -> bool:
         """Whether to stop here: all processes must leave at the same step, so together they ask now and then."""

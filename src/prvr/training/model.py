@@ -34,6 +34,11 @@ class TraceModel(nn.Module):
                 f"{config.method} scores each query–video pair anew, so TRACE has no tokens to work on: "
                 "train it alone (--trace-stage.epochs 0)"
             )
+        if not backbone.has_registers and config.trace.anchors == "registers" and config.trace_stage.epochs > 0:
+            raise ConfigError(
+                f"{config.method} has no registers for TRACE to activate: pool some from its tokens (--trace.anchors "
+                "hybrid), or train it alone (--trace-stage.epochs 0) and try `prvr transfer` on it"
+            )
         return TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)
 
     def enter(self, moment: Moment) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from prvr.data import DataError, Dataset
+from prvr.data import Collection, DataError, Dataset
 from prvr.training.config import TrainConfig
 
 
@@ -36,8 +38,12 @@ def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
         clips=model.clips,
         frames=model.frames,
         words=model.words,
+        caption_slots=model.auxiliary_captions,
     )
-    for name, found in (("visual_width", dataset.visual_width), ("query_width", dataset.query_width)):
+    widths = [("visual_width", dataset.visual_width), ("query_width", dataset.query_width)]
+    if dataset.auxiliary is not None:
+        widths.append(("query_width", dataset.auxiliary.width))
+    for name, found in widths:
         expected = getattr(model, name)
         if found != expected:
             raise DataError(
@@ -45,6 +51,15 @@ def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
                 f"{expected}: train with --model.{name.replace('_', '-')} {found}, or give the features it is made for"
             )
     return dataset
+
+
+def settled(config: TrainConfig, data: str | Path) -> TrainConfig:
+    """The configuration with what it leaves to the data decided: auxiliary captions are read where there are some."""
+    if getattr(config.model, "captions", False) is not None:
+        return config
+    has = Collection.find(data, config.data.collection, config.data.visual_feature).caption_features is not None
+    changed: dict[str, Any] = {"captions": has}
+    return replace(config, model=replace(config.model, **changed))
 
 
 def training_splits(config: TrainConfig, data: str | Path) -> Splits:
@@ -62,6 +77,8 @@ def place(dataset: Dataset, device: torch.device, share: float = 0.4) -> Dataset
     if device.type != "cuda":
         return dataset
     free, _ = torch.cuda.mem_get_info(device)
-    tables = (dataset.prepared.frames, dataset.prepared.clips, dataset.prepared.words)
+    tables: tuple[Tensor, ...] = (dataset.prepared.frames, dataset.prepared.clips, dataset.prepared.words)
+    if dataset.auxiliary is not None:
+        tables = (*tables, dataset.auxiliary.words)
     size = sum(table.numel() * table.element_size() for table in tables)
     return dataset.to(device) if size < share * free else dataset

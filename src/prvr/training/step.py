@@ -52,7 +52,7 @@ class Captured(NamedTuple):
 
 
 class GraphedStep:
-    """A plain step, captured per batch shape; a batch of an unusual size is stepped plainly."""
+    """A plain step, captured per batch shape; one of an unusual size or with chosen negatives is stepped plainly."""
 
     def __init__(self, plain: PlainStep, videos: int, config: BackboneConfig):
         self.plain, self.videos, self.config = plain, videos, config
@@ -62,7 +62,7 @@ class GraphedStep:
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def __call__(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]:
-        if len(batch.videos) != self.videos:
+        if len(batch.videos) != self.videos or batch.negatives is not None:
             return self.plain(batch, now, generator)
         batch = pad_batch(batch, self.config.frames, self.config.words)
         # What the graph freezes besides shapes: what the epoch decides, such as whether triplets meet hard negatives.

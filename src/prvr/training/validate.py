@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from prvr.backbones.base import FirstStage
 from prvr.data import Dataset
 from prvr.scoring import Gallery, Recall, Scores, encode_queries, pairwise_scores, ranks, recalls, rerank, score_parts
 from prvr.training.model import TraceModel
@@ -39,11 +40,17 @@ def _pair_scores(model: TraceModel, queries: Tensor, dataset: Dataset) -> Tensor
     stage = model.backbone.first_stage
     if stage is None:
         return pairwise_scores(model.backbone, queries, dataset.video_batches())
-    run = Run(stage.run)
-    first, _ = run.load_model(device=queries.device)
-    found = split_scores(first, dataset, use_trace=run.config.trace_stage.epochs > 0)
+    first, with_trace = load_first_stage(stage, queries.device)
+    found = split_scores(first, dataset, use_trace=with_trace)
     best = found.final(first.trace.config.fusion_weight)
     return rerank(model.backbone, queries, dataset.video_batches(), best, stage.candidates)
+
+
+def load_first_stage(stage: FirstStage, device: torch.device) -> tuple[TraceModel, bool]:
+    """The model whose ranking is re-ordered, and whether TRACE takes part in that ranking."""
+    run = Run(stage.run)
+    model, _ = run.load_model(device=device)
+    return model, run.config.trace_stage.epochs > 0
 
 
 def validate(model: TraceModel, dataset: Dataset, fusion_weight: float) -> Validation:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prvr.backbones.blocks.attention import CrossAttention
+from prvr.backbones.blocks.attention import AttentionBank, CrossAttention
 from prvr.backbones.blocks.official import OfficialKey, affine, under
 
 
@@ -40,3 +42,29 @@ class BankAggregation(nn.Module):
     def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
         keys = under("read", self.read.official_keys(f"{prefix}.ca"))
         return keys | affine("layer1", f"{prefix}.layer1") | affine("layer2", f"{prefix}.layer2")
+
+
+class BlendedBank(nn.Module):
+    """A bank of windowed attention blocks and their blend, (B, L, D) → (B, L, D)."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        windows: Sequence[float | None],
+        length: int,
+        dropout: float,
+        temperature: float,
+        official_block: str,
+    ):
+        super().__init__()
+        self.official_block = official_block  # what the authors call block k, after the encoder's own name
+        self.bank = AttentionBank(width, heads, windows, length, dropout)
+        self.aggregate = BankAggregation(width, heads, length, dropout, temperature)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, token: Tensor | None = None) -> Tensor:
+        return self.aggregate(self.bank(x, mask), mask, token)
+
+    def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
+        blocks = [f"{prefix}.{self.official_block}{k}" for k in range(self.bank.blocks)]
+        return under("bank", self.bank.official_keys(blocks)) | under("aggregate", self.aggregate.official_keys(prefix))

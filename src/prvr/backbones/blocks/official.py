@@ -8,10 +8,28 @@ field's optimiser what it treats as one tensor and what it decays.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 OfficialKey: TypeAlias = "str | Sequence[OfficialKey]"
 OfficialKeys: TypeAlias = Mapping[str, OfficialKey]
+
+
+def renamed(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Settings under our names, as far as the authors' configuration has them; what it lacks keeps our default.
+
+    >>> renamed({"drop": 0.2, "device": 1}, {"drop": "dropout", "margin": "margin"})
+    {'dropout': 0.2}
+    """
+    return {ours: config[theirs] for theirs, ours in names.items() if theirs in config}
+
+
+def listed(config: Mapping[str, Any], name: str, fields: Sequence[str]) -> dict[str, Any]:
+    """The same for numbers that the authors keep in one list, by their places in it.
+
+    >>> listed({"loss_factor": [0.02, 0.04]}, "loss_factor", ["weight_clip", "weight_frame", "weight_new"])
+    {'weight_clip': 0.02, 'weight_frame': 0.04}
+    """
+    return dict(zip(fields, config.get(name, ()), strict=False))
 
 
 def under(child: str, keys: OfficialKeys) -> dict[str, OfficialKey]:

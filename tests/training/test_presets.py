@@ -1,38 +1,20 @@
-"""HLFormer and Holmes train from a preset: the loss falls, and videos are found."""
+"""Presets: the published numbers, the features of each dataset, the authors' optimisers."""
 
 from __future__ import annotations
 
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
+from prvr.backbones import build
 from prvr.data import DATASETS
-from prvr.training import Run, Trainer, load_preset, preset_names
-from prvr.training.config import config_from_dict, config_to_dict
-from prvr.training.distributed import Processes
-from prvr.training.reporting import read_metrics
+from prvr.training import load_preset, preset_names
+from prvr.training.config import config_to_dict
+from prvr.training.optim import BertAdam, backbone_optimiser
 
+BASELINES = ["xml", "clip4clip", "cap4video", "conquer"]
 METHODS = ["hlformer", "holmes"]
-TINY = {
-    "batch_size": 4,
-    "selection": "best",
-    "precision": "fp32",
-    "data": {"collection": "synth"},
-    "backbone_stage": {"epochs": 8, "learning_rate": 3e-3, "warmup": 0.1},
-    "trace_stage": {"epochs": 0},
-}
-SIZES = {"visual_width": 24, "query_width": 20, "width": 32, "frames": 24, "dropout": 0.1, "input_dropout": 0.1}
-OWN = {
-    "hlformer": {"hyperbolic_width": 15, "blocks": 4, "hard_negative_epoch": 8},
-    "holmes": {
-        "blocks": 3,
-        "hard_negative_epoch": 8,
-        "warmup_epochs": 1,
-    },  # all epochs but the first are of the second phase
-}
 # spec: the releases' hyper-parameters; dropout, margin, rate, patience, and what only this method has
 EXPECTED = {
     ("hlformer", "activitynet"): (0.31, 0.2, 2.5e-4, 10, {"weight_order": 1e-3, "clip_weight": 0.7}),
@@ -44,21 +26,33 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_few_short_epochs_lower_the_loss_and_find_videos(method: str, world: Path, tmp_path: Path) -> None:
-    config = config_from_dict(TINY | {"method": method, "model": SIZES | OWN[method]}, "here")
-    run = Run(tmp_path / "run")
-    run.create(config, world)
-    trainer = Trainer(config, world, run, Processes(0, 1, torch.device("cpu")), Console(quiet=True))
-    trainer.train()
-    first, *_, last = read_metrics(run.path)
-    assert sum(last["loss"].values()) < 0.8 * sum(first["loss"].values())
-    new = last["loss"].keys() - first["loss"].keys()
-    assert new == ({"intra"} if method == "holmes" else set())  # Holmes' second phase adds a term
-    chance = 100 * 5 / len(trainer.validation_set)
-    assert last["base"]["r5"] > 1.25 * chance
-    model, _ = run.load_model("best")
-    assert model.backbone.method == method
+def test_each_is_trained_with_its_authors_optimiser() -> None:
+    stage = load_preset("tvr", "conquer").backbone_stage
+    optimiser = backbone_optimiser(build("conquer", width=32, heads=4, inner_width=64), stage)
+    assert isinstance(optimiser, torch.optim.AdamW)
+    assert (optimiser.defaults["betas"], optimiser.defaults["eps"], stage.schedule) == ((0.9, 0.999), 1e-6, "constant")
+    assert {group["weight_decay"] for group in optimiser.param_groups} == {0.0, 0.01}
+    for method in ("clip4clip", "cap4video"):
+        stage = load_preset("tvr", method).backbone_stage
+        optimiser = backbone_optimiser(build(method, width=32, heads=4), stage)
+        assert isinstance(optimiser, BertAdam)
+        assert {group["beta2"] for group in optimiser.param_groups} == {0.98}
+        assert {group["weight_decay"] for group in optimiser.param_groups} == {0.0, 0.2}
+        assert (stage.schedule, stage.warmup, stage.clip) == ("cosine", 0.1, 1.0)
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_every_baseline_has_its_presets_and_they_open_with_the_command(method: str) -> None:
+    assert {"activitynet", "charades", "synth", "tvr"} <= set(preset_names(method))
+    for name in preset_names(method):
+        text = (files("prvr") / "presets" / method / f"{name}.toml").read_text("utf-8")
+        assert f"prvr train {name} --method {method} --data DIR" in text.splitlines()[0]
+        config = load_preset(name, method)
+        assert (config.method, config.trace_stage.epochs, config.selection) == (method, 0, "best")
+        if name in DATASETS:
+            spec = DATASETS[name]
+            assert (config.model.visual_width, config.model.query_width) == (spec.visual_width, spec.query_width)
+            assert config.data.visual_feature == spec.visual_feature
 
 
 @pytest.mark.parametrize(("method", "name"), EXPECTED)

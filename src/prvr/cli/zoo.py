@@ -1,0 +1,92 @@
+"""``prvr zoo``: the methods, what they need, and how well each is verified."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from prvr.cli.console import print_table
+from prvr.evaluation.goldens import repository_goldens
+from prvr.evaluation.published import CAVEAT
+from prvr.evaluation.zoo import ZooRow, zoo
+from prvr.training import ConfigError, preset_names
+
+_WIDTH = 118  # of all columns side by side
+
+
+@dataclass(frozen=True)
+class ZooArguments:
+    """One table of all methods: parameters, needs, published SumR, and what is verified here and now.
+
+    Parameters are counted by building each method with its preset for --dataset. Golden numbers (tokens and scores of
+    faithful implementations, under the authors' names) are recomputed when the table is made: the column shows the
+    largest absolute difference between our scores and theirs.
+    """
+
+    dataset: str = "charades"
+    """whose presets the parameters are counted with: activitynet, charades or tvr"""
+    goldens: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """folder of golden numbers [default: tests/golden of the source tree, where prvr runs from one]"""
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
+    """print JSON instead of a table"""
+
+
+def main(argv: list[str]) -> int:
+    arguments = tyro.cli(ZooArguments, prog="prvr zoo", args=argv)
+    if arguments.dataset not in preset_names():
+        raise ConfigError(f"no presets for {arguments.dataset!r}; there are: {', '.join(preset_names())}")
+    if arguments.goldens is not None and not arguments.goldens.is_dir():
+        raise ConfigError(f"{arguments.goldens} is not a folder; expected one with NAME.npz or NAME/io.safetensors")
+    goldens = arguments.goldens or repository_goldens()
+    with Console(stderr=True).status("building every method and recomputing its golden numbers"):
+        rows = zoo(arguments.dataset, goldens)
+    if arguments.as_json:
+        print(json.dumps([asdict(row) | {"official_state": row.official_state} for row in rows], indent=2))
+        return 0
+    console = Console()
+    print_table(console, _table(rows), _WIDTH)
+    notes = [
+        f"parameters: with the {arguments.dataset} preset; SumR {CAVEAT}",
+        "golden: largest |ours − faithful implementation's| score, recomputed now"
+        + (f" from {goldens}" if goldens else "; no goldens found, give --goldens DIR"),
+        "checkpoint: whether a state dict with the authors' keys was loaded from that golden, every key used",
+    ]
+    for note in notes:
+        console.print(note, style="dim", highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def _table(rows: list[ZooRow]) -> Table:
+    table = Table(box=None)
+    for name in ("--method", "method", "year"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("parameters", justify="right")
+    table.add_column("needs")
+    for dataset in rows[0].published:
+        table.add_column(f"{dataset}\nSumR", justify="right")
+    table.add_column("golden", no_wrap=True)
+    table.add_column("checkpoint", overflow="fold")
+    for row in rows:
+        table.add_row(
+            row.method,
+            row.title,
+            str(row.year or ""),
+            "" if row.parameters is None else f"{row.parameters / 1e6:.2f} M",
+            ", ".join(row.needs) or "nothing",
+            *("" if value is None else f"{value:.1f}" for value in row.published.values()),
+            _golden(row),
+            row.official_state,
+        )
+    return table
+
+
+def _golden(row: ZooRow) -> str:
+    if row.golden is None:
+        return "not checked"
+    return f"{row.golden.error:.0e} {'ok' if row.golden.holds else f'above {row.golden.tolerance:.0e}'}"
