@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -55,7 +55,7 @@ def write(path: str | Path, parts: Iterator[Record]) -> None:
         (folder / _ABOUT).write_text(json.dumps(about))
 
 
-def _append_all(files: dict[str, BinaryIO], first: Record, rest: Iterator[Record]) -> dict[str, Any]:
+def _append_all(files: Mapping[str, IO[bytes]], first: Record, rest: Iterator[Record]) -> dict[str, Any]:
     arrays = {name: _described(tensor) for name, tensor in first.arrays.items()}
     for described in arrays.values():
         described["shape"][0] = 0
@@ -96,8 +96,8 @@ def _described(tensor: Tensor) -> dict[str, Any]:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    flat = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
-    return memoryview(flat.numpy())
+    flat: Any = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+    return memoryview(flat)
 
 
 def _map(path: Path, described: dict[str, Any]) -> Tensor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,6 @@ from prvr.scoring.storage import Storage, Vectors, storage_of
 from prvr.tokens import TensorRecord, VideoBatch, VideoTokens
 from prvr.trace import Trace, TraceConfig
 
-_Part = TypeVar("_Part", bound=TensorRecord | Vectors)
 SMALLEST_TEMPERATURE = 0.006  # below it, exp(b/τ) leaves even float64
 _FLOAT32_TEMPERATURE = 0.05  # and below this one, float32: cosines span 4
 
@@ -163,8 +162,8 @@ class Gallery:
         pages = slice(first, int(self.first_page[stop]))
         rows = slice(start, stop)
 
-        def cut(part: _Part | None, by: slice) -> _Part | None:
-            return None if part is None else part.map(lambda tensor: tensor[by])
+        def cut(part: Vectors | None, by: slice) -> Vectors | None:
+            return None if part is None else part[by]
 
         routes = self.routes
         if routes is not None:

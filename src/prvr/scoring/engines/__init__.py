@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -21,8 +21,20 @@ from prvr.scoring.top import Top, TopKeeper
 __all__ = ["Engine", "Scores", "Top", "score", "score_parts", "top_k"]
 
 Engine: TypeAlias = Literal["auto", "reference", "torch", "triton"]
-Compute: TypeAlias = Callable[[Queries, Gallery], Scores]
-_ENGINES: dict[str, Compute] = {"reference": reference.compute, "torch": factorised.compute, "triton": fused.compute}
+
+
+class Parts(NamedTuple):
+    """An engine: how it cuts the work, and how it computes a tile."""
+
+    plan: Callable[[int, Gallery], list[Tile]]
+    compute: Callable[[Queries, Gallery], Scores]
+
+
+_ENGINES = {
+    "reference": Parts(reference.plan, reference.compute),
+    "torch": Parts(factorised.plan, factorised.compute),
+    "triton": Parts(fused.plan, fused.compute),
+}
 
 
 @torch.no_grad()
@@ -35,12 +47,12 @@ def score(queries: Tensor, gallery: Gallery, engine: Engine = "auto", fusion_wei
 @torch.no_grad()
 def score_parts(queries: Tensor, gallery: Gallery, engine: Engine = "auto") -> Scores:
     """Base and evidence scores of every query against every video."""
-    compute, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
+    chosen, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
     shape = (len(queries), len(gallery))
     base = torch.empty(shape, dtype=prepared.unit.dtype, device=gallery.device)
     trace = None if gallery.routes is None else torch.empty_like(base)
-    for tile in _tiles(compute, prepared, gallery):
-        part = compute(prepared[tile.queries], gallery[tile.videos])
+    for tile in chosen.plan(len(queries), gallery):
+        part = chosen.compute(prepared[tile.queries], gallery[tile.videos])
         base[tile.queries, tile.videos] = part.base
         if trace is not None and part.trace is not None:
             trace[tile.queries, tile.videos] = part.trace
@@ -50,15 +62,15 @@ def score_parts(queries: Tensor, gallery: Gallery, engine: Engine = "auto") -> S
 @torch.no_grad()
 def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine = "auto") -> Top:
     """The best k videos per query, streaming over the gallery: k and one tile of scores per query are all it holds."""
-    compute, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
+    chosen, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
     keeper = TopKeeper(len(queries), min(k, len(gallery)), gallery.device)
-    for tile in _tiles(compute, prepared, gallery):
-        part = compute(prepared[tile.queries], gallery[tile.videos])
+    for tile in chosen.plan(len(queries), gallery):
+        part = chosen.compute(prepared[tile.queries], gallery[tile.videos])
         keeper.offer(part.final(gallery.config.fusion_weight), tile.queries, tile.videos.start)
     return keeper.top()
 
 
-def choose(name: Engine, gallery: Gallery) -> Compute:
+def choose(name: Engine, gallery: Gallery) -> Parts:
     """The engine to use. A gallery kept in full floats is scored in full floats unless ``triton`` is asked for."""
     if name not in get_args(Engine):
         raise ValueError(f"unknown engine {name!r}; there are: {', '.join(get_args(Engine))}")
@@ -69,8 +81,3 @@ def choose(name: Engine, gallery: Gallery) -> Compute:
         warnings.warn(f"scoring with the torch engine: {obstacle}", stacklevel=3)
         return _ENGINES["torch"]
     return _ENGINES[name]
-
-
-def _tiles(compute: Compute, queries: Queries, gallery: Gallery) -> list[Tile]:
-    plan = {reference.compute: reference.plan, factorised.compute: factorised.plan, fused.compute: fused.plan}[compute]
-    return plan(len(queries), gallery)

@@ -42,9 +42,7 @@ class Queries(TensorRecord):
 def prepare_queries(queries: Tensor, gallery: Gallery) -> Queries:
     """(Q, D) on any device → the gallery's device and its working precision."""
     if queries.ndim != 2 or queries.shape[1] != gallery.width:
-        raise ValueError(
-            f"queries have shape {tuple(queries.shape)}, but this gallery holds vectors of {gallery.width}"
-        )
+        raise ValueError(f"queries have shape {tuple(queries.shape)}, but this gallery is {gallery.width} wide")
     dtype = torch.float64 if gallery.storage == "fp64" else torch.float32
     unit = F.normalize(queries.to(gallery.device, dtype), dim=-1)
     if gallery.query_projection is None:
@@ -83,4 +81,4 @@ def per_video(of_pages: Tensor, gallery: Gallery) -> Tensor:
     pages = gallery.first_page.diff().to(of_pages.device)
     owner = torch.arange(len(gallery), device=of_pages.device).repeat_interleave(pages)
     best = of_pages.new_full((len(gallery), of_pages.shape[1]), -torch.inf)
-    return best.index_reduce_(0, owner, of_pages, "amax")
+    return best.scatter_reduce_(0, owner[:, None].expand_as(of_pages), of_pages, "amax")

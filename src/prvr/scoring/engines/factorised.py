@@ -7,6 +7,7 @@ padded slots need no mask: they hold zero grounding, whose logarithm loses every
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from prvr.scoring.engines import single
@@ -33,7 +34,8 @@ def compute(queries: Queries, gallery: Gallery) -> Scores:
     unit = queries.unit
     base = gallery.weights.paged * per_video(_products(gallery.local, unit).amax(1), gallery)  # (V, Q)
     if gallery.fixed is not None:
-        responses = _products(gallery.fixed, unit).split([count for _, count in gallery.weights.fixed], 1)
+        sizes = [count for _, count in gallery.weights.fixed]
+        responses = torch.split(_products(gallery.fixed, unit), sizes, 1)
         for (weight, _), response in zip(gallery.weights.fixed, responses, strict=True):
             base.add_(response.amax(1), alpha=weight)
     trace = _evidence(queries, gallery)

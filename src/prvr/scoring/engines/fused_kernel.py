@@ -10,7 +10,7 @@ values). Nothing larger than a tile of scores exists, and it never leaves the re
 - ``A`` with the Gram matrix gives the length of the attended frame, the side tile's last quarter its direction.
 """
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,operator"
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,operator,attr-defined"
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def compute(queries: Queries, gallery: Gallery) -> Scores:
     base = gallery.weights.paged * best
     if gallery.fixed is not None:
         sizes = [count for _, count in gallery.weights.fixed]
-        responses = _products(q, gallery.fixed).split(sizes, -1)
+        responses = torch.split(_products(q, gallery.fixed), sizes, -1)
         for (weight, _), response in zip(gallery.weights.fixed, responses, strict=True):
             base = base + weight * response.amax(-1)
     if gallery.routes is None or gallery.keys is None or gallery.registers is None or gallery.values is None:

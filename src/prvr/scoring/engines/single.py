@@ -17,7 +17,7 @@ from prvr.scoring.gallery import Gallery
 from prvr.scoring.storage import Vectors
 
 MOST_QUERIES = 2  # from here on a matrix product is faster
-_NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "i8"}
+_NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "int8"}
 
 
 def available() -> bool:
@@ -41,7 +41,8 @@ def products(vectors: Vectors, queries: Tensor) -> Tensor:
     asked = Vectors.store(queries, "int8") if dtype == torch.int8 else Vectors(queries.to(dtype))
     rows, columns = _plain(vectors.values.reshape(-1, shape[-1])), _plain(asked.values)
     threads = torch.get_num_threads()
-    found: Any = simsimd.cdist(columns, rows, metric="dot", dtype=_NAMES[dtype], threads=min(threads, _cores()))
+    kind: Any = _NAMES[dtype]
+    found: Any = simsimd.cdist(columns, rows, metric="dot", dtype=kind, threads=min(threads, _cores()))
     result = torch.frombuffer(found, dtype=torch.float64).view(len(queries), *shape[:-1]).movedim(0, -1).float()
     if vectors.scale is not None and asked.scale is not None:
         result = result * vectors.scale[..., None] * asked.scale
