@@ -101,12 +101,12 @@ def test_a_build_that_fails_leaves_the_older_gallery(backbone: Backbone, trace: 
 
 def test_damage_is_named(backbone: Backbone, trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "gallery"
-    with pytest.raises(GalleryError, match="is no gallery: it has no gallery.json"):
+    with pytest.raises(GalleryError, match="is no gallery: it has no"):
         Gallery.load(path)
     Gallery.build(backbone, trace, [videos([2])], path=path)
     with open(path / "local.values.bin", "r+b") as file:
         file.truncate(100)
-    with pytest.raises(GalleryError, match=r"local.values.bin holds 100 bytes, expected 1024: the gallery is damaged"):
+    with pytest.raises(GalleryError, match=r"local.values.bin holds 100 bytes, expected 2048: the gallery is damaged"):
         Gallery.load(path)
     about = json.loads((path / "gallery.json").read_text())
     (path / "gallery.json").write_text(json.dumps(about | {"format": "prvr-gallery-99"}))

@@ -270,7 +270,7 @@ def _of_tokens(
     storage: Storage | None,
     page: int | None,
 ) -> Gallery:
-    tokens = tokens.to(_working(tokens.frames.dtype))
+    tokens = tokens.to(torch.float64 if storage == "fp64" else _working(tokens.frames.dtype))
     kept: Storage = storage or ("fp64" if tokens.frames.dtype == torch.float64 else "fp32")
     sets = backbone.token_sets(tokens)
     longest = max(s.tokens.shape[1] for s in sets)
