@@ -101,9 +101,10 @@ def test_loss_terms_and_gradients_are_equal(naive: ModuleType, backbone: DreamPR
     gradients = by_official_name(backbone, {n: p.grad for n, p in backbone.named_parameters() if p.grad is not None})
     naive_gradients = {n: p.grad for n, p in theirs.model.named_parameters() if p.grad is not None}
     assert naive_gradients.keys() == gradients.keys()
-    for name, gradient in gradients.items():
-        largest = float(gradient.abs().max())
-        torch.testing.assert_close(naive_gradients[name], gradient, atol=1e-3 * largest + 1e-6, rtol=1e-3, msg=name)
+    overall = max(float(gradient.abs().max()) for gradient in gradients.values())
+    for name, gradient in gradients.items():  # some are zero in theory (a shift before a softmax) and hold only noise
+        close = 1e-3 * float(gradient.abs().max()) + 1e-6 * overall
+        torch.testing.assert_close(naive_gradients[name], gradient, atol=close, rtol=1e-3, msg=name)
 
 
 def test_updates_from_the_same_gradients_are_equal(naive: ModuleType, backbone: DreamPRVR) -> None:
