@@ -144,7 +144,8 @@ class DreamPRVR(TwoBranch):
         clip_tokens, frame_tokens, frame_mask = self.embed_videos(frames, frame_mask, clips)
         imagined = self.imagine(clip_tokens)
         encoded_clips = self.clip_encoder(clip_tokens, imagined.registers)
-        encoded_frames = self.frame_encoder(frame_tokens, imagined.registers, frame_mask)
+        given = frame_mask[:, : max(1, frames.shape[1])]  # slots beyond the batch's longest video hold nothing to read
+        encoded_frames = self.frame_encoder(frame_tokens, imagined.registers, given)
         return video_tokens(encoded_frames, frame_mask, encoded_clips, imagined.registers), imagined
 
     # -- training -----------------------------------------------------------------------------------------------------

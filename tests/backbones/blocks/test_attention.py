@@ -72,3 +72,12 @@ def test_dropout_on_weights_scales_the_value_bias_too() -> None:
     torch.manual_seed(0)
     weights = F.dropout(torch.full((1, 1, 2), 0.5), 0.5, True)
     assert torch.allclose(seen, weights.sum(-1, keepdim=True).expand(1, 1, 4), atol=1e-6)
+
+
+def test_a_mask_shorter_than_the_sequence_stands_for_padding_behind_it() -> None:
+    torch.manual_seed(0)
+    bank = AttentionBank(16, 2, [None, 0.5, 2.0], 12, 0.0)
+    bank.initialise(0.3)
+    x, registers = torch.randn(2, 12, 16), torch.randn(2, 3, 16)
+    mask = torch.arange(12) < torch.tensor([[7], [4]])
+    torch.testing.assert_close(bank(x, mask[:, :7], registers), bank(x, mask, registers))

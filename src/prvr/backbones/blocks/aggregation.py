@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prvr.backbones.blocks.attention import AttentionBank, CrossAttention
+from prvr.backbones.blocks.dropout import dropout
 from prvr.backbones.blocks.official import OfficialKey, affine, under
 
 
@@ -34,9 +35,10 @@ class BankAggregation(nn.Module):
         blocks, batch, length, width = outputs.shape
         one = outputs.mean((0, 2)) if token is None else token.squeeze(1)  # (B, D) or (1, D)
         tokens = one.expand(blocks, batch, width).reshape(blocks * batch, 1, width)
-        mask = None if key_mask is None else key_mask.expand(blocks, batch, length).reshape(blocks * batch, length)
-        read = self.read(tokens, outputs.reshape(blocks * batch, length, width), mask)
-        hidden = F.dropout(F.relu(self.layer1(read)), self.dropout, self.training)
+        keys = length if key_mask is None else key_mask.shape[1]  # whatever lies beyond the mask is padding
+        mask = None if key_mask is None else key_mask.expand(blocks, batch, keys).reshape(blocks * batch, keys)
+        read = self.read(tokens, outputs[:, :, :keys].reshape(blocks * batch, keys, width), mask)
+        hidden = dropout(F.relu(self.layer1(read)), self.dropout, self.training)
         return self.layer2(hidden).view(blocks, batch, length)
 
     def official_keys(self, prefix: str) -> dict[str, OfficialKey]:

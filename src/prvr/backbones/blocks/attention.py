@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from prvr.backbones.blocks.dropout import dropout
 from prvr.backbones.blocks.official import OfficialKey, affine, under
 from prvr.backbones.blocks.windows import window_bank
 
@@ -24,7 +25,8 @@ class ParallelAttention(nn.Module):
 
     There is no output projection after the heads. A block's Gaussian window multiplies its logits before the mask is
     added; windows are prepared for sequences of ``length`` and laid anew over one of another length. Registers are
-    extra keys and values: they are never damped by a window and produce no output row.
+    extra keys and values: they are never damped by a window and produce no output row. A key mask may be shorter than
+    the sequence: positions beyond it are padding, and are not even made into keys.
     """
 
     window: Tensor | None
@@ -43,18 +45,25 @@ class ParallelAttention(nn.Module):
 
     def _attend(self, x: Tensor, key_mask: Tensor | None, registers: Tensor | None) -> Tensor:
         batch, length = x.shape[:2]
-        tokens = x if registers is None else torch.cat([x, registers.to(x.dtype)], dim=1)  # (B, L+R, D)
-        qkv = F.linear(tokens, self.qkv_weight.flatten(0, 2), self.qkv_bias.flatten())
-        qkv = qkv.view(batch, tokens.shape[1], self.blocks, 3, self.heads, self.width // self.heads)
-        query, key, value = qkv.permute(3, 0, 2, 4, 1, 5)  # each (B, K, H, L+R, dh)
-        logits = query[..., :length, :] @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # (B, K, H, L, L+R)
-        extra = tokens.shape[1] - length
+        keys = length if key_mask is None else key_mask.shape[1]
+        read = x[:, :keys] if registers is None else torch.cat([x[:, :keys], registers.to(x.dtype)], 1)  # (B, Lk+R, D)
+        depth = self.width // self.heads
+        scale = 1 / math.sqrt(depth)  # on the small side of the product: the weights, not the logits
+        query = F.linear(x, scale * self.qkv_weight[:, 0].flatten(0, 1), scale * self.qkv_bias[:, 0].flatten())
+        pairs = F.linear(read, self.qkv_weight[:, 1:].flatten(0, 2), self.qkv_bias[:, 1:].flatten())
+        query = query.view(batch, length, self.blocks, self.heads, depth).permute(0, 2, 3, 1, 4)  # (B, K, H, L, dh)
+        pairs = pairs.view(batch, read.shape[1], self.blocks, 2, self.heads, depth)
+        key, value = pairs.permute(3, 0, 2, 4, 1, 5)  # each (B, K, H, Lk+R, dh)
+        logits = query @ key.transpose(-1, -2)  # (B, K, H, L, Lk+R)
+        extra = read.shape[1] - keys
         window = self._window_over(length, logits.device)
         if window is not None:
-            logits = logits * F.pad(window, (0, extra), value=1.0)[:, None].to(logits.dtype)
+            window = F.pad(window[..., :keys], (0, extra), value=1.0)[:, None].to(logits.dtype)
         if key_mask is not None:
-            penalty = MASKED_LOGIT * (~key_mask).to(logits.dtype)
-            logits = logits + F.pad(penalty, (0, extra))[:, None, None, None, :]
+            penalty = F.pad(MASKED_LOGIT * (~key_mask).to(logits.dtype), (0, extra))[:, None, None, None, :]
+            logits = logits + penalty if window is None else torch.addcmul(penalty, logits, window)
+        elif window is not None:
+            logits = logits * window
         mixed = self._drop(logits.softmax(-1)).to(value.dtype) @ value  # (B, K, H, L, dh)
         return mixed.permute(1, 0, 3, 2, 4).reshape(self.blocks, batch, length, self.width)
 
@@ -64,7 +73,7 @@ class ParallelAttention(nn.Module):
         return window_bank(length, self.windows, device)
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training)
+        return dropout(x, self.dropout, self.training)
 
     def official_keys(self, prefixes: str | Sequence[str]) -> dict[str, OfficialKey]:
         """Keys of each stacked block; one prefix per block (or a single one for a bank of one)."""
@@ -104,7 +113,7 @@ class FeedForwardBank(nn.Module):
         return norm_per_block(x1 + self._drop(outer), self.norm2_weight, self.norm2_bias)
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training)
+        return dropout(x, self.dropout, self.training)
 
     def official_keys(self, prefixes: str | Sequence[str]) -> dict[str, OfficialKey]:
         names = (("norm1", "norm1"), ("ffn1", "output.layer1"), ("ffn2", "output.layer2"), ("norm2", "norm2"))
@@ -196,7 +205,7 @@ class CrossAttention(nn.Module):
         return value.reshape(batch, count, self.width)
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training)
+        return dropout(x, self.dropout, self.training)
 
     def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
         keys: dict[str, OfficialKey] = {}
@@ -208,7 +217,7 @@ class CrossAttention(nn.Module):
 
 def norm_per_block(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """LayerNorm with one affine per block, (K, B, L, D) with (K, D)."""
-    return F.layer_norm(x, x.shape[-1:]) * weight[:, None, None] + bias[:, None, None]
+    return torch.addcmul(bias[:, None, None], F.layer_norm(x, x.shape[-1:]), weight[:, None, None])
 
 
 def linear_per_block(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

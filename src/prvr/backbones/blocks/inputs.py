@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from prvr.backbones.blocks.dropout import Dropout
 from prvr.backbones.blocks.official import OfficialKey, affine
 
 
@@ -15,7 +16,7 @@ class Projection(nn.Module):
     def __init__(self, in_width: int, out_width: int, dropout: float):
         super().__init__()
         self.input_norm = nn.LayerNorm(in_width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.linear = nn.Linear(in_width, out_width)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -32,7 +33,7 @@ class PositionEmbedding(nn.Module):
         super().__init__()
         self.table = nn.Embedding(positions, width)
         self.input_norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         length, known = x.shape[1], self.table.num_embeddings
