@@ -23,7 +23,8 @@ MAY_IMPORT = {
     "scoring": {"tokens", "files", "backbones", "trace"},
     "training": {"tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
-    "cli": {"tokens", "files", "backbones", "trace", "scoring", "training", "data", "evaluation"},
+    "bench": {"tokens", "backbones", "trace", "scoring", "training", "data"},
+    "cli": {"tokens", "files", "backbones", "trace", "scoring", "training", "data", "evaluation", "bench"},
 }
 NUMERIC_ROOMS = ("tokens", "data", "losses", "backbones", "trace", "scoring", "training", "evaluation")
 

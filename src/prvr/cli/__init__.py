@@ -14,6 +14,7 @@ _COMMANDS = {  # name: (module with main(argv) -> int, one line of help)
     "transfer": ("prvr.cli.transfer", "TRACE on a frozen backbone: anchors and λ chosen on validation"),
     "import-checkpoint": ("prvr.cli.import_checkpoint", "turn an authors' checkpoint into a run"),
     "zoo": ("prvr.cli.zoo", "all methods in one table: size, needs, published numbers, what is verified"),
+    "bench": ("prvr.cli.bench", "how fast this machine does the work, beside its limits and the naive form"),
     "data": ("prvr.cli.data", "check a dataset, convert its features, or write a synthetic world"),
     "demo": ("prvr.cli.demo", "all of it on a small synthetic world, in a few minutes"),
 }

@@ -164,5 +164,5 @@ def clean(tokens: Tensor, mask: Tensor) -> Tensor:
 
 def unit(x: Tensor, weight: Tensor | None = None) -> Tensor:
     """``x / ‖x‖``, after an optional projection ``y = W x``."""
-    projected = x if weight is None else x @ weight.T
+    projected = x if weight is None else x @ weight.to(x.dtype).T
     return F.normalize(projected, dim=-1)

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from prvr.scoring.engines.common import Queries, Scores
@@ -147,8 +148,13 @@ def _kernel(
             video_end = tl.load(first_page_ptr + tl.minimum(video + 1, videos))
 
 
-def launch(queries: Queries, gallery: Gallery, packed: Packed, *, plain: bool = False) -> Scores:
-    """Score queries against a packed gallery. ``plain`` measures: maxima alone, over as many columns."""
+def launch(
+    queries: Queries, gallery: Gallery, packed: Packed, *, plain: bool = False, like: triton.Config | None = None
+) -> Scores:
+    """Score queries against a packed gallery.
+
+    For measuring: ``plain`` makes maxima alone, over as many columns; ``like`` takes these tiles untuned.
+    """
     device, config, count, videos = gallery.device, gallery.config, len(queries), len(gallery)
     stored = Vectors.store(queries.unit, gallery.storage)
     has_trace, has_side = packed.keys is not None, packed.side is not None
@@ -156,25 +162,64 @@ def launch(queries: Queries, gallery: Gallery, packed: Packed, *, plain: bool = 
     trace = torch.empty(count, videos, device=device) if has_trace else None
     unused = packed.first_page
     registers = MOST_REGISTERS if gallery.registers is None else gallery.registers.shape[1]
-    page = gallery.page
-    asked, side = stored.values.contiguous(), packed.local if packed.side is None else packed.side
-    keys = packed.local if packed.keys is None else packed.keys
+    asked = stored.values.contiguous()
+    arguments: dict[str, Any] = {
+        "q_desc": _descriptor(asked),
+        "local_desc": _descriptor(packed.local),
+        "key_desc": _descriptor(_or(packed.keys, packed.local)),
+        "side_desc": _descriptor(_or(packed.side, packed.local)),
+        "scale_ptr": queries.scale.float(),
+        "q_scale_ptr": _or(stored.scale, unused),
+        "local_scale_ptr": _or(packed.local_scale, unused),
+        "key_scale_ptr": _or(packed.key_scale, unused),
+        "side_scale_ptr": _or(packed.side_scale, unused),
+        "grounding_ptr": _or(packed.grounding, unused),
+        "gram_ptr": _or(packed.gram, unused),
+        "ceiling_ptr": _or(packed.ceiling, unused),
+        "first_page_ptr": packed.first_page,
+        "base_ptr": base,
+        "trace_ptr": _or(trace, base),
+        "queries": count,
+        "videos": videos,
+        "query_bucket": min(count, 4096).bit_length(),
+        "weight_local": gallery.weights.paged,
+        "weight_fixed": sum(weight for weight, _ in gallery.weights.fixed),
+        "gamma": config.routing_strength,
+        "tau": config.temperature,
+        "eta": config.soft_weight,
+        "D": gallery.width,
+        "PAGE": gallery.page,
+        "SIDE": 4 * MOST_REGISTERS,
+        "REGISTERS": registers,
+        "TRACE": has_trace,
+        "HAS_SIDE": has_side,
+        "QUANTISED": stored.scale is not None,
+        "GATE": config.gate and registers > 1,
+        "PLAIN": plain,
+        "BITS": asked.element_size() * 8,
+    }
 
     def grid(meta: dict[str, Any]) -> tuple[int, int]:
         return triton.cdiv(count, meta["BQ"]), triton.cdiv(videos, meta["VIDEOS"])
 
     with torch.cuda.device(device):
-        _kernel[grid](
-            *(TensorDescriptor.from_tensor(t, [16, 64]) for t in (asked, packed.local, keys, side)),
-            queries.scale.float(), stored.scale if stored.scale is not None else unused,
-            *(unused if t is None else t for t in (packed.local_scale, packed.key_scale, packed.side_scale)),
-            *(unused if t is None else t for t in (packed.grounding, packed.gram, packed.ceiling)),
-            packed.first_page, base, base if trace is None else trace,
-            count, videos, min(count, 4096).bit_length(),
-            gallery.weights.paged, sum(weight for weight, _ in gallery.weights.fixed),
-            config.routing_strength, config.temperature, config.soft_weight,
-            D=gallery.width, PAGE=page, SIDE=4 * MOST_REGISTERS, REGISTERS=registers,
-            TRACE=has_trace, HAS_SIDE=has_side, QUANTISED=stored.scale is not None,
-            GATE=config.gate and registers > 1, PLAIN=plain, BITS=asked.element_size() * 8,
-        )  # fmt: skip
+        if like is None:
+            _kernel[grid](**arguments)
+        else:
+            _shape_descriptors({**arguments, **like.kwargs})
+            chosen = {**like.kwargs, "num_warps": like.num_warps, "num_stages": like.num_stages}
+            _kernel.fn[grid](**arguments, **chosen)
     return Scores(base, trace)
+
+
+def tuned() -> triton.Config:
+    """The tiles that the last launch chose."""
+    return _kernel.best_config
+
+
+def _descriptor(table: Tensor) -> TensorDescriptor:
+    return TensorDescriptor.from_tensor(table, [16, 64])  # the configuration gives it its shape
+
+
+def _or(tensor: Tensor | None, instead: Tensor) -> Tensor:
+    return instead if tensor is None else tensor

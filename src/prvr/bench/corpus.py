@@ -1,0 +1,115 @@
+"""Random corpora in the shapes of the benchmarks: what they hold does not matter to a clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prvr.backbones import TokenSet
+from prvr.scoring import Gallery
+from prvr.scoring.storage import Storage
+from prvr.tokens import TensorRecord, VideoTokens
+from prvr.trace import Trace, TraceConfig
+
+WIDTH, FRAMES, CLIPS = 384, 128, 32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A test split: how many queries, videos and registers."""
+
+    name: str
+    queries: int
+    videos: int
+    registers: int
+
+    def columns(self) -> int:
+        """Products of a query with a video: local tokens, keys, clips, registers and their values."""
+        return 2 * FRAMES + CLIPS + 2 * self.registers
+
+
+CHARADES = Shape("Charades-STA", 3720, 1334, 6)
+TVR = Shape("TVR", 10895, 2179, 8)
+ACTIVITYNET = Shape("ActivityNet", 17031, 4917, 4)
+
+
+class Tokens:
+    """Stands in for a backbone: tokens count as they are."""
+
+    method = "random tokens"
+    separable = True
+
+    def token_sets(self, videos: VideoTokens) -> tuple[TokenSet, ...]:
+        return TokenSet(0.6, videos.clips), TokenSet(0.4, videos.frames)
+
+
+def random_tokens(
+    videos: int, registers: int, device: torch.device, frames: int = FRAMES, seed: int = 0, ragged: bool = True
+) -> VideoTokens:
+    generator = torch.Generator(device).manual_seed(seed)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, device=device, generator=generator)
+
+    shortest = max(1, frames // 6) if ragged else frames
+    lengths = torch.randint(shortest, frames + 1, (videos, 1), device=device, generator=generator)
+    mask = torch.arange(frames, device=device) < lengths
+    topic = draw(videos, 1, WIDTH)
+    held = topic + draw(videos, registers, WIDTH)
+    return VideoTokens(
+        (topic + draw(videos, frames, WIDTH)) * mask[..., None], mask, topic + draw(videos, CLIPS, WIDTH), held
+    )
+
+
+def random_trace(device: torch.device, config: TraceConfig | None = None) -> Trace:
+    torch.manual_seed(0)
+    trace = Trace(WIDTH, config or TraceConfig())
+    for weight in trace.projections.values():
+        weight.data += 0.2 * torch.randn(WIDTH, WIDTH) / WIDTH**0.5
+    return trace.to(device)
+
+
+def random_queries(count: int, device: torch.device) -> Tensor:
+    return torch.randn(count, WIDTH, device=device, generator=torch.Generator(device).manual_seed(9))
+
+
+@torch.no_grad()
+def random_gallery(
+    videos: int, registers: int, device: torch.device, storage: Storage, *, frames: int = FRAMES, distinct: int = 1024
+) -> Gallery:
+    """A gallery of random videos; beyond ``distinct`` of them they repeat, which no engine can tell."""
+    trace, corpus = random_trace(device), Tokens()
+    made: list[Gallery] = []
+    step = max(1, min(256, (1 << 15) // frames))
+    for start in range(0, min(videos, distinct), step):
+        tokens = random_tokens(min(step, min(videos, distinct) - start), registers, device, frames, seed=start)
+        page = made[0].page if made else None
+        made.append(Gallery.of_tokens(corpus, trace, tokens, storage=storage, page=page))  # type: ignore[arg-type]
+    return repeated(Gallery.cat(made), videos)
+
+
+def repeated(gallery: Gallery, videos: int) -> Gallery:
+    """So many videos by repeating those there are, each array filled in place."""
+    times, rest = divmod(videos, len(gallery))
+    if times == 1 and rest == 0:
+        return gallery
+    tail = gallery[:rest]
+    changed: dict[str, Any] = {}
+    for field in fields(gallery):
+        whole, part = getattr(gallery, field.name), getattr(tail, field.name)
+        if isinstance(whole, TensorRecord):
+            tensors = {name: _repeat(t, part.tensors()[name], times) for name, t in whole.tensors().items()}
+            changed[field.name] = replace(whole, **tensors)
+    pages = _repeat(gallery.first_page.diff(), tail.first_page.diff(), times)
+    return replace(gallery, first_page=torch.cat([pages.new_zeros(1), pages.cumsum(0)]), **changed)
+
+
+def _repeat(whole: Tensor, rest: Tensor, times: int) -> Tensor:
+    out = whole.new_empty((times * len(whole) + len(rest), *whole.shape[1:]))
+    for turn in range(times):
+        out[turn * len(whole) : (turn + 1) * len(whole)] = whole
+    out[times * len(whole) :] = rest
+    return out

@@ -1,0 +1,151 @@
+"""Clocks, peaks and memory of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured piece of work."""
+
+    group: str
+    work: str
+    seconds: float  # median
+    rate: float | None = None
+    unit: str = ""
+    share: float | None = None  # of the peak measured in the same run
+    memory: int | None = None  # bytes at the peak, beyond what was there before
+    baseline: float | None = None  # seconds of the naive form of the same work
+    note: str = ""
+
+    @property
+    def speedup(self) -> float | None:
+        return None if self.baseline is None else self.baseline / self.seconds
+
+
+@dataclass(frozen=True)
+class Timed:
+    seconds: float
+    memory: int
+
+
+class Clock:
+    """Times work on a device: medians of repeats after a warm-up, device finished before the clock stops."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+
+    def __call__(self, work: Callable[[], Any], repeats: int = 5, warm_up: int = 1) -> Timed:
+        for _ in range(warm_up):
+            work()
+        self._finish()
+        before = self._reset_memory()
+        laps = []
+        for _ in range(repeats):
+            started = time.perf_counter()
+            work()
+            self._finish()
+            laps.append(time.perf_counter() - started)
+        return Timed(statistics.median(laps), max(0, self._peak_memory() - before))
+
+    def _finish(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _reset_memory(self) -> int:
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            return torch.cuda.memory_allocated(self.device)
+        with contextlib.suppress(OSError):  # where the system does not allow it, the peak is that of the whole run
+            _CLEAR.write_text("5")  # sets it back to what is resident now
+        return _status("VmRSS")
+
+    def _peak_memory(self) -> int:
+        return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else _status("VmHWM")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What was measured on, and its limits."""
+
+    device: str
+    processor: str
+    cores: int
+    torch_version: str
+    matrix_type: str
+    matrix_rate: float  # FLOP/s of a large product in that type
+    read_rate: float  # bytes/s
+
+    @staticmethod
+    def measure(device: torch.device) -> Machine:
+        cuda = device.type == "cuda"
+        return Machine(
+            device=torch.cuda.get_device_name(device) if cuda else "CPU",
+            processor=_processor(),
+            cores=torch.get_num_threads(),
+            torch_version=torch.__version__,
+            matrix_type="bf16" if cuda else "fp32",
+            matrix_rate=matrix_rate(device, torch.bfloat16 if cuda else torch.float32),
+            read_rate=read_rate(device),
+        )
+
+
+def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """FLOP/s of a large square product, or of a tall one of the kind that scoring makes: whichever is faster."""
+    clock = Clock(device)
+    size = 8192 if device.type == "cuda" else 3072
+    shapes = [(size, size, size), (size * 8, 384, 1024)]
+    rates = []
+    for rows, depth, columns in shapes:
+        a, b = (torch.randn(*shape, device=device).to(dtype) for shape in ((rows, depth), (depth, columns)))
+        out = torch.empty(rows, columns, device=device, dtype=dtype)
+        taken = clock(functools.partial(torch.mm, a, b, out=out), repeats=7).seconds
+        rates.append(2 * rows * depth * columns / taken)
+    return max(rates)
+
+
+def read_rate(device: torch.device) -> float:
+    """Bytes/s at which a large array is read once."""
+    count = (1 << 30) if device.type == "cuda" else (1 << 28)
+    data = torch.ones(count, device=device)
+    return 4 * count / Clock(device)(data.sum, repeats=7).seconds
+
+
+def _status(field: str) -> int:
+    if not _STATUS.exists():
+        return 0
+    for line in _STATUS.read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def memory_available() -> int:
+    """Bytes that a benchmark may count on."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (ValueError, OSError):
+        return 4 << 30

@@ -1,0 +1,94 @@
+"""``prvr bench``: how fast this machine does the work, beside its own limits and the naive form."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from prvr.bench import PARTS, Machine, Part, Row, run
+from prvr.cli.console import print_table
+
+_WIDTH = 132
+
+
+@dataclass(frozen=True)
+class BenchArguments:
+    """Measure scoring, single queries, ranks, training and growth on this machine: one table and a JSON file.
+
+    Every rate stands beside the peak that was measured in the same run (a large matrix product, a long read), and
+    where the source tree is at hand beside the naive form of the same work. Times are medians. Expect some ten
+    minutes on two cores, and a few on a GPU; other work on the machine shows in the numbers.
+    """
+
+    only: tuple[Part, ...] = PARTS
+    """which parts to measure"""
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU where there is one"""
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("bench.json")
+    """where the numbers go"""
+
+
+def main(argv: list[str]) -> int:
+    arguments = tyro.cli(BenchArguments, prog="prvr bench", args=argv)
+    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if arguments.device == "auto" else arguments.device
+    device = torch.device(chosen)
+    console, progress = Console(), Console(stderr=True)
+    with progress.status("measuring the machine's own limits"):
+        machine = Machine.measure(device)
+    console.print(
+        f"{machine.device} ({machine.processor}, {machine.cores} threads, torch {machine.torch_version}): "
+        f"{machine.matrix_type} products {_si(machine.matrix_rate)}FLOP/s, reads {_si(machine.read_rate)}B/s"
+    )
+    rows: list[Row] = []
+    with progress.status("measuring") as status:
+        for row in run(machine, device, arguments.only):
+            rows.append(row)
+            status.update(f"measured: {row.work}")
+            _write(arguments.out, machine, rows)
+    print_table(console, _table(rows), _WIDTH)
+    console.print(f"written to {arguments.out}")
+    return 0
+
+
+def _write(path: Path, machine: Machine, rows: list[Row]) -> None:
+    path.write_text(json.dumps({"machine": asdict(machine), "rows": [asdict(row) for row in rows]}, indent=1))
+
+
+def _table(rows: list[Row]) -> Table:
+    table = Table("work", box=None, pad_edge=False)
+    for name in ("time", "rate", "of peak", "memory", "× naive"):
+        table.add_column(name, justify="right", no_wrap=True)
+    group = ""
+    for row in rows:
+        if row.group != group:
+            group = row.group
+            table.add_row(f"[bold]{group}")
+        table.add_row(
+            row.work,
+            _duration(row.seconds),
+            "" if row.rate is None else f"{_si(row.rate)}{row.unit}",
+            "" if row.share is None else f"{100 * row.share:.0f} %",
+            "" if row.memory is None else f"{row.memory / 1e6:,.0f} MB",
+            "" if row.speedup is None else f"{row.speedup:.1f}",
+        )
+        if row.note:
+            table.add_row(f"  [dim]{row.note}")
+    return table
+
+
+def _si(value: float) -> str:
+    for step, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= step:
+            return f"{value / step:.3g} {prefix}"
+    return f"{value:.3g} "
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
