@@ -1,0 +1,29 @@
+"""What can be wrong with a user's file or set-up, said in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class MediaError(Exception):
+    """A file that cannot be used: which, and why. Other files are not concerned."""
+
+    def __init__(self, path: str | Path, reason: str):
+        super().__init__(f"{path}: {reason}")
+        self.path = Path(path)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[MediaError], tuple[Path, str]]:
+        return type(self), (self.path, self.reason)  # an error may have to travel from a worker process
+
+
+class EncoderError(Exception):
+    """An encoder that cannot be had or does not fit; the message says what to do."""
+
+
+class MissingExtra(ImportError):
+    """An optional dependency is not installed; the message holds the command that installs it."""
+
+    def __init__(self, what: str, extra: str, problem: ImportError | None = None):
+        because = f" ({problem})" if problem is not None else ""
+        super().__init__(f'{what} is not installed{because}: pip install "prvr[{extra}]"')

@@ -1,0 +1,75 @@
+"""What travels out of a reader: facts about a file, and frames with their times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Image = NDArray[np.uint8]  # (height, width, 3), RGB
+
+
+class Frame(NamedTuple):
+    """What is on screen at a time."""
+
+    time: float  # seconds from the start of the file, as a player shows them
+    image: Image
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """One stream of a file."""
+
+    kind: str  # video, audio, subtitle, data, attachment
+    codec: str
+    language: str | None = None
+
+
+@dataclass(frozen=True)
+class VideoInfo:
+    """Facts about a video, as a player would show it: sizes are after rotation, with square pixels."""
+
+    path: Path
+    duration: float | None  # seconds; None where the file does not say
+    width: int
+    height: int
+    rotation: int  # degrees clockwise that stored pictures are turned by: 0, 90, 180 or 270
+    fps: float | None  # average; a guess where the rate varies
+    codec: str
+    streams: tuple[StreamInfo, ...] = ()
+
+    @property
+    def has_audio(self) -> bool:
+        return any(stream.kind == "audio" for stream in self.streams)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a picture is brought to a size.
+
+    ``stretch`` changes the aspect; ``cover`` keeps it and cuts what hangs over, evenly on both sides.
+
+    >>> Fit(224, 224, "cover").scaled(640, 360)
+    (398, 224)
+    >>> Fit(224, 224, "stretch").scaled(640, 360)
+    (224, 224)
+    """
+
+    width: int
+    height: int
+    mode: Literal["stretch", "cover"] = "stretch"
+
+    def scaled(self, width: int, height: int) -> tuple[int, int]:
+        """The size to scale a picture of this size to, before anything is cut off."""
+        if self.mode == "stretch":
+            return self.width, self.height
+        scale = max(self.width / width, self.height / height)
+        return max(self.width, round(width * scale)), max(self.height, round(height * scale))
+
+    def cut(self, image: Image) -> Image:
+        """The middle of a scaled picture."""
+        top, left = (image.shape[0] - self.height) // 2, (image.shape[1] - self.width) // 2
+        return np.ascontiguousarray(image[top : top + self.height, left : left + self.width])

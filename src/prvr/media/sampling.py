@@ -1,0 +1,96 @@
+"""From a decoder's frames to frames at a steady rate: pure bookkeeping of time, the same for every reader.
+
+A sample at time t is the picture *on screen* at t: the last frame that began no later. So a slide shown for a minute is
+sampled sixty times at one frame per second, and a variable frame rate needs no special case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+_Frame = TypeVar("_Frame")
+
+TOLERANCE = 5e-4  # seconds: Matroska rounds times to milliseconds
+_JITTER = 1.0  # seconds that time may step back without being a new time line
+_LONGEST_STILL = 3600.0  # seconds a picture may stand where a file does not say how long it is
+
+
+class Clock:
+    """Times that never run backwards, from presentation times that may be absent, repeated or nonsense.
+
+    >>> clock = Clock(gap=0.5, duration=10.0)
+    >>> [clock(t) for t in (0.0, 0.5, None, 1.4, 1.5)]  # missing, then slightly back
+    [0.0, 0.5, 1.0, 1.4, 1.5]
+    >>> [clock(t) for t in (9e9, 2.5)]  # a leap out of the file is not believed
+    [2.0, 2.5]
+    """
+
+    def __init__(self, gap: float, duration: float | None = None):
+        self.gap = gap
+        self.latest = _LONGEST_STILL if duration is None else duration + _JITTER
+        self.duration = duration
+        self.last: float | None = None
+        self.shift = 0.0
+
+    def __call__(self, seconds: float | None) -> float:
+        if self.last is None:
+            believed = seconds is not None and seconds <= self.latest
+            self.last = max(0.0, seconds) if believed and seconds is not None else 0.0
+            return self.last
+        expected = self.last + self.gap
+        if seconds is None:
+            self.last = expected
+            return expected
+        if not self._plausible(seconds + self.shift):
+            self.shift = 0.0 if self._plausible(seconds) else expected - seconds
+        self.last = max(self.last, seconds + self.shift)
+        return self.last
+
+    def _plausible(self, now: float) -> bool:
+        assert self.last is not None
+        latest = self.latest if self.duration is not None else self.last + self.latest
+        return self.last - _JITTER <= now <= max(latest, self.last + 2 * self.gap)
+
+
+class Sampler(Generic[_Frame]):
+    """Push frames in; get those on screen at the start and every 1/rate seconds after it.
+
+    >>> sampler = Sampler[str](rate=1.0)
+    >>> [s for time, name in ((0.0, "a"), (0.9, "b"), (3.1, "c")) for s in sampler.push(time, name)]
+    [(0.0, 'a'), (1.0, 'b'), (2.0, 'b'), (3.0, 'b')]
+    >>> list(sampler.finish(hold=1.5))
+    [(4.0, 'c')]
+    """
+
+    def __init__(self, rate: float):
+        if not 0 < rate <= 1000:
+            raise ValueError(f"frames are sampled at a rate between 0 and 1000 per second, not {rate}")
+        self.rate = rate
+        self.first: float | None = None
+        self.taken = 0
+        self.held: tuple[float, _Frame] | None = None
+
+    @property
+    def due(self) -> float:
+        """The time of the next sample."""
+        return (self.first or 0.0) + self.taken / self.rate
+
+    def push(self, time: float, frame: _Frame) -> Iterator[tuple[float, _Frame]]:
+        """Samples that are decided once a frame at ``time`` is known."""
+        if self.first is None:
+            self.first = time
+        if self.held is not None:
+            yield from self._until(time)
+        self.held = (time, frame)
+
+    def finish(self, hold: float) -> Iterator[tuple[float, _Frame]]:
+        """The samples of the last frame, which stands for ``hold`` seconds."""
+        if self.held is not None:
+            yield from self._until(self.held[0] + max(hold, 2 * TOLERANCE))
+
+    def _until(self, time: float) -> Iterator[tuple[float, _Frame]]:
+        assert self.held is not None
+        while self.due < time - TOLERANCE:
+            due, self.taken = self.due, self.taken + 1
+            yield due, self.held[1]

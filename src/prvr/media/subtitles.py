@@ -1,0 +1,172 @@
+"""Timed text: files beside a video (.srt, .vtt) and text tracks inside it.
+
+    for track in subtitle_tracks("holiday.mp4"):      # holiday.srt, holiday.en.vtt, embedded tracks
+        for line in track.lines:
+            print(line.start, line.end, line.text)
+
+Subtitle files in the wild are messy; the parser takes whatever has a timing line and never fails.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prvr.media.errors import MediaError
+
+SUFFIXES = (".srt", ".vtt")
+_TEXT_CODECS = {"subrip", "srt", "ass", "ssa", "mov_text", "webvtt", "text"}
+_TIME = r"(?:(\d{1,4})\s*:\s*)?(\d{1,3})\s*:\s*(\d{1,3})(?:\s*[.,:]\s*(\d{1,6}))?"
+_TIMING = re.compile(rf"^\s*{_TIME}\s*-{{1,3}}\s?>\s*{_TIME}", re.ASCII)
+_TAG = re.compile(r"<[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{2,4})?")
+
+
+@dataclass(frozen=True)
+class TimedLine:
+    """What is said or shown from ``start`` to ``end`` (seconds)."""
+
+    start: float
+    end: float
+    text: str
+
+
+@dataclass(frozen=True)
+class SubtitleTrack:
+    """Lines in order of time; ``source`` says where they come from."""
+
+    source: str
+    language: str | None
+    lines: tuple[TimedLine, ...]
+
+
+def subtitle_tracks(video: str | Path) -> list[SubtitleTrack]:
+    """All text tracks of a video: files beside it first, then embedded ones. Empty tracks are left out.
+
+    Raises ``MediaError`` only where the video itself cannot be opened; a file beside it that cannot be read is skipped
+    by raising too, with its own name.
+    """
+    video = Path(video)
+    found = [read_subtitles(path) for path in beside(video)]
+    return [track for track in [*found, *embedded(video)] if track.lines]
+
+
+def beside(video: Path) -> list[Path]:
+    """Subtitle files that belong to a video: same stem, with or without a language.
+
+    ``a.mp4`` owns ``a.srt``, ``a.en.srt`` and ``a.en.forced.vtt``, but not ``a.b.srt`` of a video ``a.b.mp4``.
+    """
+    if not video.parent.is_dir():
+        return []
+    near = sorted(p for p in video.parent.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file())
+    others = {p.stem for p in video.parent.iterdir() if p.suffix.lower() not in SUFFIXES} - {video.stem}
+    return [p for p in near if p.stem == video.stem or (p.stem.startswith(f"{video.stem}.") and p.stem not in others)]
+
+
+def read_subtitles(path: Path) -> SubtitleTrack:
+    """A subtitle file, whatever its encoding."""
+    try:
+        raw = path.read_bytes()
+    except OSError as problem:
+        raise MediaError(path, f"cannot be read: {problem.strerror}") from problem
+    languages = [part for part in path.stem.split(".")[1:] if _LANGUAGE.fullmatch(part)]
+    return SubtitleTrack(path.name, languages[0].lower() if languages else None, tuple(parse(decode(raw))))
+
+
+def decode(raw: bytes) -> str:
+    """Bytes to text: by byte order mark, then UTF-8, then the old Western encoding, which takes anything."""
+    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+        if raw.startswith(mark):
+            return raw.decode(encoding, errors="replace")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("cp1252", errors="replace")
+
+
+def parse(text: str) -> list[TimedLine]:
+    """Lines of an .srt or .vtt text, in order of time.
+
+    A cue is a timing line and what follows it until a blank line or the next cue. Anything else (numbers, headers,
+    notes, styles) is no cue. Lines that end before they begin are taken to last an instant.
+
+    >>> parse("7\\n00:01,5 --> 00:00:02.000 align:start\\n<i>Hello</i> &amp; bye\\n\\n00:03.0 --> 00:04.0\\nagain")
+    [TimedLine(start=1.5, end=2.0, text='Hello & bye'), TimedLine(start=3.0, end=4.0, text='again')]
+    """
+    cues: list[tuple[float, float, list[str]]] = []
+    inside = False
+    for line in text.lstrip("\ufeff").splitlines():
+        timing = _TIMING.match(line)
+        if timing is not None:
+            if inside and cues[-1][2] and cues[-1][2][-1].strip().isdigit():  # the next cue's number, no blank before it
+                cues[-1][2].pop()
+            start, end = _seconds(*timing.groups()[:4]), _seconds(*timing.groups()[4:])
+            cues.append((start, max(start, end), []))
+            inside = True
+        elif not line.strip():
+            inside = False
+        elif inside:
+            cues[-1][2].append(line)
+    lines = (TimedLine(start, end, plain_text(" ".join(said))) for start, end, said in cues)
+    return sorted((line for line in lines if line.text), key=lambda line: (line.start, line.end))
+
+
+def plain_text(text: str) -> str:
+    """Without mark-up, and with blanks put right."""
+    return " ".join(html.unescape(_TAG.sub("", text)).replace("\x00", "").split())
+
+
+def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str | None) -> float:
+    return int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction or 0}")
+
+
+def embedded(video: Path) -> list[SubtitleTrack]:
+    """Text tracks inside a file; pictures of text (DVD, Blu-ray) hold no text and are left out."""
+    from prvr.media.pyav_reader import opened
+
+    with opened(video) as container:
+        streams = [s for s in container.streams.subtitles if s.codec_context and s.codec_context.name in _TEXT_CODECS]
+        lines: dict[int, list[TimedLine]] = {stream.index: [] for stream in streams}
+        if streams:
+            origin = (container.start_time or 0) / 1e6
+            for packet in _packets(container, streams):
+                lines[packet.stream.index] += _cues(packet, origin)
+        return [
+            SubtitleTrack(f"track {s.index}", s.language, tuple(sorted(lines[s.index], key=lambda line: line.start)))
+            for s in streams
+        ]
+
+
+def _packets(container: Any, streams: list[Any]) -> Iterator[Any]:
+    """Packets until the file ends, or breaks off: what was said before that is still worth having."""
+    try:
+        yield from container.demux(streams)
+    except OSError:  # every error of FFmpeg's reading
+        return
+
+
+def _cues(packet: Any, origin: float) -> list[TimedLine]:
+    if packet.pts is None or not packet.size:
+        return []
+    start = float(packet.pts * packet.time_base) - origin
+    length = float((packet.duration or 0) * packet.time_base)
+    text = plain_text(_said(packet))
+    return [TimedLine(start, start + length, text)] if text and math.isfinite(start) else []
+
+
+def _said(packet: Any) -> str:
+    """The words of a subtitle packet; FFmpeg turns every text codec into ASS events, whose ninth field is the text."""
+    try:
+        found = packet.decode()
+    except (OSError, ValueError):
+        return ""
+    said = []
+    for subtitle in found:
+        dialogue = getattr(subtitle, "dialogue", b"") or getattr(subtitle, "text", b"") or b""
+        said.append(dialogue.decode("utf-8", errors="replace") if isinstance(dialogue, bytes) else str(dialogue))
+    return " ".join(said).replace(r"\N", " ").replace(r"\n", " ").replace(r"\h", " ")

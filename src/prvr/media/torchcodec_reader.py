@@ -1,0 +1,109 @@
+"""The second reader: torchcodec, which uses the FFmpeg installed on the system."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from prvr.media.errors import MediaError, MissingExtra
+from prvr.media.frames import Fit, Frame, StreamInfo, VideoInfo
+from prvr.media.reader import VideoReader
+from prvr.media.sampling import TOLERANCE
+
+try:
+    import torchcodec
+    from torchcodec.decoders import VideoDecoder
+except (ImportError, OSError, RuntimeError) as problem:  # without a fitting FFmpeg, loading it fails in many ways
+    reason = ImportError(str(problem).strip().splitlines()[0])
+    raise MissingExtra("torchcodec (with a system FFmpeg that it can load)", "media-torchcodec", reason) from problem
+
+_FAILURES = (RuntimeError, IndexError, ValueError)
+_BATCH_BYTES = 64 << 20  # of decoded pictures at once
+# FFmpeg opens these although they are pictures or text; torchcodec does not name the container, only the codec.
+_NO_VIDEO = {"ansi", "png", "webp", "bmp", "tiff"}
+
+
+class TorchcodecReader(VideoReader):
+    """A video file behind torchcodec. Time zero is the first picture, also where the sound begins earlier."""
+
+    decoder = f"torchcodec {torchcodec.__version__}"
+
+    def __init__(self, path: Path, threads: int = 0):
+        self.path, self.threads = path, threads
+        decoder = self._open()
+        about = decoder.metadata
+        if about.codec in _NO_VIDEO:
+            raise MediaError(path, f"is no video: FFmpeg takes it for a picture or a text ({about.codec})")
+        try:
+            first = decoder[0]
+        except _FAILURES as problem:
+            raise MediaError(path, f"no picture could be decoded from it ({_words(problem)})") from problem
+        height, width = first.shape[:2]  # upright already
+        aspect = float(about.pixel_aspect_ratio or 1)
+        turned = round((about.rotation or 0) / 90) % 2 == 1
+        self.info = VideoInfo(
+            path=path,
+            duration=about.duration_seconds,
+            width=width if turned else max(1, round(width * aspect)),
+            height=max(1, round(height * aspect)) if turned else height,
+            rotation=-round((about.rotation or 0) / 90) * 90 % 360,
+            fps=about.average_fps,
+            codec=about.codec or "unknown",
+            streams=(StreamInfo("video", about.codec or "unknown"),),
+        )
+
+    def _open(self) -> Any:
+        try:
+            return VideoDecoder(str(self.path), dimension_order="NHWC", num_ffmpeg_threads=self.threads)
+        except _FAILURES as problem:
+            reason = f"is no video that FFmpeg knows, or it is damaged or has no video stream ({_words(problem)})"
+            raise MediaError(self.path, reason) from problem
+
+    def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
+        if not 0 < rate <= 1000:
+            raise ValueError(f"frames are sampled at a rate between 0 and 1000 per second, not {rate}")
+        self.problem = None
+        decoder = self._open()
+        begin, end = decoder.metadata.begin_stream_seconds, decoder.metadata.end_stream_seconds
+        total = max(1, math.ceil((end - begin - TOLERANCE) * rate))
+        at_once = max(1, _BATCH_BYTES // (3 * self.info.width * self.info.height))
+        for first in range(0, total, at_once):
+            times = [k / rate for k in range(first, min(total, first + at_once))]
+            for time, image in zip(times, self._shown(decoder, [begin + t for t in times]), strict=False):
+                yield Frame(time, _fitted(image, self.info, fit).numpy())
+            if self.problem is not None:
+                return
+
+    def _shown(self, decoder: Any, seconds: list[float]) -> Iterator[torch.Tensor]:
+        """Pictures on screen at these times; where a group fails, one by one up to the broken one."""
+        later = [second + TOLERANCE / 2 for second in seconds]
+        try:
+            yield from decoder.get_frames_played_at(later).data
+            return
+        except _FAILURES:
+            pass
+        for second in later:
+            try:
+                yield decoder.get_frame_played_at(second).data
+            except _FAILURES as problem:
+                self.problem = f"breaks off at {second - decoder.metadata.begin_stream_seconds:.1f} s ({_words(problem)})"
+                return
+
+
+def _fitted(image: torch.Tensor, info: VideoInfo, fit: Fit | None) -> torch.Tensor:
+    """(H, W, 3) at the displayed size, or as ``fit`` asks."""
+    width, height = fit.scaled(info.width, info.height) if fit else (info.width, info.height)
+    if image.shape[:2] != (height, width):
+        planes = image.permute(2, 0, 1)[None]
+        scaled = F.interpolate(planes, (height, width), mode="bicubic", antialias=True)
+        image = scaled[0].permute(1, 2, 0).contiguous()
+    return image if fit is None or fit.mode == "stretch" else torch.from_numpy(fit.cut(image.numpy()))
+
+
+def _words(problem: BaseException) -> str:
+    return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
