@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from prvr.media.errors import MediaError, MissingExtra
-from prvr.media.frames import Fit, Frame, StreamInfo, VideoInfo
+from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.reader import VideoReader
+from prvr.media.resize import resize
 from prvr.media.sampling import TOLERANCE
 
 try:
@@ -75,7 +75,7 @@ class TorchcodecReader(VideoReader):
         for first in range(0, total, at_once):
             times = [k / rate for k in range(first, min(total, first + at_once))]
             for time, image in zip(times, self._shown(decoder, [begin + t for t in times]), strict=False):
-                yield Frame(time, _fitted(image, self.info, fit).numpy())
+                yield Frame(time, _displayed(image.numpy(), self.info, fit))
             if self.problem is not None:
                 return
 
@@ -95,14 +95,12 @@ class TorchcodecReader(VideoReader):
                 return
 
 
-def _fitted(image: torch.Tensor, info: VideoInfo, fit: Fit | None) -> torch.Tensor:
-    """(H, W, 3) at the displayed size, or as ``fit`` asks."""
-    width, height = fit.scaled(info.width, info.height) if fit else (info.width, info.height)
-    if image.shape[:2] != (height, width):
-        planes = image.permute(2, 0, 1)[None]
-        scaled = F.interpolate(planes, (height, width), mode="bicubic", antialias=True)
-        image = scaled[0].permute(1, 2, 0).contiguous()
-    return image if fit is None or fit.mode == "stretch" else torch.from_numpy(fit.cut(image.numpy()))
+def _displayed(image: Image, info: VideoInfo, fit: Fit | None) -> Image:
+    """(H, W, 3) with square pixels, or as ``fit`` asks."""
+    if fit is None:
+        return resize(image, info.width, info.height)
+    scaled = resize(image, *fit.scaled(info.width, info.height))
+    return scaled if fit.mode == "stretch" else fit.cut(scaled)
 
 
 def _words(problem: BaseException) -> str:

@@ -1,0 +1,146 @@
+"""A frame descriptor without weights: which colours where, which edges, what moved.
+
+Its parts have names, so simple sentences can be answered without training (`plain_words`): "a red square moving left".
+It knows nothing about things: a car is a patch of colour to it. Its use is that everything can be run and tested
+without a download, and that models can be trained on it.
+
+    layout      which share of each of 4 × 4 cells is of each colour          16 × 11
+    salient     the largest such share, so that small things are seen               11
+    tone        dark, middling, bright                                               3
+    edges       directions of edges, in the whole picture and its quarters       5 × 8
+    motion      change against the sample before: where, how much, which colour went which way
+
+The reading order is `describe`, then the functions it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prvr.media.encoders import plain_words
+from prvr.media.encoders.base import Array, Encoder, require_pictures, unit
+from prvr.media.encoders.colours import memberships
+from prvr.media.encoders.plain_parts import BINS, GRID, PARTS, WIDTH
+from prvr.media.frames import Fit, Image
+
+SIDE = 48  # pixels; pictures are stretched to a square
+_MOVED = 0.08  # of the brightness range: less is noise
+_LEAST_MASS = 0.004  # share of the picture below which a colour's place means nothing
+_FAR = 0.12  # of the picture's side: a colour that went this far counts as fully moved
+_WEIGHTS = {"layout": 1.0, "salient": 1.0, "tone": 0.5, "edges": 0.6, "motion": 1.0}
+
+
+class PlainEncoder(Encoder):
+    """The weight-free descriptor with a small vocabulary and hashed word vectors."""
+
+    name = "plain-1"  # raise the number whenever the numbers change
+    width = WIDTH
+    word_width = plain_words.WORD_WIDTH
+    fit = Fit(SIDE, SIDE, "stretch")
+    preprocessing = "colour names, edges, motion"
+    batch = 32
+
+    def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
+        if not images:
+            return np.zeros((0, WIDTH), np.float32)
+        known = [before] if before is not None else []
+        return describe(np.asarray(require_pictures([*known, *images], self.fit), np.uint8))[len(known) :]
+
+    def encode_texts(self, texts: Sequence[str]) -> Array:
+        return np.stack([plain_words.prototype(text) for text in texts]) if texts else np.zeros((0, WIDTH), np.float32)
+
+    def encode_words(self, text: str) -> Array:
+        return plain_words.word_vectors(text)
+
+
+def describe(images: NDArray[np.uint8]) -> Array:
+    """(N, SIDE, SIDE, 3) consecutive samples → (N, WIDTH) unit vectors. The first has no motion."""
+    count = len(images)
+    colours = memberships(images).reshape(count, SIDE * SIDE, -1)
+    pooled = _POOLING @ colours  # (N, 16 + 2, 11): shares of cells, then the sums of x and y
+    cells = pooled[:, : GRID * GRID]
+    planes = np.ascontiguousarray(images.transpose(3, 0, 1, 2), np.float32) / np.float32(255)  # (3, N, SIDE, SIDE)
+    light = np.float32(0.299) * planes[0] + np.float32(0.587) * planes[1] + np.float32(0.114) * planes[2]
+    parts = {
+        "layout": np.sqrt(cells).reshape(count, -1),
+        "salient": np.sqrt(cells.max(1)),
+        "tone": _tone(light),
+        "edges": _edges(light),
+        "motion": _motion(planes, _ways(cells.mean(1), pooled[:, GRID * GRID :])),
+    }
+    found = np.empty((count, WIDTH), np.float32)
+    for name, values in parts.items():
+        # Motion keeps its size: no motion is not some motion. The others are seen relative to themselves.
+        found[:, PARTS[name]] = _WEIGHTS[name] * (values if name == "motion" else unit(values))
+    return unit(found)
+
+
+def _pooling() -> Array:
+    """(16 + 2, pixels): the mean of each cell, and the mean of each pixel's x and y (0 to 1)."""
+    cell = np.arange(SIDE) * GRID // SIDE
+    member = (cell[:, None] * GRID + cell[None]).reshape(1, -1) == np.arange(GRID * GRID)[:, None]
+    place = np.linspace(0, 1, SIDE)
+    x, y = np.tile(place, SIDE), np.repeat(place, SIDE)
+    return np.concatenate([member / member.sum(1, keepdims=True), np.stack([x, y]) / SIDE**2]).astype(np.float32)
+
+
+_POOLING = _pooling()
+
+
+def _tone(light: Array) -> Array:
+    """How much of a picture is dark, middling, bright: (N, 3)."""
+    dark = np.clip(1 - light / 0.4, 0, 1).mean((1, 2))
+    bright = np.clip((light - 0.6) / 0.4, 0, 1).mean((1, 2))
+    return np.stack([dark, 1 - dark - bright, bright], -1)
+
+
+def _edges(light: Array) -> Array:
+    """Histograms of edge directions, of the picture and its quarters, (N, 5 · BINS). An upright edge is bin 0."""
+    across = np.zeros_like(light)
+    down = np.zeros_like(light)
+    across[:, :, 1:-1] = light[:, :, 2:] - light[:, :, :-2]
+    down[:, 1:-1] = light[:, 2:] - light[:, :-2]
+    strength = np.hypot(across, down)
+    place = np.arctan2(down, across) * np.float32(BINS / np.pi) + BINS  # opposite directions are one
+    first = place.astype(np.int32)
+    share = place - first
+    count, late = len(light), np.arange(SIDE) >= SIDE // 2
+    slot = (np.arange(count)[:, None, None] * 4 + late[:, None] * 2 + late[None]) * BINS
+    size = count * 4 * BINS
+    histogram = np.bincount((slot + first % BINS).ravel(), (strength * (1 - share)).ravel(), size)
+    histogram += np.bincount((slot + (first + 1) % BINS).ravel(), (strength * share).ravel(), size)
+    quarters = histogram.reshape(count, 4, BINS).astype(np.float32)
+    return np.sqrt(np.concatenate([quarters.sum(1, keepdims=True), quarters], 1)).reshape(count, -1)
+
+
+def _motion(planes: Array, ways: Array) -> Array:
+    """Where something changed (16), still and moving (2), ways (4), ways of each colour (11 · 4)."""
+    count = planes.shape[1]
+    step = np.abs(planes[:, 1:] - planes[:, :-1]).max(0).reshape(count - 1, -1)
+    changed = np.zeros((count, SIDE * SIDE), np.float32)
+    changed[1:] = step > _MOVED
+    shares = changed @ _POOLING[: GRID * GRID].T  # (N, 16)
+    amount = np.minimum(1.0, 5 * shares.mean(1))
+    known = np.arange(count) > 0  # nothing is known about the first sample's motion
+    energy = np.stack([known * (1 - amount), amount], 1)
+    return np.concatenate([0.5 * unit(np.sqrt(shares)), energy, ways.max(1), ways.reshape(count, -1)], 1)
+
+
+def _ways(mass: Array, sums: Array) -> Array:
+    """How far the middle of each colour went left, right, up, down since the sample before, 0 to 1.
+
+    (N, 11) shares of the picture, (N, 2, 11) sums of x and y → (N, 11, 4).
+    """
+    middle = sums / np.maximum(mass, 1e-6)[:, None]  # (N, 2, 11)
+    shift = np.zeros_like(middle)
+    shift[1:] = (middle[1:] - middle[:-1]) / _FAR
+    there = np.zeros_like(mass)
+    now, before = np.maximum(mass[1:], 1e-6), np.maximum(mass[:-1], 1e-6)
+    there[1:] = np.clip(np.minimum(now, before) / _LEAST_MASS - 1, 0, 1)
+    # A colour that grew or shrank a lot did not move: something appeared or went.
+    there[1:] *= np.clip(2 - 2 * np.abs(np.log(now / before)), 0, 1)
+    signed = np.stack([-shift[:, 0], shift[:, 0], -shift[:, 1], shift[:, 1]], -1)  # (N, 11, 4)
+    return np.clip(signed, 0, 1) * there[..., None]

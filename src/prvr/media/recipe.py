@@ -1,0 +1,89 @@
+"""How features were made. Features of two recipes are not comparable, so everything made of them carries its recipe."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+
+from prvr.media.errors import EncoderError
+
+
+class RecipeMismatch(EncoderError):
+    """Two recipes that must be one; shows them side by side."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the numbers of a feature.
+
+    >>> Recipe.from_json(Recipe("plain-1", rate=1.0).to_json()) == Recipe("plain-1", rate=1.0)
+    True
+    """
+
+    encoder: str
+    weights: str = "none"  # sha256 of the weight files
+    width: int = 0
+    size: str = ""  # of the pictures, and how they are brought to it
+    preprocessing: str = ""
+    rate: float = 0.0  # frames per second
+    decoder: str = ""  # name and version
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> Recipe:
+        try:
+            found = json.loads(text)
+            known = {field.name: type(field.default) for field in fields(Recipe) if field.name != "encoder"}
+            return Recipe(str(found["encoder"]), **{k: kind(found[k]) for k, kind in known.items() if k in found})
+        except (ValueError, TypeError, KeyError, RecursionError) as problem:
+            raise EncoderError(f"a recipe cannot be read ({problem}); found: {text[:80]!r}") from problem
+
+    def differences(self, other: Recipe) -> dict[str, tuple[object, object]]:
+        """What makes the two incompatible. Versions of one decoder differ in rounding only and do not count."""
+        found = {}
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if field.name == "decoder":
+                same = mine.split(" ")[0] == theirs.split(" ")[0]
+            else:
+                same = mine == theirs
+            if not same:
+                found[field.name] = (mine, theirs)
+        return found
+
+    def require(self, other: Recipe, *, mine: str = "here", theirs: str = "there") -> None:
+        """Refuse a feature of another recipe; ``mine`` and ``theirs`` name the two in the message.
+
+        >>> Recipe("plain-1", rate=1.0).require(Recipe("clip", rate=1.0), mine="library", theirs="query")
+        Traceback (most recent call last):
+        prvr.media.recipe.RecipeMismatch: features of two recipes cannot be compared; they differ in encoder:
+                         library          query
+        encoder        * plain-1          clip
+        weights          none             none
+        width            0                0
+        size
+        preprocessing
+        rate             1.0              1.0
+        decoder
+        Use the encoder and settings of one of them for both.
+        """
+        different = self.differences(other)
+        if not different:
+            return
+        rows = [("", mine, theirs)]
+        rows += [
+            (f"{field.name:<14} {'*' if field.name in different else ' '}", *(_short(getattr(r, field.name)) for r in (self, other)))
+            for field in fields(self)
+        ]
+        table = "\n".join(f"{name:<16} {left:<16} {right}".rstrip() for name, left, right in rows)
+        raise RecipeMismatch(
+            f"features of two recipes cannot be compared; they differ in {', '.join(different)}:\n{table}\n"
+            "Use the encoder and settings of one of them for both."
+        )
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}…"
