@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from prvr.media.frames import Image
+from prvr.media.pictures import save_picture
 from prvr.media.writing import write_video
 
 
@@ -43,9 +44,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for turn in (90, 180, 270):
         write_video(folder / f"turned{turn}.mp4", [half] * 5, fps=5, rotation=turn)
 
-    whole = write_video(
-        folder / "whole.mkv", noise(150), fps=25, options={"g": "10", "crf": "30"}
-    ).read_bytes()
+    whole = write_video(folder / "whole.mkv", noise(150), fps=25, options={"g": "10", "crf": "30"}).read_bytes()
     (folder / "cut.mkv").write_bytes(whole[: len(whole) // 2])
     damaged = bytearray(whole)
     damaged[len(whole) // 3 : len(whole) // 3 + 2000] = bytes(range(250)) * 8
@@ -59,7 +58,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "list.m3u8").write_text("#EXTM3U\n#EXTINF:4,\nsteady.mp4\n#EXT-X-ENDLIST\n")
     (folder / "folder.mp4").mkdir()
     _sound(folder / "sound.m4a")
-    _picture(folder / "picture.png")
+    save_picture(folder / "picture.png", grey(9))
     return folder
 
 
@@ -76,13 +75,3 @@ def _sound(path: Path) -> None:
     with av.open(str(path), "w") as container:
         for packet in _silence(container, 2.0):
             container.mux(packet)
-
-
-def _picture(path: Path) -> None:
-    import av
-
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("png", rate=1)
-        stream.width, stream.height, stream.pix_fmt = 64, 48, "rgb24"
-        container.mux(stream.encode(av.VideoFrame.from_ndarray(grey(9), format="rgb24")))
-        container.mux(stream.encode(None))

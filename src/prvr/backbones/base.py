@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prvr.backbones.blocks.official import OfficialKey
-from prvr.backbones.scores import TokenSet, max_cosine
+from prvr.backbones.scores import TokenSet, max_cosine, max_dot
 from prvr.tokens import TrainBatch, VideoBatch, VideoTokens
 
 
@@ -86,6 +87,7 @@ class Backbone(nn.Module, ABC):
     title: ClassVar[str] = ""  # the name in its paper
     year: ClassVar[int | None] = None  # of its paper
     needs: ClassVar[tuple[str, ...]] = ()  # what it wants besides frame and word features
+    unit_tokens: bool = True  # False: token sets keep their lengths, which then count in the score
     separable: bool = True  # False: the score needs each query–video pair, no gallery can be prepared
     has_registers: bool = False  # True: video tokens carry registers, which TRACE can be trained on as they are
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that no term of the objective reaches
@@ -102,6 +104,11 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def width(self) -> int:
         """Width D of the vectors that queries and tokens share."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are; a method without any works wherever its input is, and starts on the CPU."""
+        return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
 
     @abstractmethod
     def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
@@ -121,8 +128,11 @@ class Backbone(nn.Module, ABC):
 
     def base_score(self, queries: Tensor, videos: VideoTokens) -> Tensor:
         """The method's own score, (Q, D), V videos → (Q, V)."""
-        parts = [weight * max_cosine(queries, tokens) for weight, tokens in self.token_sets(videos)]
-        return torch.stack(parts).sum(0)
+        sets = self.token_sets(videos)
+        if self.unit_tokens:
+            return torch.stack([weight * max_cosine(queries, tokens) for weight, tokens in sets]).sum(0)
+        unit = F.normalize(queries, dim=-1)
+        return torch.stack([weight * max_dot(unit, tokens) for weight, tokens in sets]).sum(0)
 
     @property
     def first_stage(self) -> FirstStage | None:

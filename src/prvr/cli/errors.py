@@ -10,10 +10,14 @@ from safetensors import SafetensorError
 
 from prvr.backbones import CheckpointMismatch, UnknownMethod
 from prvr.data import DataError
+from prvr.media.errors import EncoderError, MediaError, MissingExtra
 from prvr.scoring import NotSeparable
 from prvr.training import ConfigError, Interrupted, RunError, TrainingError
 
-_FIXABLE = (DataError, ConfigError, RunError, TrainingError, CheckpointMismatch, NotSeparable, UnknownMethod)
+_FIXABLE = (
+    DataError, ConfigError, RunError, TrainingError, CheckpointMismatch, NotSeparable, UnknownMethod,
+    MediaError, EncoderError, MissingExtra,
+)  # fmt: skip
 
 
 def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:

@@ -22,11 +22,13 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import h5py
 import numpy as np
 
+from prvr.data.annotations import Annotation, write_annotations
+from prvr.data.captions import Moment
 from prvr.data.errors import DataError
 from prvr.data.progress import track
 from prvr.data.synth_scripts import Query, Script, all_positives, plant_peaks, write_queries, write_scripts
@@ -174,7 +176,7 @@ def write_world(
             queries = write_queries(config, scripts, vocabulary, rng)
             scripts = plant_peaks(config, scripts, queries, rng)
             all_scripts += [(number, script) for script in scripts]
-            _write_text(text, split, scripts, queries)
+            write_annotations(text, COLLECTION, split, _annotations(scripts, queries))
             for query in queries:
                 words.create_dataset(query.id, data=ear.hear(query.sentence, rng))
     with writer(store, folder / "FeatureData" / FEATURE, config.visual_width) as videos:
@@ -195,32 +197,23 @@ def _require_space(root: Path, config: SynthConfig) -> None:
         raise DataError(f"{root} has {free / 2**20:,.0f} MiB free, but the world needs about {needed / 2**20:,.0f}.")
 
 
-def _write_text(text: Path, split: str, scripts: Sequence[Script], queries: Sequence[Query]) -> None:
-    """Captions, all correct videos, and moments of one split."""
-    duration = {script.video: script.frames / FRAMES_PER_SECOND for script in scripts}
-    positives = all_positives(scripts, queries)
-    captions = "".join(f"{query.id} {query.sentence}\n" for query in queries)
-    (text / f"{COLLECTION}{split}.caption.txt").write_text(captions, encoding="utf-8")
-    _write_lines(
-        text / f"{COLLECTION}{split}.gt.jsonl",
-        [
-            {"query_id": query.id, "caption": query.sentence, "gt_video_ids": videos}
-            for query, videos in zip(queries, positives, strict=True)
-        ],
-    )
-    _write_lines(
-        text / f"{COLLECTION}{split}.moments.jsonl",
-        [
-            {
-                "query_id": query.id,
-                "video": query.video,
-                "start": query.event.start / FRAMES_PER_SECOND,
-                "end": query.event.end / FRAMES_PER_SECOND,
-                "duration": duration[query.video],
-            }
-            for query in queries
-        ],
-    )
+def _annotations(scripts: Sequence[Script], queries: Sequence[Query]) -> list[Annotation]:
+    """What is known about the queries of one split."""
+    seconds = {script.video: script.frames / FRAMES_PER_SECOND for script in scripts}
+    return [
+        Annotation(
+            id=query.id,
+            sentence=query.sentence,
+            moment=Moment(
+                query.video,
+                query.event.start / FRAMES_PER_SECOND,
+                query.event.end / FRAMES_PER_SECOND,
+                seconds[query.video],
+            ),
+            positives=videos,
+        )
+        for query, videos in zip(queries, all_positives(scripts, queries), strict=True)
+    ]
 
 
 def _write_world_file(path: Path, config: SynthConfig, vocabulary: Vocabulary, scripts: Sequence[Script]) -> None:
@@ -241,7 +234,3 @@ def _write_world_file(path: Path, config: SynthConfig, vocabulary: Vocabulary, s
     ]
     world = {"config": asdict(config), "frames_per_second": FRAMES_PER_SECOND, "unsupported_peaks": peaks}
     path.write_text(json.dumps(world, indent=1), encoding="utf-8")
-
-
-def _write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -50,7 +50,7 @@ class Transfer:
 @torch.no_grad()
 def encode_split(backbone: Backbone, dataset: Dataset) -> Encoding:
     """Encode a split once, on the backbone's device."""
-    device = next(backbone.parameters()).device
+    device = backbone.device
     backbone.eval()
     batches = (batch.to(device) for batch in dataset.video_batches())
     tokens = [backbone.encode_video_batch(batch).to(torch.float32) for batch in batches]

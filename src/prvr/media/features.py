@@ -1,8 +1,8 @@
 """A video file to features: decoding in one thread, encoding in another, memory bounded.
 
-    for part in feature_parts("holiday.mp4", encoder, rate=1.0):     # as many rows at a time as the encoder likes
-        part.times, part.vectors                                     # (n,), (n, D)
-    whole = video_features("holiday.mp4", encoder, rate=1.0)         # all at once
+for part in feature_parts("holiday.mp4", encoder, rate=1.0):     # as many rows at a time as the encoder likes
+    part.times, part.vectors                                     # (n,), (n, D)
+whole = video_features("holiday.mp4", encoder, rate=1.0)         # all at once
 """
 
 from __future__ import annotations

@@ -44,12 +44,11 @@ class PyAVReader(VideoReader):
     def _look(self, container: Any, stream: Any) -> VideoInfo:
         """Facts, of which size and rotation come from a first decoded picture: a file without one is no use."""
         stream.thread_type = "SLICE"  # the first picture without waiting for others
-        first, lost = None, []
-        for first in _decoded(container, stream, lost):
-            break
+        lost: list[str] = []
+        first = next(_decoded(container, stream, lost), None)
         if first is None:
             because = f" ({lost[0]})" if lost else ""
-            raise MediaError(self.path, f"no picture could be decoded from it{because}: damaged, encrypted or cut short")
+            raise MediaError(self.path, f"no picture could be decoded{because}: damaged, encrypted or cut short")
         rotation = -round(first.rotation / 90) * 90 % 360
         aspect = stream.sample_aspect_ratio or 1
         width, height = max(1, round(first.width * float(aspect))), first.height
@@ -152,7 +151,7 @@ class _Converter:
         if self.last is not None and self.last[0] is picture:
             return self.last[1]
         scaled = self.reformatter.reformat(picture, *self.size, "rgb24", interpolation="BICUBIC")
-        image = scaled.to_ndarray()
+        image = np.asarray(scaled.to_ndarray(), np.uint8)
         if self.turns:
             image = np.ascontiguousarray(np.rot90(image, -self.turns))
         if self.fit is not None and self.fit.mode == "cover":

@@ -37,7 +37,8 @@ class VideoReader(ABC):
         """What is on screen at the first frame and every 1/rate seconds after it; ``fit``: at which size."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of what is held open between iterations; most readers hold nothing."""
+        return
 
     def __enter__(self) -> VideoReader:
         return self

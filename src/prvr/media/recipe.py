@@ -35,8 +35,8 @@ class Recipe:
     def from_json(text: str) -> Recipe:
         try:
             found = json.loads(text)
-            known = {field.name: type(field.default) for field in fields(Recipe) if field.name != "encoder"}
-            return Recipe(str(found["encoder"]), **{k: kind(found[k]) for k, kind in known.items() if k in found})
+            usual = asdict(Recipe(str(found["encoder"])))
+            return Recipe(**{name: type(value)(found.get(name, value)) for name, value in usual.items()})
         except (ValueError, TypeError, KeyError, RecursionError) as problem:
             raise EncoderError(f"a recipe cannot be read ({problem}); found: {text[:80]!r}") from problem
 
@@ -73,10 +73,9 @@ class Recipe:
         if not different:
             return
         rows = [("", mine, theirs)]
-        rows += [
-            (f"{field.name:<14} {'*' if field.name in different else ' '}", *(_short(getattr(r, field.name)) for r in (self, other)))
-            for field in fields(self)
-        ]
+        for name, value in asdict(self).items():
+            mark = "*" if name in different else " "
+            rows.append((f"{name:<14} {mark}", _short(value), _short(getattr(other, name))))
         table = "\n".join(f"{name:<16} {left:<16} {right}".rstrip() for name, left, right in rows)
         raise RecipeMismatch(
             f"features of two recipes cannot be compared; they differ in {', '.join(different)}:\n{table}\n"

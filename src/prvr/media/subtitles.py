@@ -103,7 +103,9 @@ def parse(text: str) -> list[TimedLine]:
     for line in text.lstrip("\ufeff").splitlines():
         timing = _TIMING.match(line)
         if timing is not None:
-            if inside and cues[-1][2] and cues[-1][2][-1].strip().isdigit():  # the next cue's number, no blank before it
+            if (
+                inside and cues[-1][2] and cues[-1][2][-1].strip().isdigit()
+            ):  # the next cue's number, no blank before it
                 cues[-1][2].pop()
             start, end = _seconds(*timing.groups()[:4]), _seconds(*timing.groups()[4:])
             cues.append((start, max(start, end), []))

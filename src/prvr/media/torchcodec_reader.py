@@ -74,9 +74,10 @@ class TorchcodecReader(VideoReader):
         at_once = max(1, _BATCH_BYTES // (3 * self.info.width * self.info.height))
         for first in range(0, total, at_once):
             times = [k / rate for k in range(first, min(total, first + at_once))]
-            for time, image in zip(times, self._shown(decoder, [begin + t for t in times]), strict=False):
-                yield Frame(time, _displayed(image.numpy(), self.info, fit))
-            if self.problem is not None:
+            count = 0
+            for count, image in enumerate(self._shown(decoder, [begin + t for t in times]), 1):
+                yield Frame(times[count - 1], _displayed(image.numpy(), self.info, fit))
+            if count < len(times):
                 return
 
     def _shown(self, decoder: Any, seconds: list[float]) -> Iterator[torch.Tensor]:
@@ -91,7 +92,9 @@ class TorchcodecReader(VideoReader):
             try:
                 yield decoder.get_frame_played_at(second).data
             except _FAILURES as problem:
-                self.problem = f"breaks off at {second - decoder.metadata.begin_stream_seconds:.1f} s ({_words(problem)})"
+                self.problem = (
+                    f"breaks off at {second - decoder.metadata.begin_stream_seconds:.1f} s ({_words(problem)})"
+                )
                 return
 
 

@@ -17,7 +17,7 @@ def encode_queries(backbone: Backbone, batches: Iterable[QueryBatch]) -> Tensor:
     """Every query's vector, on the backbone's device, (Q, D); or its packed words (see ``blocks.packing``)."""
     was_training = backbone.training
     backbone.eval()
-    device = next(backbone.parameters()).device
+    device = backbone.device
     moved = (batch.to(device) for batch in batches)
     vectors = join_queries([backbone.encode_queries(batch.tokens, batch.mask).float() for batch in moved])
     backbone.train(was_training)

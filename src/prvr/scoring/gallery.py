@@ -61,7 +61,7 @@ class Gallery:
     config: TraceConfig
     ids: tuple[str, ...]
     first_page: Tensor  # (V + 1,) on the host: video v has pages first_page[v] up to first_page[v + 1]
-    local: Vectors  # (P, page, D) unit local tokens
+    local: Vectors  # (P, page, D) unit local tokens (their own length where a backbone says that it counts)
     fixed: Vectors | None = None  # (V, N, D) unit tokens of the short sets
     keys: Vectors | None = None  # (P, page, D) folded frame keys
     registers: Vectors | None = None  # (V, R, D) folded register keys
@@ -245,7 +245,7 @@ def _parts(
 ) -> Iterator[Gallery]:
     was_training = backbone.training
     backbone.eval()
-    device = next(backbone.parameters()).device
+    device = backbone.device
     page = None
     try:
         for batch in batches:
@@ -275,7 +275,7 @@ def _of_tokens(
     sets = backbone.token_sets(tokens)
     longest = max(s.tokens.shape[1] for s in sets)
     paged = max(number for number, s in enumerate(sets) if s.tokens.shape[1] == longest)
-    units = [F.normalize(s.tokens, dim=-1) for s in sets]
+    units = [F.normalize(s.tokens, dim=-1) if backbone.unit_tokens else s.tokens for s in sets]
     fixed = [(s.weight, unit) for number, (s, unit) in enumerate(zip(sets, units, strict=True)) if number != paged]
 
     real = units[paged].square().sum(-1) > 0  # a zero token counts as cosine 0: one empty slot stands for all of them

@@ -81,7 +81,7 @@ def _scores(backbone: Backbone, queries: Tensor, videos: VideoTokens, memory_bud
 
 
 def _encoded(backbone: Backbone, batches: Iterable[VideoBatch]) -> Iterator[VideoTokens]:
-    device = next(backbone.parameters()).device
+    device = backbone.device
     for batch in batches:
         yield backbone.encode_video_batch(batch.to(device)).to(torch.float32)
 

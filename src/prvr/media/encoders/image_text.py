@@ -21,7 +21,7 @@ _TEXT_BATCH = 64
 
 
 class ImageTextEncoder(Encoder):
-    """A pair of towers from a folder, or from what ``prvr prepare`` fetched. Evaluation mode, float32, no randomness."""
+    """Two towers from a folder, or from what ``prvr prepare`` fetched. Evaluation mode, float32, no randomness."""
 
     def __init__(self, name: str, device: str | None = None):
         self.name = name
@@ -30,11 +30,17 @@ class ImageTextEncoder(Encoder):
         missing = [m for m in ("get_image_features", "get_text_features") if not hasattr(self.model, m)]
         if missing:
             kind = type(self.model).__name__
-            raise EncoderError(f"{name} is a {kind}, which has no {missing[0]}: an image–text model is needed (CLIP, SigLIP, …)")
+            raise EncoderError(
+                f"{name} is a {kind}, which has no {missing[0]}: an image–text model is needed (CLIP, SigLIP, …)"
+            )
         self.model.to(self.device)
         self.batch = _CPU_BATCH if self.device.type == "cpu" else _GPU_BATCH
         seen = _preprocessor(self.folder)
-        self.fit, self.mean, self.deviation = _fit(seen, self.model), _triple(seen, "image_mean"), _triple(seen, "image_std")
+        self.fit, self.mean, self.deviation = (
+            _fit(seen, self.model),
+            _triple(seen, "image_mean"),
+            _triple(seen, "image_std"),
+        )
         self.preprocessing = f"mean {list(self.mean)} std {list(self.deviation)}"
         text = getattr(self.model.config, "text_config", self.model.config)
         self.word_width = int(text.hidden_size)
@@ -54,7 +60,7 @@ class ImageTextEncoder(Encoder):
         pixels = torch.from_numpy(require_pictures(images, self.fit))  # (N, H, W, 3) uint8
         mean, deviation = (torch.tensor(v, device=self.device)[:, None, None] for v in (self.mean, self.deviation))
         found = []
-        for part in pixels.split(self.batch):
+        for part in torch.split(pixels, self.batch):
             planes = part.to(self.device).permute(0, 3, 1, 2).float() / 255
             found.append(_vectors(self.model.get_image_features(pixel_values=(planes - mean) / deviation)))
         return unit(np.concatenate(found))
@@ -70,14 +76,20 @@ class ImageTextEncoder(Encoder):
     def encode_words(self, text: str) -> Array:
         inputs = self._tokens([text])
         states = self.model.text_model(**inputs).last_hidden_state[0]  # (L, Dq)
-        real = inputs["attention_mask"][0].bool() if "attention_mask" in inputs else torch.ones(len(states), dtype=torch.bool)
+        real = (
+            inputs["attention_mask"][0].bool()
+            if "attention_mask" in inputs
+            else torch.ones(len(states), dtype=torch.bool)
+        )
         return states[real].float().cpu().numpy() if real.any() else states[:1].float().cpu().numpy()
 
     def _tokens(self, texts: Sequence[str]) -> dict[str, Any]:
         made = self.tokenizer(
             list(texts), padding=self.padding, truncation=True, max_length=self.longest, return_tensors="pt"
         )
-        return {name: values.to(self.device) for name, values in made.items() if name in ("input_ids", "attention_mask")}
+        return {
+            name: values.to(self.device) for name, values in made.items() if name in ("input_ids", "attention_mask")
+        }
 
 
 def _vectors(found: Any) -> Array:
@@ -95,7 +107,9 @@ def _preprocessor(folder: Path) -> dict[str, Any]:
         elif nested.is_file():
             found = json.loads(nested.read_text("utf-8"))["image_processor"]
         else:
-            raise EncoderError(f"{folder} has no preprocessor_config.json: it would be unknown how pictures are prepared")
+            raise EncoderError(
+                f"{folder} has no preprocessor_config.json: it would be unknown how pictures are prepared"
+            )
     except (ValueError, KeyError) as problem:
         raise EncoderError(f"{folder}: its image preprocessing cannot be read ({problem})") from problem
     if not isinstance(found, dict):

@@ -143,4 +143,4 @@ def _ways(mass: Array, sums: Array) -> Array:
     # A colour that grew or shrank a lot did not move: something appeared or went.
     there[1:] *= np.clip(2 - 2 * np.abs(np.log(now / before)), 0, 1)
     signed = np.stack([-shift[:, 0], shift[:, 0], -shift[:, 1], shift[:, 1]], -1)  # (N, 11, 4)
-    return np.clip(signed, 0, 1) * there[..., None]
+    return (np.clip(signed, 0, 1) * there[..., None]).astype(np.float32)

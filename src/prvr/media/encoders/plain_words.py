@@ -2,8 +2,8 @@
 
 ``prototype`` maps the few words the descriptor can see (colours, places in the picture, motions, tones, plain shapes)
 to a vector of that descriptor. Every other word is ignored, and a sentence of only such words becomes the zero vector,
-which matches nothing: an honest "I do not know". ``word_vectors`` gives every word a fixed random direction instead, which
-means nothing until a model has been trained on it.
+which matches nothing: an honest "I do not know". ``word_vectors`` gives every word a fixed random direction instead,
+which means nothing until a model has been trained on it.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ def plan(name: str) -> Plan:
     except Exception as problem:  # the hub's client raises whatever its network library does
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         raise EncoderError(
-            f"the hub could not be asked about {name} ({type(problem).__name__}: {first}). Is the name right, is there a "
-            "network? On a machine without one, give a folder that holds the model instead of its name."
+            f"the hub could not be asked about {name} ({type(problem).__name__}: {first}). Is the name right? Is there "
+            "a network? On a machine without one, give a folder that holds the model instead of its name."
         ) from problem
     chosen = [s for s in about.siblings if s.rfilename.endswith(_WANTED) and not s.rfilename.startswith(_UNWANTED)]
     if not any(s.rfilename.endswith(".safetensors") for s in chosen):
@@ -52,5 +52,7 @@ def download(wanted: Plan) -> Path:
     for name, expected in wanted.hashes.items():
         found = file_hash(folder / name)
         if found != expected:
-            raise EncoderError(f"{folder / name} has sha256 {found}, the hub says {expected}: delete it and fetch again")
+            raise EncoderError(
+                f"{folder / name} has sha256 {found}, the hub says {expected}: delete it and fetch again"
+            )
     return folder

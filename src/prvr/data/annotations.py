@@ -1,0 +1,38 @@
+"""Writing the text files of a split: captions, all correct videos, and moments (`captions` reads them)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from prvr.data.captions import Moment
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """A sentence, where it happens, and every video it is true of (its own first)."""
+
+    id: str
+    sentence: str
+    moment: Moment
+    positives: Sequence[str]
+
+
+def write_annotations(text: Path, collection: str, split: str, annotations: Sequence[Annotation]) -> None:
+    """Write one split's files into a collection's ``TextData`` folder."""
+    captions = "".join(f"{each.id} {each.sentence}\n" for each in annotations)
+    (text / f"{collection}{split}.caption.txt").write_text(captions, encoding="utf-8")
+    _write_lines(
+        text / f"{collection}{split}.gt.jsonl",
+        [{"query_id": a.id, "caption": a.sentence, "gt_video_ids": list(a.positives)} for a in annotations],
+    )
+    _write_lines(
+        text / f"{collection}{split}.moments.jsonl", [{"query_id": a.id, **asdict(a.moment)} for a in annotations]
+    )
+
+
+def _write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

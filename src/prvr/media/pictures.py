@@ -1,0 +1,49 @@
+"""Single pictures: contact sheets and image files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from prvr.media.errors import MissingExtra
+from prvr.media.frames import Image
+
+
+def contact_sheet(images: Sequence[Image], columns: int = 6, gap: int = 4) -> Image:
+    """Pictures of one size side by side, row by row, on white.
+
+    >>> contact_sheet([np.zeros((10, 20, 3), np.uint8)] * 5, columns=3, gap=2).shape
+    (22, 64, 3)
+    """
+    if not images:
+        raise ValueError("a contact sheet needs at least one picture")
+    height, width = images[0].shape[:2]
+    columns = min(columns, len(images))
+    rows = -(-len(images) // columns)
+    sheet = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap, 3), 255, np.uint8)
+    for number, image in enumerate(images):
+        top, left = number // columns * (height + gap), number % columns * (width + gap)
+        sheet[top : top + height, left : left + width] = image
+    return sheet
+
+
+def save_picture(path: str | Path, image: Image) -> Path:
+    """Write a .png or .jpg file."""
+    try:
+        import av
+    except ImportError as problem:
+        raise MissingExtra("PyAV, which writes pictures,", "media", problem) from problem
+    path = Path(path)
+    codecs = {".png": ("png", "rgb24"), ".jpg": ("mjpeg", "yuvj420p"), ".jpeg": ("mjpeg", "yuvj420p")}
+    if path.suffix.lower() not in codecs:
+        raise ValueError(f"pictures are written as .png or .jpg, not as {path.suffix!r}")
+    codec, layout = codecs[path.suffix.lower()]
+    encoder = av.CodecContext.create(codec, "w")
+    encoder.width, encoder.height, encoder.pix_fmt = image.shape[1], image.shape[0], layout
+    encoder.time_base = 1
+    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24").reformat(format=layout)
+    packets = [*encoder.encode(frame), *encoder.encode(None)]
+    path.write_bytes(b"".join(bytes(packet) for packet in packets))
+    return path
