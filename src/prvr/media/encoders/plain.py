@@ -119,7 +119,7 @@ def _edges(light: Array) -> Array:
 def _motion(planes: Array, ways: Array) -> Array:
     """Where something changed (16), still and moving (2), ways (4), ways of each colour (11 · 4)."""
     count = planes.shape[1]
-    step = np.abs(planes[:, 1:] - planes[:, :-1]).max(0).reshape(count - 1, -1)
+    step = np.abs(planes[:, 1:] - planes[:, :-1]).max(0).reshape(count - 1, SIDE * SIDE)
     changed = np.zeros((count, SIDE * SIDE), np.float32)
     changed[1:] = step > _MOVED
     shares = changed @ _POOLING[: GRID * GRID].T  # (N, 16)

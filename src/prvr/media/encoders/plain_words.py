@@ -130,9 +130,9 @@ def word_vectors(text: str) -> Array:
 
 @lru_cache(maxsize=65536)
 def word_vector(word: str) -> Array:
-    """Signs drawn from a hash of the word and, at half weight, of its stem: the same everywhere and always."""
+    """Signs drawn from hashes of the word and of its stem: the same everywhere and always; word forms are alike."""
     stem = word if len(word) < 5 else re.sub(r"(?:ing|ed|es|s)$", "", word)
-    return unit((_signs(word) + 0.5 * _signs(f"{stem}…"))[None])[0]
+    return unit((_signs(word) + _signs(f"{stem}…"))[None])[0]
 
 
 def _signs(key: str) -> Array:

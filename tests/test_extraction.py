@@ -1,0 +1,59 @@
+"""Videos become a dataset that the rest of the house reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prvr.backbones import build
+from prvr.data import DataError, Dataset
+from prvr.data.check import check
+from prvr.extraction import extract_features, read_recipe, write_rendered_dataset
+from prvr.media.encoders import open_encoder
+from prvr.media.render import SIZES, RenderedWorld, render_world
+from prvr.scoring import Gallery, score
+from prvr.trace import Trace
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
+    return render_world(tmp_path_factory.mktemp("rendered") / "films", SIZES["tiny"])
+
+
+def test_a_rendered_world_is_a_complete_collection(rendered: RenderedWorld, tmp_path: Path) -> None:
+    encoder = open_encoder("plain")
+    found = write_rendered_dataset(tmp_path, rendered, encoder, progress=False)
+    assert not found.failed
+    report = check(tmp_path)
+    assert report.ok, [row for row in report.rows if row.state == "error"]
+    recipe = read_recipe(found.folder)
+    assert recipe is not None
+    assert recipe == found.recipe
+    assert recipe.rate == 2.0
+    train = Dataset.load(tmp_path, "rendered", "train")
+    assert len(train) == SIZES["tiny"].train
+    assert (train.visual_width, train.query_width) == (encoder.width, encoder.word_width)
+    assert train.moments is not None
+    with pytest.raises(DataError, match="there already"):
+        write_rendered_dataset(tmp_path, rendered, encoder, progress=False)
+
+
+def test_sentences_as_vectors_suit_the_frozen_backbone(rendered: RenderedWorld, tmp_path: Path) -> None:
+    write_rendered_dataset(tmp_path, rendered, open_encoder("plain"), text="vectors", progress=False)
+    test = Dataset.load(tmp_path, "rendered", "test")
+    frozen = build("frozen", visual_width=test.visual_width, query_width=test.query_width, local="frames")
+    gallery = Gallery.build(frozen, Trace(frozen.width), test.video_batches())
+    queries = test.query_batch(range(len(test.captions)))
+    ranked = score(frozen.encode_queries(queries.tokens, queries.mask), gallery)
+    best = [row in right for row, right in zip(ranked.argmax(1).tolist(), test.positives, strict=True)]
+    assert sum(best) / len(best) > 1.5 / len(test)  # well above chance without any training
+
+
+def test_what_cannot_be_read_is_reported_and_the_rest_goes_on(rendered: RenderedWorld, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.mp4"
+    bad.write_text("no video")
+    videos = {"bad": bad, "good": rendered.videos["test0000"]}
+    found = extract_features(videos, open_encoder("plain"), tmp_path / "features", progress=False)
+    assert list(found.failed) == ["bad"]
+    assert found.frames["good"] > 3
