@@ -10,6 +10,9 @@ from typing import Any
 from prvr.media.errors import MissingExtra
 from prvr.media.frames import Image
 
+# One thread: bytes must not depend on how many cores a machine has. And no macroblock tree: with it, x264 was seen to
+# give other bytes from one run to the next.
+_REPEATABLE = {"threads": "1", "x264-params": "mbtree=0"}
 _TICKS = 12800  # per second; divisible by the usual rates
 
 
@@ -37,8 +40,7 @@ def write_video(
         stream: Any = None
         for number, image in enumerate(images):
             if stream is None:
-                # One thread: the bytes must not depend on how many cores a machine has.
-                chosen = {"threads": "1", **(options or {})}
+                chosen = {**(_REPEATABLE if codec == "libx264" else {}), **(options or {})}
                 stream = container.add_stream(codec, rate=Fraction(fps).limit_denominator(1000), options=chosen)
                 stream.height, stream.width = image.shape[:2]
                 # Colour at half resolution needs even sizes.
