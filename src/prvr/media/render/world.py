@@ -126,7 +126,7 @@ def render_world(
         (beside / "videos").mkdir()
         for number, script in enumerate(scripts):
             seed = np.random.default_rng((config.seed, 40, number))
-            options = {"preset": "veryfast", "crf": "24", "g": "50"}
+            options = {"preset": "superfast", "crf": "26", "g": "50"}
             path = beside / "videos" / f"{script.video}.mp4"
             write_video(path, draw_film(script, config, seed), fps=config.fps, options=options)
             if drawn is not None:
