@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.backbones.base import Backbone, BackboneConfig, Encoded, as_mask
+from prvr.backbones.base import Backbone, BackboneConfig, Encoded
 from prvr.backbones.blocks.adaptive import Moments, adaptive_moments, fixed_windows, single_frames
 from prvr.backbones.registry import register
 from prvr.backbones.scores import TokenSet
-from prvr.tokens import TrainBatch, VideoTokens
+from prvr.tokens import TrainBatch, VideoTokens, as_mask
 from prvr.trace.anchors import with_anchors
 
 
@@ -78,6 +78,7 @@ class Frozen(Backbone):
     """An encoder's own vectors, cut into moments."""
 
     method = "frozen"
+    title = "Frozen (no training)"
     config_type = FrozenConfig
     config: FrozenConfig
     unit_tokens = False  # a moment's length says how much its neighbourhood agrees, and counts
