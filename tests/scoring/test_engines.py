@@ -31,6 +31,7 @@ class Corpus:
 
     method = "corpus"
     separable = True
+    unit_tokens = True
     clips: bool = True
 
     def token_sets(self, videos: VideoTokens) -> tuple[TokenSet, ...]:
