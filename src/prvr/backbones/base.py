@@ -87,6 +87,7 @@ class Backbone(nn.Module, ABC):
     title: ClassVar[str] = ""  # the name in its paper
     year: ClassVar[int | None] = None  # of its paper
     needs: ClassVar[tuple[str, ...]] = ()  # what it wants besides frame and word features
+    trainable: ClassVar[bool] = True  # False: there is nothing to learn, publish or load
     unit_tokens: bool = True  # False: token sets keep their lengths, which then count in the score
     separable: bool = True  # False: the score needs each query–video pair, no gallery can be prepared
     has_registers: bool = False  # True: video tokens carry registers, which TRACE can be trained on as they are

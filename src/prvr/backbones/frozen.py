@@ -79,6 +79,7 @@ class Frozen(Backbone):
 
     method = "frozen"
     title = "Frozen (no training)"
+    trainable = False
     config_type = FrozenConfig
     config: FrozenConfig
     unit_tokens = False  # a moment's length says how much its neighbourhood agrees, and counts
