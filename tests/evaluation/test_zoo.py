@@ -16,7 +16,6 @@ from prvr.evaluation.goldens import Golden, check_scores, read_golden, repositor
 from prvr.evaluation.published import published, published_sum_r
 from prvr.evaluation.zoo import zoo
 
-
 LEARNING = [name for name, cls in methods().items() if cls.trainable]
 
 

@@ -41,7 +41,7 @@ class ZooRow:
 
 
 def zoo(dataset: str = "charades", goldens: str | Path | None = None) -> list[ZooRow]:
-    """Every registered method that learns, oldest first, and TRACE on its host; golden checks where a folder of them is given."""
+    """Every method that learns, oldest first, and TRACE on its host; golden checks where a folder of them is given."""
     rows = [_row(name, cls, dataset, goldens) for name, cls in methods().items() if cls.trainable]
     rows.sort(key=lambda row: (row.year is None, row.year or 0, row.title))
     return [*rows, _trace_row(next(row for row in rows if row.method == _HOST), dataset, goldens)]
