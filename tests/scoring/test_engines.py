@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.backbones import TokenSet
-from prvr.scoring import Engine, Gallery, score, score_parts, top_k
-from prvr.scoring.engines import factorised, reference
+from prvr.scoring import Engine, Gallery, gallery_ranks, ranks, score, score_parts, top_k
+from prvr.scoring.engines import factorised, fused, reference
 from prvr.scoring.storage import Storage
 from prvr.tokens import VideoTokens
 from prvr.trace import Trace, TraceConfig, trace_evidence
@@ -179,13 +179,15 @@ def test_only_an_empty_slot_lifts_a_video_to_zero(engine: Engine) -> None:
         torch.testing.assert_close(score(query, gallery, engine).cpu(), torch.tensor([[-0.4, 0.0]]))
 
 
-@pytest.mark.parametrize("engine", ["reference", "torch"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_tiles_do_not_show(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     gallery, queries = gallery_of(videos([16, 3, 40, 5, 1]), trace_of(), Corpus(), engine, page=16), questions()
     whole = score_parts(queries, gallery, engine)
     monkeypatch.setattr(reference, "TILE_ELEMENTS", 1)
     monkeypatch.setattr(factorised, "TILE_ELEMENTS", {"cpu": 1})
     monkeypatch.setattr(factorised, "QUERIES_PER_TILE", 3)
+    monkeypatch.setattr(fused, "_QUERIES_AT_ONCE", 3)
+    monkeypatch.setattr(fused, "_SCORES_AT_ONCE", 2 * 3)
     tiled = score_parts(queries, gallery, engine)
     torch.testing.assert_close(tiled.base, whole.base, atol=1e-6, rtol=0)
     torch.testing.assert_close(tiled.trace, whole.trace, atol=1e-6, rtol=0)
@@ -197,11 +199,22 @@ def test_top_k_is_the_head_of_the_sorted_scores(engine: Engine, k: int, monkeypa
     tokens = videos([16, 3, 9, 5, 1, 2])
     tokens = replace(tokens, **{name: torch.cat([t, t]) for name, t in tokens.tensors().items()})  # every score twice
     gallery, queries = gallery_of(tokens, trace_of(), Corpus(), engine), questions()
-    true = score(queries, gallery, engine).sort(dim=1, descending=True, stable=True)
     monkeypatch.setattr(factorised, "TILE_ELEMENTS", {"cpu": 2 * 7 * 16})  # two videos at a time
+    true = score(queries, gallery, engine).sort(dim=1, descending=True, stable=True)
     top = top_k(queries, gallery, k=k, engine=engine)
     torch.testing.assert_close(top.scores, true.values[:, :k], atol=1e-6, rtol=0)
     assert torch.equal(top.indices, true.indices[:, :k])
+
+
+@pytest.mark.parametrize("at_once", [1, 20, 10_000])
+def test_ranks_need_no_score_matrix(at_once: int) -> None:
+    gallery, queries = gallery_of(videos([16, 3, 9, 5, 1, 2]), trace_of(), Corpus(), "torch"), questions()
+    right = torch.arange(7) % 6
+    expected_ranks = ranks(score(queries, gallery), right)
+    assert torch.equal(gallery_ranks(queries, gallery, right, scores_at_once=at_once), expected_ranks)
+    several = [[int(r), 0] for r in right]
+    found = gallery_ranks(queries, gallery, several, scores_at_once=at_once)
+    assert torch.equal(found, ranks(score(queries, gallery), several))
 
 
 def test_unknown_engines_and_widths_are_refused_by_name() -> None:

@@ -40,6 +40,7 @@ class Tokens:
     """Stands in for a backbone: tokens count as they are."""
 
     method = "random tokens"
+    unit_tokens = True
     separable = True
 
     def token_sets(self, videos: VideoTokens) -> tuple[TokenSet, ...]:

@@ -5,6 +5,7 @@ from prvr.scoring.engines import Engine, Scores, Top, score, score_parts, top_k
 from prvr.scoring.gallery import Gallery, NotSeparable
 from prvr.scoring.pairwise import pairwise_scores, rerank
 from prvr.scoring.ranks import Recall, coverage, ranks, recalls
+from prvr.scoring.streaming import gallery_ranks
 
 __all__ = [
     "Engine",
@@ -15,6 +16,7 @@ __all__ = [
     "Top",
     "coverage",
     "encode_queries",
+    "gallery_ranks",
     "pairwise_scores",
     "ranks",
     "recalls",

@@ -44,7 +44,7 @@ class TokenWeights:
 class Routes(TensorRecord):
     """TRACE's share of a gallery. Projected vectors are folded: multiply them by the unit query, then by its scale."""
 
-    grounding: Tensor  # (P, R, page) exp((b − ceiling)/τ), zero where no frame is
+    grounding: Tensor  # (P, R, page) exp((b − ceiling)/τ)
     ceiling: Tensor  # (V,) the largest b of a video
     gram: Tensor  # (V, R, R) of the attended values
 
@@ -313,10 +313,11 @@ def _with_evidence(gallery: Gallery, trace: Trace, tokens: VideoTokens, grid: Gr
     precise = torch.float64 if tau < _FLOAT32_TEMPERATURE else compatibility.dtype
     reached = ((compatibility - ceiling[:, None, None]).to(precise) / tau).exp()  # (V, R, M)
     keys = to_front(factors.frames, mask)
-    grounding = grid.lay(Front(to_front(reached.transpose(1, 2), mask).tokens, keys.counts))
+    everywhere = torch.ones_like(keys.counts, dtype=torch.bool)  # a slot past the end repeats the first frame: no mask
+    grounding = grid.lay(Front(to_front(reached.transpose(1, 2), mask).tokens, keys.counts), repeat=everywhere)
     return replace(
         gallery,
-        keys=Vectors.store(grid.lay(Front(keys.tokens @ projection, keys.counts)), kept),
+        keys=Vectors.store(grid.lay(Front(keys.tokens @ projection, keys.counts), repeat=everywhere), kept),
         registers=Vectors.store(factors.registers @ projection, kept),
         values=Vectors.store(factors.attended @ projection, kept),
         routes=Routes(

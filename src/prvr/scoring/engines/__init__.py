@@ -24,10 +24,10 @@ Engine: TypeAlias = Literal["auto", "reference", "torch", "triton"]
 
 
 class Parts(NamedTuple):
-    """An engine: how it cuts the work, and how it computes a tile."""
+    """An engine: how it cuts the work, and how it computes a tile of it."""
 
     plan: Callable[[int, Gallery], list[Tile]]
-    compute: Callable[[Queries, Gallery], Scores]
+    compute: Callable[[Queries, Gallery, Tile], Scores]
 
 
 _ENGINES = {
@@ -48,11 +48,13 @@ def score(queries: Tensor, gallery: Gallery, engine: Engine = "auto", fusion_wei
 def score_parts(queries: Tensor, gallery: Gallery, engine: Engine = "auto") -> Scores:
     """Base and evidence scores of every query against every video."""
     chosen, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
-    shape = (len(queries), len(gallery))
+    tiles, shape = chosen.plan(len(queries), gallery), (len(queries), len(gallery))
+    if len(tiles) == 1:
+        return chosen.compute(prepared, gallery, tiles[0])
     base = torch.empty(shape, dtype=prepared.unit.dtype, device=gallery.device)
     trace = None if gallery.routes is None else torch.empty_like(base)
-    for tile in chosen.plan(len(queries), gallery):
-        part = chosen.compute(prepared[tile.queries], gallery[tile.videos])
+    for tile in tiles:
+        part = chosen.compute(prepared, gallery, tile)
         base[tile.queries, tile.videos] = part.base
         if trace is not None and part.trace is not None:
             trace[tile.queries, tile.videos] = part.trace
@@ -65,7 +67,7 @@ def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine = "aut
     chosen, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
     keeper = TopKeeper(len(queries), min(k, len(gallery)), gallery.device)
     for tile in chosen.plan(len(queries), gallery):
-        part = chosen.compute(prepared[tile.queries], gallery[tile.videos])
+        part = chosen.compute(prepared, gallery, tile)
         keeper.offer(part.final(gallery.config.fusion_weight), tile.queries, tile.videos.start)
     return keeper.top()
 

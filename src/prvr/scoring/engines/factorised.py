@@ -2,7 +2,7 @@
 
 Columns stand first and queries last, ``(columns, D) @ (D, Q)``: maxima over tokens then run along whole rows of
 queries, which vectorise. The log-sum-exp over registers is a small product (``trace.operator.routed_support``), and
-padded slots need no mask: they hold zero grounding, whose logarithm loses every maximum.
+padded slots need no mask: they repeat a token that is there.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from prvr.scoring.engines import single
 from prvr.scoring.engines.common import Queries, Scores, Tile, per_video, slices, video_slices
+from prvr.scoring.engines.scratch import scratch
 from prvr.scoring.gallery import Gallery
 from prvr.scoring.storage import Vectors
 from prvr.trace import operator as op
@@ -30,38 +31,45 @@ def plan(queries: int, gallery: Gallery) -> list[Tile]:
     return [Tile(rows, videos) for videos in video_slices(gallery, pages) for rows in slices(queries, step)]
 
 
-def compute(queries: Queries, gallery: Gallery) -> Scores:
-    unit = queries.unit
-    base = gallery.weights.paged * per_video(_products(gallery.local, unit).amax(1), gallery)  # (V, Q)
+def compute(queries: Queries, gallery: Gallery, tile: Tile) -> Scores:
+    queries, gallery = queries[tile.queries], gallery[tile.videos]
+    columns = queries.unit.T.contiguous()  # (D, Q)
+    base = per_video(_products("tokens", gallery.local, columns).amax(1), gallery) * gallery.weights.paged  # (V, Q)
     if gallery.fixed is not None:
         sizes = [count for _, count in gallery.weights.fixed]
-        responses = torch.split(_products(gallery.fixed, unit), sizes, 1)
+        responses = torch.split(_products("tokens", gallery.fixed, columns), sizes, 1)
         for (weight, _), response in zip(gallery.weights.fixed, responses, strict=True):
             base.add_(response.amax(1), alpha=weight)
-    trace = _evidence(queries, gallery)
+    trace = _evidence(columns * queries.scale, gallery)
     return Scores(base.T, None if trace is None else trace.T)
 
 
-def _evidence(queries: Queries, gallery: Gallery) -> Tensor | None:
+def _evidence(projected: Tensor, gallery: Gallery) -> Tensor | None:
+    """Projected unit queries (D, Q) → (V, Q)."""
     if gallery.routes is None or gallery.keys is None or gallery.registers is None or gallery.values is None:
         return None
     routes, config, tau = gallery.routes, gallery.config, gallery.config.temperature
-    projected = queries.unit * queries.scale[:, None]
-    affinity = _products(gallery.registers, projected)  # a (V, R, Q)
+    affinity = _products("registers", gallery.registers, projected)  # a (V, R, Q)
     strongest = affinity.amax(1, keepdim=True)
-    reach = affinity.sub(strongest).div_(tau).exp_()  # A (V, R, Q)
+    reach = affinity.sub_(strongest).div_(tau).exp_()  # A (V, R, Q)
     # max_i d_i + γτ·log(A·B)_i, and what no frame changes afterwards
-    support = routes.grounding.transpose(1, 2) @ _of_pages(reach, gallery).to(routes.grounding.dtype)  # (P, page, Q)
-    support = support.log_().to(projected.dtype)
-    routed = support.mul_(config.routing_strength * tau).add_(_products(gallery.keys, projected))
+    routed = _products("tokens", gallery.keys, projected)  # d (P, page, Q)
+    routed.add_(_paths(routes.grounding, _of_pages(reach, gallery)).log_(), alpha=config.routing_strength * tau)
     route = per_video(routed.amax(1), gallery)
     route.add_((strongest.squeeze(1) + routes.ceiling[:, None]), alpha=config.routing_strength)
     # π = A/ΣA, and the sum cancels in the cosine
-    along = (reach * _products(gallery.values, projected)).sum(1)
+    along = (reach * _products("values", gallery.values, projected)).sum(1)
     squared = ((routes.gram @ reach) * reach).sum(1)
     soft = op.soft_cosine(along, squared)
     activation = (reach / reach.sum(1, keepdim=True)).transpose(1, 2) if config.gate else reach.transpose(1, 2)
     return op.evidence_score(route, soft, activation, config.soft_weight, config.gate)
+
+
+def _paths(grounding: Tensor, reach: Tensor) -> Tensor:
+    """``A·B``, the sum over registers: (P, R, page), (P, R, Q) → (P, page, Q) in the precision of the grounding."""
+    pages, _, page = grounding.shape
+    out = scratch("paths", (pages, page, reach.shape[2]), grounding)
+    return torch.bmm(grounding.transpose(1, 2), reach.to(grounding.dtype), out=out)
 
 
 def _of_pages(of_videos: Tensor, gallery: Gallery) -> Tensor:
@@ -71,9 +79,10 @@ def _of_pages(of_videos: Tensor, gallery: Gallery) -> Tensor:
     return of_videos.repeat_interleave(gallery.first_page.diff().to(of_videos.device), 0)
 
 
-def _products(vectors: Vectors, queries: Tensor) -> Tensor:
-    """(…, N, D) with (Q, D) → (…, N, Q)."""
-    if single.takes(vectors, queries):
-        return single.products(vectors, queries)
-    shape = vectors.shape
-    return (vectors.restore(queries.dtype).view(-1, shape[-1]) @ queries.T).view(*shape[:-1], len(queries))
+def _products(name: str, vectors: Vectors, columns: Tensor) -> Tensor:
+    """(…, N, D) with (D, Q) → (…, N, Q), in the scratch of that name."""
+    if single.takes(vectors, columns.shape[1]):
+        return single.products(vectors, columns.T)
+    shape, queries = vectors.shape, columns.shape[1]
+    rows = vectors.restore(columns.dtype).view(-1, shape[-1])
+    return torch.mm(rows, columns, out=scratch(name, (len(rows), queries), columns)).view(*shape[:-1], queries)

@@ -20,7 +20,8 @@ MOST_REGISTERS = 16
 MOST_FIXED = 32  # tokens of the short set that share a tile with registers and attended values
 _SIDE = 2 * MOST_REGISTERS + MOST_FIXED  # rows of that tile
 _WIDTH_STEP = 64
-_QUERIES_AT_ONCE = 1 << 17
+_SCORES_AT_ONCE = 1 << 28  # a tile of base and evidence scores: 2 GB
+_QUERIES_AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,16 @@ def obstacle(gallery: Gallery) -> str:
 
 
 def plan(queries: int, gallery: Gallery) -> list[Tile]:
-    """Everything at once: the kernel keeps nothing but the scores."""
-    return [Tile(rows, slice(0, len(gallery))) for rows in slices(queries, _QUERIES_AT_ONCE)]
+    """Large tiles: the kernel holds nothing but their scores."""
+    step = max(1, min(queries, _QUERIES_AT_ONCE))
+    runs = slices(len(gallery), _SCORES_AT_ONCE // step)
+    return [Tile(rows, videos) for videos in runs for rows in slices(queries, step)]
 
 
-def compute(queries: Queries, gallery: Gallery) -> Scores:
+def compute(queries: Queries, gallery: Gallery, tile: Tile) -> Scores:
     from prvr.scoring.engines import fused_kernel
 
-    return fused_kernel.launch(queries, gallery, pack(gallery))
+    return fused_kernel.launch(queries[tile.queries], gallery, pack(gallery), tile.videos)
 
 
 def pack(gallery: Gallery) -> Packed:

@@ -65,7 +65,7 @@ def _kernel(
     q_desc, local_desc, key_desc, side_desc,
     scale_ptr, q_scale_ptr, local_scale_ptr, key_scale_ptr, side_scale_ptr,
     grounding_ptr, gram_ptr, ceiling_ptr, first_page_ptr, base_ptr, trace_ptr,
-    queries, videos, query_bucket, weight_local, weight_fixed, gamma, tau, eta,
+    queries, first_video, last_video, query_bucket, weight_local, weight_fixed, gamma, tau, eta,
     D: tl.constexpr, PAGE: tl.constexpr, SIDE: tl.constexpr, REGISTERS: tl.constexpr,
     TRACE: tl.constexpr, HAS_SIDE: tl.constexpr, QUANTISED: tl.constexpr, GATE: tl.constexpr, PLAIN: tl.constexpr,
     BITS: tl.constexpr,
@@ -85,10 +85,11 @@ def _kernel(
     pull = (gamma * tau * 0.6931471805599453) / scale
     local_best = tl.full((BQ,), float("-inf"), tl.float32)
     route_best = tl.full((BQ,), float("-inf"), tl.float32)
-    video = tl.program_id(1) * VIDEOS
-    last_video = tl.minimum(video + VIDEOS, videos)
+    videos = last_video - first_video
+    video = first_video + tl.program_id(1) * VIDEOS
     video_end = tl.load(first_page_ptr + video + 1)
-    for page in range(tl.load(first_page_ptr + video), tl.load(first_page_ptr + last_video)):
+    last_page = tl.load(first_page_ptr + tl.minimum(video + VIDEOS, last_video))
+    for page in range(tl.load(first_page_ptr + video), last_page):
         local = tl.zeros((BQ, PAGE), TOTAL)
         keys = tl.zeros((BQ, PAGE), TOTAL)
         side = tl.zeros((BQ, SIDE), TOTAL)
@@ -122,7 +123,8 @@ def _kernel(
                     affinity = tl.where((registers < REGISTERS)[None, :], affinity, float("-inf"))
                 strongest = tl.max(affinity, 1)
                 logits = (affinity - strongest[:, None]) * sharpness[:, None]  # base 2
-                reach = tl.exp2(logits).to(grounding.dtype)
+                exact = tl.exp2(logits)
+                reach = exact.to(grounding.dtype)
                 paths = tl.dot(reach, grounding)
                 spread = tl.dot(reach, gram)
                 reach = reach.to(tl.float32)
@@ -133,29 +135,36 @@ def _kernel(
                 ceiling = tl.load(ceiling_ptr + video)
                 trace = (route_best + gamma * strongest) * scale + gamma * ceiling + eta * soft
                 if GATE:
-                    total = tl.sum(reach, 1)
-                    finite = tl.where(reach > 0, logits, 0.0)
-                    entropy = tl.log2(total) - tl.sum(reach * finite, 1) / total
+                    total = tl.sum(exact, 1)
+                    finite = tl.where(exact > 0, logits, 0.0)
+                    entropy = tl.log2(total) - tl.sum(exact * finite, 1) / total
                     trace *= tl.minimum(tl.maximum(1 - entropy / tl.log2(REGISTERS * 1.0), 0.0), 1.0)
         if page + 1 == video_end:
             base = base * q_scale
-            tl.store(base_ptr + rows.to(tl.int64) * videos + video, base, mask=real)
+            place = rows.to(tl.int64) * videos + (video - first_video)
+            tl.store(base_ptr + place, base, mask=real)
             if TRACE:
-                tl.store(trace_ptr + rows.to(tl.int64) * videos + video, trace, mask=real)
+                tl.store(trace_ptr + place, trace, mask=real)
             local_best = tl.full((BQ,), float("-inf"), tl.float32)
             route_best = tl.full((BQ,), float("-inf"), tl.float32)
             video += 1
-            video_end = tl.load(first_page_ptr + tl.minimum(video + 1, videos))
+            video_end = tl.load(first_page_ptr + tl.minimum(video + 1, last_video))
 
 
 def launch(
-    queries: Queries, gallery: Gallery, packed: Packed, *, plain: bool = False, like: triton.Config | None = None
+    queries: Queries,
+    gallery: Gallery,
+    packed: Packed,
+    run: slice,
+    *,
+    plain: bool = False,
+    like: triton.Config | None = None,
 ) -> Scores:
-    """Score queries against a packed gallery.
+    """Score queries against a run of videos of a packed gallery.
 
     For measuring: ``plain`` makes maxima alone, over as many columns; ``like`` takes these tiles untuned.
     """
-    device, config, count, videos = gallery.device, gallery.config, len(queries), len(gallery)
+    device, config, count, videos = gallery.device, gallery.config, len(queries), run.stop - run.start
     stored = Vectors.store(queries.unit, gallery.storage)
     has_trace, has_side = packed.keys is not None, packed.side is not None
     base = torch.empty(count, videos, device=device)
@@ -180,7 +189,8 @@ def launch(
         "base_ptr": base,
         "trace_ptr": _or(trace, base),
         "queries": count,
-        "videos": videos,
+        "first_video": run.start,
+        "last_video": run.stop,
         "query_bucket": min(count, 4096).bit_length(),
         "weight_local": gallery.weights.paged,
         "weight_fixed": sum(weight for weight, _ in gallery.weights.fixed),

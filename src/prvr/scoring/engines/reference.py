@@ -21,7 +21,8 @@ def plan(queries: int, gallery: Gallery) -> list[Tile]:
     return [Tile(rows, videos) for videos in video_slices(gallery, pages) for rows in slices(queries, step)]
 
 
-def compute(queries: Queries, gallery: Gallery) -> Scores:
+def compute(queries: Queries, gallery: Gallery, tile: Tile) -> Scores:
+    queries, gallery = queries[tile.queries], gallery[tile.videos]
     q, scale = queries.unit, queries.scale
     best = per_video(_products(q, gallery.local).amax(-1).T, gallery).T
     base = gallery.weights.paged * best
@@ -35,7 +36,7 @@ def compute(queries: Queries, gallery: Gallery) -> Scores:
     routes, config, tau = gallery.routes, gallery.config, gallery.config.temperature
     owner = torch.arange(len(gallery), device=q.device).repeat_interleave(gallery.first_page.diff().to(q.device))
     affinity = _products(q, gallery.registers) * scale[:, None, None]  # a (Q, V, R)
-    compatibility = tau * routes.grounding.log() + routes.ceiling[owner, None, None]  # b (P, R, page), −inf off frames
+    compatibility = tau * routes.grounding.log() + routes.ceiling[owner, None, None]  # b (P, R, page)
     paths = affinity[:, owner, :, None] + compatibility  # (Q, P, R, page)
     support = tau * (paths / tau).logsumexp(2)
     direct = _products(q, gallery.keys) * scale[:, None, None]

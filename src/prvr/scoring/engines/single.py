@@ -28,9 +28,9 @@ def fits(queries: int, gallery: Gallery) -> bool:
     return queries <= MOST_QUERIES and gallery.device.type == "cpu" and gallery.storage != "fp64" and available()
 
 
-def takes(vectors: Vectors, queries: Tensor) -> bool:
+def takes(vectors: Vectors, queries: int) -> bool:
     known = vectors.values.dtype in _NAMES and vectors.values.device.type == "cpu"
-    return len(queries) <= MOST_QUERIES and known and available()
+    return queries <= MOST_QUERIES and known and available()
 
 
 def products(vectors: Vectors, queries: Tensor) -> Tensor:

@@ -1,0 +1,25 @@
+"""Memory that tiles write into again and again.
+
+A fresh tensor of some megabytes costs a CPU a page fault for each of its pages, which is as slow as the arithmetic that
+fills it. Each thread keeps a few buffers instead; a GPU's allocator does the same by itself.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import torch
+from torch import Tensor
+
+_kept = threading.local()
+
+
+def scratch(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """An uninitialised tensor. It is overwritten by the next one of its name on the same thread."""
+    if like.device.type != "cpu":
+        return like.new_empty(shape)
+    buffers: dict[tuple[str, torch.dtype], Tensor] = _kept.__dict__
+    count, key = torch.Size(shape).numel(), (name, like.dtype)
+    if key not in buffers or buffers[key].numel() < count:
+        buffers[key] = like.new_empty(count)
+    return buffers[key][:count].view(shape)
