@@ -94,7 +94,7 @@ def _announce(run: Run, arguments: TrainArguments, console: Console) -> None:
 
 def _refuse_changes(run: Run, asked: TrainConfig) -> None:
     before, now = _flat(config_to_dict(run.config)), _flat(config_to_dict(asked))
-    harmless = ("checkpoint_seconds", "checkpoint_steps", "graphs")  # change nothing that is learned
+    harmless = ("checkpoint_seconds", "checkpoint_steps", "graphs", "compile")  # change nothing that is learned
     different = [name for name in now if before.get(name) != now[name] and name not in harmless]
     changed = [f"{name} {before.get(name)} → {now[name]}" for name in different]
     if changed:

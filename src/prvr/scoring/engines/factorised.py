@@ -18,7 +18,7 @@ from prvr.scoring.storage import Vectors
 from prvr.trace import operator as op
 
 QUERIES_PER_TILE = 1024
-TILE_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers in a tile's largest product: what stays in a cache
+TILE_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 26}  # numbers in a tile's largest product
 SINGLE_PAGES = 4096  # pages at a time for a few queries: products are small, so passes are long
 
 
