@@ -49,8 +49,8 @@ def processes(device: str = "auto") -> Iterator[Processes]:
     rank = int(os.environ.get("RANK", "0"))
     chosen = choose_device(device)
     if chosen.type == "cuda":
-        if world > 1:
-            chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        given = torch.cuda.current_device() if chosen.index is None else chosen.index
+        chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) if world > 1 else given)
         torch.cuda.set_device(chosen)  # streams and graphs belong to the current device
     if world > 1:
         dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
