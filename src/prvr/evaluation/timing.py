@@ -1,0 +1,28 @@
+"""How long a search takes, with the engine that searches use."""
+
+from __future__ import annotations
+
+import torch
+
+from prvr.evaluation.encoding import EncodedSplit
+from prvr.evaluation.subject import Subject
+from prvr.scoring import Gallery, ranks, score_parts
+
+
+@torch.no_grad()
+def time_retrieval(subject: Subject, split: EncodedSplit) -> None:
+    """Note on the split's clock: similarity by the base alone and with TRACE, and ranking. Encoding is noted already.
+
+    A method that scores each pair anew was timed when its scores were made.
+    """
+    clock, backbone = split.clock, subject.model.backbone
+    scores = split.pair_scores
+    for name, trace in {"base similarity": None, "TRACE similarity": subject.model.trace}.items():
+        if not backbone.separable or (trace is not None and not subject.with_trace):
+            continue
+        gallery = Gallery.of_tokens(backbone, trace, split.videos)
+        with clock.measure(name):
+            scores = score_parts(split.queries, gallery).base
+    assert scores is not None
+    with clock.measure("ranking"):
+        ranks(scores, subject.dataset.query_video.to(scores.device))
