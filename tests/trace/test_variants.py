@@ -112,6 +112,19 @@ def test_shuffled_grounding_moves_compatibility_and_not_direct_evidence() -> Non
     assert torch.allclose(found["soft_shuffled"], op.soft_score(q, e.activation, weights @ values))
 
 
+@torch.no_grad()
+def test_a_gate_scales_each_variant_by_the_certainty_of_its_own_activation() -> None:
+    queries, videos, trace = made_up()
+    gated = Trace(6, TraceConfig(gate=True)).double()
+    gated.load_state_dict(trace.state_dict())
+    found, _ = parts_of(queries, videos, gated)
+    assert torch.allclose(ABLATIONS[0].evidence(found, 0.2), gated.evidence(queries, videos).score)  # type: ignore[arg-type]
+    assert found["route_uniform"].abs().max() < 1e-9, "a uniform activation is no certainty at all"
+    plain, _ = parts_of(queries, videos, trace)
+    other = trace.evidence(queries, videos).activation[:, derangement(5, SEED)]
+    assert torch.allclose(found["route_cross"], plain["route_cross"] * op.certainty(other))
+
+
 def test_shuffles_are_permutations_fixed_by_the_seed() -> None:
     mask = torch.tensor([[True] * 6, [True, False, True, True, False, True], [True] + [False] * 5])
     place = frame_shuffle(mask, 1)

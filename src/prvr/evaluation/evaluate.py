@@ -11,6 +11,7 @@ from torch import Tensor
 from prvr.data import Dataset
 from prvr.evaluation.corrections import Correction, find_correction
 from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figure
+from prvr.evaluation.localise import known_times
 from prvr.evaluation.records import EvaluationRecord, save_record
 from prvr.evaluation.significance import Comparison, compare_ranks
 from prvr.evaluation.subject import Subject, open_subject
@@ -94,15 +95,10 @@ def explained_correction(outcome: Outcome, stem: str | Path) -> tuple[Correction
         tokens = model.backbone.encode_videos(videos.frames, videos.frame_mask, videos.clips)
         evidence = model.trace.evidence(vector.float(), tokens.to(torch.float32)).to("cpu")
     caption = dataset.captions[case.query]
-    moment = (dataset.moments or {}).get(caption.id)
-    durations = _durations(dataset)
-    truth_id, negative_id = (dataset.video_ids[row] for row in (case.truth, case.negative))
-    span = (moment.start, moment.end) if moment is not None and truth_id in durations else None
-    truth = EvidenceCurves.of(evidence, 0, 0, truth_id, duration=durations.get(truth_id), moment=span)
-    negative = EvidenceCurves.of(evidence, 0, 1, negative_id, duration=durations.get(negative_id))
-    figure = correction_figure(caption.sentence, case, truth, negative)
+    curves = []
+    for column, video in enumerate((case.truth, case.negative)):
+        length, span = known_times(dataset, case.query, video)
+        name = dataset.video_ids[video]
+        curves.append(EvidenceCurves.of(evidence, 0, column, name, duration=length, moment=span))
+    figure = correction_figure(caption.sentence, case, *curves)
     return case, save_figure(figure, stem)[0]
-
-
-def _durations(dataset: Dataset) -> dict[str, float]:
-    return {moment.video: moment.duration for moment in (dataset.moments or {}).values()}

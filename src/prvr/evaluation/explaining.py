@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 
 from prvr.data import DataError, Dataset
 from prvr.evaluation.figures import EvidenceCurves
+from prvr.evaluation.localise import known_times
 from prvr.evaluation.subject import Subject
 from prvr.trace import Explanation, explain
 
@@ -73,13 +74,10 @@ def account(subject: Subject, query: int, video: int) -> PairAccount:
     explanation = curves = None
     final = base
     if subject.with_trace:
-        explanation = explain(vector[0].float(), tokens, model.trace, base)
-        evidence_score = explanation.route + model.trace.config.soft_weight * explanation.soft
-        final = base + subject.fusion_weight * evidence_score
         evidence = model.trace.evidence(vector.float(), tokens).to("cpu")
-        moment = (dataset.moments or {}).get(caption.id)
-        known = {m.video: m.duration for m in (dataset.moments or {}).values()}
-        span = (moment.start, moment.end) if moment is not None and moment.video == name else None
-        curves = EvidenceCurves.of(evidence, 0, 0, name, duration=known.get(name), moment=span)
+        final = base + subject.fusion_weight * float(evidence.score[0, 0])
+        explanation = replace(explain(vector[0].float(), tokens, model.trace, base), final=final)
+        length, span = known_times(dataset, query, video)
+        curves = EvidenceCurves.of(evidence, 0, 0, name, duration=length, moment=span)
     truth = int(dataset.query_video[query]) == video
     return PairAccount(caption.sentence, caption.id, name, truth, base, curve, explanation, curves, final)

@@ -44,3 +44,12 @@ def moment_overlaps(dataset: Dataset, curves: Mapping[str, Tensor]) -> MomentOve
     starts, stops = np.array(shares).T
     whole = overlap(starts, stops, 0.0, 1.0)
     return MomentOverlaps(tuple(rows), {**found, "whole": np.stack([whole] * len(RANKS), 1)})
+
+
+def known_times(dataset: Dataset, query: int, video: int) -> tuple[float | None, tuple[float, float] | None]:
+    """A video's length in seconds, and where in it a query happens; None where that is not known."""
+    name, moments = dataset.video_ids[video], dataset.moments or {}
+    moment = moments.get(dataset.captions[query].id)
+    span = (moment.start, moment.end) if moment is not None and moment.video == name else None
+    length = next((m.duration for m in moments.values() if m.video == name), None)
+    return length, span

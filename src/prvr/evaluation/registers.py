@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from prvr.trace.operator import certainty
+
 _PLAIN = """
 a an and another are as at be by for from he her him his in into is it its of off on one onto or out over she some
 someone something that the their them then there they this to two up very was while who with
@@ -36,9 +38,7 @@ def register_spread(registers: Tensor) -> RegisterSpread:
 
 def activation_entropy(activation: Tensor) -> float:
     """Mean entropy of π, (N, R), as a share of log R: 1 is uniform, 0 is one register alone."""
-    count = activation.shape[-1]
-    entropy = -(activation * activation.clamp(min=1e-12).log()).sum(-1).mean()
-    return float(entropy / torch.tensor(float(max(count, 2))).log())
+    return 1.0 - float(certainty(activation).mean())
 
 
 def word_groups(sentences: Sequence[str], count: int = 8) -> dict[str, list[int]]:

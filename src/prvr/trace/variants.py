@@ -129,7 +129,16 @@ def variant_parts(
     parts |= {route_name(strength): routed(support, strength) for strength in strengths}
     parts["route_cross"] = routed(_support(other, videos.compatibility, temperature))
     parts["route_shuffled"] = routed(_support(affinity, videos.shuffled_compatibility, temperature))
+    if config.gate:
+        own, exchanged, even_gate = (_certainty(a) for a in (activation(affinity), activation(other), even))
+        gates = {"cross": exchanged, "uniform": even_gate}
+        parts = {name: part * gates.get(name.rpartition("_")[2], own) for name, part in parts.items()}
     return {name: part.T for name, part in parts.items()}
+
+
+def _certainty(activation: Tensor) -> Tensor:
+    """How certain an activation is, with queries last: (v, R, Q) → (v, Q)."""
+    return op.certainty(activation.transpose(1, 2))
 
 
 def _products(tokens: Tensor, queries: Tensor) -> Tensor:

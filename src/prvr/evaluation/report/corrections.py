@@ -8,6 +8,7 @@ from pathlib import Path
 from prvr.evaluation.corrections import Correction, candidates
 from prvr.evaluation.figures import EvidenceCurves, correction_figure
 from prvr.evaluation.findings import Study
+from prvr.evaluation.localise import known_times
 from prvr.evaluation.report.content import Cell, Column, Drawing, Section, Table, without_trace
 from prvr.evaluation.report.drawing import corrections_figure, margin
 from prvr.evaluation.report.stills import stills_figure
@@ -39,21 +40,16 @@ def chosen_case(study: Study) -> Correction | None:
 
 def pair_curves(study: Study, evidence: PairEvidence, query: int, video: int) -> EvidenceCurves:
     """One query's curves in one video, with times where they are known."""
-    dataset = study.subject.dataset
-    name = dataset.video_ids[video]
-    known = dataset.moments or {}
-    durations = {moment.video: moment.duration for moment in known.values()}
-    moment = known.get(dataset.captions[query].id)
-    inside = moment is not None and moment.video == name
+    length, span = known_times(study.subject.dataset, query, video)
     valid = evidence.direct[query].isfinite()
     return EvidenceCurves(
-        name=name,
+        name=study.subject.dataset.video_ids[video],
         direct=evidence.direct[query][valid].double().numpy(),
         support=evidence.expected_support[query][valid].double().numpy(),
         routed=evidence.routed[query][valid].double().numpy(),
         activation=evidence.activation[query].double().numpy(),
-        duration=durations.get(name),
-        moment=(moment.start, moment.end) if moment is not None and inside else None,
+        duration=length,
+        moment=span,
     )
 
 
