@@ -98,7 +98,7 @@ def corrections(study: Study) -> Section:
         return without_trace("corrections", RESTORED)
     base, trace, rivals = study.ranks["base"], study.ranks["trace"], study.rivals
     restored, lost = (base > 1) & (trace == 1), (base == 1) & (trace > 1)
-    counted = f"{int(restored.sum()):,} queries are put right at the top, {int(lost.sum()):,} are put wrong. "
+    counted = f"{int(restored.sum()):,} put right at the top, {int(lost.sum()):,} put wrong. "
     if not restored.any():
         return Section("corrections", RESTORED, absent=f"{counted}There is nothing to take apart.")
     weight = study.subject.fusion_weight

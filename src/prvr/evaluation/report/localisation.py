@@ -48,7 +48,7 @@ def agreement(study: Study) -> Section:
     )
     lead = (
         "How often the best clip and the best frame of a query's own video lie at the same time: the middle of the "
-        f"frame falls into the clip's stretch (one {views.clips}th of the video). TRACE changes the frame only."
+        f"frame falls into the clip's stretch (1/{views.clips} of the video). TRACE changes the frame only."
     )
     return Section("agreement", AGREE, lead, [Table("agreement", AGREE, columns, rows, note)])
 
