@@ -179,6 +179,13 @@ def test_labels_from_an_archive_count_every_correct_video(
     assert f"names {len(queries)} of {len(queries)} queries" in " ".join(capsys.readouterr().out.split())
     table = read(tmp_path / "out" / "tables" / "positives.csv")
     assert float(table[1]["R@1"]) == 100.0, "every video is correct, so any first one is"
+    part = tmp_path / "part.gt.jsonl"
+    part.write_text("\n".join(lines[:3]), encoding="utf-8")
+    assert prvr([*command, str(part)]) == 0
+    assert f"names 3 of {len(queries)} queries" in " ".join(capsys.readouterr().out.split())
+    part.write_text(json.dumps({"query_id": "of another split", "gt_video_ids": videos}), encoding="utf-8")
+    assert prvr([*command, str(part)]) == 1
+    assert "names none of" in capsys.readouterr().err
     assert prvr([*command, str(tmp_path / "missing.zip")]) == 1
     assert "missing.zip cannot be read" in capsys.readouterr().err
 
@@ -200,3 +207,4 @@ def test_explain_draws_a_chart_and_a_figure(
     assert "no video 'nowhere'" in capsys.readouterr().err
     assert prvr(["explain", str(runs["alone"]), "--query", query["query_id"]]) == 0
     assert "has no TRACE" in capsys.readouterr().out
+    assert list((runs["alone"] / "explain").glob("*.svg"))

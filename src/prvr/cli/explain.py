@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from prvr.evaluation.explaining import PairAccount, account, find_query, find_video
-from prvr.evaluation.figures import evidence_figure, save_figure
+from prvr.evaluation.figures import cosine_figure, evidence_figure, save_figure
 from prvr.evaluation.subject import open_subject
 from prvr.evaluation.terminal import terminal_chart
 from prvr.training import Run, choose_device
@@ -60,10 +60,12 @@ def main(argv: list[str]) -> int:
     console.print(Text(f"{found.video_id}: {role}"), soft_wrap=True)
     console.print(Text("\n" + terminal_chart(_curves(found), width=max(8, arguments.width))), soft_wrap=True)
     console.print(Text("\n" + _verdict(found)), soft_wrap=True)
-    if found.curves is not None:
-        stem = arguments.out or run.path / "explain" / _file_name(f"{found.query_id}-{found.video_id}")
+    stem = arguments.out or run.path / "explain" / _file_name(f"{found.query_id}-{found.video_id}")
+    if found.curves is None:
+        figure = cosine_figure(found.sentence, f"score {found.base:.4f}", found.video_id, found.curve)
+    else:
         figure = evidence_figure(found.sentence, _scores(found), {role.capitalize(): found.curves})
-        console.print(Text(f"wrote {save_figure(figure, stem)[0]}"), soft_wrap=True)
+    console.print(Text(f"wrote {save_figure(figure, stem)[0]}"), soft_wrap=True)
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,6 +159,21 @@ def evidence_figure(sentence: str, verdict: str, videos: Mapping[str, EvidenceCu
             bbox_to_anchor=(LEFT, 1 - (header - 0.5) / height), ncols=6, frameon=False, handlelength=1.6,
             columnspacing=1.5, borderaxespad=0.0, borderpad=0.0, fontsize=8.5,
         )  # fmt: skip
+    return figure
+
+
+def cosine_figure(sentence: str, verdict: str, name: str, curve: Sequence[float]) -> Figure:
+    """A single curve over frames: what a method without TRACE has to show."""
+    with blank_figure(9.6, 3.0) as figure:
+        axes = figure.add_axes((LEFT, 0.17, 0.985 - LEFT, 0.55))
+        peak = int(np.argmax(curve))
+        axes.plot(curve, color=DIRECT, linewidth=1.8)
+        axes.plot(peak, curve[peak], "v", color=DIRECT, markersize=9, markeredgecolor="white", clip_on=False)
+        axes.set_title(f"{name}: {verdict}", loc="left", fontsize=9.5, pad=5, parse_math=False)
+        axes.set(xlabel="frame", ylabel="cos(q, frame)", xlim=(0, max(1, len(curve) - 1)))
+        axes.grid(axis="y", color="#E6E6E6", linewidth=0.6)
+        heading = textwrap.shorten(f"“{sentence}”", width=95, placeholder=" …”")
+        figure.text(LEFT, 0.94, heading, fontsize=11.5, fontweight="bold", va="top", parse_math=False)
     return figure
 
 

@@ -48,7 +48,7 @@ def study(
             tick(rows.stop, total)
     if timed:
         time_retrieval(subject, split)
-    rivals = Rivals.cat(found.rivals)
+    rivals, judged = Rivals.cat(found.rivals), int(subject.judged.sum())
     truth = subject.dataset.query_video
     views = pair_views(subject, split, truth, rivals.negative.cpu()) if split.has_vectors else None
     return Study(
@@ -59,7 +59,7 @@ def study(
             for letter, values in found.sweeps.items()
         },
         any_ranks={name: torch.cat(parts) for name, parts in found.any_ranks.items()},
-        covered={name: {k: share / total for k, share in shares.items()} for name, shares in found.covered.items()},
+        covered={name: {k: share / judged for k, share in shares.items()} for name, shares in found.covered.items()},
         rivals=rivals.to("cpu"),
         spread=None if split.factors is None else register_spread(split.factors.registers),
         views=views,
@@ -132,8 +132,12 @@ class _Collected:
         positives = self.subject.dataset.positives[rows]
         self.any_ranks.setdefault(name, []).append(ranks(scores, positives).cpu())
         shares = self.covered.setdefault(name, dict.fromkeys(COVERAGE_AT, 0.0))
+        judged = self.subject.judged[rows].nonzero().squeeze(1)
+        if not len(judged):
+            return
+        scores, known = scores[judged.to(scores.device)], [positives[row] for row in judged.tolist()]
         for k in COVERAGE_AT:
-            shares[k] += len(scores) * coverage(scores, positives, k)
+            shares[k] += len(known) * coverage(scores, known, k)
 
 
 def _rivals(base: Tensor, final: Tensor, evidence: Tensor, truth: Tensor) -> Rivals:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from prvr.data import Collection, Dataset
+from prvr.data import Collection, DataError, Dataset
 from prvr.data.captions import read_positives
 from prvr.evaluation.records import EvaluationProtocol
 from prvr.training import Run, TraceModel, TrainConfig
@@ -27,7 +28,7 @@ class Subject:
     selection: str  # how they were chosen, in words
     with_trace: bool
     fusion_weight: float  # λ in force
-    labelled: int = 0  # queries whose correct videos were read from a file given by hand
+    labelled: Tensor | None = None  # (Q,) bool: queries that a label file given by hand names; None without one
 
     @property
     def device(self) -> torch.device:
@@ -48,6 +49,12 @@ class Subject:
         return tuple(self.dataset.video_ids[row] for row in self.dataset.query_video.tolist())
 
     @property
+    def judged(self) -> Tensor:
+        """The queries whose correct videos are all known, (Q,) bool: what several positives are counted over."""
+        everything = torch.ones(len(self.dataset.captions), dtype=torch.bool)
+        return everything if self.labelled is None else self.labelled
+
+    @property
     def several_positives(self) -> bool:
         return any(len(positives) > 1 for positives in self.dataset.positives)
 
@@ -65,7 +72,7 @@ def open_subject(
     config, device = run.config, torch.device(device)
     data, name = data or run.data, weights or config.selection
     dataset = place(load_split(config, data, _available(config, data, split)), device)
-    known = 0
+    known = None
     if labels is not None:
         dataset, known = with_labels(dataset, labels)
     model, about = run.load_model(name, device)
@@ -83,19 +90,21 @@ def open_subject(
     )
 
 
-def with_labels(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
-    """The split with the correct videos that a label file lists, and how many queries it lists.
+def with_labels(dataset: Dataset, path: Path) -> tuple[Dataset, Tensor]:
+    """The split with the correct videos that a label file lists, and which queries it lists, (Q,) bool.
 
     A query that the file does not name keeps what it had; its own video is always correct.
     """
     listed = read_positives(path, dataset.collection)
     row_of = {video: row for row, video in enumerate(dataset.video_ids)}
-    positives, known = [], 0
+    positives = []
     for caption, own, before in zip(dataset.captions, dataset.query_video.tolist(), dataset.positives, strict=True):
-        known += caption.id in listed
         rows = {row_of[video] for video in listed.get(caption.id, ()) if video in row_of}
         positives.append(tuple(sorted(rows | {own})) if caption.id in listed else before)
-    return replace(dataset, positives=positives), known
+    named = torch.tensor([caption.id in listed for caption in dataset.captions])
+    if not named.any():
+        raise DataError(f"{path} names none of the {len(named):,} queries of {dataset.split}: is it for another split?")
+    return replace(dataset, positives=positives), named
 
 
 def _available(config: TrainConfig, data: str | Path, split: str) -> str:

@@ -49,16 +49,18 @@ def several_positives(study: Study) -> Section:
             absent="This split lists one correct video per query. Give a list of all of them (*.gt.jsonl, also gzipped "
             "or in a .zip): prvr report RUN --labels FILE.",
         )
-    counts = [len(positives) for positives in dataset.positives]
+    judged = study.subject.judged
+    counts = [len(dataset.positives[row]) for row in judged.nonzero().squeeze(1).tolist()]
     several = sum(count > 1 for count in counts)
     rows: list[list[Cell]] = []
     for name, found in study.any_ranks.items():
-        rows.append([f"{LABELS[name]}, labelled video", *recall_cells(recalls(study.ranks[name])), None, None])
+        rows.append([f"{LABELS[name]}, labelled video", *recall_cells(recalls(study.ranks[name][judged])), None, None])
         shares: Mapping[int, float] = study.covered[name]
-        rows.append([f"{LABELS[name]}, any correct video", *recall_cells(recalls(found)), *shares.values()])
+        rows.append([f"{LABELS[name]}, any correct video", *recall_cells(recalls(found[judged])), *shares.values()])
     columns = [Column("scoring"), *RECALL_COLUMNS, *(Column(f"coverage@{k}") for k in COVERAGE_AT)]
-    named = study.subject.labelled
-    source = f"the label file names {named:,} of {len(counts):,} queries" if named else "as the dataset's own file says"
+    given = study.subject.labelled is not None
+    source = f"the label file names {len(counts):,} of {len(judged):,} queries, which are counted here"
+    source = source if given else "as the dataset's own file says"
     lead = (
         f"{several:,} of {len(counts):,} queries ({100 * several / len(counts):.0f} %) have more than one correct "
         f"video, {sum(counts) / len(counts):.2f} on average ({source}). The rank is that of the best of them; "
