@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-from made import planted_peaks
 
 from prvr.evaluation.findings import Study
 from prvr.evaluation.report.corrections import chosen_case, corrections
 from prvr.evaluation.report.corruption import corruption
 from prvr.evaluation.report.subsets import hard_negatives
 from prvr.evaluation.study import study
+from prvr.evaluation.subject import Subject
 
 PLANTED_FRAME, EVENT_FRAME = 5, 3
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    return study(planted_peaks(tmp_path_factory.mktemp("planted")))
+def found(planted: Subject) -> Study:
+    return study(planted)
 
 
 def first(found: Study, scoring: str) -> float:

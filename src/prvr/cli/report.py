@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table as RichTable
 from rich.text import Text
-from torch import Tensor
 
 from prvr.cli.console import print_table
 from prvr.evaluation.evaluate import backbone_ranks, evaluate_run
@@ -30,9 +29,9 @@ from prvr.evaluation.report import (
     write_comparison,
     write_report,
 )
-from prvr.evaluation.report.ablation import retrained_row
+from prvr.evaluation.report.retrained import retrained_ranks
 from prvr.evaluation.study import study
-from prvr.evaluation.subject import Subject, open_subject
+from prvr.evaluation.subject import open_subject
 from prvr.training import Run, RunError, choose_device
 
 _MARKS = {True: ("holds", "green"), False: ("fails", "red"), None: ("open", "yellow")}
@@ -99,7 +98,8 @@ def _one(arguments: ReportArguments, device: torch.device) -> Written:
         device=device,
         labels=arguments.labels,
     )
-    extras = Extras(backbone_ranks(subject), _retrained(arguments, subject, device), arguments.videos)
+    retrained = retrained_ranks(arguments.retrained, subject, arguments.data)
+    extras = Extras(backbone_ranks(subject), retrained, arguments.videos)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("encoding the split", total=None)
 
@@ -111,25 +111,6 @@ def _one(arguments: ReportArguments, device: torch.device) -> Written:
         progress.update(task, description="tables and figures", total=None)
         folder = arguments.out or run.path / "report" / subject.name
         return write_report(found, folder, only=arguments.only, extras=extras, command=_command(arguments))
-
-
-def _retrained(arguments: ReportArguments, subject: Subject, device: torch.device) -> dict[str, dict[str, Tensor]]:
-    """Ranks of runs that were trained as ablation rows, by row and name."""
-    found: dict[str, dict[str, Tensor]] = {}
-    for path in arguments.retrained:
-        run = Run(path)
-        row = retrained_row(run.config)
-        if row is None:
-            raise RunError(
-                f"{path} was trained with γ and η above 0: it is no ablation row; train one with "
-                "--trace-stage.epochs 0, --trace.routing-strength 0 or --trace.soft-weight 0"
-            )
-        outcome = evaluate_run(run, data=arguments.data, split=arguments.split, device=device)
-        if outcome.record.query_ids != subject.dataset.query_ids:
-            raise RunError(f"{path} ranks other queries than {arguments.runs[0]}: retrain it on the same dataset")
-        scoring = "trace" if outcome.comparison is not None else "base"
-        found.setdefault(row, {})[path.name] = outcome.record.ranks[scoring]
-    return found
 
 
 def _two(arguments: ReportArguments, device: torch.device) -> Written:

@@ -20,7 +20,6 @@ from prvr.evaluation.report.content import (
 from prvr.evaluation.significance import compare_ranks
 from prvr.scoring import recalls
 from prvr.trace.variants import ABLATIONS
-from prvr.training import TrainConfig
 
 TITLE = "Ablation: what the evidence is made of"
 NOTES = {  # what each row is, in one line
@@ -40,14 +39,6 @@ FLAGS = {  # rows that a training run can be given; the others exist at scoring 
     "direct_soft": "--trace.routing-strength 0",
     "route_only": "--trace.soft-weight 0",
 }
-
-
-def retrained_row(config: TrainConfig) -> str | None:
-    """Which ablation row a training configuration is, or None."""
-    if config.trace_stage.epochs == 0:
-        return "base"
-    off = (config.trace.routing_strength == 0, config.trace.soft_weight == 0)
-    return {(True, True): "direct_only", (True, False): "direct_soft", (False, True): "route_only"}.get(off)
 
 
 def ablation(study: Study, retrained: Mapping[str, Mapping[str, Tensor]]) -> Section:

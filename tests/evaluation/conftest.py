@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -52,6 +53,12 @@ class Passing(Backbone):
     @property
     def loss_weights(self) -> dict[str, float]:
         return {}
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    """A split with planted unsupported peaks: see ``planted_peaks``."""
+    return planted_peaks(tmp_path_factory.mktemp("planted"))
 
 
 def planted_peaks(folder: Path, pairs: int = 6, frames: int = 12) -> Subject:
