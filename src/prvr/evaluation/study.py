@@ -6,7 +6,7 @@ does not grow with the number of queries, and no score is ever sorted. All varia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -76,9 +76,20 @@ def _scores(subject: Subject, split: EncodedSplit, rows: slice) -> tuple[Tensor,
         base.append(split.base(rows, tile))
         if split.factors is not None and split.projected is not None:
             videos = _part(split.factors, tile)
-            parts.append(variant_parts(split.projected[rows], videos, subject.model.trace.config, GAMMAS))
+            config = subject.model.trace.config
+            strengths = with_value(GAMMAS, config.routing_strength)
+            parts.append(variant_parts(split.projected[rows], videos, config, strengths))
     names = parts[0] if parts else {}
     return torch.cat(base, 1), {name: torch.cat([part[name] for part in parts], 1) for name in names}
+
+
+def with_value(grid: Sequence[float], value: float) -> list[float]:
+    """The values of a sweep, with the one in force among them.
+
+    >>> with_value((0.0, 0.1), 0.06), with_value((0.0, 0.1), 0.1)
+    ([0.0, 0.06, 0.1], [0.0, 0.1])
+    """
+    return sorted({*grid, value})
 
 
 def _tiles(split: EncodedSplit, rows: slice) -> Iterator[slice]:
@@ -118,9 +129,10 @@ class _Collected:
         final = fuse(base, evidence, weight)
         self._several(rows, TRACE.key, final)
         self.rivals.append(_rivals(base, final, evidence, truth))
-        tried = {"λ": {value: (value, evidence) for value in LAMBDAS}}
-        tried["γ"] = {value: (weight, parts[route_name(value)] + eta * parts["soft"]) for value in GAMMAS}
-        tried["η"] = {value: (weight, parts["route"] + value * parts["soft"]) for value in ETAS}
+        strengths = with_value(GAMMAS, config.routing_strength)
+        tried = {"λ": {value: (value, evidence) for value in with_value(LAMBDAS, weight)}}
+        tried["γ"] = {value: (weight, parts[route_name(value)] + eta * parts["soft"]) for value in strengths}
+        tried["η"] = {value: (weight, parts["route"] + value * parts["soft"]) for value in with_value(ETAS, eta)}
         for letter, values in tried.items():
             for value, (fusion, score) in values.items():
                 place = self.sweeps.setdefault(letter, {}).setdefault(value, [])

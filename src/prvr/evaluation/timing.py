@@ -23,6 +23,7 @@ def time_retrieval(subject: Subject, split: EncodedSplit) -> None:
         gallery = Gallery.of_tokens(backbone, trace, split.videos)
         with clock.measure(name):
             scores = score_parts(split.queries, gallery).base
+        del gallery  # before the next one is made: each is a copy of all tokens
     assert scores is not None
     with clock.measure("ranking"):
         ranks(scores, subject.dataset.query_video.to(scores.device))
