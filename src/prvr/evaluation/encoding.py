@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.backbones import TokenSet, max_dot
+from prvr.evaluation.clock import Clock
 from prvr.evaluation.significance import SEED
 from prvr.evaluation.subject import Subject
+from prvr.evaluation.timing import time_retrieval
 from prvr.scoring import encode_queries
 from prvr.scoring.pairwise import encoded, joined, resting
 from prvr.tokens import VideoTokens
 from prvr.trace import operator as op
 from prvr.trace.variants import VariantFactors, variant_factors
 from prvr.training import split_scores
-
-
-@dataclass
-class Clock:
-    """Seconds by what they were spent on."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def measure(self, what: str) -> Iterator[None]:
-        _settle()
-        started = time.perf_counter()
-        yield
-        _settle()
-        self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - started
 
 
 @dataclass(frozen=True)
@@ -62,8 +46,11 @@ class EncodedSplit:
 
 
 @torch.no_grad()
-def encode_subject(subject: Subject) -> EncodedSplit:
-    """Encode queries and gallery, and prepare all variants of TRACE where the run has it."""
+def encode_subject(subject: Subject, *, timed: bool = True) -> EncodedSplit:
+    """Encode queries and gallery, and prepare all variants of TRACE where the run has it.
+
+    ``timed`` also scores as a search does, only to tell how long that takes.
+    """
     backbone, dataset, clock = subject.model.backbone, subject.dataset, Clock()
     with clock.measure("query encoding"):
         queries = encode_queries(backbone, dataset.query_batches())
@@ -71,11 +58,13 @@ def encode_subject(subject: Subject) -> EncodedSplit:
         videos = joined(list(encoded(backbone, dataset.video_batches())))
     sets: tuple[TokenSet, ...] = ()
     pair_scores = projected = factors = None
-    if backbone.separable:
-        sets = tuple(TokenSet(s.weight, F.normalize(s.tokens, dim=-1)) for s in backbone.token_sets(videos))
-    else:
+    if not backbone.separable:
         with clock.measure("base similarity"):
             pair_scores = split_scores(subject.model, dataset, use_trace=False).base
+    if timed:  # here, while memory holds nothing else
+        time_retrieval(subject, clock, queries, videos, pair_scores)
+    if backbone.separable:
+        sets = tuple(TokenSet(s.weight, F.normalize(s.tokens, dim=-1)) for s in backbone.token_sets(videos))
     if subject.with_trace:
         trace = subject.model.trace
         with clock.measure("TRACE factors"):
@@ -85,9 +74,3 @@ def encode_subject(subject: Subject) -> EncodedSplit:
         projected = op.unit(queries, trace.projections["query"])
     unit = F.normalize(queries, dim=-1) if queries.ndim == 2 else queries
     return EncodedSplit(unit, videos, sets, pair_scores, projected, factors, clock)
-
-
-def _settle() -> None:
-    """Wait for a GPU, so that a clock reads work and not the asking for it."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()

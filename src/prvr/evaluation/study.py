@@ -15,7 +15,6 @@ from prvr.evaluation.encoding import EncodedSplit, encode_subject
 from prvr.evaluation.findings import Rivals, Study
 from prvr.evaluation.registers import register_spread
 from prvr.evaluation.subject import Subject
-from prvr.evaluation.timing import time_retrieval
 from prvr.evaluation.views import pair_views
 from prvr.scoring import coverage, ranks
 from prvr.trace import fuse
@@ -31,23 +30,18 @@ TILE_ELEMENTS = 1 << 20  # pairs × frames of a tile: a few MB, so that the pass
 Tick = Callable[[int, int], None]  # queries done, queries in all
 
 
-def study(
-    subject: Subject, tick: Tick | None = None, *, timed: bool = True, split: EncodedSplit | None = None
-) -> Study:
+def study(subject: Subject, tick: Tick | None = None, *, timed: bool = True) -> Study:
     """Encode the split, rank it in every way, and look at each query's own video and hard negative.
 
-    ``timed`` also scores as a search does, only to tell how long that takes. ``split`` is the split where it is encoded
-    already.
+    ``timed`` also scores as a search does, only to tell how long that takes.
     """
-    split = encode_subject(subject) if split is None else split
+    split = encode_subject(subject, timed=timed)
     found = _Collected(subject)
     total = len(subject.dataset.captions)
     for rows in _slices(total, QUERY_CHUNK):
         found.add(rows, *_scores(subject, split, rows))
         if tick is not None:
             tick(rows.stop, total)
-    if timed:
-        time_retrieval(subject, split)
     rivals, judged = Rivals.cat(found.rivals), int(subject.judged.sum())
     truth = subject.dataset.query_video
     views = pair_views(subject, split, truth, rivals.negative.cpu()) if split.has_vectors else None
