@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,3 +89,21 @@ def test_readers_raise_nothing_but_data_errors(tmp_path: Path, read: Callable[[P
     path.write_bytes(content)
     with contextlib.suppress(DataError):
         read(path)
+
+
+def test_positives_are_read_from_plain_gzipped_and_zipped_files(tmp_path: Path) -> None:
+    text = '{"query_id": "a#enc#0", "caption": "x", "gt_video_ids": ["a", "b", "a"]}\n'
+    plain, packed, archive = tmp_path / "l.gt.jsonl", tmp_path / "l.gt.jsonl.gz", tmp_path / "labels.zip"
+    plain.write_text(text, encoding="utf-8")
+    packed.write_bytes(gzip.compress(text.encode()))
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("one/onedenseval.gt.jsonl", text)
+        file.writestr("one/onedenseval.caption.txt", "a#enc#0 x")
+        file.writestr("two/twodenseval.gt.jsonl", text.replace("a#", "c#"))
+    expected = {"a#enc#0": ("a", "b")}
+    assert read_positives(plain) == read_positives(packed) == read_positives(archive, "one") == expected
+    with pytest.raises(DataError, match="0 label files for 'three'"):
+        read_positives(archive, "three")
+    packed.write_bytes(b"no gzip")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_positives(packed)

@@ -63,7 +63,7 @@ def test_the_heading_holds_sentence_ranks_and_margins() -> None:
     assert "costs $5 or $6" in said
     assert "rank 2 → 1" in said
     assert "−0.0009 → +0.0021" in said
-    assert figure.axes[1].get_xlabel() == "frame"  # no durations given
+    assert figure.axes[2].get_xlabel() == "frame"  # no durations given
 
 
 def test_a_known_moment_is_shaded_and_seconds_need_both_durations() -> None:
@@ -73,7 +73,7 @@ def test_a_known_moment_is_shaded_and_seconds_need_both_durations() -> None:
     labels = [figure.axes[0].get_legend_handles_labels()[1] for figure in (with_seconds, without)]
     assert "annotated moment" in labels[0]
     assert "annotated moment" not in labels[1]
-    assert with_seconds.axes[1].get_xlabel() == "time (s)"
+    assert with_seconds.axes[2].get_xlabel() == "time (s)"
 
 
 def test_a_single_frame_is_drawn(tmp_path: Path) -> None:

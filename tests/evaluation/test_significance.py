@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -143,3 +145,18 @@ def ranks_with_differences(found: np.ndarray) -> tuple[torch.Tensor, torch.Tenso
     before = rank_meeting[np.maximum(0, -found)]
     after = rank_meeting[np.maximum(0, found)]
     return torch.from_numpy(before), torch.from_numpy(after)
+
+
+def test_both_tests_agree_with_full_enumeration() -> None:
+    """Five differences: all 2⁵ signs and all 5⁵ resamples can be written down."""
+    found = np.array([2, 1, 1, 0, -1])
+    comparison = compare_ranks(*ranks_with_differences(found))
+    signs = np.array(list(itertools.product([-1, 1], repeat=5)))
+    assert comparison.p == pytest.approx(((signs * found).sum(1) >= found.sum()).mean(), abs=0.01)
+    resamples = found[np.array(list(itertools.product(range(5), repeat=5)))].mean(1)
+    low, high = 100 * np.percentile(resamples, [2.5, 97.5])
+    assert (comparison.low, comparison.high) == pytest.approx((low, high), abs=20.01)  # sums are whole: steps of 20
+    values, counts = np.unique(found, return_counts=True)
+    drawn = bootstrap_sums(values, counts, 200_000, np.random.default_rng(0)) / 5
+    assert drawn.mean() == pytest.approx(resamples.mean(), abs=0.01)
+    assert drawn.std() == pytest.approx(resamples.std(), rel=0.01)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prvr.backbones import Backbone, build
 from prvr.scoring import encode_queries, pairwise_scores, ranks, rerank
-from prvr.scoring.pairwise import _joined
+from prvr.scoring.pairwise import joined
 from prvr.tokens import QueryBatch, VideoBatch
 
 SHAPE: dict[str, Any] = {"visual_width": 20, "query_width": 24, "width": 32, "heads": 4, "frames": 12, "layers": 1}
@@ -46,7 +46,7 @@ def queries() -> list[QueryBatch]:
 
 def at_once(backbone: Backbone, encoded: Tensor) -> Tensor:
     with torch.no_grad():
-        tokens = _joined([backbone.eval().encode_video_batch(batch) for batch in videos()])
+        tokens = joined([backbone.eval().encode_video_batch(batch) for batch in videos()])
         return backbone.base_score(encoded, tokens)
 
 

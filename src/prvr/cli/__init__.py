@@ -11,6 +11,8 @@ from prvr import __version__
 _COMMANDS = {  # name: (module with main(argv) -> int, one line of help)
     "train": ("prvr.cli.train", "train a backbone, then TRACE on it, from feature files"),
     "eval": ("prvr.cli.evaluate", "recalls of one or several runs, base and TRACE side by side"),
+    "report": ("prvr.cli.report", "one page with every table and figure for a run, or two runs compared"),
+    "explain": ("prvr.cli.explain", "why a query matches a video: evidence over time, as text and as a picture"),
     "transfer": ("prvr.cli.transfer", "TRACE on a frozen backbone: anchors and λ chosen on validation"),
     "import-checkpoint": ("prvr.cli.import_checkpoint", "turn an authors' checkpoint into a run"),
     "zoo": ("prvr.cli.zoo", "all methods in one table: size, needs, published numbers, what is verified"),

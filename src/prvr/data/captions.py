@@ -5,8 +5,11 @@ Each reader takes one file and either returns all of it or raises a ``DataError`
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,10 +56,13 @@ def read_captions(path: Path) -> list[Caption]:
     return captions
 
 
-def read_positives(path: Path) -> dict[str, tuple[str, ...]]:
-    """All correct videos of each query: JSON lines with ``query_id`` and ``gt_video_ids``."""
+def read_positives(path: Path, collection: str = "") -> dict[str, tuple[str, ...]]:
+    """All correct videos of each query: JSON lines with ``query_id`` and ``gt_video_ids``.
+
+    The file may be gzipped, or lie in a zip archive that holds one such file for the collection.
+    """
     positives: dict[str, tuple[str, ...]] = {}
-    for number, query_id, row in _records(path):
+    for number, query_id, row in _records(path, collection):
         videos = row.get("gt_video_ids")
         if not isinstance(videos, list) or not all(isinstance(video, str) for video in videos):
             raise DataError(f"{path}:{number}: 'gt_video_ids' must be a list of video ids, found {videos!r:.80}.")
@@ -80,12 +86,12 @@ def read_moments(path: Path) -> dict[str, Moment]:
     return moments
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _lines(path: Path, collection: str = "") -> Iterator[tuple[int, str]]:
     """The non-blank lines of a UTF-8 file, stripped, with their numbers."""
     try:
-        raw = path.read_bytes()
-    except OSError as problem:
-        raise DataError(f"{path} cannot be read: {problem.strerror}.") from problem
+        raw = _bytes(path, collection)
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as problem:
+        raise DataError(f"{path} cannot be read: {getattr(problem, 'strerror', None) or problem}.") from problem
     for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         try:
             text = line.decode("utf-8").strip()
@@ -95,10 +101,27 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, text
 
 
-def _records(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+def _bytes(path: Path, collection: str) -> bytes:
+    """A file's content, unpacked; of an archive, the one label file that belongs to the collection."""
+    if path.suffix == ".gz":
+        return gzip.decompress(path.read_bytes())
+    if path.suffix != ".zip":
+        return path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        labels = [name for name in archive.namelist() if name.endswith(".gt.jsonl")]
+        found = [name for name in labels if name.rpartition("/")[2].startswith(collection)]
+        if len(found) != 1:
+            raise DataError(
+                f"{path} holds {len(found)} label files for '{collection}' among {', '.join(labels) or 'none at all'}; "
+                "unpack it and give the right *.gt.jsonl."
+            )
+        return archive.read(found[0])
+
+
+def _records(path: Path, collection: str = "") -> Iterator[tuple[int, str, dict[str, Any]]]:
     """The JSON objects of a .jsonl file, each with a ``query_id`` of its own."""
     first_seen: dict[str, int] = {}
-    for number, line in _lines(path):
+    for number, line in _lines(path, collection):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as problem:

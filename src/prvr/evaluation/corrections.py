@@ -50,13 +50,9 @@ def find_correction(
     if len(base_ranks) != len(base_scores):
         raise ValueError(f"{len(base_ranks)} ranks for {len(base_scores)} rows of scores; expected one rank per row")
     base_ranks, final_ranks = base_ranks.to(base_scores.device), final_ranks.to(base_scores.device)
-    gain = base_ranks - final_ranks
-    candidates = (base_ranks > 1) & (final_ranks == 1)
-    if not candidates.any():
-        if not (gain > 0).any():
-            return None
-        candidates = gain == gain.max()
-    rows = candidates.nonzero().squeeze(1)  # (C,): few, so only their scores are copied
+    rows = candidates(base_ranks, final_ranks)  # few, so only their scores are copied
+    if not len(rows):
+        return None
     is_positive = _positive_mask(base_scores, positives, rows)
     before, _, negative = _margins(base_scores[rows], is_positive)
     after, truth, _ = _margins(final_scores[rows], is_positive)
@@ -71,6 +67,15 @@ def find_correction(
         margin_before=float(before[pick]),
         margin_after=float(after[pick]),
     )
+
+
+def candidates(base_ranks: Tensor, final_ranks: Tensor) -> Tensor:
+    """The queries that the rule looks at, (C,): those put right at the top, or else those improved most."""
+    gain = base_ranks - final_ranks
+    restored = (base_ranks > 1) & (final_ranks == 1)
+    if not restored.any():
+        restored = (gain > 0) & (gain == gain.max())
+    return restored.nonzero().squeeze(1)
 
 
 def _positive_mask(scores: Tensor, positives: Positives, rows: Tensor) -> Tensor:

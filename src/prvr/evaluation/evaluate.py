@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from prvr.data import Collection, Dataset
+from prvr.data import Dataset
 from prvr.evaluation.corrections import Correction, find_correction
 from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figure
-from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, save_record
+from prvr.evaluation.localise import known_times
+from prvr.evaluation.records import EvaluationRecord, save_record
 from prvr.evaluation.significance import Comparison, compare_ranks
+from prvr.evaluation.subject import Subject, open_subject
 from prvr.scoring import Scores, coverage, ranks
-from prvr.training import Run, TraceModel, TrainConfig, split_scores
-from prvr.training.splits import load_split, place
+from prvr.training import Run, TraceModel, split_scores
 
 
 @dataclass(frozen=True)
@@ -51,52 +51,32 @@ def evaluate_run(
     Columns: ``base`` and ``trace`` (the labelled video), ``backbone`` (before TRACE joined), and where the data lists
     several correct videos ``base_any`` and ``trace_any`` (the best of them).
     """
-    config, device = run.config, torch.device(device)
-    data, name = data or run.data, weights or config.selection
-    dataset = place(load_split(config, data, _available(config, data, split)), device)
-    model, about = run.load_model(name, device)
-    with_trace = config.trace_stage.epochs > 0 and name != "backbone"
-    weight = float(about.get("fusion_weight", config.trace.fusion_weight))  # a best epoch may precede the full λ
+    subject = open_subject(run, data=data, split=split, weights=weights, device=device)
+    model, dataset, weight, with_trace = subject.model, subject.dataset, subject.fusion_weight, subject.with_trace
     scores = split_scores(model, dataset, use_trace=with_trace)
     matrices = {"base": scores.base} | ({"trace": scores.final(weight)} if with_trace else {})
     truth = dataset.query_video.to(scores.base.device)
     columns = {column: ranks(matrix, truth).cpu() for column, matrix in matrices.items()}
     comparison = compare_ranks(columns["base"], columns["trace"]) if with_trace else None
-    if with_trace and run.has_weights("backbone"):
-        alone, _ = run.load_model("backbone", device)
-        columns["backbone"] = ranks(split_scores(alone, dataset, use_trace=False).base, truth).cpu()
+    alone = backbone_ranks(subject)
+    if alone is not None:
+        columns["backbone"] = alone
     covered: dict[str, dict[int, float]] = {}
-    if any(len(positives) > 1 for positives in dataset.positives):
+    if subject.several_positives:
         columns |= {f"{column}_any": ranks(matrix, dataset.positives).cpu() for column, matrix in matrices.items()}
         covered = {c: {k: coverage(m, dataset.positives, k) for k in (10, 100)} for c, m in matrices.items()}
-    selection = describe_weights(name, about, config)
-    protocol = EvaluationProtocol(config.data.collection, dataset.split, selection, (config.seed,))
-    owners = tuple(dataset.video_ids[row] for row in dataset.query_video.tolist())
-    record = EvaluationRecord(dataset.query_ids, owners, columns, protocol)
-    folder = save_record(record, run.path / "eval" / f"{dataset.split}-{name}")
-    return Outcome(record, comparison, covered, scores, weight, model, dataset, selection, folder)
+    record = EvaluationRecord(dataset.query_ids, subject.owners, columns, subject.protocol)
+    folder = save_record(record, run.path / "eval" / subject.name)
+    return Outcome(record, comparison, covered, scores, weight, model, dataset, subject.selection, folder)
 
 
-def _available(config: TrainConfig, data: str | Path, split: str) -> str:
-    """The split asked for; where a collection has no test captions, the validation split."""
-    c = config.data
-    has_test = "test" in Collection.find(data, c.collection, c.visual_feature).splits
-    return c.validation_split if split == "test" and not has_test else split
-
-
-def describe_weights(name: str, about: dict[str, Any], config: TrainConfig) -> str:
-    """How the weights were chosen, in words."""
-    if "imported_from" in about:
-        return f"the authors' {about['imported_from']}"
-    if name == "average":
-        epochs = [epoch + 1 for epoch in about["epochs"]]
-        return f"mean of the weights of epochs {', '.join(map(str, epochs))}"
-    if name == "best":
-        where = "a held-out part of training" if config.held_out else f"the {config.data.validation_split} split"
-        return f"epoch {about['epoch'] + 1}, the best on {where}"
-    if name == "backbone":
-        return f"end of the backbone phase (epoch {about['epoch'] + 1})"
-    return f"epoch {about['epoch'] + 1}, the last"
+def backbone_ranks(subject: Subject) -> Tensor | None:
+    """Ranks by the backbone as it stood before TRACE joined, (Q,); None where the run keeps no such weights."""
+    if not subject.with_trace or not subject.run.has_weights("backbone"):
+        return None
+    alone, _ = subject.run.load_model("backbone", subject.device)
+    scores = split_scores(alone, subject.dataset, use_trace=False).base
+    return ranks(scores, subject.dataset.query_video.to(scores.device)).cpu()
 
 
 def explained_correction(outcome: Outcome, stem: str | Path) -> tuple[Correction, Path] | None:
@@ -115,15 +95,10 @@ def explained_correction(outcome: Outcome, stem: str | Path) -> tuple[Correction
         tokens = model.backbone.encode_videos(videos.frames, videos.frame_mask, videos.clips)
         evidence = model.trace.evidence(vector.float(), tokens.to(torch.float32)).to("cpu")
     caption = dataset.captions[case.query]
-    moment = (dataset.moments or {}).get(caption.id)
-    durations = _durations(dataset)
-    truth_id, negative_id = (dataset.video_ids[row] for row in (case.truth, case.negative))
-    span = (moment.start, moment.end) if moment is not None and truth_id in durations else None
-    truth = EvidenceCurves.of(evidence, 0, 0, truth_id, duration=durations.get(truth_id), moment=span)
-    negative = EvidenceCurves.of(evidence, 0, 1, negative_id, duration=durations.get(negative_id))
-    figure = correction_figure(caption.sentence, case, truth, negative)
+    curves = []
+    for column, video in enumerate((case.truth, case.negative)):
+        length, span = known_times(dataset, case.query, video)
+        name = dataset.video_ids[video]
+        curves.append(EvidenceCurves.of(evidence, 0, column, name, duration=length, moment=span))
+    figure = correction_figure(caption.sentence, case, *curves)
     return case, save_figure(figure, stem)[0]
-
-
-def _durations(dataset: Dataset) -> dict[str, float]:
-    return {moment.video: moment.duration for moment in (dataset.moments or {}).values()}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,47 +117,77 @@ class EvidenceCurves:
 
 
 def correction_figure(sentence: str, correction: Correction, truth: EvidenceCurves, negative: EvidenceCurves) -> Figure:
-    """Evidence over time in the right video (above) and in the hard negative (below), register activation beside.
+    """Evidence over time in the right video (above) and in the hard negative (below), register activation beside."""
+    return evidence_figure(sentence, _verdict(correction), {"Ground truth": truth, "Hard negative": negative})
 
-    Time is in seconds where both durations are known, in frames otherwise.
+
+def evidence_figure(sentence: str, verdict: str, videos: Mapping[str, EvidenceCurves]) -> Figure:
+    """Evidence over time, one panel per video by its role, register activation beside.
+
+    Time is in seconds where all durations are known, in frames otherwise.
     """
+    heading = textwrap.wrap(textwrap.shorten(f"“{sentence}”", width=170, placeholder=" …”"), width=88)
+    header = 1.1 + 0.2 * len(heading)  # inches
+    height = header + 2.25 * len(videos)
+    in_seconds = all(video.duration is not None for video in videos.values())
+    with blank_figure(9.6, height) as figure:
+        grid = figure.add_gridspec(
+            len(videos), 2, width_ratios=[4.6, 1], left=LEFT, right=0.985, top=1 - header / height,
+            bottom=0.52 / height, hspace=0.26, wspace=0.13,
+        )  # fmt: skip
+        panels: list[tuple[Axes, Axes]] = []
+        for row, (role, video) in enumerate(videos.items()):
+            first = panels[0] if panels else (None, None)
+            axes = figure.add_subplot(grid[row, 0], sharex=first[0], sharey=first[0])
+            bars = figure.add_subplot(grid[row, 1], sharex=first[1])
+            panels.append((axes, bars))
+            if row == 0:
+                _limits(axes, in_seconds, *videos.values())
+                bars.set_title("Activation π", loc="left", fontsize=9.5, fontweight="bold", pad=5)
+            _curves(axes, video, role, in_seconds)
+            _activation(bars, video)
+            if row < len(videos) - 1:
+                axes.tick_params(labelbottom=False)
+                bars.tick_params(labelbottom=False)
+        panels[-1][0].set_xlabel("time (s)" if in_seconds else "frame")
+        figure.text(
+            LEFT, 1 - 0.2 / height, "\n".join(heading), fontsize=11.5, fontweight="bold", va="top", parse_math=False
+        )
+        figure.text(LEFT, 1 - (header - 0.83) / height, verdict, fontsize=9.5, va="top", color="#555555")
+        figure.legend(
+            *panels[0][0].get_legend_handles_labels(), loc="upper left",
+            bbox_to_anchor=(LEFT, 1 - (header - 0.5) / height), ncols=6, frameon=False, handlelength=1.6,
+            columnspacing=1.5, borderaxespad=0.0, borderpad=0.0, fontsize=8.5,
+        )  # fmt: skip
+    return figure
+
+
+def cosine_figure(sentence: str, verdict: str, name: str, curve: Sequence[float]) -> Figure:
+    """A single curve over frames: what a method without TRACE has to show."""
+    with blank_figure(9.6, 3.0) as figure:
+        axes = figure.add_axes((LEFT, 0.17, 0.985 - LEFT, 0.55))
+        peak = int(np.argmax(curve))
+        axes.plot(curve, color=DIRECT, linewidth=1.8)
+        axes.plot(peak, curve[peak], "v", color=DIRECT, markersize=9, markeredgecolor="white", clip_on=False)
+        axes.set_title(f"{name}: {verdict}", loc="left", fontsize=9.5, pad=5, parse_math=False)
+        axes.set(xlabel="frame", ylabel="cos(q, frame)", xlim=(0, max(1, len(curve) - 1)))
+        axes.grid(axis="y", color="#E6E6E6", linewidth=0.6)
+        heading = textwrap.shorten(f"“{sentence}”", width=95, placeholder=" …”")
+        figure.text(LEFT, 0.94, heading, fontsize=11.5, fontweight="bold", va="top", parse_math=False)
+    return figure
+
+
+@contextmanager
+def blank_figure(width: float, height: float) -> Iterator[Figure]:
+    """An empty figure in the house style, in inches; draw on it inside the block."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    heading = textwrap.wrap(textwrap.shorten(f"“{sentence}”", width=170, placeholder=" …”"), width=88)
-    header = 1.1 + 0.2 * len(heading)  # inches
-    height = header + 4.5
-    in_seconds = truth.duration is not None and negative.duration is not None
     with rc_context(STYLE):
-        figure = Figure(figsize=(9.6, height))
+        figure = Figure(figsize=(width, height))
         FigureCanvasAgg(figure)  # never a window, whatever backend is active
-        grid = figure.add_gridspec(
-            2, 2, width_ratios=[4.6, 1], left=LEFT, right=0.985, top=1 - header / height, bottom=0.52 / height,
-            hspace=0.26, wspace=0.13,
-        )  # fmt: skip
-        above = figure.add_subplot(grid[0, 0])
-        below = figure.add_subplot(grid[1, 0], sharex=above, sharey=above)
-        bars_above = figure.add_subplot(grid[0, 1])
-        bars_below = figure.add_subplot(grid[1, 1], sharex=bars_above)
-        _limits(above, in_seconds, truth, negative)
-        _curves(above, truth, "Ground truth", in_seconds)
-        _curves(below, negative, "Hard negative", in_seconds)
-        _activation(bars_above, truth)
-        _activation(bars_below, negative)
-        bars_above.set_title("Activation π", loc="left", fontsize=9.5, fontweight="bold", pad=5)
-        for axes in (above, bars_above):
-            axes.tick_params(labelbottom=False)
-        below.set_xlabel("time (s)" if in_seconds else "frame")
-        figure.text(
-            LEFT, 1 - 0.2 / height, "\n".join(heading), fontsize=11.5, fontweight="bold", va="top", parse_math=False
-        )
-        figure.text(LEFT, 1 - (header - 0.83) / height, _verdict(correction), fontsize=9.5, va="top", color="#555555")
-        figure.legend(
-            *above.get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(LEFT, 1 - (header - 0.5) / height),
-            ncols=6, frameon=False, handlelength=1.6, columnspacing=1.5, borderaxespad=0.0, borderpad=0.0, fontsize=8.5,
-        )  # fmt: skip
-    return figure
+        yield figure
 
 
 def save_figure(figure: Figure, stem: str | Path) -> tuple[Path, Path]:

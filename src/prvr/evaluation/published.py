@@ -6,6 +6,8 @@ goes wherever they are shown.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from prvr.scoring.ranks import Recall
 
 CAVEAT = "published: best epoch on the reported split (TRACE: mean of three seeds)"
@@ -89,3 +91,22 @@ def published_sum_r(method: str, dataset: str) -> float | None:
     """
     values = _TABLE.get(method, {}).get(dataset)
     return None if values is None else values[-1]
+
+
+class PublishedCost(NamedTuple):
+    """A row of TRACE's Table 2: Charades-STA on eight A800 GPUs."""
+
+    train_ms: int  # per epoch
+    parameters: float  # million
+    gallery_ms: int  # encoding 1,334 videos
+    retrieval_ms: int  # query encoding, similarity and ranking of 3,720 queries
+
+
+COST_CAVEAT = "published: Charades-STA, 1,334 videos, eight A800 GPUs"
+COSTS = {
+    "gmmformer": PublishedCost(26_887, 12.85, 2_876, 3_238),
+    "hlformer": PublishedCost(31_463, 28.43, 3_816, 3_655),
+    "gmmformer_v2": PublishedCost(38_004, 30.79, 3_843, 3_688),
+    "dreamprvr": PublishedCost(33_609, 36.14, 4_001, 3_686),
+    "trace": PublishedCost(35_396, 36.73, 4_118, 3_708),
+}

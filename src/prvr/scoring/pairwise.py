@@ -25,8 +25,8 @@ def pairwise_scores(
 
     ``queries`` is what ``encode_queries`` gave: vectors or packed words. Videos are encoded batch by batch and let go.
     """
-    with _resting(backbone):
-        columns = [_scores(backbone, queries, videos, memory_budget) for videos in _encoded(backbone, video_batches)]
+    with resting(backbone):
+        columns = [_scores(backbone, queries, videos, memory_budget) for videos in encoded(backbone, video_batches)]
     if not columns:
         raise ValueError("no videos were given to score")
     return torch.cat(columns, 1)
@@ -46,8 +46,8 @@ def rerank(
     The k best hold this method's own scores. All others follow below the lowest of those, one apart, in the first
     stage's order (equal scores: gallery order): R@k is the first stage's, recalls within it are this method's.
     """
-    with _resting(backbone):
-        videos = _joined(list(_encoded(backbone, video_batches)))
+    with resting(backbone):
+        videos = joined(list(encoded(backbone, video_batches)))
         if first_stage.shape != (len(queries), len(videos)):
             raise ValueError(
                 f"first-stage scores have shape {tuple(first_stage.shape)}, but there are {len(queries)} queries and "
@@ -80,13 +80,13 @@ def _scores(backbone: Backbone, queries: Tensor, videos: VideoTokens, memory_bud
     )
 
 
-def _encoded(backbone: Backbone, batches: Iterable[VideoBatch]) -> Iterator[VideoTokens]:
+def encoded(backbone: Backbone, batches: Iterable[VideoBatch]) -> Iterator[VideoTokens]:
     device = backbone.device
     for batch in batches:
         yield backbone.encode_video_batch(batch.to(device)).to(torch.float32)
 
 
-def _joined(parts: list[VideoTokens]) -> VideoTokens:
+def joined(parts: list[VideoTokens]) -> VideoTokens:
     """One corpus of batches that were padded each to its own longest video."""
     if not parts:
         raise ValueError("no videos were given to re-rank")
@@ -95,7 +95,7 @@ def _joined(parts: list[VideoTokens]) -> VideoTokens:
 
 
 @contextmanager
-def _resting(backbone: Backbone) -> Iterator[None]:
+def resting(backbone: Backbone) -> Iterator[None]:
     """Evaluation mode for a while."""
     was_training = backbone.training
     backbone.eval()

@@ -56,7 +56,7 @@ def routed_support(affinity: Tensor, compatibility: Tensor, temperature: float) 
     >>> routed_support(a, b, temperature=0.07)  # one dominant path: 0.5 + 0.1, plus a little
     tensor([[[0.6002]]])
     """
-    if _COSINE_SPAN / temperature > -math.log(torch.finfo(affinity.dtype).tiny):
+    if may_underflow(temperature, affinity.dtype):
         return _support_one_by_one(affinity, compatibility, temperature)
     strongest = affinity.amax(-1, keepdim=True)  # (Q, V, 1)
     ceiling = compatibility.amax((-1, -2), keepdim=True)  # (V, 1, 1)
@@ -64,6 +64,11 @@ def routed_support(affinity: Tensor, compatibility: Tensor, temperature: float) 
     video_side = ((compatibility - ceiling) / temperature).exp()  # B (V, R, M)
     paths = torch.einsum("qvr,vrm->qvm", query_side, video_side)
     return strongest + ceiling.squeeze(-1) + temperature * paths.log()
+
+
+def may_underflow(temperature: float, dtype: torch.dtype) -> bool:
+    """Whether ``exp`` of a difference of cosines over τ can leave the range of a type."""
+    return _COSINE_SPAN / temperature > -math.log(torch.finfo(dtype).tiny)
 
 
 def _support_one_by_one(affinity: Tensor, compatibility: Tensor, temperature: float) -> Tensor:

@@ -1,0 +1,91 @@
+"""``prvr explain``: one query, one video, and what the score rests on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from prvr.evaluation.explaining import PairAccount, account, find_query, find_video
+from prvr.evaluation.figures import cosine_figure, evidence_figure, save_figure
+from prvr.evaluation.subject import open_subject
+from prvr.evaluation.terminal import terminal_chart
+from prvr.training import Run, choose_device
+
+
+@dataclass(frozen=True)
+class ExplainArguments:
+    """Show what a query sees in a video, frame by frame: direct evidence, register support, and both.
+
+    `prvr explain RUN --query "opens a red door" --video test00012` draws a chart in the terminal and saves a figure
+    (PNG and SVG) under RUN/explain. The query is one of the split: its id, or words that only it contains.
+    """
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """folder of a run"""
+    query: str
+    """id of a query, or (part of) its sentence"""
+    video: str | None = None
+    """id of a video [default: the query's own]"""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="STEM")] = None
+    """path of the figure without its ending [default: RUN/explain/QUERY-VIDEO]"""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """folder with the dataset [default: the one the run was trained on]"""
+    split: str = "test"
+    """split that query and video belong to"""
+    weights: str | None = None
+    """which weights: average, best, last or backbone [default: the run's selection]"""
+    width: int = 64
+    """columns of the chart"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1"""
+
+
+def main(argv: list[str]) -> int:
+    arguments = tyro.cli(ExplainArguments, prog="prvr explain", args=argv)
+    device = choose_device(arguments.device)
+    run = Run(arguments.run)
+    subject = open_subject(run, data=arguments.data, split=arguments.split, weights=arguments.weights, device=device)
+    row = find_query(subject.dataset, arguments.query)
+    own = int(subject.dataset.query_video[row])
+    found = account(subject, row, own if arguments.video is None else find_video(subject.dataset, arguments.video))
+    console = Console()
+    console.print(Text(f"“{found.sentence}”  {found.query_id}", style="bold"), soft_wrap=True)
+    role = "the video it was written for" if found.is_truth else "not the video it was written for"
+    console.print(Text(f"{found.video_id}: {role}"), soft_wrap=True)
+    console.print(Text("\n" + terminal_chart(_curves(found), width=max(8, arguments.width))), soft_wrap=True)
+    console.print(Text("\n" + _verdict(found)), soft_wrap=True)
+    stem = arguments.out or run.path / "explain" / _file_name(f"{found.query_id}-{found.video_id}")
+    if found.curves is None:
+        figure = cosine_figure(found.sentence, f"score {found.base:.4f}", found.video_id, found.curve)
+    else:
+        figure = evidence_figure(found.sentence, _scores(found), {role.capitalize(): found.curves})
+    console.print(Text(f"wrote {save_figure(figure, stem)[0]}"), soft_wrap=True)
+    return 0
+
+
+def _curves(found: PairAccount) -> dict[str, list[float]]:
+    if found.explanation is None:
+        return {"cosine": found.curve}
+    e = found.explanation
+    curves = {"direct d": e.direct, "support ḡ": e.expected_support, "routed d+γρ": e.routed}
+    return {name: values.tolist() for name, values in curves.items()}
+
+
+def _verdict(found: PairAccount) -> str:
+    if found.explanation is None:
+        return f"score {found.base:.4f}. This run has no TRACE, so there is no register support to show."
+    return f"{found.explanation}"
+
+
+def _scores(found: PairAccount) -> str:
+    return f"base score {found.base:.4f}     with TRACE {found.final:.4f}"
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", text)

@@ -1,0 +1,170 @@
+"""``prvr report``: every table and figure of the paper for one run, or two runs compared."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from prvr.cli.console import print_table
+from prvr.evaluation.evaluate import backbone_ranks, evaluate_run
+from prvr.evaluation.report import (
+    COMPARISON_SECTIONS,
+    SECTIONS,
+    Extras,
+    Section,
+    Table,
+    Written,
+    contest,
+    write_comparison,
+    write_report,
+)
+from prvr.evaluation.report.retrained import retrained_ranks
+from prvr.evaluation.study import study
+from prvr.evaluation.subject import open_subject
+from prvr.training import Run, RunError, choose_device
+
+_MARKS = {True: ("holds", "green"), False: ("fails", "red"), None: ("open", "yellow")}
+
+
+@dataclass(frozen=True)
+class ReportArguments:
+    """One self-contained HTML page with the tables and figures of a run, and CSV, LaTeX, PNG and SVG beside it.
+
+    `prvr report RUN` writes RUN/report/SPLIT-WEIGHTS/report.html; ranks.csv and queries.csv there hold every query's
+    numbers, from which all tables can be recomputed. `prvr report A B` compares two runs query by query.
+    Sections that need TRACE or registers say so where a run has none.
+    """
+
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN")]
+    """one run, or two to compare"""
+    only: tuple[str, ...] = ()
+    """some sections: retrieval positives ablation corruption subsets significance rank-changes sensitivity efficiency
+    registers case corrections agreement moments; of a comparison: recalls difference changes. They are also printed"""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """folder to write [default: RUN/report/SPLIT-WEIGHTS; of a comparison RUN_B/report/against-RUN_A]"""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """folder with the dataset [default: the one the run was trained on]"""
+    split: str = "test"
+    """split to rank"""
+    weights: str | None = None
+    """which weights: average, best, last or backbone [default: the run's selection]"""
+    labels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """all correct videos of each query: a *.gt.jsonl, gzipped or in a .zip as well"""
+    retrained: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN")] = ()
+    """runs trained as ablation rows (1), (2), (4) or (7), shown beside the rows read on this run's weights"""
+    videos: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """folder with the video files, named by video id: adds frames to the qualitative case"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1"""
+
+
+def main(argv: list[str]) -> int:
+    arguments = tyro.cli(ReportArguments, prog="prvr report", args=argv)
+    if len(arguments.runs) not in (1, 2):
+        raise RunError(f"give one run, or two to compare: prvr report RUN [RUN] (found {len(arguments.runs)})")
+    known = tuple(SECTIONS) if len(arguments.runs) == 1 else COMPARISON_SECTIONS
+    unknown = [key for key in arguments.only if key not in known]
+    if unknown:
+        raise RunError(f"no section {', '.join(unknown)}; there are: {', '.join(known)}")
+    make = _one if len(arguments.runs) == 1 else _two
+    console = Console()
+    written = make(arguments, choose_device(arguments.device))
+    for section in written.sections if arguments.only else ():
+        _show(section, console)
+    if not arguments.only:
+        _show_verdicts(written.sections, console)
+    console.print(f"wrote {written.page}", highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def _one(arguments: ReportArguments, device: torch.device) -> Written:
+    run = Run(arguments.runs[0])
+    subject = open_subject(
+        run,
+        data=arguments.data,
+        split=arguments.split,
+        weights=arguments.weights,
+        device=device,
+        labels=arguments.labels,
+    )
+    retrained = retrained_ranks(arguments.retrained, subject, arguments.data)
+    extras = Extras(backbone_ranks(subject), retrained, arguments.videos)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("encoding the split", total=None)
+
+        def tick(done: int, total: int) -> None:
+            progress.update(task, description="ranking in every way", completed=done, total=total)
+
+        timed = not arguments.only or "efficiency" in arguments.only
+        found = study(subject, tick, timed=timed)
+        progress.update(task, description="tables and figures", total=None)
+        folder = arguments.out or run.path / "report" / subject.name
+        return write_report(found, folder, only=arguments.only, extras=extras, command=_command(arguments))
+
+
+def _two(arguments: ReportArguments, device: torch.device) -> Written:
+    first, second = arguments.runs
+    outcomes = []
+    for path in (first, second):
+        with Console(stderr=True).status(f"ranking {arguments.split} with {path}"):
+            outcomes.append(
+                evaluate_run(
+                    Run(path), data=arguments.data, split=arguments.split, weights=arguments.weights, device=device
+                )
+            )
+    found = contest(outcomes[0], outcomes[1], (first, second))
+    folder = arguments.out or second / "report" / f"against-{first.resolve().name}"
+    return write_comparison(found, folder, only=arguments.only, command=_command(arguments))
+
+
+def _command(arguments: ReportArguments) -> str:
+    """The command that makes this report again, without the choice of sections."""
+    words = ["prvr", "report", *map(str, arguments.runs)]
+    given = {"--out": arguments.out, "--data": arguments.data, "--weights": arguments.weights}
+    given |= {"--labels": arguments.labels, "--videos": arguments.videos}
+    for flag, value in given.items():
+        words += [] if value is None else [flag, str(value)]
+    words += [] if arguments.split == "test" else ["--split", arguments.split]
+    words += ["--retrained", *map(str, arguments.retrained)] if arguments.retrained else []
+    return shlex.join(words)
+
+
+def _show(section: Section, console: Console) -> None:
+    console.print(Text(f"\n{section.title}", style="bold"))
+    if section.absent or section.lead:
+        console.print(Text(section.absent or section.lead, style="dim"))
+    for table in section.tables:
+        print_table(console, _rich(table))
+    _show_verdicts([section], console)
+
+
+def _show_verdicts(sections: Sequence[Section], console: Console) -> None:
+    """What ought to hold, and whether it did."""
+    for section in sections:
+        for verdict in section.verdicts:
+            word, colour = _MARKS[verdict.holds]
+            console.print(
+                Text.assemble((f"{word:>5}  ", colour), f"{section.title}: " if len(sections) > 1 else "", verdict.text)
+            )
+
+
+def _rich(table: Table) -> RichTable:
+    drawn = RichTable(box=SIMPLE_HEAD, title=Text(table.title), title_justify="left", caption_justify="left")
+    drawn.caption = Text(table.note) if table.note else None
+    for number, column in enumerate(table.columns):
+        words = table.is_text(number)
+        drawn.add_column(Text(column.title), justify="left" if words else "right", no_wrap=not words)
+    for row, cells in enumerate(table.shown()):
+        drawn.add_row(*(Text(cell, style="bold" if row in table.strong else "") for cell in cells))
+    return drawn

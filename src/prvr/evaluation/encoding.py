@@ -1,0 +1,76 @@
+"""A split encoded once, with the time it took: what every diagnostic starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from prvr.backbones import TokenSet, max_dot
+from prvr.evaluation.clock import Clock
+from prvr.evaluation.significance import SEED
+from prvr.evaluation.subject import Subject
+from prvr.evaluation.timing import time_retrieval
+from prvr.scoring import encode_queries
+from prvr.scoring.pairwise import encoded, joined, resting
+from prvr.tokens import VideoTokens
+from prvr.trace import operator as op
+from prvr.trace.variants import VariantFactors, variant_factors
+from prvr.training import split_scores
+
+
+@dataclass(frozen=True)
+class EncodedSplit:
+    """Queries and videos as the backbone sees them, and all of TRACE that no query changes."""
+
+    queries: Tensor  # (Q, D) unit vectors, or packed words of a method that keeps them
+    videos: VideoTokens
+    sets: tuple[TokenSet, ...]  # unit tokens whose best cosines make the base score; empty for a pairwise method
+    pair_scores: Tensor | None  # (Q, V) base scores of a pairwise method
+    projected: Tensor | None  # (Q, D) TRACE's projected unit queries
+    factors: VariantFactors | None
+    clock: Clock
+
+    def base(self, rows: slice, videos: slice) -> Tensor:
+        """Base scores of some queries against some videos."""
+        if self.pair_scores is not None:
+            return self.pair_scores[rows, videos]
+        return torch.stack([s.weight * max_dot(self.queries[rows], s.tokens[videos]) for s in self.sets]).sum(0)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether a query is one vector that can be held against tokens."""
+        return self.queries.ndim == 2
+
+
+@torch.no_grad()
+def encode_subject(subject: Subject, *, timed: bool = True) -> EncodedSplit:
+    """Encode queries and gallery, and prepare all variants of TRACE where the run has it.
+
+    ``timed`` also scores as a search does, only to tell how long that takes.
+    """
+    backbone, dataset, clock = subject.model.backbone, subject.dataset, Clock()
+    with clock.measure("query encoding"):
+        queries = encode_queries(backbone, dataset.query_batches())
+    with clock.measure("gallery encoding"), resting(backbone):
+        videos = joined(list(encoded(backbone, dataset.video_batches())))
+    sets: tuple[TokenSet, ...] = ()
+    pair_scores = projected = factors = None
+    if not backbone.separable:
+        with clock.measure("base similarity"):
+            pair_scores = split_scores(subject.model, dataset, use_trace=False).base
+    if timed:  # here, while memory holds nothing else
+        time_retrieval(subject, clock, queries, videos, pair_scores)
+    if backbone.separable:
+        sets = tuple(TokenSet(s.weight, F.normalize(s.tokens, dim=-1)) for s in backbone.token_sets(videos))
+    if subject.with_trace:
+        trace = subject.model.trace
+        with clock.measure("TRACE factors"):
+            for start in range(0, len(videos), 64):
+                trace.factors(videos[start : start + 64])
+        factors = variant_factors(trace, videos, seed=SEED)
+        projected = op.unit(queries, trace.projections["query"])
+    unit = F.normalize(queries, dim=-1) if queries.ndim == 2 else queries
+    return EncodedSplit(unit, videos, sets, pair_scores, projected, factors, clock)

@@ -1,0 +1,83 @@
+"""Why one query matches one video of a split: the evidence of a single pair, and its place in the ranking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+
+from prvr.data import DataError, Dataset
+from prvr.evaluation.figures import EvidenceCurves
+from prvr.evaluation.localise import known_times
+from prvr.evaluation.subject import Subject
+from prvr.trace import Explanation, explain
+
+
+@dataclass(frozen=True)
+class PairAccount:
+    """One pair, ready to be shown."""
+
+    sentence: str
+    query_id: str
+    video_id: str
+    is_truth: bool
+    base: float
+    curve: list[float]  # the backbone's own cosine of query and frame
+    explanation: Explanation | None  # None without TRACE
+    curves: EvidenceCurves | None
+    final: float
+
+
+def find_query(dataset: Dataset, asked: str) -> int:
+    """The row of a query by its id, or by (part of) its sentence where only one has it."""
+    for row, caption in enumerate(dataset.captions):
+        if caption.id == asked:
+            return row
+    wanted = asked.casefold().strip()
+    whole = [row for row, caption in enumerate(dataset.captions) if caption.sentence.casefold().strip() == wanted]
+    found = whole or [row for row, caption in enumerate(dataset.captions) if wanted in caption.sentence.casefold()]
+    if len(found) == 1:
+        return found[0]
+    some = "; ".join(f"{dataset.captions[row].id}: {dataset.captions[row].sentence}" for row in found[:5])
+    if found:
+        raise DataError(f"{len(found)} queries of {dataset.split} match {asked!r}; give one id. {some}")
+    raise DataError(
+        f"no query of {dataset.split} is or contains {asked!r}. Queries are those whose word features the dataset "
+        f"holds, for example {dataset.captions[0].id}: {dataset.captions[0].sentence}"
+    )
+
+
+def find_video(dataset: Dataset, asked: str) -> int:
+    """The row of a video by its id."""
+    if asked in dataset.video_ids:
+        return dataset.video_ids.index(asked)
+    alike = [name for name in dataset.video_ids if asked.casefold() in name.casefold()][:5]
+    hint = f"; did you mean {', '.join(alike)}?" if alike else f", whose first is {dataset.video_ids[0]}"
+    raise DataError(f"no video {asked!r} among the {len(dataset):,} of {dataset.split}{hint}")
+
+
+@torch.no_grad()
+def account(subject: Subject, query: int, video: int) -> PairAccount:
+    """Encode one query and one video, and say what the score rests on."""
+    dataset, model = subject.dataset, subject.model
+    words = dataset.query_batch([query]).to(subject.device)
+    vector = model.backbone.encode_queries(words.tokens, words.mask)
+    tokens = model.backbone.encode_video_batch(dataset.video_batch([video]).to(subject.device))
+    base = float(model.backbone.base_score(vector, tokens))
+    if vector.ndim != 2:
+        raise DataError(f"{subject.config.method} compares words with videos: it has no curve over frames to show")
+    tokens = tokens.to(torch.float32)
+    unit = F.normalize(tokens.evidence, dim=-1)[0]
+    curve = (unit @ F.normalize(vector.float(), dim=-1)[0])[tokens.evidence_mask[0]].tolist()
+    caption, name = dataset.captions[query], dataset.video_ids[video]
+    explanation = curves = None
+    final = base
+    if subject.with_trace:
+        evidence = model.trace.evidence(vector.float(), tokens).to("cpu")
+        final = base + subject.fusion_weight * float(evidence.score[0, 0])
+        explanation = replace(explain(vector[0].float(), tokens, model.trace, base), final=final)
+        length, span = known_times(dataset, query, video)
+        curves = EvidenceCurves.of(evidence, 0, 0, name, duration=length, moment=span)
+    truth = int(dataset.query_video[query]) == video
+    return PairAccount(caption.sentence, caption.id, name, truth, base, curve, explanation, curves, final)

@@ -1,0 +1,82 @@
+"""From a study to a folder: which sections there are, and writing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from prvr.evaluation.findings import Study
+from prvr.evaluation.report.ablation import ablation
+from prvr.evaluation.report.content import Section
+from prvr.evaluation.report.corrections import case, corrections
+from prvr.evaluation.report.corruption import corruption
+from prvr.evaluation.report.efficiency import efficiency
+from prvr.evaluation.report.files import Written, publish, write_queries
+from prvr.evaluation.report.localisation import agreement, moments
+from prvr.evaluation.report.registers import registers
+from prvr.evaluation.report.retrieval import retrieval, several_positives
+from prvr.evaluation.report.sensitivity import sensitivity
+from prvr.evaluation.report.subsets import hard_negatives, rank_changes, significance
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What sections may use beyond the study."""
+
+    alone: Tensor | None = None  # (Q,) ranks of the backbone before TRACE joined
+    retrained: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # by ablation row and run: (Q,) ranks
+    videos: Path | None = None  # folder of video files
+
+
+SECTIONS: dict[str, Callable[[Study, Extras], Section]] = {  # in the order of the page
+    "retrieval": lambda study, extras: retrieval(study, extras.alone),
+    "positives": lambda study, _: several_positives(study),
+    "ablation": lambda study, extras: ablation(study, extras.retrained),
+    "corruption": lambda study, _: corruption(study),
+    "subsets": lambda study, _: hard_negatives(study),
+    "significance": lambda study, _: significance(study),
+    "rank-changes": lambda study, _: rank_changes(study),
+    "sensitivity": lambda study, _: sensitivity(study),
+    "efficiency": lambda study, _: efficiency(study),
+    "registers": lambda study, _: registers(study),
+    "case": lambda study, extras: case(study, extras.videos),
+    "corrections": lambda study, _: corrections(study),
+    "agreement": lambda study, _: agreement(study),
+    "moments": lambda study, _: moments(study),
+}
+
+
+def write_report(
+    study: Study,
+    folder: Path,
+    *,
+    only: Sequence[str] = (),
+    extras: Extras | None = None,
+    command: str = "prvr report RUN",
+) -> Written:
+    """Write page, tables, figures and per-query files; ``only`` some sections, on a page named after them."""
+    chosen = [key for key in SECTIONS if not only or key in only]
+    sections = [SECTIONS[key](study, extras or Extras()) for key in chosen]
+    subject = study.subject
+    config = subject.config
+    weights = config.trace
+    about = {
+        "run": str(subject.run.path),
+        "method": config.method + (" + TRACE" if subject.with_trace else ""),
+        "data": f"{config.data.collection} {subject.dataset.split}",
+        "weights": f"{subject.weights}: {subject.selection}",
+        "seed": str(config.seed),
+        "made by": command,
+        "files": f"{folder}: ranks.csv and queries.csv hold every query's numbers",
+    }
+    if subject.with_trace:
+        about["TRACE"] = (
+            f"λ {subject.fusion_weight:g}, γ {weights.routing_strength:g}, η {weights.soft_weight:g}, "
+            f"τ {weights.temperature:g}"
+        )
+    title = f"{config.method}{' + TRACE' if subject.with_trace else ''} on {config.data.collection}"
+    write_queries(study, folder)
+    return publish(sections, folder, title=title, about=about, command=command, whole=not only)

@@ -1,0 +1,164 @@
+"""One pass over all query–video pairs, from which every table of a report is read.
+
+Scores are made for a few hundred queries against the whole gallery, turned into ranks by counting, and let go: memory
+does not grow with the number of queries, and no score is ever sorted. All variants of TRACE share the products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from prvr.evaluation.encoding import EncodedSplit, encode_subject
+from prvr.evaluation.findings import Rivals, Study
+from prvr.evaluation.registers import register_spread
+from prvr.evaluation.subject import Subject
+from prvr.evaluation.views import pair_views
+from prvr.scoring import coverage, ranks
+from prvr.trace import fuse
+from prvr.trace.variants import TRACE, VARIANTS, VariantFactors, route_name, variant_parts
+
+LAMBDAS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
+GAMMAS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
+ETAS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
+COVERAGE_AT = (10, 100)
+QUERY_CHUNK = 512
+TILE_ELEMENTS = 1 << 20  # pairs × frames of a tile: a few MB, so that the passes over it stay in a core's cache
+
+Tick = Callable[[int, int], None]  # queries done, queries in all
+
+
+def study(subject: Subject, tick: Tick | None = None, *, timed: bool = True) -> Study:
+    """Encode the split, rank it in every way, and look at each query's own video and hard negative.
+
+    ``timed`` also scores as a search does, only to tell how long that takes.
+    """
+    split = encode_subject(subject, timed=timed)
+    found = _Collected(subject)
+    total = len(subject.dataset.captions)
+    for rows in _slices(total, QUERY_CHUNK):
+        found.add(rows, *_scores(subject, split, rows))
+        if tick is not None:
+            tick(rows.stop, total)
+    rivals, judged = Rivals.cat(found.rivals), int(subject.judged.sum())
+    truth = subject.dataset.query_video
+    views = pair_views(subject, split, truth, rivals.negative.cpu()) if split.has_vectors else None
+    return Study(
+        subject=subject,
+        ranks={name: torch.cat(parts) for name, parts in found.ranks.items()},
+        sweeps={
+            letter: {value: torch.cat(parts) for value, parts in values.items()}
+            for letter, values in found.sweeps.items()
+        },
+        any_ranks={name: torch.cat(parts) for name, parts in found.any_ranks.items()},
+        covered={name: {k: share / judged for k, share in shares.items()} for name, shares in found.covered.items()},
+        rivals=rivals.to("cpu"),
+        spread=None if split.factors is None else register_spread(split.factors.registers),
+        views=views,
+        seconds=split.clock.seconds,
+    )
+
+
+@torch.no_grad()
+def _scores(subject: Subject, split: EncodedSplit, rows: slice) -> tuple[Tensor, dict[str, Tensor]]:
+    """Base scores (n, V), and all parts of TRACE (n, V) by name, of a chunk of queries."""
+    base: list[Tensor] = []
+    parts: list[dict[str, Tensor]] = []
+    for tile in _tiles(split, rows):
+        base.append(split.base(rows, tile))
+        if split.factors is not None and split.projected is not None:
+            videos = _part(split.factors, tile)
+            config = subject.model.trace.config
+            strengths = with_value(GAMMAS, config.routing_strength)
+            parts.append(variant_parts(split.projected[rows], videos, config, strengths))
+    names = parts[0] if parts else {}
+    return torch.cat(base, 1), {name: torch.cat([part[name] for part in parts], 1) for name in names}
+
+
+def with_value(grid: Sequence[float], value: float) -> list[float]:
+    """The values of a sweep, with the one in force among them.
+
+    >>> with_value((0.0, 0.1), 0.06), with_value((0.0, 0.1), 0.1)
+    ([0.0, 0.06, 0.1], [0.0, 0.1])
+    """
+    return sorted({*grid, value})
+
+
+def _tiles(split: EncodedSplit, rows: slice) -> Iterator[slice]:
+    frames = split.videos.evidence.shape[1]
+    return _slices(len(split.videos), max(1, TILE_ELEMENTS // ((rows.stop - rows.start) * frames)))
+
+
+def _part(factors: VariantFactors, tile: slice) -> VariantFactors:
+    return factors.map(lambda tensor: tensor[tile])
+
+
+class _Collected:
+    """Ranks of chunk after chunk."""
+
+    def __init__(self, subject: Subject):
+        self.subject = subject
+        self.ranks: dict[str, list[Tensor]] = {}
+        self.sweeps: dict[str, dict[float, list[Tensor]]] = {}
+        self.any_ranks: dict[str, list[Tensor]] = {}
+        self.covered: dict[str, dict[int, float]] = {}
+        self.rivals: list[Rivals] = []
+
+    def add(self, rows: slice, base: Tensor, parts: Mapping[str, Tensor]) -> None:
+        subject, config = self.subject, self.subject.model.trace.config
+        weight, eta = subject.fusion_weight, config.soft_weight
+        truth = subject.dataset.query_video[rows].to(base.device)
+        self._several(rows, "base", base)
+        if not parts:
+            self.ranks.setdefault("base", []).append(ranks(base, truth).cpu())
+            self.rivals.append(_rivals(base, base, torch.zeros_like(base), truth))
+            return
+        for variant in VARIANTS:
+            evidence = variant.evidence(parts, eta)
+            final = base if evidence is None else fuse(base, evidence, weight)
+            self.ranks.setdefault(variant.key, []).append(ranks(final, truth).cpu())
+        evidence = parts["route"] + eta * parts["soft"]
+        final = fuse(base, evidence, weight)
+        self._several(rows, TRACE.key, final)
+        self.rivals.append(_rivals(base, final, evidence, truth))
+        strengths = with_value(GAMMAS, config.routing_strength)
+        tried = {"λ": {value: (value, evidence) for value in with_value(LAMBDAS, weight)}}
+        tried["γ"] = {value: (weight, parts[route_name(value)] + eta * parts["soft"]) for value in strengths}
+        tried["η"] = {value: (weight, parts["route"] + value * parts["soft"]) for value in with_value(ETAS, eta)}
+        for letter, values in tried.items():
+            for value, (fusion, score) in values.items():
+                place = self.sweeps.setdefault(letter, {}).setdefault(value, [])
+                place.append(ranks(fuse(base, score, fusion), truth).cpu())
+
+    def _several(self, rows: slice, name: str, scores: Tensor) -> None:
+        if not self.subject.several_positives:
+            return
+        positives = self.subject.dataset.positives[rows]
+        self.any_ranks.setdefault(name, []).append(ranks(scores, positives).cpu())
+        shares = self.covered.setdefault(name, dict.fromkeys(COVERAGE_AT, 0.0))
+        judged = self.subject.judged[rows].nonzero().squeeze(1)
+        if not len(judged):
+            return
+        scores, known = scores[judged.to(scores.device)], [positives[row] for row in judged.tolist()]
+        for k in COVERAGE_AT:
+            shares[k] += len(known) * coverage(scores, known, k)
+
+
+def _rivals(base: Tensor, final: Tensor, evidence: Tensor, truth: Tensor) -> Rivals:
+    own = truth[:, None]
+    base_negative, negative = base.scatter(1, own, -torch.inf).max(1)
+    after = final.gather(1, own).squeeze(1) - final.scatter(1, own, -torch.inf).amax(1)
+    return Rivals(
+        negative=negative,
+        base_truth=base.gather(1, own).squeeze(1),
+        base_negative=base_negative,
+        trace_truth=evidence.gather(1, own).squeeze(1),
+        trace_negative=evidence.gather(1, negative[:, None]).squeeze(1),
+        margin_after=after,
+    )
+
+
+def _slices(count: int, step: int) -> Iterator[slice]:
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
