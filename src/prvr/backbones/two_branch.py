@@ -30,14 +30,7 @@ class TwoBranchConfig(DiverseConfig):
 class TwoBranch(DiverseTrunk):
     """A method sets ``clip_encoder`` and ``frame_encoder`` and calls ``initialise``."""
 
-    compiled: tuple[str, ...] = (
-        "query_input",
-        "query_encoder",
-        "frame_input",
-        "clip_input",
-        "clip_encoder",
-        "frame_encoder",
-    )
+    compiled: tuple[str, ...] = ("frame_input", "clip_input", "clip_encoder", "frame_encoder")  # shapes never change
     config: TwoBranchConfig
     clip_encoder: nn.Module  # (V, C, D) → (V, C, D)
     frame_encoder: nn.Module  # (V, M, D), mask (V, M) → (V, M, D)

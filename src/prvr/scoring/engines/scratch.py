@@ -11,15 +11,20 @@ import threading
 import torch
 from torch import Tensor
 
-_kept = threading.local()
+
+class _Kept(threading.local):
+    def __init__(self) -> None:
+        self.buffers: dict[tuple[str, torch.dtype], Tensor] = {}
+
+
+_kept = _Kept()
 
 
 def scratch(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
     """An uninitialised tensor. It is overwritten by the next one of its name on the same thread."""
     if like.device.type != "cpu":
         return like.new_empty(shape)
-    buffers: dict[tuple[str, torch.dtype], Tensor] = _kept.__dict__
-    count, key = torch.Size(shape).numel(), (name, like.dtype)
+    buffers, count, key = _kept.buffers, torch.Size(shape).numel(), (name, like.dtype)
     if key not in buffers or buffers[key].numel() < count:
         buffers[key] = like.new_empty(count)
     return buffers[key][:count].view(shape)
