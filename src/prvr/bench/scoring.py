@@ -74,6 +74,8 @@ def _plain(machine: Machine, device: torch.device, shape: Shape, gallery: Galler
     alike = clock(lambda: launch(queries, gallery, packed, everything, plain=True, like=tiles), repeats=9).seconds
     own = clock(lambda: launch(queries, gallery, packed, everything, plain=True), repeats=9).seconds
     columns = 2 * shape.queries * shape.videos * WIDTH * (2 * FRAMES + 2 * CLIPS)
+    work = f"{shape.name}: the kernel alone"
+    yield Row("scoring", work, routed, columns / routed, "FLOP/s", columns / routed / machine.matrix_rate)
     yield Row(
         "scoring",
         f"{shape.name}: the same kernel, plain maxima over as many columns",
