@@ -50,10 +50,10 @@ class Clock:
         self.device = device
 
     def __call__(self, work: Callable[[], Any], repeats: int = 5, warm_up: int = 1) -> Timed:
+        before = self._reset_memory()
         for _ in range(warm_up):
             work()
         self._finish()
-        before = self._reset_memory()
         laps = []
         for _ in range(repeats):
             started = time.perf_counter()

@@ -67,9 +67,15 @@ def _evidence(projected: Tensor, gallery: Gallery) -> Tensor | None:
 
 def _paths(grounding: Tensor, reach: Tensor) -> Tensor:
     """``A·B``, the sum over registers: (P, R, page), (P, R, Q) → (P, page, Q) in the precision of the grounding."""
-    pages, _, page = grounding.shape
-    out = scratch("paths", (pages, page, reach.shape[2]), grounding)
-    return torch.bmm(grounding.transpose(1, 2), reach.to(grounding.dtype), out=out)
+    pages, registers, page = grounding.shape
+    queries, reach = reach.shape[2], reach.to(grounding.dtype)
+    out = scratch("paths", (pages, page, queries), grounding)
+    if queries > single.MOST_QUERIES:
+        return torch.bmm(grounding.transpose(1, 2), reach, out=out)
+    out.zero_()
+    for k in range(registers):  # for a query or two, thousands of tiny products cost more than a few long sums
+        out.addcmul_(grounding[:, k, :, None], reach[:, k, None, :])
+    return out
 
 
 def _of_pages(of_videos: Tensor, gallery: Gallery) -> Tensor:
