@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "extraction": {"files", "data", "media"},
     "losses": {"tokens"},
     "trace": {"tokens"},
-    "backbones": {"tokens", "losses", "trace"},
+    "backbones": {"tokens", "files", "losses", "trace"},
     "scoring": {"tokens", "files", "backbones", "trace"},
     "training": {"tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},

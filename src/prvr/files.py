@@ -1,12 +1,29 @@
-"""Writing files so that a kill at any moment leaves the old content or the new, never half of either."""
+"""Writing files so that a kill at any moment leaves the old content or the new, never half of either; reading JSON."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+
+class NotAnObject(ValueError):
+    """A file that should hold a JSON object cannot be read or holds something else."""
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The object that a JSON file holds, or ``NotAnObject`` with the reason."""
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise NotAnObject(f"{path} cannot be read ({error})") from None
+    if not isinstance(value, dict):
+        raise NotAnObject(f"{path} should hold a JSON object, found {type(value).__name__}")
+    return value
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -70,11 +70,23 @@ def test_a_file_that_would_run_code_is_refused_by_name(tmp_path: Path) -> None:
     assert not Path("/tmp/should-never-exist").exists()
 
 
+def test_files_of_old_torch_are_read_as_safely(tmp_path: Path) -> None:
+    def save(content: Any) -> Path:
+        torch.save(content, tmp_path / "old.ckpt", _use_new_zipfile_serialization=False)
+        return tmp_path / "old.ckpt"
+
+    found = read_official_checkpoint(save({"config": {"hidden_size": 4}, "model": {"w": torch.ones(2)}}))
+    assert (found.config, found.state_dict["w"].tolist()) == ({"hidden_size": 4}, [1.0, 1.0])
+    with pytest.raises(CheckpointMismatch, match=r"names code that loading it would run \(.*system\): refused"):
+        read_official_checkpoint(save({"state_dict": {"w": torch.ones(1)}, "extra": Evil()}))
+    assert not Path("/tmp/should-never-exist").exists()
+
+
 def test_what_is_no_checkpoint_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(CheckpointMismatch, match="there is no file"):
         read_official_checkpoint(tmp_path / "missing.ckpt")
     (tmp_path / "text.ckpt").write_text("hello", encoding="utf-8")
-    with pytest.raises(CheckpointMismatch, match="not a zip archive"):
+    with pytest.raises(CheckpointMismatch, match="neither a zip archive"):
         read_official_checkpoint(tmp_path / "text.ckpt")
     torch.save([1, 2], tmp_path / "list.ckpt")
     with pytest.raises(CheckpointMismatch, match="holds a list"):

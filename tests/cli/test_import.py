@@ -46,6 +46,17 @@ def test_a_wrong_file_says_which_keys_differ(
     error = " ".join(capsys.readouterr().err.split())
     assert "missing (modular_vector_mapping.weight)" in error
     assert "not known (strange.weight)" in error
+    assert main(["import-checkpoint", "frozen", str(authors_file), *words]) == 1
+    assert "frozen has no authors' checkpoints" in capsys.readouterr().err
     assert main(["import-checkpoint", "dream", str(authors_file), *words]) == 1
     assert "unknown method 'dream'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_not_written_where_its_data_is_missing(
+    authors_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--dataset", "synth", "--data", str(tmp_path / "nowhere"), "--out", str(tmp_path / "run")]
+    assert main(["import-checkpoint", "dreamprvr", str(authors_file), *words]) == 1
+    assert "nowhere is not a folder" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "run").exists()

@@ -7,7 +7,8 @@ refused before a byte of it is interpreted.
 
 from __future__ import annotations
 
-import json
+import re
+import warnings
 import zipfile
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from prvr.backbones.official import CheckpointMismatch
+from prvr.files import NotAnObject, read_json_object
 
 _STATE_NAMES = ("state_dict", "model", "model_state_dict")
 _CONFIG_NAMES = ("config", "model_cfg", "cfg", "opt")
@@ -71,9 +73,7 @@ def _load(path: Path) -> Any:
     if not path.is_file():
         raise CheckpointMismatch(f"there is no file {path}")
     if not zipfile.is_zipfile(path):
-        raise CheckpointMismatch(
-            f"{path} is no checkpoint that can be read safely (not a zip archive: cut short, or written by torch < 1.6)"
-        )
+        return _load_old(path)
     try:
         named = torch.serialization.get_unsafe_globals_in_checkpoint(str(path))
         stand_ins = [(kind, name) for name in named for module, kind in _STAND_INS.items() if name.startswith(module)]
@@ -88,11 +88,24 @@ def _load(path: Path) -> Any:
         raise CheckpointMismatch(f"{path} cannot be read as a checkpoint: {error}") from None
 
 
+def _load_old(path: Path) -> Any:
+    """A file of torch < 1.6, which is no zip archive: read by the same restricted reader, without stand-ins."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the reader warns of pickle protocols before it refuses what they hold
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # as above
+        named = re.search(r"GLOBAL ([\w.]+)", str(error))
+        if named:
+            raise CheckpointMismatch(f"{path} names code that loading it would run ({named[1]}): refused") from None
+        raise CheckpointMismatch(
+            f"{path} is no checkpoint that can be read safely: neither a zip archive as torch writes them, nor the "
+            "older form (cut short, or another kind of file?)"
+        ) from None
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise CheckpointMismatch(f"{path} cannot be read: {error}") from None
-    if not isinstance(value, dict):
-        raise CheckpointMismatch(f"{path} should hold a JSON object, found {type(value).__name__}")
-    return value
+        return read_json_object(path)
+    except NotAnObject as error:
+        raise CheckpointMismatch(str(error)) from None

@@ -26,10 +26,14 @@ def from_official(name: str, state_dict: Mapping[str, Tensor], config: Mapping[s
     what a method names in ``official_unused``, parts that its authors allocate but never read, may be left over.)
     """
     cls = method(name)
+    if not cls.reads_official():
+        raise CheckpointMismatch(f"{name} has no authors' checkpoints to read: it names no official keys")
     try:
         backbone = cls(cls.config_for_checkpoint(config, _unwrapped(state_dict).keys()))
     except KeyError as missing:
-        raise CheckpointMismatch(f"the {name} configuration lacks {missing}") from None
+        raise CheckpointMismatch(
+            f"the {name} configuration lacks {missing}: give the authors' hyper-parameters as JSON (--config)"
+        ) from None
     except (TypeError, ValueError) as error:
         raise CheckpointMismatch(f"no {name} model can be built with this configuration: {error}") from None
     load_official(backbone, state_dict)

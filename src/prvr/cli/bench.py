@@ -39,6 +39,7 @@ def main(argv: list[str]) -> int:
     arguments = tyro.cli(BenchArguments, prog="prvr bench", args=argv)
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if arguments.device == "auto" else arguments.device
     device = torch.device(chosen)
+    arguments.out.open("a").close()  # a place that cannot be written is said now, not after minutes of measuring
     console, progress = Console(), Console(stderr=True)
     with progress.status("measuring the machine's own limits"):
         machine = Machine.measure(device)

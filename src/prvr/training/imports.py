@@ -7,6 +7,7 @@ from pathlib import Path
 
 from prvr.backbones import from_official
 from prvr.backbones.checkpoints import read_official_checkpoint
+from prvr.data.layout import Collection
 from prvr.trace import Trace
 from prvr.training.config import load_preset
 from prvr.training.model import TraceModel
@@ -20,6 +21,7 @@ def import_checkpoint(
     official = read_official_checkpoint(file, config)
     backbone = from_official(method, official.state_dict, official.config)
     preset = load_preset(dataset, method)
+    Collection.find(data, preset.data.collection, preset.data.visual_feature)  # a run without its data is of no use
     settings = replace(
         preset, model=backbone.config, selection="last", trace_stage=replace(preset.trace_stage, epochs=0)
     )

@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import prvr
-from prvr.files import settle, whole_folder, write_whole
+from prvr.files import NotAnObject, read_json_object, settle, whole_folder, write_whole
 from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
 from prvr.training.model import TraceModel
 
@@ -180,12 +180,9 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RunError(f"{path} cannot be read ({error}): restore it from a copy, or train anew") from None
-    if not isinstance(value, dict):
-        raise RunError(f"{path} should hold a JSON object, found {type(value).__name__}")
-    return value
+        return read_json_object(path)
+    except NotAnObject as error:
+        raise RunError(f"{error}: restore it from a copy, or train anew") from None
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:

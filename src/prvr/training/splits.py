@@ -43,13 +43,15 @@ def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
     widths = [("visual_width", dataset.visual_width), ("query_width", dataset.query_width)]
     if dataset.auxiliary is not None:
         widths.append(("query_width", dataset.auxiliary.width))
-    for name, found in widths:
-        expected = getattr(model, name)
-        if found != expected:
-            raise DataError(
-                f"the {c.collection} features in {data} have {name.replace('_', ' ')} {found}, but the model expects "
-                f"{expected}: train with --model.{name.replace('_', '-')} {found}, or give the features it is made for"
-            )
+    wrong = {name: found for name, found in widths if found != getattr(model, name)}
+    if wrong:
+        have = " and ".join(f"{name.replace('_', ' ')} {found}" for name, found in wrong.items())
+        flags = " ".join(f"--model.{name.replace('_', '-')} {found}" for name, found in wrong.items())
+        raise DataError(
+            f"the {c.collection} features in {data} have {have}, but the model expects "
+            f"{' and '.join(str(getattr(model, name)) for name in wrong)}: train with {flags}, "
+            "or give the features it is made for"
+        )
     return dataset
 
 

@@ -81,4 +81,5 @@ def machine(device: torch.device) -> str:
     if listed.is_file():
         names = [line.partition(":")[2].strip() for line in listed.read_text().splitlines() if "model name" in line]
         name = names[0] if names else name
-    return f"{torch.get_num_threads()} threads of {os.cpu_count()} cores ({name})"
+    threads = torch.get_num_threads()
+    return f"{threads} thread{'' if threads == 1 else 's'} of {os.cpu_count()} cores ({name})"
