@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from prvr.cli.console import print_table
 from prvr.evaluation.transfer import Transfer, encode_split, transfer
+from prvr.files import write_whole
 from prvr.training import Run, RunError, choose_device
 from prvr.training.splits import load_split, place
 
@@ -20,7 +22,8 @@ from prvr.training.splits import load_split, place
 class TransferArguments:
     """TRACE on frozen backbones: anchors pooled from their own tokens stand in for registers.
 
-    Anchor and λ are chosen on the validation split only and then fixed; no parameter of the backbone changes.
+    Anchor and λ are chosen on the validation split only and then fixed; no parameter of the backbone changes. Every
+    choice's validation SumR and the ranks of all queries are kept in RUN/transfer.
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN")]
@@ -42,7 +45,8 @@ def main(argv: list[str]) -> int:
     if not arguments.runs:
         raise RunError("name at least one run: prvr transfer RUN …")
     console, device = Console(), choose_device(arguments.device)
-    table = Table("backbone", "dataset", "base SumR", "+route SumR", "ΔSumR", "95 % interval", "anchor", "λ", box=None)
+    columns = ("backbone", "dataset", "base SumR", "+route SumR", "ΔSumR", "95 % interval", "anchor", "λ", "val Δ")
+    table = Table(*columns, box=None)
     for path in arguments.runs:
         run = Run(path)
         config = run.config
@@ -55,9 +59,19 @@ def main(argv: list[str]) -> int:
         console.print("choosing anchor and λ on validation", style="dim")
         operator = replace(config.trace, gate=arguments.gate or config.trace.gate)
         name = f"{config.method}, gated" if operator.gate else config.method
-        table.add_row(name, config.data.collection, *_cells(transfer(*splits, config=operator)))
+        found = transfer(*splits, config=operator)
+        table.add_row(name, config.data.collection, *_cells(found))
+        _keep(run.path / "transfer", f"{arguments.split}-gated" if operator.gate else arguments.split, found)
     print_table(console, table)
     return 0
+
+
+def _keep(folder: Path, name: str, found: Transfer) -> None:
+    folder.mkdir(exist_ok=True)
+    write_whole(folder / f"{name}.json", json.dumps(found.as_dict(), indent=1))
+    rows = zip(found.ranks["base"].tolist(), found.ranks["final"].tolist(), strict=True)
+    lines = [f"{number},{base},{final}" for number, (base, final) in enumerate(rows)]
+    write_whole(folder / f"{name}-ranks.csv", "\n".join(["query,base,final", *lines, ""]))
 
 
 def _cells(found: Transfer) -> list[str]:
@@ -67,6 +81,7 @@ def _cells(found: Transfer) -> list[str]:
         f"{found.final.sum_r:.2f}",
         f"{c.delta_sum_r:+.2f}",
         f"[{c.low:+.2f}, {c.high:+.2f}]".replace("[", r"\["),
-        found.anchor,
+        f"{found.tokens[:-1]} {found.anchor}",
         f"{found.fusion_weight:.3f}",
+        f"{found.validation_gain:+.2f}",
     ]

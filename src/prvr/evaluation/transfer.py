@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,12 +40,35 @@ class Transfer:
     """What was chosen on validation, and what it gives on the reported split."""
 
     anchor: str
+    tokens: str  # what anchors are pooled from: the backbone's frames or clips
     fusion_weight: float
     validation: Mapping[tuple[str, float], float]  # SumR of each choice
     validation_base: float
     base: Recall
     final: Recall
     comparison: Comparison
+    ranks: Mapping[str, Tensor]  # (Q,) each, of base and final
+
+    @property
+    def validation_gain(self) -> float:
+        """ΔSumR of the choice where it was made; not above 0 where no anchor helped there."""
+        return self.validation[self.anchor, self.fusion_weight] - self.validation_base
+
+    def as_dict(self) -> dict[str, Any]:
+        """All but the ranks, ready for JSON."""
+        return {
+            "anchor": self.anchor,
+            "tokens": self.tokens,
+            "fusion_weight": self.fusion_weight,
+            "base": self.base.as_dict(),
+            "final": self.final.as_dict(),
+            "comparison": self.comparison.as_dict(),
+            "validation_base": self.validation_base,
+            "validation": [
+                {"anchor": anchor, "fusion_weight": weight, "sum_r": found}
+                for (anchor, weight), found in self.validation.items()
+            ],
+        }
 
 
 @torch.no_grad()
@@ -77,12 +101,14 @@ def transfer(
     final = ranks(_fused(reported, anchor, weight, config), reported.truth).cpu()
     return Transfer(
         anchor=anchor,
+        tokens=reported.videos.evidence_from,
         fusion_weight=weight,
         validation=tried,
         validation_base=recalls(ranks(validation.base, validation.truth)).sum_r,
         base=recalls(base),
         final=recalls(final),
         comparison=compare_ranks(base, final),
+        ranks={"base": base, "final": final},
     )
 
 
