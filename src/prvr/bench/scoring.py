@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -151,6 +151,3 @@ def ranking(machine: Machine, device: torch.device) -> Iterator[Row]:
         baseline=baseline,
         note="baseline: 1,000 queries sorted one by one, scaled up" if baseline else "",
     )
-
-
-PARTS: tuple[Callable[[Machine, torch.device], Iterator[Row]], ...] = (all_pairs, one_query, ranking)

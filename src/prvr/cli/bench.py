@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import tyro
 from rich.console import Console
 from rich.table import Table
 
 from prvr.bench import PARTS, Machine, Part, Row, run
 from prvr.cli.console import print_table
+from prvr.training import choose_device
 
 _WIDTH = 132
 
@@ -37,8 +37,8 @@ class BenchArguments:
 
 def main(argv: list[str]) -> int:
     arguments = tyro.cli(BenchArguments, prog="prvr bench", args=argv)
-    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if arguments.device == "auto" else arguments.device
-    device = torch.device(chosen)
+    device = choose_device(arguments.device)
+    arguments.out.touch()  # a place that cannot be written is better known before the minutes than after them
     console, progress = Console(), Console(stderr=True)
     with progress.status("measuring the machine's own limits"):
         machine = Machine.measure(device)
