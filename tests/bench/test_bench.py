@@ -53,6 +53,15 @@ def test_growth_and_training_come_out_whole(monkeypatch: pytest.MonkeyPatch) -> 
     assert {row.group for row in plan.run(machine, CPU, ("training", "growth"))} == {"training", "growth"}
 
 
+def test_a_device_or_a_place_that_is_not_there_is_named_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "--device", "abacus"]) == 1
+    assert "there is no device 'abacus'" in capsys.readouterr().err
+    assert main(["bench", "--device", "cpu", "--out", str(tmp_path / "nowhere" / "bench.json")]) == 1
+    assert "No such file or directory" in capsys.readouterr().err
+
+
 def test_an_unknown_part_is_a_usage_mistake() -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["bench", "--only", "colour"])

@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.backbones import TokenSet
-from prvr.scoring import Engine, Gallery, gallery_ranks, ranks, score, score_parts, top_k
+from prvr.scoring import Engine, Gallery, engines, gallery_ranks, ranks, score, score_parts, top_k
 from prvr.scoring.engines import factorised, fused, reference
 from prvr.scoring.storage import Storage
+from prvr.scoring.top import TopKeeper
 from prvr.tokens import VideoTokens
 from prvr.trace import Trace, TraceConfig, trace_evidence
 
@@ -241,3 +242,85 @@ def test_without_a_device_triton_steps_aside_with_a_notice() -> None:
     with pytest.warns(UserWarning, match="torch engine: the gallery is on cpu, and the triton engine needs a CUDA"):
         found = score(queries, gallery, "triton")
     assert torch.equal(found, score(queries, gallery, "torch"))
+
+
+@pytest.mark.parametrize("engine", ["reference", "torch"])
+def test_low_temperatures_keep_paths_that_leave_float32(engine: Engine) -> None:
+    """The query dislikes a register by more than exp can say in float32, and its frame likes that one by even more."""
+    tokens = videos([16, 1, 9], registers=4)
+    assert tokens.registers is not None
+    tokens.registers[:, 1] *= -1
+    tokens.frames[:, ::2] *= -1
+    check(engine, tokens, trace_of(temperature=0.007), Corpus(), questions())
+
+
+@pytest.mark.parametrize("engine", ["reference", "torch"])
+@pytest.mark.parametrize("storage", [*TOLERANCE, "int8"])
+@pytest.mark.parametrize("made", ["fp64", "fp32"])
+def test_a_converted_gallery_scores_like_one_made_so(engine: Engine, storage: Storage, made: Storage) -> None:
+    tokens, queries = videos([16, 1, 40], dtype=torch.float64), questions()
+    direct = gallery_of(tokens, trace_of(), Corpus(), engine, storage=storage)
+    converted = gallery_of(tokens, trace_of(), Corpus(), engine, storage=made).to(storage=storage)
+    limit = 1e-2 if storage == "int8" else 1e-3 if storage in ("fp16", "bf16") else 1e-5
+    torch.testing.assert_close(score(queries, converted, engine), score(queries, direct, engine), atol=limit, rtol=0)
+
+
+@pytest.mark.parametrize("storage", ["fp16", "bf16", "int8"])
+@pytest.mark.parametrize("count", [3, 70, 1024])
+def test_no_tile_turns_more_vectors_into_floats_than_its_bound(storage: Storage, count: int) -> None:
+    gallery = gallery_of(videos([16] * 60), trace_of(), Corpus(), "torch", storage=storage, page=16)
+    gallery = Gallery.cat([gallery] * 100)
+    tiles = factorised.plan(count, gallery)
+    assert max((t.videos.stop - t.videos.start) * 16 * WIDTH for t in tiles) <= factorised.TILE_ELEMENTS["cpu"]
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_top_k_never_looks_at_the_whole_score_matrix(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    gallery, queries = gallery_of(videos([16, 3, 9, 5, 1, 2]), trace_of(), Corpus(), "torch"), questions()
+    true = score(queries, gallery).sort(dim=1, descending=True, stable=True)
+    looked: list[int] = []
+    offer = TopKeeper.offer
+
+    def watched(keeper: TopKeeper, scores: Tensor, rows: slice, first: int) -> None:
+        looked.append(scores.numel())
+        offer(keeper, scores, rows, first)
+
+    monkeypatch.setattr(TopKeeper, "offer", watched)
+    monkeypatch.setattr(engines, "_SCORES_KEPT", 2 * len(queries))
+    top = top_k(queries, gallery, k=k)
+    assert looked == [2 * len(queries)] * 3
+    assert torch.equal(top.indices, true.indices[:, :k])
+
+
+def test_nothing_to_score_is_no_mistake() -> None:
+    gallery, queries = gallery_of(videos([2, 3]), trace_of(), Corpus(), "torch"), questions()
+    assert score(queries[:0], gallery).shape == (0, 2)
+    assert score(queries, gallery[2:]).shape == (7, 0)
+    assert top_k(queries, gallery[2:]).indices.shape == top_k(queries, gallery, k=0).indices.shape == (7, 0)
+    assert bool(score(torch.zeros(1, WIDTH), gallery).isfinite().all())
+    with pytest.raises(ValueError, match="k is -1"):
+        top_k(queries, gallery, k=-1)
+
+
+def test_a_grid_has_room_for_every_run_of_videos() -> None:
+    many = 1_000_000
+    gallery = replace(gallery_of(videos([1]), None, Corpus(clips=False), "torch"), first_page=torch.arange(many + 1))
+    runs = [tile.videos for tile in fused.plan(1, gallery)]
+    assert max(run.stop - run.start for run in runs) <= 4 * 65_535
+    assert (runs[0].start, runs[-1].stop) == (0, many)
+
+
+@pytest.mark.parametrize("clips", [True, False])
+def test_a_broken_token_shows(clips: bool) -> None:
+    tokens = videos([16, 3])
+    tokens.frames[0, 2, 0] = torch.nan
+    scores = score(questions(), gallery_of(tokens, None, Corpus(clips), "torch"))
+    assert bool(scores[:, 0].isnan().all())
+    assert bool(scores[:, 1].isfinite().all())
+
+
+def test_how_far_a_batch_is_padded_does_not_matter() -> None:
+    """Frames of a batch may be fewer than the 32 clips in one and more in another: frames stay on the pages."""
+    parts = [gallery_of(videos(lengths), trace_of(), Corpus(), "torch", page=16) for lengths in ([5, 9], [40, 3], [32])]
+    each = torch.cat([score(questions(), part) for part in parts], 1)
+    torch.testing.assert_close(score(questions(), Gallery.cat(parts)), each, atol=1e-6, rtol=0)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from prvr.backbones import Backbone, build
-from prvr.scoring import Gallery, NotSeparable, score, score_parts
+from prvr.scoring import Gallery, NotSeparable, disk, score, score_parts
 from prvr.scoring.disk import GalleryError
 from prvr.scoring.storage import STORAGE, Storage
 from prvr.tokens import VideoBatch
@@ -106,7 +106,7 @@ def test_damage_is_named(backbone: Backbone, trace: Trace, tmp_path: Path) -> No
     Gallery.build(backbone, trace, [videos([2])], path=path)
     with open(path / "local.values.bin", "r+b") as file:
         file.truncate(100)
-    with pytest.raises(GalleryError, match=r"local.values.bin holds 100 bytes, expected 2048: the gallery is damaged"):
+    with pytest.raises(GalleryError, match=r"local.values.bin holds 100 bytes, expected 1024: the gallery is damaged"):
         Gallery.load(path)
     about = json.loads((path / "gallery.json").read_text())
     (path / "gallery.json").write_text(json.dumps(about | {"format": "prvr-gallery-99"}))
@@ -144,3 +144,29 @@ def test_what_cannot_be_prepared_is_refused(backbone: Backbone, trace: Trace, tm
     backbone.separable = False
     with pytest.raises(NotSeparable, match="dreamprvr scores each query–video pair anew"):
         Gallery.build(backbone, trace, [videos([2])])
+
+
+def test_only_galleries_made_alike_are_joined(backbone: Backbone, trace: Trace, tmp_path: Path) -> None:
+    def made(with_trace: Trace | None = trace, storage: Storage = "fp32") -> Gallery:
+        return Gallery.build(backbone, with_trace, [videos([2])], storage=storage)
+
+    parts = [made(), made()]
+    assert len(Gallery.cat(parts)) == 2
+    assert parts == []
+    for other in (made(storage="int8"), made(None), made(Trace(16, TraceConfig(temperature=0.1)))):
+        for pair in ([made(), other], [other, made()]):
+            with pytest.raises(ValueError, match="galleries differ in how they were made"):
+                Gallery.cat(pair)
+            assert len(pair) == 2
+    with pytest.raises(ValueError, match="no galleries"):
+        Gallery.cat([])
+    with pytest.raises(ValueError, match=r"parts of one gallery differ in 'local.values'"):
+        disk.write(tmp_path / "gallery", iter([made()._record(), made(storage="fp16")._record()]))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_remembers_no_gradients(backbone: Backbone, trace: Trace) -> None:
+    batch = videos([2, 5])
+    tokens = backbone.encode_videos(batch.frames, batch.frame_mask, batch.clips)
+    gallery = Gallery.of_tokens(backbone, trace, tokens)
+    assert not any(tensor.requires_grad for tensor in gallery._tensors().values())

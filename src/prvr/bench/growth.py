@@ -24,6 +24,8 @@ def growth(machine: Machine, device: torch.device) -> Iterator[Row]:
     for videos in (1_000, 10_000, 100_000):
         kept: Storage = "bf16" if cuda else "int8"
         if videos * per_video > _SHARE_OF_MEMORY * room:
+            needed = videos * per_video / _SHARE_OF_MEMORY / 1e9
+            yield Row("growth", f"one query, {videos:,} videos: skipped, needs {needed:.0f} GB of memory", 0.0)
             break
         gallery, query = random_gallery(videos, 6, device, kept), random_queries(1, device)
         taken = Clock(device)(functools.partial(top_k, query, gallery, k=100))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import platform
 import statistics
 import time
@@ -145,7 +144,8 @@ def _processor() -> str:
 
 def memory_available() -> int:
     """Bytes that a benchmark may count on."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    except (ValueError, OSError):
-        return 4 << 30
+    info = Path("/proc/meminfo")
+    for line in info.read_text().splitlines() if info.exists() else ():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 4 << 30

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import tyro
 from rich.console import Console
 from rich.table import Table
 
 from prvr.bench import PARTS, Machine, Part, Row, run
 from prvr.cli.console import print_table
+from prvr.files import write_whole
+from prvr.training import choose_device
 
 _WIDTH = 132
 
@@ -37,9 +38,8 @@ class BenchArguments:
 
 def main(argv: list[str]) -> int:
     arguments = tyro.cli(BenchArguments, prog="prvr bench", args=argv)
-    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if arguments.device == "auto" else arguments.device
-    device = torch.device(chosen)
-    arguments.out.open("a").close()  # a place that cannot be written is said now, not after minutes of measuring
+    device = choose_device(arguments.device)
+    arguments.out.touch()  # a place that cannot be written is better known before the minutes than after them
     console, progress = Console(), Console(stderr=True)
     with progress.status("measuring the machine's own limits"):
         machine = Machine.measure(device)
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
 
 
 def _write(path: Path, machine: Machine, rows: list[Row]) -> None:
-    path.write_text(json.dumps({"machine": asdict(machine), "rows": [asdict(row) for row in rows]}, indent=1))
+    write_whole(path, json.dumps({"machine": asdict(machine), "rows": [asdict(row) for row in rows]}, indent=1))
 
 
 def _table(rows: list[Row]) -> Table:
@@ -73,7 +73,7 @@ def _table(rows: list[Row]) -> Table:
             table.add_row(f"[bold]{group}")
         table.add_row(
             row.work,
-            _duration(row.seconds),
+            _duration(row.seconds) if row.seconds else "",
             "" if row.rate is None else f"{_si(row.rate)}{row.unit}",
             "" if row.share is None else f"{100 * row.share:.0f} %",
             "" if row.memory is None else f"{row.memory / 1e6:,.0f} MB",

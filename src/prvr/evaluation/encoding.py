@@ -14,7 +14,8 @@ from prvr.evaluation.significance import SEED
 from prvr.evaluation.subject import Subject
 from prvr.evaluation.timing import time_retrieval
 from prvr.scoring import encode_queries
-from prvr.scoring.pairwise import encoded, joined, resting
+from prvr.scoring.encoding import resting
+from prvr.scoring.pairwise import encoded, joined
 from prvr.tokens import VideoTokens
 from prvr.trace import operator as op
 from prvr.trace.variants import VariantFactors, variant_factors

@@ -65,8 +65,9 @@ def _append_all(files: Mapping[str, IO[bytes]], first: Record, rest: Iterator[Re
         if part.arrays.keys() != arrays.keys() or part.about != first.about:
             raise ValueError("parts of one gallery differ in what they hold: build them with the same model")
         for name, tensor in part.arrays.items():
-            if list(tensor.shape[1:]) != arrays[name]["shape"][1:]:
-                raise ValueError(f"parts of one gallery differ in the shape of {name!r}: {tuple(tensor.shape)}")
+            found, expected = _described(tensor), arrays[name]
+            if found["dtype"] != expected["dtype"] or found["shape"][1:] != expected["shape"][1:]:
+                raise ValueError(f"parts of one gallery differ in {name!r}: found {found}, expected {expected}")
             files[name].write(_bytes(tensor))
             arrays[name]["shape"][0] += len(tensor)
         ids += part.ids

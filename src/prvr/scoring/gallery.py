@@ -17,8 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.backbones import Backbone
+from prvr.backbones import Backbone, TokenSet
 from prvr.scoring import disk
+from prvr.scoring.encoding import resting
 from prvr.scoring.paging import Front, Grid, page_size, to_front
 from prvr.scoring.storage import Storage, Vectors, storage_of
 from prvr.tokens import TensorRecord, VideoBatch, VideoTokens
@@ -44,9 +45,15 @@ class TokenWeights:
 class Routes(TensorRecord):
     """TRACE's share of a gallery. Projected vectors are folded: multiply them by the unit query, then by its scale."""
 
-    grounding: Tensor  # (P, R, page) exp((b − ceiling)/τ)
+    grounding: Tensor  # (P, R, page) exp((b − ceiling)/τ); float64 at temperatures that leave float32
     ceiling: Tensor  # (V,) the largest b of a video
     gram: Tensor  # (V, R, R) of the attended values
+
+    def beside(self, storage: Storage, temperature: float) -> Routes:
+        """In the precision that vectors of a storage type are multiplied in."""
+        dtype = torch.float64 if storage == "fp64" else torch.float32
+        grounding = self.grounding if temperature < _FLOAT32_TEMPERATURE else self.grounding.to(dtype)
+        return Routes(grounding, self.ceiling.to(dtype), self.gram.to(dtype))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +127,7 @@ class Gallery:
         return Gallery.cat(made)
 
     @staticmethod
+    @torch.no_grad()
     def of_tokens(
         backbone: Backbone,
         trace: Trace | None,
@@ -136,8 +144,13 @@ class Gallery:
 
     @staticmethod
     def cat(parts: list[Gallery]) -> Gallery:
-        """Join galleries. Empties the list as it goes, so that not everything is held twice."""
+        """Join galleries made alike. Empties the list as it goes, so that not everything is held twice."""
+        if not parts:
+            raise ValueError("no galleries were given to join")
         first = parts[0]
+        for part in parts[1:]:
+            if part._kind() != first._kind():
+                raise ValueError(f"galleries differ in how they were made: {first._kind()} and {part._kind()}")
         pages = torch.cat([part.first_page.diff() for part in parts])
         start = pages.new_zeros(1)
         ids = tuple(name for part in parts for name in part.ids)
@@ -190,8 +203,11 @@ class Gallery:
                 part = Vectors.store(part.restore(_working(part.values.dtype)), storage)
             return part if device is None else part.to(device)
 
-        names = ("local", "fixed", "keys", "registers", "values", "routes", "query_projection")
-        return replace(self, **{name: change(getattr(self, name)) for name in names})
+        names = ("local", "fixed", "keys", "registers", "values", "query_projection")
+        routes = self.routes
+        if routes is not None and storage is not None:
+            routes = routes.beside(storage, self.config.temperature)
+        return replace(self, routes=change(routes), **{name: change(getattr(self, name)) for name in names})
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 
@@ -221,6 +237,12 @@ class Gallery:
         )
         return found if device == "cpu" else found.to(device)
 
+    def _kind(self) -> dict[str, Any]:
+        """What galleries must share to be joined."""
+        about = {"weights": self.weights, "config": self.config, "page": self.page, "width": self.width}
+        registers = None if self.registers is None else self.registers.shape[1]
+        return about | {"storage": self.storage, "registers": registers}
+
     def _tensors(self) -> dict[str, Tensor]:
         found = {"pages": self.first_page.diff().to(torch.int32)}
         for name in ("local", "fixed", "keys", "registers", "values", "routes"):
@@ -243,18 +265,13 @@ def require_separable(backbone: Backbone) -> None:
 def _parts(
     backbone: Backbone, trace: Trace | None, batches: Iterable[VideoBatch], storage: Storage | None
 ) -> Iterator[Gallery]:
-    was_training = backbone.training
-    backbone.eval()
-    device = backbone.device
     page = None
-    try:
+    with resting(backbone):
         for batch in batches:
-            tokens = backbone.encode_video_batch(batch.to(device))
+            tokens = backbone.encode_video_batch(batch.to(backbone.device))
             part = Gallery.of_tokens(backbone, trace, tokens, batch.ids, storage=storage, page=page)
             page = part.page
             yield part
-    finally:
-        backbone.train(was_training)
 
 
 def _working(dtype: torch.dtype) -> torch.dtype:
@@ -273,15 +290,15 @@ def _of_tokens(
     tokens = tokens.to(torch.float64 if storage == "fp64" else _working(tokens.frames.dtype))
     kept: Storage = storage or ("fp64" if tokens.frames.dtype == torch.float64 else "fp32")
     sets = backbone.token_sets(tokens)
-    longest = max(s.tokens.shape[1] for s in sets)
-    paged = max(number for number, s in enumerate(sets) if s.tokens.shape[1] == longest)
+    paged = _paged(sets, tokens)
     units = [F.normalize(s.tokens, dim=-1) if backbone.unit_tokens else s.tokens for s in sets]
     fixed = [(s.weight, unit) for number, (s, unit) in enumerate(zip(sets, units, strict=True)) if number != paged]
 
-    real = units[paged].square().sum(-1) > 0  # a zero token counts as cosine 0: one empty slot stands for all of them
+    # A zero token counts as cosine 0: one empty slot stands for all of them. (NaN is none, and shows in the scores.)
+    real = units[paged].square().sum(-1) != 0
     local = to_front(units[paged], real)
     has_zero = local.counts < real.shape[1]
-    page = page or page_size(longest)
+    page = page or page_size(real.shape[1])
     slots = local.counts + (has_zero & (local.counts % page == 0))
     mask = tokens.evidence_mask
     if trace is not None:
@@ -297,6 +314,12 @@ def _of_tokens(
         fixed=Vectors.store(torch.cat([unit for _, unit in fixed], 1), kept) if fixed else None,
     )
     return made if trace is None else _with_evidence(made, trace, tokens, grid, kept)
+
+
+def _paged(sets: Sequence[TokenSet], tokens: VideoTokens) -> int:
+    """Which set goes on pages: the local evidence, or else the longest. The first does not depend on how far a batch
+    happens to be padded, so that all batches of a corpus agree."""
+    return max(range(len(sets)), key=lambda n: (sets[n].tokens is tokens.evidence, sets[n].tokens.shape[1], n))
 
 
 def _with_evidence(gallery: Gallery, trace: Trace, tokens: VideoTokens, grid: Grid, kept: Storage) -> Gallery:
@@ -322,6 +345,6 @@ def _with_evidence(gallery: Gallery, trace: Trace, tokens: VideoTokens, grid: Gr
         values=Vectors.store(factors.attended @ projection, kept),
         routes=Routes(
             grounding.transpose(1, 2).contiguous(), ceiling, factors.attended @ factors.attended.transpose(1, 2)
-        ),
+        ).beside(kept, tau),
         query_projection=projection,
     )

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 from prvr.backbones import Backbone
+from prvr.scoring.encoding import resting
 from prvr.tokens import VideoBatch, VideoTokens
 
 MEMORY_BUDGET = 1 << 30  # bytes that the pairs of one block may take up
@@ -92,14 +92,3 @@ def joined(parts: list[VideoTokens]) -> VideoTokens:
         raise ValueError("no videos were given to re-rank")
     longest = max(part.frames.shape[1] for part in parts)
     return VideoTokens.cat([part.padded(longest) for part in parts])
-
-
-@contextmanager
-def resting(backbone: Backbone) -> Iterator[None]:
-    """Evaluation mode for a while."""
-    was_training = backbone.training
-    backbone.eval()
-    try:
-        yield
-    finally:
-        backbone.train(was_training)

@@ -14,13 +14,15 @@ import torch
 from torch import Tensor
 
 from prvr.scoring.engines import factorised, fused, reference
-from prvr.scoring.engines.common import Queries, Scores, Tile, prepare_queries
+from prvr.scoring.engines.common import Queries, Scores, Tile, cut_to, prepare_queries
 from prvr.scoring.gallery import Gallery
 from prvr.scoring.top import Top, TopKeeper
 
 __all__ = ["Engine", "Scores", "Top", "score", "score_parts", "top_k"]
 
 Engine: TypeAlias = Literal["auto", "reference", "torch", "triton"]
+
+_SCORES_KEPT = 1 << 22  # the most that ``top_k`` looks at together: some 100 MB with what ranks them
 
 
 class Parts(NamedTuple):
@@ -64,9 +66,11 @@ def score_parts(queries: Tensor, gallery: Gallery, engine: Engine = "auto") -> S
 @torch.no_grad()
 def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine = "auto") -> Top:
     """The best k videos per query, streaming over the gallery: k and one tile of scores per query are all it holds."""
+    if k < 0:
+        raise ValueError(f"k is {k}, expected how many videos to keep for each query")
     chosen, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
     keeper = TopKeeper(len(queries), min(k, len(gallery)), gallery.device)
-    for tile in chosen.plan(len(queries), gallery):
+    for tile in cut_to(chosen.plan(len(queries), gallery), _SCORES_KEPT):
         part = chosen.compute(prepared, gallery, tile)
         keeper.offer(part.final(gallery.config.fusion_weight), tile.queries, tile.videos.start)
     return keeper.top()
@@ -76,10 +80,11 @@ def choose(name: Engine, gallery: Gallery) -> Parts:
     """The engine to use. A gallery kept in full floats is scored in full floats unless ``triton`` is asked for."""
     if name not in get_args(Engine):
         raise ValueError(f"unknown engine {name!r}; there are: {', '.join(get_args(Engine))}")
+    meant = name == "triton"
     if name == "auto":
-        fits = gallery.storage in ("fp16", "bf16", "int8") and not fused.obstacle(gallery)
-        return _ENGINES["triton" if fits else "torch"]
-    if name == "triton" and (obstacle := fused.obstacle(gallery)):
-        warnings.warn(f"scoring with the torch engine: {obstacle}", stacklevel=3)
-        return _ENGINES["torch"]
+        meant = gallery.device.type == "cuda" and gallery.storage in ("fp16", "bf16", "int8")
+        name = "triton" if meant else "torch"
+    if meant and (obstacle := fused.obstacle(gallery)):
+        warnings.warn(f"scoring with the torch engine: {obstacle}", stacklevel=4)
+        name = "torch"
     return _ENGINES[name]

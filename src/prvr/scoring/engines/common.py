@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,6 +72,13 @@ def video_slices(gallery: Gallery, pages: int) -> Iterator[slice]:
         stop = min(max(stop, start + 1), len(gallery))
         yield slice(start, stop)
         start = stop
+
+
+def cut_to(tiles: Iterable[Tile], scores: int) -> Iterator[Tile]:
+    """The same work in tiles of at most so many scores (or one video), cut along the videos."""
+    for rows, videos in tiles:
+        for part in slices(videos.stop - videos.start, scores // max(1, rows.stop - rows.start)):
+            yield Tile(rows, slice(videos.start + part.start, videos.start + part.stop))
 
 
 def per_video(of_pages: Tensor, gallery: Gallery) -> Tensor:

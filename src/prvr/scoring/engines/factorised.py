@@ -18,13 +18,15 @@ from prvr.scoring.storage import Vectors
 from prvr.trace import operator as op
 
 QUERIES_PER_TILE = 1024
-TILE_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 26}  # numbers in a tile's largest product
+TILE_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 26}  # numbers in a tile's largest temporary
 SINGLE_PAGES = 4096  # pages at a time for a few queries: products are small, so passes are long
 
 
 def plan(queries: int, gallery: Gallery) -> list[Tile]:
     step = min(queries, QUERIES_PER_TILE)
-    pages = TILE_ELEMENTS.get(gallery.device.type, 1 << 24) // max(1, step * gallery.page)
+    # For a few queries the largest temporary of a tile is no product: it is the stored vectors turned into floats.
+    widest = step if gallery.storage in ("fp32", "fp64") else max(step, gallery.width)
+    pages = TILE_ELEMENTS.get(gallery.device.type, 1 << 24) // max(1, widest * gallery.page)
     if single.fits(queries, gallery):
         pages = SINGLE_PAGES
     # Videos outside, queries inside: a gallery that lies on disk is read once.
@@ -51,10 +53,13 @@ def _evidence(projected: Tensor, gallery: Gallery) -> Tensor | None:
     routes, config, tau = gallery.routes, gallery.config, gallery.config.temperature
     affinity = _products("registers", gallery.registers, projected)  # a (V, R, Q)
     strongest = affinity.amax(1, keepdim=True)
-    reach = affinity.sub_(strongest).div_(tau).exp_()  # A (V, R, Q)
+    logits = affinity.sub_(strongest).div_(tau)
+    precise = logits.to(routes.grounding.dtype)  # at low temperatures A leaves float32 just as B does
+    reach = logits.exp_()  # A (V, R, Q)
+    paths = reach if precise is logits else precise.exp_()
     # max_i d_i + γτ·log(A·B)_i, and what no frame changes afterwards
     routed = _products("tokens", gallery.keys, projected)  # d (P, page, Q)
-    routed.add_(_paths(routes.grounding, _of_pages(reach, gallery)).log_(), alpha=config.routing_strength * tau)
+    routed.add_(_paths(routes.grounding, _of_pages(paths, gallery)).log_(), alpha=config.routing_strength * tau)
     route = per_video(routed.amax(1), gallery)
     route.add_((strongest.squeeze(1) + routes.ceiling[:, None]), alpha=config.routing_strength)
     # π = A/ΣA, and the sum cancels in the cosine
@@ -68,7 +73,7 @@ def _evidence(projected: Tensor, gallery: Gallery) -> Tensor | None:
 def _paths(grounding: Tensor, reach: Tensor) -> Tensor:
     """``A·B``, the sum over registers: (P, R, page), (P, R, Q) → (P, page, Q) in the precision of the grounding."""
     pages, registers, page = grounding.shape
-    queries, reach = reach.shape[2], reach.to(grounding.dtype)
+    queries = reach.shape[2]
     out = scratch("paths", (pages, page, queries), grounding)
     if queries > single.MOST_QUERIES:
         return torch.bmm(grounding.transpose(1, 2), reach, out=out)

@@ -20,8 +20,10 @@ MOST_REGISTERS = 16
 MOST_FIXED = 32  # tokens of the short set that share a tile with registers and attended values
 _SIDE = 2 * MOST_REGISTERS + MOST_FIXED  # rows of that tile
 _WIDTH_STEP = 64
+_PAGES = (16, 32, 64, 128)
 _SCORES_AT_ONCE = 1 << 28  # a tile of base and evidence scores: 2 GB
 _QUERIES_AT_ONCE = 1 << 15
+_VIDEOS_AT_ONCE = 4 * 65_535  # a grid has so many rows of programs, and a program walks over four videos or more
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,15 @@ def obstacle(gallery: Gallery) -> str:
         return f"temperature {gallery.config.temperature} needs float64 routing"
     if gallery.width % _WIDTH_STEP:
         return f"the triton engine needs a width that {_WIDTH_STEP} divides, found {gallery.width}"
+    if gallery.page not in _PAGES:
+        return f"the triton engine takes pages of {', '.join(map(str, _PAGES))} slots, found {gallery.page}"
     return ""
 
 
 def plan(queries: int, gallery: Gallery) -> list[Tile]:
     """Large tiles: the kernel holds nothing but their scores."""
     step = max(1, min(queries, _QUERIES_AT_ONCE))
-    runs = slices(len(gallery), _SCORES_AT_ONCE // step)
+    runs = slices(len(gallery), min(_SCORES_AT_ONCE // step, _VIDEOS_AT_ONCE))
     return [Tile(rows, videos) for videos in runs for rows in slices(queries, step)]
 
 

@@ -60,7 +60,7 @@ _TUNED_FOR = ["query_bucket", "D", "PAGE", "TRACE", "HAS_SIDE", "QUANTISED", "PL
 
 
 @triton.autotune(configs=_configs(), key=_TUNED_FOR, cache_results=True)
-@triton.jit
+@triton.jit(do_not_specialize=["queries", "first_video", "last_video", "query_bucket"])
 def _kernel(
     q_desc, local_desc, key_desc, side_desc,
     scale_ptr, q_scale_ptr, local_scale_ptr, key_scale_ptr, side_scale_ptr,
