@@ -211,8 +211,8 @@ def test_moment_grouping_of_fused_tracks(own: Path, tmp_path: Path) -> None:
 
 def test_options_that_make_no_sense_are_refused() -> None:
     for given in ({"limit": 0}, {"offset": -1}, {"min_confidence": 2.0}):
-        with pytest.raises(ValueError):
+        with pytest.raises(LibraryError):
             SearchOptions(**given)  # type: ignore[arg-type]
     for given in ({"keep": 0.0}, {"most": 0}, {"pad": -1.0}):
-        with pytest.raises(ValueError):
+        with pytest.raises(LibraryError):
             MomentOptions(**given)  # type: ignore[arg-type]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from prvr.library.errors import LibraryError
+
 Curve = NDArray[np.float32]
 
 
@@ -31,9 +33,9 @@ class MomentOptions:
 
     def __post_init__(self) -> None:
         if not (0 < self.keep <= 1 and 0 < self.other <= 1):
-            raise ValueError(f"keep and other are shares above 0 and up to 1, not {self.keep} and {self.other}")
+            raise LibraryError(f"keep and other are shares above 0 and up to 1, not {self.keep} and {self.other}")
         if self.merge < 0 or self.pad < 0 or self.most < 1:
-            raise ValueError("merge and pad are seconds from 0 on, and a video has at least 1 moment")
+            raise LibraryError("merge and pad are seconds from 0 on, and a video has at least 1 moment")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from prvr.library.catalogue import Video
 from prvr.library.confidence import best_of_background, confidence
+from prvr.library.errors import LibraryError
 from prvr.library.evidence import MomentEvidence, video_evidence
 from prvr.library.filters import Filters
 from prvr.library.moments import MomentOptions, find_stretches
@@ -47,9 +48,9 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         if self.limit < 1 or self.offset < 0:
-            raise ValueError(f"limit is at least 1 and offset at least 0, not {self.limit} and {self.offset}")
+            raise LibraryError(f"limit is at least 1 and offset at least 0, not {self.limit} and {self.offset}")
         if not 0 <= self.min_confidence <= 1:
-            raise ValueError(f"a confidence lies between 0 and 1, not {self.min_confidence}")
+            raise LibraryError(f"a confidence lies between 0 and 1, not {self.min_confidence}")
 
 
 class RankedTrack:

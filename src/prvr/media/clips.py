@@ -43,9 +43,7 @@ def cut_clip(source: str | Path, start: float, end: float, out: str | Path) -> P
     return out
 
 
-def _frames(
-    container: Any, pictures: Any, sound: Any, origin: float, end: float
-) -> Iterator[tuple[str, float, Any]]:
+def _frames(container: Any, pictures: Any, sound: Any, origin: float, end: float) -> Iterator[tuple[str, float, Any]]:
     """Decoded pictures and sound with their seconds, until both are past the end."""
     open_kinds = {stream.type for stream in (pictures, sound) if stream is not None}
     for packet in container.demux([stream for stream in (pictures, sound) if stream is not None]):
