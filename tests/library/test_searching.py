@@ -28,7 +28,7 @@ def brute_force(films: RenderedWorld, sentence: str, local: str, weight: float) 
     """Straight from the equations, in full floats, one film at a time."""
     encoder = PlainEncoder()
     query = torch.from_numpy(encoder.encode_texts([sentence]))
-    backbone = build("frozen", visual_width=encoder.width, query_width=encoder.width, local=local, window=8, stride=4)
+    backbone = build("frozen", visual_width=encoder.width, query_width=encoder.width, local=local, window=4, stride=2)
     found = {}
     for path in films.videos.values():
         vectors = torch.from_numpy(video_features(path, encoder, RATE).vectors)[None]

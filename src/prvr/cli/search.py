@@ -140,10 +140,12 @@ def sparkline(evidence: MomentEvidence, columns: int = _COLUMNS, *, traced: bool
     curve = evidence.routed if traced else evidence.direct
     ends = evidence.spans[:, 1]
     edges = np.linspace(float(evidence.spans[0, 0]), float(ends.max()), columns + 1)
-    heights = np.full(columns, float(curve.min()))
+    total, count = np.zeros(columns), np.zeros(columns)
     for (start, end), value in zip(evidence.spans, curve, strict=True):
         touched = (edges[1:] > start) & (edges[:-1] < end)
-        heights[touched] = np.maximum(heights[touched], value)
-    low, high = float(curve.min()), float(curve.max())
+        total[touched] += value
+        count[touched] += 1
+    heights = np.where(count > 0, total / np.maximum(count, 1), float(curve.min()))  # where stretches overlap: the mean
+    low, high = float(heights.min()), float(heights.max())
     scaled = (heights - low) / (high - low) if high > low else np.ones(columns)
     return "".join(_BLOCKS[min(7, int(8 * height))] for height in scaled)

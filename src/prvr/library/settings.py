@@ -32,9 +32,9 @@ class LibrarySettings:
     """encoder of subtitles: a folder or a prepared name such as minilm; none: subtitles are not searched"""
     local: Literal["windows", "frames", "moments"] = "windows"
     """what a search looks at: stretches of a few seconds, single frames, or adaptive moments"""
-    window: float = 4.0
+    window: float = 2.0
     """seconds of a stretch"""
-    stride: float = 2.0
+    stride: float = 1.0
     """seconds from one stretch to the next"""
     storage: Literal["fp16", "int8", "fp32"] = "fp16"
     """type that vectors are kept in"""
