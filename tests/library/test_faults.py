@@ -64,8 +64,10 @@ def killed_often(films: RenderedWorld, folder: Path, kills: int, seed: int) -> L
 
 
 def same(lib: Library, whole: Library) -> None:
-    """Two libraries of the same films answer alike; the order of adding decides only between equal scores."""
-    assert sorted(answers(lib)) == sorted(answers(whole))
+    """Two libraries of the same films answer alike, up to rounding; the order of adding decides between equal scores."""
+    ours, theirs = sorted(answers(lib)), sorted(answers(whole))
+    assert [row[0] for row in ours] == [row[0] for row in theirs]
+    assert [row[1:] for row in ours] == [pytest.approx(row[1:], abs=1e-4) for row in theirs]
     assert lib.verify().ok
     leftovers = {p.name for p in lib.folder.iterdir()} - {"library.json", "catalogue.sqlite", "shards", "claims"}
     assert not leftovers
@@ -92,7 +94,7 @@ def test_two_processes_share_the_work(films: RenderedWorld, whole: Library, tmp_
 
 def test_searching_while_adding_and_removing(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
     lib = Library.create(tmp_path / "busy", rate=RATE)
-    true = {(h.video.name, round(h.score, 6)) for h in whole.search(SENTENCES[0], limit=100)}
+    true = {h.video.name: h.score for h in whole.search(SENTENCES[0], limit=100)}
     problems: list[object] = []
     done = threading.Event()
 
@@ -101,7 +103,7 @@ def test_searching_while_adding_and_removing(films: RenderedWorld, whole: Librar
         try:
             while not done.is_set():
                 for hit in reader.search(SENTENCES[0], limit=100):
-                    if (hit.video.name, round(hit.score, 6)) not in true:
+                    if abs(hit.score - true[hit.video.name]) > 1e-4:  # another neighbourhood rounds otherwise
                         problems.append((hit.video.name, hit.score))
         except BaseException as problem:
             problems.append(problem)

@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor
 
 from prvr.files import sync_folder
-from prvr.scoring.disk import GalleryError, describe_array, map_array, raw_bytes
+from prvr.scoring.disk import describe_array, map_array, raw_bytes
 from prvr.scoring.gallery import PAGED
 
 SHARDS = "shards"
@@ -164,10 +164,8 @@ def map_shard(folder: Path, shard: Shard) -> dict[str, Tensor]:
         described = {"dtype": about["dtype"], "shape": [shard.length(name), *about["shape"]]}
         try:
             found[name] = map_array(place / f"{name}.bin", described, growing=True)
-        except GalleryError:
-            if not place.is_dir():
-                raise ShardMissing(str(place)) from None
-            raise
+        except FileNotFoundError:
+            raise ShardMissing(str(place)) from None
     return found
 
 

@@ -100,7 +100,7 @@ def take_snapshot(catalogue: Catalogue, folder: Path, before: Snapshot | None) -
                 if before is not None and before.generation == now:
                     return before
                 return _mapped(db, folder, now)
-        except ShardMissing:  # compacted between the look at the catalogue and the look at the files
+        except ShardMissing:  # somebody deletes files without the lock; the next look may be luckier
             continue
     raise ShardMissing(str(folder))
 

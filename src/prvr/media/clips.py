@@ -16,9 +16,9 @@ _USUAL_RATE = 25
 
 def cut_clip(source: str | Path, start: float, end: float, out: str | Path) -> Path:
     """Write ``source`` from ``start`` to ``end`` (seconds) to an .mp4 file, encoded anew so that the cut is exact."""
-    from prvr.media.pyav_reader import opened, start_seconds, video_stream  # says which extra is missing
-
     import av
+
+    from prvr.media.pyav_reader import opened, start_seconds, video_stream  # says which extra is missing
 
     source, out = require_file(source), Path(out)
     if not 0 <= start < end:
