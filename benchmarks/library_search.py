@@ -53,7 +53,7 @@ def topics(count: int, width: int, seed: int) -> Array:
 
 
 def walk(frames: int, width: int, rng: np.random.Generator) -> Array:
-    """A video: scenes of some seconds around one of a thousand topics each, with a little change from frame to frame."""
+    """A video: scenes of some seconds around one of a thousand topics each, changing a little with each frame."""
     lengths = rng.integers(4, 40, frames // 4 + 1)
     scenes = np.repeat(rng.integers(0, 1000, len(lengths)), lengths)[:frames]
     noise = rng.standard_normal((frames, width), np.float32)
@@ -87,8 +87,9 @@ def main() -> None:
     lib = Library.open(folder, encoder=encoder)
     status = lib.status()
     console.print(
-        f"{status.videos} videos, {status.frames} frames, {status.tokens} tokens, {args.width}-d {lib.settings.storage} "
-        f"{lib.settings.local}: {status.bytes / 1e9:.2f} GB, {status.bytes_per_frame:.0f} bytes per frame"
+        f"{status.videos} videos, {status.frames} frames, {status.tokens} tokens, {args.width}-d "
+        f"{lib.settings.storage} {lib.settings.local}: {status.bytes / 1e9:.2f} GB, "
+        f"{status.bytes_per_frame:.0f} bytes per frame"
     )
     for name, options in {
         "exact": SearchOptions(),

@@ -64,7 +64,7 @@ def killed_often(films: RenderedWorld, folder: Path, kills: int, seed: int) -> L
 
 
 def same(lib: Library, whole: Library) -> None:
-    """Two libraries of the same films answer alike, up to rounding; the order of adding decides between equal scores."""
+    """Two libraries of the same films answer alike, up to rounding."""
     ours, theirs = sorted(answers(lib)), sorted(answers(whole))
     assert [row[0] for row in ours] == [row[0] for row in theirs]
     assert [row[1:] for row in ours] == [pytest.approx(row[1:], abs=1e-4) for row in theirs]
