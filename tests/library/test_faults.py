@@ -163,6 +163,27 @@ def test_bytes_that_a_kill_left_behind_the_committed_ones_mean_nothing(own: Path
     assert not (library.folder / "shards" / "99").exists()
 
 
+def test_what_a_kill_leaves_of_the_catalogue_is_put_right(own: Path, library: Library) -> None:
+    (library.folder / "catalogue.sqlite").write_bytes(b"")  # killed before its first commit
+    assert library.search(SENTENCES[0]).message == "the library holds no video yet"
+    library.add([own])
+    before = answers(library)
+    program = f"""
+import os, signal
+from pathlib import Path
+from prvr.library.catalogue import Catalogue
+with Catalogue(Path({str(library.folder)!r})).writing() as db:
+    db.execute("PRAGMA cache_size = 1")
+    db.execute("PRAGMA cache_spill = 1")
+    db.execute("UPDATE videos SET path = path || hex(randomblob(20000))")  # spills into the file before it is committed
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    assert (library.folder / "catalogue.sqlite-journal").exists()  # a reader has to roll it back
+    assert answers(Library.open(library.folder)) == before
+    assert library.verify().ok
+
+
 def test_damage_is_found(own: Path, library: Library) -> None:
     library.add([own])
     victim = next((library.folder / "shards").rglob("local.values.bin"))

@@ -8,6 +8,7 @@ see the state before or after, never between.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -98,14 +99,19 @@ class Catalogue:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One consistent state to look at."""
-        if not self.path.exists():  # nothing was ever added
-            with _closing(sqlite3.connect(":memory:")) as db:
-                db.executescript(_SCHEMA)
+        if not self.path.exists():
+            with _empty() as db:
                 yield db
             return
-        with _closing(self._connect("ro")) as db, _explained(self.path):
+        # A killed writer's journal is rolled back by whoever comes next, which takes the right to write.
+        writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+        with _closing(self._connect("rw" if writable else "ro")) as db, _explained(self.path):
             db.execute("BEGIN")
-            yield db
+            if _has_tables(db):
+                yield db
+            else:  # killed before its first commit
+                with _empty() as nothing:
+                    yield nothing
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -114,7 +120,7 @@ class Catalogue:
             db.execute("PRAGMA synchronous = FULL")  # what is committed survives a power cut: old files go afterwards
             db.execute("BEGIN IMMEDIATE")
             try:
-                if db.execute("SELECT name FROM sqlite_master WHERE name = 'lines'").fetchone() is None:
+                if not _has_tables(db):
                     for statement in _SCHEMA.split(";\n"):
                         db.execute(statement)
                     db.execute("INSERT INTO state SELECT 0 WHERE NOT EXISTS (SELECT * FROM state)")
@@ -132,6 +138,18 @@ class Catalogue:
             return sqlite3.connect(uri, timeout=_PATIENCE, isolation_level=None, uri=True)
         except sqlite3.Error as problem:
             raise LibraryError(f"{self.path} cannot be opened: {problem}") from problem
+
+
+@contextmanager
+def _empty() -> Iterator[sqlite3.Connection]:
+    """The catalogue of a library to which nothing was ever added."""
+    with _closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(_SCHEMA)
+        yield db
+
+
+def _has_tables(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT name FROM sqlite_master WHERE name = 'lines'").fetchone() is not None
 
 
 @contextmanager

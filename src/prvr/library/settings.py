@@ -67,6 +67,10 @@ def write_about(folder: Path, about: About) -> bool:
         os.link(beside, folder / FILE)  # unlike a rename, never replaces
     except FileExistsError:
         return False
+    except OSError:  # a file system without hard links
+        if (folder / FILE).exists():
+            return False
+        os.replace(beside, folder / FILE)
     finally:
         beside.unlink(missing_ok=True)
     return True
