@@ -20,6 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from prvr.library import Library
 from prvr.media import Fit, open_video
 from prvr.media.encoders import open_encoder
 from prvr.media.features import feature_parts
@@ -48,11 +49,17 @@ def measure(path: Path, rate: float, rounds: int) -> None:
         "PyAV alone: decode every frame": lambda: decode_all(path),
         "read: samples at the encoder's size": lambda: count(open_video(path).frames(rate, encoder.fit)),
         "read and encode (plain)": lambda: count(feature_parts(open_video(path), encoder, rate)),
+        "add to a library (plain)": lambda: add(path, rate),
     }
     with open_video(path) as video:
         seconds = video.info.duration or 0.0
         about = f"{video.info.width}×{video.info.height} {video.info.codec}, {seconds:.0f} s, at {rate:g} per second"
     show(f"{about} ({video.decoder})", timed(ways, rounds), seconds)
+
+
+def add(path: Path, rate: float) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Library.create(Path(folder) / "library", rate=rate).add([path])
 
 
 def jumps(path: Path, rounds: int) -> None:

@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "training": {"tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
     "bench": {"tokens", "backbones", "trace", "scoring", "training", "data"},
+    "library": {"tokens", "files", "media", "backbones", "trace", "scoring"},
     "cli": {
         "tokens",
         "files",
@@ -38,6 +39,7 @@ MAY_IMPORT = {
         "bench",
         "media",
         "extraction",
+        "library",
     },
 }
 NUMERIC_ROOMS = ("tokens", "data", "losses", "backbones", "trace", "scoring", "training", "evaluation")

@@ -49,13 +49,13 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     try:
         yield beside
         for path in beside.iterdir():
-            _sync(path)
+            sync_folder(path)
         old = folder.with_name(f".{folder.name}.old")
         shutil.rmtree(old, ignore_errors=True)
         if folder.exists():  # a rename cannot replace a full folder
             os.rename(folder, old)
         os.rename(beside, folder)
-        _sync(folder.parent)
+        sync_folder(folder.parent)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
@@ -77,7 +77,8 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
-def _sync(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """See the names in a folder (or the bytes of a file) reach the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -169,4 +169,4 @@ def test_it_remembers_no_gradients(backbone: Backbone, trace: Trace) -> None:
     batch = videos([2, 5])
     tokens = backbone.encode_videos(batch.frames, batch.frame_mask, batch.clips)
     gallery = Gallery.of_tokens(backbone, trace, tokens)
-    assert not any(tensor.requires_grad for tensor in gallery._tensors().values())
+    assert not any(tensor.requires_grad for tensor in gallery.arrays().values())

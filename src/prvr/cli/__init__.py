@@ -18,6 +18,8 @@ _COMMANDS = {  # name: (module with main(argv) -> int, one line of help)
     "zoo": ("prvr.cli.zoo", "all methods in one table: size, needs, published numbers, what is verified"),
     "bench": ("prvr.cli.bench", "how fast this machine does the work, beside its limits and the naive form"),
     "data": ("prvr.cli.data", "check a dataset, convert its features, or write a synthetic world"),
+    "library": ("prvr.cli.library", "your own videos: add, list, remove, status, verify"),
+    "search": ("prvr.cli.search", "find the moment in your videos that a sentence describes"),
     "prepare": ("prvr.cli.prepare", "fetch an encoder's weights, after saying how much that is"),
     "demo": ("prvr.cli.demo", "all of it on a small synthetic world, in a few minutes"),
 }

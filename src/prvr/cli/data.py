@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from prvr.cli.group import print_group_help
 from prvr.data.check import CheckReport, check, find_collections
 from prvr.data.convert import convert
 from prvr.data.errors import DataError
@@ -100,7 +101,7 @@ def main(argv: list[str]) -> int:
 def _parse(argv: list[str]) -> Command:
     name = argv[0] if argv else ""
     if name not in _COMMANDS:
-        _print_help()
+        print_group_help("prvr data", f"{__doc__}", _COMMANDS)
         raise SystemExit(0 if name in ("", "-h", "--help") else 2)
     prog, rest = f"prvr data {name}", argv[1:]
     if name != "synth":
@@ -110,15 +111,6 @@ def _parse(argv: list[str]) -> Command:
     sizes.add_argument("--size", default="demo")
     size = sizes.parse_known_args(rest)[0].size
     return tyro.cli(Synth, args=rest, prog=prog, default=Synth(tyro.MISSING, world=SIZES.get(size, SynthConfig())))
-
-
-def _print_help() -> None:
-    console = Console()
-    console.print(f"{__doc__}".replace("``", ""), "\nUsage: prvr data COMMAND … (each has its own --help)\n", sep="")
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, command in _COMMANDS.items():
-        table.add_row(f"  [bold]{name}[/]", command.__doc__)
-    console.print(table)
 
 
 def _tables(report: CheckReport) -> Iterator[Table]:

@@ -10,13 +10,14 @@ from safetensors import SafetensorError
 
 from prvr.backbones import CheckpointMismatch, UnknownMethod
 from prvr.data import DataError
+from prvr.library.errors import LibraryError
 from prvr.media.errors import EncoderError, MediaError, MissingExtra
 from prvr.scoring import NotSeparable
 from prvr.training import ConfigError, Interrupted, RunError, TrainingError
 
 _FIXABLE = (
     DataError, ConfigError, RunError, TrainingError, CheckpointMismatch, NotSeparable, UnknownMethod,
-    MediaError, EncoderError, MissingExtra,
+    MediaError, EncoderError, MissingExtra, LibraryError,
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from prvr.media.errors import MissingExtra
+from prvr.media.errors import MediaError, MissingExtra
 from prvr.media.frames import Image
 
 
@@ -47,3 +47,19 @@ def save_picture(path: str | Path, image: Image) -> Path:
     packets = [*encoder.encode(frame), *encoder.encode(None)]
     path.write_bytes(b"".join(bytes(packet) for packet in packets))
     return path
+
+
+def load_picture(path: str | Path) -> Image:
+    """Read a picture file (whatever FFmpeg reads) as (H, W, 3)."""
+    from prvr.media.reader import require_file
+
+    try:
+        import av
+    except ImportError as problem:
+        raise MissingExtra("PyAV, which reads pictures,", "media", problem) from problem
+    path = require_file(path)
+    try:
+        with av.open(str(path), options={"protocol_whitelist": "file"}) as container:
+            return next(container.decode(video=0)).to_ndarray(format="rgb24")
+    except (av.FFmpegError, StopIteration, IndexError) as problem:
+        raise MediaError(path, "is no picture that can be read") from problem

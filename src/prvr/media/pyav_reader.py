@@ -92,7 +92,7 @@ class PyAVReader(VideoReader):
 
     def _timed(self, container: Any, stream: Any, gap: float, lost: list[str]) -> Iterator[tuple[float, Any]]:
         """All frames with times that only grow."""
-        clock, origin = Clock(gap, self.info.duration), _origin(container)
+        clock, origin = Clock(gap, self.info.duration), start_seconds(container)
         for picture in _decoded(container, stream, lost):
             if origin is None:
                 origin = picture.time or 0.0
@@ -102,7 +102,7 @@ class PyAVReader(VideoReader):
         self, container: Any, stream: Any, gap: float, between_keys: float, sampler: Sampler[Any], lost: list[str]
     ) -> Iterator[tuple[float, Any]]:
         """Only the frames from the last key frame before each sample up to it."""
-        origin, last, sought = _origin(container), -np.inf, -1
+        origin, last, sought = start_seconds(container), -np.inf, -1
         jumped = True
         while jumped:
             jumped = False
@@ -224,7 +224,7 @@ def _seconds(ticks: int | None, stream: Any) -> float | None:
     return float(ticks * stream.time_base) if ticks is not None and ticks > 0 and stream.time_base else None
 
 
-def _origin(container: Any) -> float | None:
+def start_seconds(container: Any) -> float | None:
     """The presentation time that a player shows as zero."""
     return None if container.start_time is None else container.start_time / av.time_base
 

@@ -49,14 +49,14 @@ def write(path: str | Path, parts: Iterator[Record]) -> None:
                 file.close()
         for name, tensor in first.shared.items():
             with open(folder / f"{name}.bin", "wb") as file:
-                file.write(_bytes(tensor))
-        shared = {name: _described(tensor) for name, tensor in first.shared.items()}
+                file.write(raw_bytes(tensor))
+        shared = {name: describe_array(tensor) for name, tensor in first.shared.items()}
         about = {"format": FORMAT, **described, "shared": shared}
         (folder / _ABOUT).write_text(json.dumps(about))
 
 
 def _append_all(files: Mapping[str, IO[bytes]], first: Record, rest: Iterator[Record]) -> dict[str, Any]:
-    arrays = {name: _described(tensor) for name, tensor in first.arrays.items()}
+    arrays = {name: describe_array(tensor) for name, tensor in first.arrays.items()}
     for described in arrays.values():
         described["shape"][0] = 0
     ids: list[str] = []
@@ -65,10 +65,10 @@ def _append_all(files: Mapping[str, IO[bytes]], first: Record, rest: Iterator[Re
         if part.arrays.keys() != arrays.keys() or part.about != first.about:
             raise ValueError("parts of one gallery differ in what they hold: build them with the same model")
         for name, tensor in part.arrays.items():
-            found, expected = _described(tensor), arrays[name]
+            found, expected = describe_array(tensor), arrays[name]
             if found["dtype"] != expected["dtype"] or found["shape"][1:] != expected["shape"][1:]:
                 raise ValueError(f"parts of one gallery differ in {name!r}: found {found}, expected {expected}")
-            files[name].write(_bytes(tensor))
+            files[name].write(raw_bytes(tensor))
             arrays[name]["shape"][0] += len(tensor)
         ids += part.ids
         part = next(rest, None)
@@ -87,27 +87,30 @@ def read(path: str | Path) -> Record:
     found = about.get("format") if isinstance(about, dict) else None
     if found != FORMAT:
         raise GalleryError(f"{folder} is no gallery of this version (found {found!r}, expected {FORMAT!r}): rebuild it")
-    arrays = {name: _map(folder / f"{name}.bin", described) for name, described in about["arrays"].items()}
-    shared = {name: _map(folder / f"{name}.bin", described) for name, described in about["shared"].items()}
+    arrays = {name: map_array(folder / f"{name}.bin", described) for name, described in about["arrays"].items()}
+    shared = {name: map_array(folder / f"{name}.bin", described) for name, described in about["shared"].items()}
     return Record(about["about"], about["ids"], arrays, shared)
 
 
-def _described(tensor: Tensor) -> dict[str, Any]:
+def describe_array(tensor: Tensor) -> dict[str, Any]:
     return {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
 
 
-def _bytes(tensor: Tensor) -> memoryview:
+def raw_bytes(tensor: Tensor) -> memoryview:
     flat: Any = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
     return memoryview(flat)
 
 
-def _map(path: Path, described: dict[str, Any]) -> Tensor:
+def map_array(path: Path, described: dict[str, Any], *, growing: bool = False) -> Tensor:
+    """An array mapped into memory. ``growing``: the file may go on after it."""
     dtype, shape = getattr(torch, described["dtype"]), described["shape"]
     expected = torch.Size(shape).numel() * dtype.itemsize
     size = path.stat().st_size if path.exists() else 0
-    if size != expected:
+    if size < expected or (size > expected and not growing):
         raise GalleryError(f"{path} holds {size} bytes, expected {expected}: the gallery is damaged, rebuild it")
     if expected == 0:
         return torch.empty(shape, dtype=dtype)
-    mapped = np.memmap(path, dtype=np.uint8, mode="c")  # copy-on-write: torch wants to be allowed to write
+    mapped = np.memmap(
+        path, dtype=np.uint8, mode="c", shape=(expected,)
+    )  # copy-on-write: torch wants to be allowed to write
     return torch.from_numpy(mapped).view(dtype).view(shape)

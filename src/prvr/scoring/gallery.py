@@ -27,6 +27,8 @@ from prvr.trace import Trace, TraceConfig
 
 SMALLEST_TEMPERATURE = 0.006  # below it, exp(b/τ) leaves even float64
 _FLOAT32_TEMPERATURE = 0.05  # and below this one, float32: cosines span 4
+_VECTORS = ("local", "fixed", "keys", "registers", "values")
+PAGED = ("local.values", "local.scale", "keys.values", "keys.scale", "routes.grounding")  # arrays with a row per page
 
 
 class NotSeparable(TypeError):
@@ -97,7 +99,7 @@ class Gallery:
 
     @property
     def bytes(self) -> int:
-        return sum(tensor.numel() * tensor.element_size() for tensor in self._tensors().values())
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.arrays().values())
 
     # -- making one ---------------------------------------------------------------------------------------------------
 
@@ -181,12 +183,13 @@ class Gallery:
         routes = self.routes
         if routes is not None:
             routes = Routes(routes.grounding[pages], routes.ceiling[rows], routes.gram[rows])
+        local = self.local[pages]
         return replace(
             self,
             ids=self.ids[rows],
             first_page=self.first_page[start : stop + 1] - first,
-            local=self.local[pages],
-            keys=cut(self.keys, pages),
+            local=local,
+            keys=local if self.keys is self.local else cut(self.keys, pages),
             fixed=cut(self.fixed, rows),
             registers=cut(self.registers, rows),
             values=cut(self.values, rows),
@@ -203,11 +206,13 @@ class Gallery:
                 part = Vectors.store(part.restore(_working(part.values.dtype)), storage)
             return part if device is None else part.to(device)
 
-        names = ("local", "fixed", "keys", "registers", "values", "query_projection")
         routes = self.routes
         if routes is not None and storage is not None:
             routes = routes.beside(storage, self.config.temperature)
-        return replace(self, routes=change(routes), **{name: change(getattr(self, name)) for name in names})
+        changed = {name: change(getattr(self, name)) for name in (*_VECTORS, "query_projection")}
+        if self.keys is self.local:
+            changed["keys"] = changed["local"]
+        return replace(self, routes=change(routes), **changed)
 
     # -- on disk ------------------------------------------------------------------------------------------------------
 
@@ -219,23 +224,37 @@ class Gallery:
     def load(path: str | Path, device: str = "cpu") -> Gallery:
         """Map a gallery into memory (``device`` other than "cpu": copy it there)."""
         record = disk.read(path)
-        about, arrays = record.about, record.arrays
+        found = Gallery.of_arrays(record.about, record.arrays, record.ids, record.shared.get("query_projection"))
+        return found if device == "cpu" else found.to(device)
+
+    @staticmethod
+    def of_arrays(
+        about: dict[str, Any],
+        arrays: dict[str, Tensor],
+        ids: Sequence[str] = (),
+        query_projection: Tensor | None = None,
+    ) -> Gallery:
+        """A gallery over arrays that exist already, the inverse of ``about`` and ``arrays``.
+
+        Where there are routes but no keys, the local tokens are their own keys: unit tokens without projections.
+        """
         vectors: dict[str, Any] = {}
-        for name in ("local", "fixed", "keys", "registers", "values"):
+        for name in _VECTORS:
             if f"{name}.values" in arrays:
                 vectors[name] = Vectors(arrays[f"{name}.values"], arrays.get(f"{name}.scale"))
         routed = {name.removeprefix("routes."): t for name, t in arrays.items() if name.startswith("routes.")}
+        if routed:
+            vectors.setdefault("keys", vectors["local"])
         pages = arrays["pages"].long()
-        found = Gallery(
+        return Gallery(
             weights=TokenWeights(about["paged"], tuple((w, n) for w, n in about["fixed"])),
             config=TraceConfig(**about["trace"]),
-            ids=tuple(record.ids),
+            ids=tuple(ids),
             first_page=torch.cat([pages.new_zeros(1), pages.cumsum(0)]),
             routes=Routes(**routed) if routed else None,
-            query_projection=record.shared.get("query_projection"),
+            query_projection=query_projection,
             **vectors,
         )
-        return found if device == "cpu" else found.to(device)
 
     def _kind(self) -> dict[str, Any]:
         """What galleries must share to be joined."""
@@ -243,18 +262,23 @@ class Gallery:
         registers = None if self.registers is None else self.registers.shape[1]
         return about | {"storage": self.storage, "registers": registers}
 
-    def _tensors(self) -> dict[str, Tensor]:
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is not in the arrays: weights of the token sets, TRACE's numbers."""
+        return {"paged": self.weights.paged, "fixed": self.weights.fixed, "trace": vars(self.config)}
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Everything stored, by name. ``PAGED`` ones have a row per page, the others one per video."""
         found = {"pages": self.first_page.diff().to(torch.int32)}
-        for name in ("local", "fixed", "keys", "registers", "values", "routes"):
+        for name in (*_VECTORS, "routes"):
             part = getattr(self, name)
-            if part is not None:
+            if part is not None and not (name == "keys" and part is self.local):
                 found |= {f"{name}.{field}": tensor for field, tensor in part.tensors().items()}
         return found
 
     def _record(self) -> disk.Record:
-        about = {"paged": self.weights.paged, "fixed": self.weights.fixed, "trace": vars(self.config)}
         shared = {} if self.query_projection is None else {"query_projection": self.query_projection}
-        return disk.Record(about, list(self.ids), self._tensors(), shared)
+        return disk.Record(self.about, list(self.ids), self.arrays(), shared)
 
 
 def require_separable(backbone: Backbone) -> None:

@@ -36,18 +36,21 @@ def plan(queries: int, gallery: Gallery) -> list[Tile]:
 def compute(queries: Queries, gallery: Gallery, tile: Tile) -> Scores:
     queries, gallery = queries[tile.queries], gallery[tile.videos]
     columns = queries.unit.T.contiguous()  # (D, Q)
-    base = per_video(_products("tokens", gallery.local, columns).amax(1), gallery) * gallery.weights.paged  # (V, Q)
+    local = _products("tokens", gallery.local, columns)  # (P, page, Q)
+    base = per_video(local.amax(1), gallery) * gallery.weights.paged  # (V, Q)
     if gallery.fixed is not None:
         sizes = [count for _, count in gallery.weights.fixed]
-        responses = torch.split(_products("tokens", gallery.fixed, columns), sizes, 1)
+        responses = torch.split(_products("fixed", gallery.fixed, columns), sizes, 1)
         for (weight, _), response in zip(gallery.weights.fixed, responses, strict=True):
             base.add_(response.amax(1), alpha=weight)
-    trace = _evidence(columns * queries.scale, gallery)
+    # Tokens that are their own keys are read once.
+    direct = local.mul_(queries.scale) if gallery.keys is gallery.local else None
+    trace = _evidence(columns * queries.scale, gallery, direct)
     return Scores(base.T, None if trace is None else trace.T)
 
 
-def _evidence(projected: Tensor, gallery: Gallery) -> Tensor | None:
-    """Projected unit queries (D, Q) → (V, Q)."""
+def _evidence(projected: Tensor, gallery: Gallery, direct: Tensor | None) -> Tensor | None:
+    """Projected unit queries (D, Q), and direct evidence (P, page, Q) where it is known already → (V, Q)."""
     if gallery.routes is None or gallery.keys is None or gallery.registers is None or gallery.values is None:
         return None
     routes, config, tau = gallery.routes, gallery.config, gallery.config.temperature
@@ -58,7 +61,7 @@ def _evidence(projected: Tensor, gallery: Gallery) -> Tensor | None:
     reach = logits.exp_()  # A (V, R, Q)
     paths = reach if precise is logits else precise.exp_()
     # max_i d_i + γτ·log(A·B)_i, and what no frame changes afterwards
-    routed = _products("tokens", gallery.keys, projected)  # d (P, page, Q)
+    routed = _products("tokens", gallery.keys, projected) if direct is None else direct  # d (P, page, Q)
     routed.add_(_paths(routes.grounding, _of_pages(paths, gallery)).log_(), alpha=config.routing_strength * tau)
     route = per_video(routed.amax(1), gallery)
     route.add_((strongest.squeeze(1) + routes.ceiling[:, None]), alpha=config.routing_strength)

@@ -1,0 +1,233 @@
+"""``prvr library``: index your own videos, so that `prvr search` finds moments in them."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from prvr.cli.group import print_group_help
+from prvr.library import AddProgress, AddReport, Library, LibraryError, LibrarySettings, Video
+from prvr.library.settings import FILE
+
+_SHOWN = 20  # failures that are listed one by one
+
+
+def default_library() -> Path:
+    """$PRVR_LIBRARY, or a folder here."""
+    return Path(os.environ.get("PRVR_LIBRARY", "library.prvr"))
+
+
+Where: TypeAlias = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+
+
+@dataclass(frozen=True)
+class Add:
+    """Add files, or all videos in folders. Unchanged ones are skipped; interrupt it and run it again as you like.
+
+    The library is made if it is not there; how videos are looked at is decided then, and cannot be changed later.
+    """
+
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """video files and folders"""
+    library: Where = field(default_factory=default_library)
+    """the library's folder [$PRVR_LIBRARY or library.prvr]"""
+    tags: tuple[str, ...] = ()
+    """words to attach to these videos"""
+    retry: bool = False
+    """try files again that failed before; without paths, all of them"""
+    settings: Annotated[LibrarySettings, tyro.conf.arg(name="")] = field(default_factory=LibrarySettings)
+
+    def run(self) -> int:
+        if not self.paths and not self.retry:
+            raise LibraryError("no files were named: give video files or folders, or --retry")
+        lib = open_or_create(self.library, self.settings)
+        with _bar() as bar:
+            task = bar.add_task("looking for videos", total=None, said="")
+
+            def show(now: AddProgress) -> None:
+                left = "" if now.left is None else f" · {clock(now.left)} left"
+                said = f"{now.files_done + 1}/{now.files} · {now.speed:.0f} × real time{left}"
+                bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, said=said)
+
+            report = lib.add(self.paths, tags=self.tags, retry=self.retry, progress=show)
+        _show_report(report, lib)
+        return 0 if not report.failed else 1
+
+
+@dataclass(frozen=True)
+class List:
+    """List the videos of a library."""
+
+    library: Where = field(default_factory=default_library)
+    """the library's folder"""
+    failed: bool = False
+    """only those that could not be read, with the reason"""
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
+    """print JSON"""
+
+    def run(self) -> int:
+        videos = Library.open(self.library).videos("failed" if self.failed else None)
+        if self.as_json:
+            print(json.dumps([{**asdict(video), "path": str(video.path)} for video in videos], indent=1))
+            return 0
+        table = Table(box=None, pad_edge=False)
+        for name in ("length", "size", "state", "tags", "path"):
+            table.add_column(name, overflow="fold")
+        for video in videos:
+            table.add_row(*_row(video))
+        Console(soft_wrap=True).print(table if videos else "no videos")
+        return 0
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Take videos out of a library and free their space. The video files themselves are left alone."""
+
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """files, or folders: everything in them"""
+    library: Where = field(default_factory=default_library)
+    """the library's folder"""
+    missing: bool = False
+    """also those whose files are gone"""
+
+    def run(self) -> int:
+        if not self.paths and not self.missing:
+            raise LibraryError("nothing was named: give files or folders, or --missing")
+        gone = Library.open(self.library).remove(self.paths, missing=self.missing)
+        Console().print(f"removed {len(gone)} video{'' if len(gone) == 1 else 's'}", highlight=False)
+        return 0
+
+
+@dataclass(frozen=True)
+class Status:
+    """Say how much a library holds and how large it is."""
+
+    library: Where = field(default_factory=default_library)
+    """the library's folder"""
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
+    """print JSON"""
+
+    def run(self) -> int:
+        lib = Library.open(self.library)
+        status = lib.status()
+        if self.as_json:
+            print(
+                json.dumps({**asdict(status), "settings": asdict(lib.settings), "recipes": lib.about.recipes}, indent=1)
+            )
+            return 0
+        lines = [
+            f"{status.videos} videos, {clock(status.seconds)} in all, {status.failed} files that could not be read",
+            f"{status.frames} frames looked at ({lib.settings.rate:g} per second), {status.tokens} vectors, "
+            f"{status.lines} lines of subtitles",
+            f"{size(status.bytes)} on disk, {status.bytes_per_frame:.0f} bytes per frame; {size(status.free)} free",
+            f"encoder {lib.settings.encoder}, subtitles {lib.settings.text_encoder or 'not searched'}",
+        ]
+        Console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+        return 0
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Compare the catalogue with the files it speaks of."""
+
+    library: Where = field(default_factory=default_library)
+    """the library's folder"""
+
+    def run(self) -> int:
+        found = Library.open(self.library).verify()
+        console = Console()
+        for problem in found.problems:
+            console.print(Text.assemble(("wrong ", "red"), problem), soft_wrap=True)
+        for path in found.missing:
+            console.print(Text.assemble(("gone  ", "yellow"), str(path)), soft_wrap=True)
+        if found.missing:
+            console.print("moved files are recognised when they are added again; --missing of remove forgets them")
+        if found.ok:
+            console.print(f"{found.checked} files checked, everything is in its place", highlight=False)
+        return 0 if found.ok else 1
+
+
+Command: TypeAlias = Add | List | Remove | Status | Verify
+_COMMANDS: dict[str, type[Command]] = {"add": Add, "list": List, "remove": Remove, "status": Status, "verify": Verify}
+
+
+def main(argv: list[str]) -> int:
+    """Run ``prvr library`` with what follows on the command line; returns the exit status."""
+    name = argv[0] if argv else ""
+    if name not in _COMMANDS:
+        print_group_help("prvr library", f"{__doc__}", _COMMANDS)
+        return 0 if name in ("", "-h", "--help") else 2
+    return tyro.cli(_COMMANDS[name], args=argv[1:], prog=f"prvr library {name}").run()
+
+
+def open_or_create(folder: Path, settings: LibrarySettings) -> Library:
+    """The library in a folder; settings that were asked for must be the library's own."""
+    if not (folder / FILE).exists():
+        given = {each.name: getattr(settings, each.name) for each in fields(settings)}
+        return Library.create(folder, **given)
+    lib, usual = Library.open(folder), LibrarySettings()
+    for each in fields(settings):
+        asked, is_so = getattr(settings, each.name), getattr(lib.settings, each.name)
+        if asked not in (getattr(usual, each.name), is_so):
+            raise LibraryError(
+                f"{folder} was made with {each.name} {is_so}, not {asked}: leave --{each.name.replace('_', '-')} out, "
+                "or make another library"
+            )
+    return lib
+
+
+def _show_report(report: AddReport, lib: Library) -> None:
+    console = Console()
+    parts = [f"{len(report.added)} added"]
+    parts += [f"{len(report.unchanged)} unchanged"] if report.unchanged else []
+    parts += [f"{len(report.moved)} moved"] if report.moved else []
+    parts += [f"{len(report.failed)} could not be read"] if report.failed else []
+    pace = f" ({clock(report.video_seconds)} of video in {clock(report.elapsed)})" if report.added else ""
+    console.print(f"{', '.join(parts)}{pace}: {lib.folder}", highlight=False, markup=False, soft_wrap=True)
+    for mark, some in (("damaged", report.damaged), ("failed", report.failed)):
+        for path, reason in list(some.items())[:_SHOWN]:
+            console.print(Text.assemble((f"{mark} ", "yellow"), f"{path}: {reason}"), soft_wrap=True)
+        if len(some) > _SHOWN:
+            console.print(f"… and {len(some) - _SHOWN} more: prvr library list", highlight=False)
+
+
+def _row(video: Video) -> list[str | Text]:
+    state = "ok" if video.state == "ok" and video.problem is None else f"{video.state}: {video.problem}"
+    length = "" if video.duration is None else clock(video.duration)
+    return [length, size(video.size), Text(state), Text(", ".join(video.tags)), Text(str(video.path))]
+
+
+def _bar() -> Progress:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[said]}"))
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def clock(seconds: float) -> str:
+    """
+    >>> clock(75.4), clock(7322)
+    ('1:15', '2:02:02')
+    """
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
+def size(number: float) -> str:
+    """
+    >>> size(1_234_567)
+    '1.2 MB'
+    """
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.1f} GB"

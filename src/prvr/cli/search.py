@@ -1,0 +1,151 @@
+"""``prvr search``: find the moment in your videos that a sentence describes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from prvr.cli.console import print_table
+from prvr.cli.errors import fail
+from prvr.cli.library import Where, clock, default_library
+from prvr.library import Filters, Hit, Library, LibraryError, MomentEvidence, MomentOptions, SearchResult
+from prvr.library.results import SCORES_NOTE
+from prvr.library.searching import GroupBy
+from prvr.media.clips import cut_clip
+from prvr.media.errors import MediaError
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_COLUMNS = 24  # of an evidence curve
+
+
+@dataclass(frozen=True)
+class SearchArguments:
+    """Find moments by a sentence, or by a picture.
+
+    Confidence is the share of common sentences that find nothing as good in this library. Scores can be compared
+    within one search only. The curve shows the evidence over the length of the video.
+    """
+
+    query: Annotated[str, tyro.conf.Positional] = ""
+    """what to look for, in words"""
+    library: Where = field(default_factory=default_library)
+    """the library's folder [$PRVR_LIBRARY or library.prvr]"""
+    image: Path | None = None
+    """a picture to look for instead of words"""
+    limit: int = 10
+    """hits on a page"""
+    offset: int = 0
+    """where the page begins"""
+    group_by: GroupBy = "video"
+    """one hit per video, or one per moment"""
+    min_confidence: float = 0.0
+    """leave out hits below"""
+    trace: bool = True
+    """verify peaks with TRACE; --no-trace: the plain maximum over time"""
+    filters: Annotated[Filters, tyro.conf.arg(name="")] = field(default_factory=Filters)
+    moments: MomentOptions = field(default_factory=MomentOptions)
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
+    """print JSON, with the evidence curves"""
+    export: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """cut the moments that are shown into this folder, as .mp4 files"""
+
+
+def main(argv: list[str]) -> int:
+    arguments = tyro.cli(SearchArguments, prog="prvr search", args=argv)
+    if bool(arguments.query.strip()) == (arguments.image is not None):
+        raise LibraryError('give a sentence (prvr search "a red car") or --image FILE, one of them')
+    found = Library.open(arguments.library).search(
+        arguments.image if arguments.image is not None else arguments.query,
+        limit=arguments.limit,
+        offset=arguments.offset,
+        group_by=arguments.group_by,
+        filters=arguments.filters,
+        min_confidence=arguments.min_confidence,
+        trace=arguments.trace,
+        moments=arguments.moments,
+    )
+    clips = {} if arguments.export is None else export(found, arguments.export)
+    if arguments.as_json:
+        told = found.to_dict()
+        for number, path in clips.items():
+            told["hits"][number]["clip"] = str(path)
+        print(json.dumps(told, indent=1))
+    else:
+        _show(found, arguments)
+        for path in clips.values():
+            Console().print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
+    return 0 if found.hits else 1
+
+
+def export(found: SearchResult, folder: Path) -> dict[int, Path]:
+    """Cut each hit; a file that is gone or broken is reported, the others are cut."""
+    folder.mkdir(parents=True, exist_ok=True)
+    clips = {}
+    for number, hit in enumerate(found):
+        stem = re.sub(r"[^\w.-]+", "_", hit.video.path.stem)
+        name = f"{number + 1:02d}-{stem}-{hit.start:.1f}-{hit.end:.1f}.mp4"
+        try:
+            clips[number] = cut_clip(hit.video.path, hit.start, hit.end, folder / name)
+        except MediaError as problem:
+            fail(str(problem))
+    return clips
+
+
+def _show(found: SearchResult, arguments: SearchArguments) -> None:
+    console = Console()
+    if found.message:
+        console.print(Text(found.message, "yellow"), soft_wrap=True)
+    if not found.hits:
+        return
+    table = Table(box=None, pad_edge=False)
+    for name, justify in (
+        ("", "right"),
+        ("moment", "left"),
+        ("sure", "right"),
+        ("score", "right"),
+        ("evidence", "left"),
+    ):
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("video", overflow="fold")
+    for number, hit in enumerate(found, arguments.offset + 1):
+        sure = "" if hit.confidence is None else f"{100 * hit.confidence:.0f} %"
+        times = f"{clock(hit.start)}–{clock(hit.end)}"
+        more = f" +{len(hit.moments) - 1}" if len(hit.moments) > 1 else ""
+        curve = sparkline(hit.evidence, traced=arguments.trace)
+        table.add_row(str(number), times + more, sure, f"{hit.score:.3f}", curve, _name(hit))
+    print_table(console, table)
+    notes = [f"{found.total} videos in {1000 * found.seconds:.0f} ms; {SCORES_NOTE}"]
+    if found.next_offset is not None:
+        notes.append(f"more: --offset {found.next_offset}")
+    console.print("; ".join(notes), style="dim", highlight=False, soft_wrap=True)
+
+
+def _name(hit: Hit) -> Text:
+    path = hit.video.path
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return Text.assemble(str(shown), (f"  “{hit.line}”", "italic") if hit.line else "")
+
+
+def sparkline(evidence: MomentEvidence, columns: int = _COLUMNS, *, traced: bool = True) -> str:
+    """The evidence over the length of a video, drawn with eight heights."""
+    curve = evidence.routed if traced else evidence.direct
+    ends = evidence.spans[:, 1]
+    edges = np.linspace(float(evidence.spans[0, 0]), float(ends.max()), columns + 1)
+    total, count = np.zeros(columns), np.zeros(columns)
+    for (start, end), value in zip(evidence.spans, curve, strict=True):
+        touched = (edges[1:] > start) & (edges[:-1] < end)
+        total[touched] += value
+        count[touched] += 1
+    heights = np.where(count > 0, total / np.maximum(count, 1), float(curve.min()))  # where stretches overlap: the mean
+    low, high = float(heights.min()), float(heights.max())
+    scaled = (heights - low) / (high - low) if high > low else np.ones(columns)
+    return "".join(_BLOCKS[min(7, int(8 * height))] for height in scaled)

@@ -1,0 +1,27 @@
+"""A user's indexed videos: add, resume, remove, search, with moments, confidence and evidence."""
+
+from prvr.library.adding import AddProgress, AddReport
+from prvr.library.catalogue import Video
+from prvr.library.errors import LibraryError
+from prvr.library.evidence import MomentEvidence
+from prvr.library.filters import Filters
+from prvr.library.library import Library
+from prvr.library.moments import MomentOptions
+from prvr.library.results import Hit, SearchResult
+from prvr.library.searching import SearchOptions
+from prvr.library.settings import LibrarySettings
+
+__all__ = [
+    "AddProgress",
+    "AddReport",
+    "Filters",
+    "Hit",
+    "Library",
+    "LibraryError",
+    "LibrarySettings",
+    "MomentEvidence",
+    "MomentOptions",
+    "SearchOptions",
+    "SearchResult",
+    "Video",
+]

@@ -1,0 +1,228 @@
+"""The catalogue: which videos a library holds and where their arrays lie. One SQLite file, with transactions.
+
+A video is in the library exactly when its row is committed. Whoever changes the library or its array files does so
+inside ``writing()``, which only one process at a time can enter and which a killed process leaves by itself; readers
+see the state before or after, never between.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prvr.library.errors import LibraryError
+
+FILE = "catalogue.sqlite"
+_PATIENCE = 120.0  # seconds to wait for another process's commit
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS state (generation INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS videos (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, mtime INTEGER NOT NULL,
+    digest TEXT NOT NULL, subtitles TEXT NOT NULL, state TEXT NOT NULL, problem TEXT, duration REAL, width INTEGER,
+    height INTEGER, fps REAL, frames INTEGER NOT NULL, tags TEXT NOT NULL, added REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS shards (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, track TEXT NOT NULL, rows INTEGER NOT NULL, pages INTEGER NOT NULL,
+    about TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS sections (
+    video INTEGER NOT NULL REFERENCES videos(id), shard INTEGER NOT NULL REFERENCES shards(id), row INTEGER NOT NULL,
+    first_page INTEGER NOT NULL, pages INTEGER NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (shard, row)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS sections_of ON sections (video);
+CREATE TABLE IF NOT EXISTS lines (
+    video INTEGER NOT NULL REFERENCES videos(id), start REAL NOT NULL, end REAL NOT NULL, text TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS lines_of ON lines (video);
+"""
+
+
+@dataclass(frozen=True)
+class Video:
+    """A file the library knows. ``state`` is ok or failed; ``problem`` says why, or what is missing of it."""
+
+    id: int
+    path: Path
+    size: int  # bytes
+    mtime: int  # nanoseconds
+    digest: str
+    subtitles: str  # which subtitle files were read with it
+    state: str
+    problem: str | None
+    duration: float | None  # seconds
+    width: int | None
+    height: int | None
+    fps: float | None
+    frames: int  # that were looked at
+    tags: tuple[str, ...]
+    added: float  # seconds since 1970
+
+    @property
+    def date(self) -> float:
+        """When the file was last changed, in seconds since 1970."""
+        return self.mtime / 1e9
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+
+@dataclass(frozen=True)
+class NewVideo:
+    """Facts about a file, before it has a number."""
+
+    path: Path
+    size: int
+    mtime: int
+    digest: str
+    subtitles: str = ""
+    state: str = "ok"
+    problem: str | None = None
+    duration: float | None = None
+    width: int | None = None
+    height: int | None = None
+    fps: float | None = None
+    frames: int = 0
+    tags: tuple[str, ...] = ()
+    added: float = field(default_factory=time.time)
+
+
+class Catalogue:
+    """Connections are made for each piece of work: any thread or process may ask."""
+
+    def __init__(self, folder: Path):
+        self.path = folder / FILE
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One consistent state to look at."""
+        if not self.path.exists():
+            with _empty() as db:
+                yield db
+            return
+        # A killed writer's journal is rolled back by whoever comes next, which takes the right to write.
+        writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+        with _closing(self._connect("rw" if writable else "ro")) as db, _explained(self.path):
+            db.execute("BEGIN")
+            if _has_tables(db):
+                yield db
+            else:  # killed before its first commit
+                with _empty() as nothing:
+                    yield nothing
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The one writer; everything in the block takes effect together when it ends well, or not at all."""
+        with _closing(self._connect("rwc")) as db, _explained(self.path):
+            db.execute("PRAGMA synchronous = FULL")  # what is committed survives a power cut: old files go afterwards
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                if not _has_tables(db):
+                    for statement in _SCHEMA.split(";\n"):
+                        db.execute(statement)
+                    db.execute("INSERT INTO state SELECT 0 WHERE NOT EXISTS (SELECT * FROM state)")
+                yield db
+                db.execute("UPDATE state SET generation = generation + 1")
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        try:
+            uri = f"{self.path.resolve().as_uri()}?mode={mode}"
+            return sqlite3.connect(uri, timeout=_PATIENCE, isolation_level=None, uri=True)
+        except sqlite3.Error as problem:
+            raise LibraryError(f"{self.path} cannot be opened: {problem}") from problem
+
+
+@contextmanager
+def _empty() -> Iterator[sqlite3.Connection]:
+    """The catalogue of a library to which nothing was ever added."""
+    with _closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(_SCHEMA)
+        yield db
+
+
+def _has_tables(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT name FROM sqlite_master WHERE name = 'lines'").fetchone() is not None
+
+
+@contextmanager
+def _closing(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    try:
+        yield db
+    finally:
+        db.close()
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.DatabaseError as problem:
+        said = str(problem)
+        if "full" in said:
+            remedy = "free some space and run it again; what was added so far is kept"
+        elif "locked" in said:
+            remedy = "another process has been writing for long; try again when it is done"
+        elif "readonly" in said:
+            remedy = "it may be searched, but not changed, by this user"
+        else:
+            remedy = "if this stays so, restore it from a copy or make the library anew"
+        raise LibraryError(f"{path}: {said}: {remedy}") from problem
+
+
+def generation(db: sqlite3.Connection) -> int:
+    """Grows with every change."""
+    found = db.execute("SELECT generation FROM state").fetchone()
+    return 0 if found is None else int(found[0])
+
+
+_COLUMNS = "id, path, size, mtime, digest, subtitles, state, problem, duration, width, height, fps, frames, tags, added"
+
+
+def read_videos(db: sqlite3.Connection, where: str = "1", values: tuple[object, ...] = ()) -> list[Video]:
+    """Videos in order of their numbers; ``where`` is a condition of this program's own making."""
+    rows = db.execute(f"SELECT {_COLUMNS} FROM videos WHERE {where} ORDER BY id", values)
+    names = _COLUMNS.split(", ")
+    found = (dict(zip(names, row, strict=True)) for row in rows)
+    return [Video(**{**row, "path": Path(row["path"]), "tags": tuple(json.loads(row["tags"]))}) for row in found]
+
+
+def put_video(db: sqlite3.Connection, video: NewVideo) -> int:
+    """Write a video in the place of what was known of its path; returns its number. Old arrays become dead space."""
+    known = db.execute("SELECT id, tags FROM videos WHERE path = ?", (str(video.path),)).fetchone()
+    tags = set(video.tags)
+    if known is not None:
+        drop_content(db, known[0])
+        tags |= set(json.loads(known[1]))
+    values = {**vars(video), "path": str(video.path), "tags": json.dumps(sorted(tags))}
+    names = ", ".join(values)
+    marks = ", ".join("?" for _ in values)
+    changes = ", ".join(f"{name} = excluded.{name}" for name in values)
+    db.execute(
+        f"INSERT INTO videos ({names}) VALUES ({marks}) ON CONFLICT (path) DO UPDATE SET {changes}",
+        tuple(values.values()),
+    )
+    return int(db.execute("SELECT id FROM videos WHERE path = ?", (str(video.path),)).fetchone()[0])
+
+
+def drop_content(db: sqlite3.Connection, video: int) -> None:
+    """Forget where a video's arrays lie, and its lines."""
+    db.execute("DELETE FROM sections WHERE video = ?", (video,))
+    db.execute("DELETE FROM lines WHERE video = ?", (video,))
+
+
+def drop_video(db: sqlite3.Connection, video: int) -> None:
+    drop_content(db, video)
+    db.execute("DELETE FROM videos WHERE id = ?", (video,))
+
+
+def rename_video(db: sqlite3.Connection, video: int, path: Path, mtime: int) -> None:
+    """The same content under another name, or another time stamp."""
+    db.execute("UPDATE videos SET path = ?, mtime = ? WHERE id = ?", (str(path), mtime, video))

@@ -1,0 +1,60 @@
+"""Which videos a search is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from prvr.library.catalogue import Video
+from prvr.library.errors import LibraryError
+from prvr.library.sources import absolute
+
+
+@dataclass(frozen=True)
+class Filters:
+    """All that is given must hold."""
+
+    folder: Path | None = None
+    """only videos in this folder and the folders in it"""
+    after: str | None = None
+    """only files changed on this day or later: 2024-05-31 or 2024-05-31T18:00"""
+    before: str | None = None
+    """only files changed before this day"""
+    min_duration: float | None = None
+    """seconds, at least"""
+    max_duration: float | None = None
+    """seconds, at most"""
+    tags: tuple[str, ...] = ()
+    """only videos with all of these tags"""
+
+    @property
+    def any(self) -> bool:
+        return self != Filters()
+
+    def choose(self, videos: Iterable[Video]) -> set[int]:
+        """Numbers of the videos for which everything holds."""
+        folder = None if self.folder is None else absolute(self.folder)
+        after, before = (None if day is None else _seconds(day) for day in (self.after, self.before))
+        chosen = set()
+        for video in videos:
+            length = video.duration
+            holds = (
+                (folder is None or video.path.is_relative_to(folder))
+                and (after is None or video.date >= after)
+                and (before is None or video.date < before)
+                and (self.min_duration is None or (length is not None and length >= self.min_duration))
+                and (self.max_duration is None or (length is not None and length <= self.max_duration))
+                and set(self.tags) <= set(video.tags)
+            )
+            if holds:
+                chosen.add(video.id)
+        return chosen
+
+
+def _seconds(day: str) -> float:
+    try:
+        return datetime.fromisoformat(day).timestamp()
+    except ValueError:
+        raise LibraryError(f"{day!r} is no date: write it as 2024-05-31 or 2024-05-31T18:00") from None

@@ -1,0 +1,301 @@
+"""A user's indexed videos on disk.
+
+    lib = Library.create("films.prvr", encoder="plain", rate=1.0)
+    lib.add(["holiday.mp4", "archive/"])
+    for hit in lib.search("a red car turns left"):
+        print(hit.video.path, hit.start, hit.end, hit.confidence)
+
+A library is a folder: ``library.json`` (what it was made with), ``catalogue.sqlite`` (what it holds), ``shards/``
+(vectors, mapped into memory). Copy the folder while nothing is being added, and you have a backup.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from prvr.library.adding import Adder, AddProgress, AddReport
+from prvr.library.catalogue import Catalogue, Video, drop_video, read_videos
+from prvr.library.committing import disk_problem
+from prvr.library.errors import LibraryError
+from prvr.library.filters import Filters
+from prvr.library.moments import MomentOptions
+from prvr.library.results import Hit, SearchResult
+from prvr.library.searching import GroupBy, RankedTrack, SearchOptions, answer, nothing
+from prvr.library.settings import FILE, About, LibrarySettings, read_about, write_about
+from prvr.library.shards import compact, sweep
+from prvr.library.snapshot import Snapshot, take_snapshot
+from prvr.library.sources import absolute, find_videos
+from prvr.library.tracks import FRAMES, TEXT, Track
+from prvr.library.verifying import LibraryStatus, Verification, library_status, verify_library
+from prvr.media.encoders import Encoder, TextEncoder, open_encoder, open_text_encoder
+from prvr.media.frames import Image
+from prvr.media.pictures import load_picture
+from prvr.media.recipe import Recipe
+
+
+class Library:
+    """An open library. Any number of threads and processes may search and add at the same time."""
+
+    def __init__(
+        self, folder: Path, about: About, encoder: Encoder | None = None, text_encoder: TextEncoder | None = None
+    ):
+        self.folder, self.about = folder, about
+        self.catalogue = Catalogue(folder)
+        self._given = {FRAMES: encoder, TEXT: text_encoder}
+        self._snapshot: Snapshot | None = None
+        self._lock = threading.Lock()
+        for name, given in self._given.items():
+            if given is not None:
+                self._require(name, given)
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def create(
+        path: str | Path,
+        *,
+        encoder: str | Encoder = "plain",
+        text_encoder: str | TextEncoder | None = None,
+        **settings: Any,
+    ) -> Library:
+        """Make an empty library; ``settings`` are those of ``LibrarySettings``. Refuses a folder that holds one."""
+        folder = Path(path)
+        if (folder / FILE).exists():
+            raise LibraryError(f"{folder} holds a library already: open it, or choose another folder")
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise LibraryError(f"{folder} holds something else: choose a folder that is empty or does not exist")
+        made = LibrarySettings(
+            encoder=encoder if isinstance(encoder, str) else encoder.name,
+            text_encoder=text_encoder if text_encoder is None or isinstance(text_encoder, str) else text_encoder.name,
+            **settings,
+        )
+        opened = open_encoder(encoder) if isinstance(encoder, str) else encoder
+        recipes = {FRAMES: asdict(_frame_recipe(opened, made.rate))}
+        said: TextEncoder | None = None
+        if text_encoder is not None:
+            said = open_text_encoder(text_encoder) if isinstance(text_encoder, str) else text_encoder
+            recipes[TEXT] = asdict(_text_recipe(said))
+        write_about(folder, About(made, recipes))  # another process may have been first: then its library is opened
+        return Library.open(folder, encoder=opened, text_encoder=said)
+
+    @staticmethod
+    def open(path: str | Path, *, encoder: Encoder | None = None, text_encoder: TextEncoder | None = None) -> Library:
+        """Open a library. Its encoders are loaded when they are first needed, unless they are given here."""
+        folder = Path(path)
+        return Library(folder, read_about(folder), encoder, text_encoder)
+
+    @property
+    def settings(self) -> LibrarySettings:
+        return self.about.settings
+
+    @cached_property
+    def tracks(self) -> dict[str, Track]:
+        """What is searched, with its encoders loaded."""
+        frames = self._given[FRAMES] or open_encoder(self.settings.encoder)
+        self._require(FRAMES, frames)
+        made = {FRAMES: Track.of_frames(frames, self.settings)}
+        if self.settings.text_encoder is not None:
+            said = self._given[TEXT] or open_text_encoder(self.settings.text_encoder)
+            self._require(TEXT, said)
+            made[TEXT] = Track.of_text(said, self.settings)
+        return made
+
+    def _require(self, track: str, encoder: TextEncoder) -> None:
+        """Refuse an encoder whose vectors cannot be compared with those in the library."""
+        if track not in self.about.recipes:
+            raise LibraryError(f"{self.folder} was made without an encoder of {track}: leave it out, or make it anew")
+        stored = Recipe.from_json(json.dumps(self.about.recipes[track]))
+        if isinstance(encoder, Encoder) and track == FRAMES:
+            offered = encoder.recipe(self.settings.rate, stored.decoder)
+        else:
+            offered = _text_recipe(encoder)
+        stored.require(offered, mine="library", theirs="encoder")
+
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        paths: Sequence[str | Path] = (),
+        *,
+        tags: Sequence[str] = (),
+        retry: bool = False,
+        progress: Callable[[AddProgress], None] | None = None,
+    ) -> AddReport:
+        """Add files, or all videos in folders. Unchanged files are skipped; with ``retry``, files that failed before
+        are tried again (all of them, where no path is given). Interrupt it as you like and run it again."""
+        if isinstance(paths, str | Path):
+            paths = [paths]
+        wanted = find_videos(paths)
+        if not paths and retry:
+            wanted = [video.path for video in self.videos(state="failed")]
+        adder = Adder(
+            catalogue=self.catalogue,
+            folder=self.folder,
+            tracks=lambda: self.tracks,
+            rate=self.settings.rate,
+            tags=tuple(tags),
+            retry=retry,
+            progress=progress,
+            with_text=self.settings.text_encoder is not None,
+        )
+        report = adder.run(wanted)
+        self._compact()
+        return report
+
+    def remove(self, paths: Iterable[str | Path] = (), *, missing: bool = False) -> list[Video]:
+        """Take videos out, by file or by folder (or all whose files are ``missing``), and free their space.
+
+        The video files themselves are left alone. Returns what was taken out.
+        """
+        if isinstance(paths, str | Path):
+            paths = [paths]
+        named = [absolute(path) for path in paths]
+        with self.catalogue.writing() as db:
+            known = read_videos(db)
+            gone = [video for video in known if missing and not video.path.exists()]
+            for path in named:
+                found = [video for video in known if video.path.is_relative_to(path)]
+                if not found:
+                    raise LibraryError(f"{path} is not in the library: `prvr library list` shows what is")
+                gone += found
+            gone = list({video.id: video for video in gone}.values())
+            for video in gone:
+                drop_video(db, video.id)
+        self._compact()
+        return gone
+
+    def _compact(self) -> None:
+        """Free the space of what was removed or replaced."""
+        with self.catalogue.reading() as db:
+            dead = db.execute(
+                "SELECT 1 FROM shards s WHERE s.rows != (SELECT COUNT(*) FROM sections WHERE shard = s.id)"
+            ).fetchone()
+        if dead is None:
+            return
+        try:
+            with self.catalogue.writing() as db:
+                useless = compact(db, self.folder)
+            for place in useless:
+                shutil.rmtree(place, ignore_errors=True)
+            with self.catalogue.writing() as db:
+                sweep(db, self.folder)
+        except OSError as problem:
+            raise disk_problem(self.folder, problem) from problem
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def videos(self, state: str | None = None) -> list[Video]:
+        """All files the library knows; ``state``: only those that are "ok" or "failed"."""
+        with self.catalogue.reading() as db:
+            return read_videos(db) if state is None else read_videos(db, "state = ?", (state,))
+
+    def snapshot(self) -> Snapshot:
+        """The library as it is now, mapped into memory."""
+        with self._lock:
+            self._snapshot = take_snapshot(self.catalogue, self.folder, self._snapshot)
+            return self._snapshot
+
+    def status(self) -> LibraryStatus:
+        """Counts and sizes."""
+        return library_status(self.folder, self.catalogue)
+
+    def verify(self) -> Verification:
+        """Compare catalogue, array files and video files; says what is wrong and what to do."""
+        return verify_library(self.folder, self.catalogue)
+
+    def lines(self, video: int, start: float, end: float) -> list[str]:
+        """What is said in a video between two times."""
+        with self.catalogue.reading() as db:
+            found = db.execute(
+                "SELECT text FROM lines WHERE video = ? AND start < ? AND end > ? ORDER BY start", (video, end, start)
+            )
+            return [str(text) for (text,) in found]
+
+    # -- searching ----------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        query: str | Path | Image,
+        *,
+        limit: int = 10,
+        offset: int = 0,
+        group_by: GroupBy = "video",
+        filters: Filters | None = None,
+        min_confidence: float = 0.0,
+        trace: bool = True,
+        moments: MomentOptions | None = None,
+    ) -> SearchResult:
+        """Find moments for a sentence, or for a picture (a ``Path`` or an array (H, W, 3))."""
+        options = SearchOptions(
+            limit=limit,
+            offset=offset,
+            group_by=group_by,
+            filters=filters or Filters(),
+            min_confidence=min_confidence,
+            trace=trace,
+            moments=moments or MomentOptions(),
+        )
+        return self.search_many([query], options)[0]
+
+    def search_many(self, queries: Sequence[str | Path | Image], options: SearchOptions) -> list[SearchResult]:
+        """Several queries in one pass over the vectors."""
+        began = time.perf_counter()
+        snapshot = self.snapshot()
+        names = [str(query) if isinstance(query, str | Path) else "a picture" for query in queries]
+        if not snapshot.videos:
+            return [nothing(name, "the library holds no video yet", began) for name in names]
+        allowed = options.filters.choose(snapshot.videos.values()) if options.filters.any else None
+        ranked: list[dict[str, RankedTrack]] = [{} for _ in queries]
+        for name, view in snapshot.tracks.items():
+            vectors = self._encode(name, queries)
+            scores = view.score(vectors)
+            weight = view.shards[0].gallery.config.fusion_weight if options.trace else 0.0
+            for row, vector in enumerate(vectors):
+                if bool(vector.any()):
+                    ranked[row][name] = RankedTrack(view, vector, scores, row, weight, allowed)
+        return [
+            answer(name, tracks, snapshot, options, began, self._with_line)
+            if tracks
+            else nothing(name, "the encoder understands nothing of this: use other words", began)
+            for name, tracks in zip(names, ranked, strict=True)
+        ]
+
+    def _encode(self, track: str, queries: Sequence[str | Path | Image]) -> torch.Tensor:
+        """(Q, D); a row is zero where the track has nothing to say to a query."""
+        encoder = self.tracks[track].encoder
+        found = torch.zeros(len(queries), encoder.width)
+        texts = {number: query for number, query in enumerate(queries) if isinstance(query, str)}
+        if texts:
+            found[list(texts)] = torch.from_numpy(encoder.encode_texts(list(texts.values())))
+        if isinstance(encoder, Encoder):
+            for number, query in enumerate(queries):
+                if not isinstance(query, str):
+                    image = load_picture(query) if isinstance(query, Path) else query
+                    found[number] = torch.from_numpy(encoder.encode_images([image])[0])
+        return found
+
+    def _with_line(self, hit: Hit) -> Hit:
+        if hit.track != TEXT:
+            return hit
+        start, end = hit.evidence.spans[hit.moments[0].peak]
+        return replace(hit, line=" ".join(self.lines(hit.video.id, float(start), float(end))) or None)
+
+
+def _frame_recipe(encoder: Encoder, rate: float) -> Recipe:
+    from prvr.media.pyav_reader import PyAVReader  # a library can be searched without a decoder, but not made
+
+    return encoder.recipe(rate, PyAVReader.decoder)
+
+
+def _text_recipe(encoder: TextEncoder) -> Recipe:
+    return Recipe(encoder.name, encoder.weights, encoder.width)

@@ -1,0 +1,102 @@
+"""What a library was made with, decided once: ``library.json``.
+
+The file never changes after the library is made. It says which format the folder has, so that an older program
+refuses a newer library instead of damaging it, and which encoders its vectors come from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from prvr import __version__
+from prvr.files import write_whole
+from prvr.library.errors import LibraryError
+
+FORMAT = 1
+FILE = "library.json"
+
+
+@dataclass(frozen=True)
+class LibrarySettings:
+    """How videos are turned into what is searched."""
+
+    encoder: str = "plain"
+    """plain, a folder, or a hub name that `prvr prepare` has fetched"""
+    rate: float = 1.0
+    """frames per second that are looked at"""
+    text_encoder: str | None = None
+    """encoder of subtitles: a folder or a prepared name such as minilm; none: subtitles are not searched"""
+    local: Literal["windows", "frames", "moments"] = "windows"
+    """what a search looks at: stretches of a few seconds, single frames, or adaptive moments"""
+    window: float = 2.0
+    """seconds of a stretch"""
+    stride: float = 1.0
+    """seconds from one stretch to the next"""
+    storage: Literal["fp16", "int8", "fp32"] = "fp16"
+    """type that vectors are kept in"""
+    model: str | None = None
+    """a trained run to search with instead of the encoder's own space"""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1000:
+            raise LibraryError(f"frames are looked at at a rate between 0 and 1000 per second, not {self.rate}")
+        if not (0 < self.stride <= self.window):
+            raise LibraryError(f"a stride is above 0 and at most a window, not {self.stride} of {self.window} seconds")
+
+
+@dataclass(frozen=True)
+class About:
+    """The content of ``library.json``."""
+
+    settings: LibrarySettings
+    recipes: dict[str, dict[str, Any]]  # by track: how its vectors were made
+    made_by: str = __version__
+    format: int = FORMAT
+
+
+def write_about(folder: Path, about: About) -> bool:
+    """Write ``library.json`` unless it is there; False where another process was first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = folder / f".{FILE}.{os.getpid()}"
+    write_whole(beside, json.dumps(asdict(about), indent=1) + "\n")
+    try:
+        os.link(beside, folder / FILE)  # unlike a rename, never replaces
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links
+        if (folder / FILE).exists():
+            return False
+        os.replace(beside, folder / FILE)
+    finally:
+        beside.unlink(missing_ok=True)
+    return True
+
+
+def read_about(folder: Path) -> About:
+    path = folder / FILE
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        version = found["format"]
+    except (FileNotFoundError, NotADirectoryError):
+        raise LibraryError(
+            f"{folder} is no library: it has no {FILE}. `prvr library add --library {folder} VIDEOS…` makes one"
+        ) from None
+    except (ValueError, TypeError, KeyError, RecursionError) as problem:
+        raise LibraryError(
+            f"{path} cannot be read ({problem}): restore it from a copy, or make the library anew"
+        ) from None
+    if not isinstance(version, int) or version > FORMAT:
+        raise LibraryError(
+            f"{folder} was made by a newer prvr (format {version}, made by {found.get('made_by', 'unknown')}; "
+            f"this is prvr {__version__}, which reads up to format {FORMAT}): update prvr"
+        )
+    try:
+        known = {field.name for field in fields(LibrarySettings)}
+        settings = LibrarySettings(**{name: value for name, value in found["settings"].items() if name in known})
+        return About(settings, dict(found["recipes"]), str(found["made_by"]), version)
+    except (TypeError, KeyError, ValueError, AttributeError) as problem:
+        raise LibraryError(f"{path} does not describe a library ({problem}): restore it from a copy") from None

@@ -1,0 +1,123 @@
+"""A library at one moment, mapped into memory: what a search looks at, whatever is added or removed meanwhile."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prvr.library.catalogue import Catalogue, Video, generation, read_videos
+from prvr.library.shards import ShardMissing, map_shard, read_shards
+from prvr.scoring import Gallery
+from prvr.scoring.engines import score_parts
+from prvr.tokens import TensorRecord
+
+_TRIES = 20
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A shard in memory."""
+
+    gallery: Gallery
+    arrays: dict[str, Tensor]
+    rows: NDArray[np.int64]  # the living ones
+
+
+@dataclass(frozen=True)
+class TrackScores(TensorRecord):
+    """Both parts of the score of every living section, (Q, S)."""
+
+    base: Tensor
+    trace: Tensor
+
+    def final(self, weight: float) -> Tensor:
+        return self.base if weight == 0 else self.base + weight * self.trace
+
+
+@dataclass
+class TrackView:
+    """All living sections of a track, shard after shard."""
+
+    shards: list[Mapped] = field(default_factory=list)
+    videos: list[int] = field(default_factory=list)  # of each section
+    places: list[tuple[int, int, int]] = field(default_factory=list)  # number of the shard here, row, tokens
+
+    def __len__(self) -> int:
+        return len(self.videos)
+
+    @cached_property
+    def owners(self) -> NDArray[np.int64]:
+        return np.array(self.videos, np.int64)
+
+    def score(self, queries: Tensor) -> TrackScores:
+        """Score (Q, D) queries against every section: every stored token is looked at."""
+        base, trace = [], []
+        for shard in self.shards:
+            found = score_parts(queries, shard.gallery, "torch" if shard.gallery.device.type == "cpu" else "auto")
+            assert found.trace is not None
+            base.append(found.base[:, shard.rows])
+            trace.append(found.trace[:, shard.rows])
+        return TrackScores(torch.cat(base, 1), torch.cat(trace, 1))
+
+    @cached_property
+    def background(self) -> NDArray[np.float32]:
+        """(S, B, 2): base and evidence scores of the background sentences that the encoder understands."""
+        found = np.concatenate([shard.arrays["background"].numpy()[shard.rows] for shard in self.shards])
+        return found[:, (found[..., 0] != 0).any(0)]
+
+    def section(self, number: int) -> tuple[Gallery, NDArray[np.float32], int]:
+        """A section as a gallery of one, the seconds of its tokens, and how many of them are real."""
+        place, row, tokens = self.places[number]
+        shard = self.shards[place]
+        one = shard.gallery[row : row + 1]
+        first, last = int(shard.gallery.first_page[row]), int(shard.gallery.first_page[row + 1])
+        spans = shard.arrays["spans"][first:last].reshape(-1, 2).numpy()
+        return one, spans, tokens
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Videos and tracks of one generation."""
+
+    generation: int
+    videos: dict[int, Video]
+    tracks: dict[str, TrackView]
+
+
+def take_snapshot(catalogue: Catalogue, folder: Path, before: Snapshot | None) -> Snapshot:
+    """The library as it is now; ``before`` itself where nothing has changed."""
+    for _ in range(_TRIES):
+        try:
+            with catalogue.reading() as db:
+                now = generation(db)
+                if before is not None and before.generation == now:
+                    return before
+                return _mapped(db, folder, now)
+        except ShardMissing:  # somebody deletes files without the lock; the next look may be luckier
+            continue
+    raise ShardMissing(str(folder))
+
+
+def _mapped(db: sqlite3.Connection, folder: Path, now: int) -> Snapshot:
+    videos = {video.id: video for video in read_videos(db, "state = 'ok'")}
+    tracks: dict[str, TrackView] = {}
+    for shard in read_shards(db):
+        sections = db.execute(
+            "SELECT video, row, tokens FROM sections WHERE shard = ? ORDER BY row", (shard.id,)
+        ).fetchall()
+        if not sections:
+            continue
+        view = tracks.setdefault(shard.track, TrackView())
+        arrays = map_shard(folder, shard)
+        gallery = Gallery.of_arrays(shard.about["gallery"], arrays)
+        view.places += [(len(view.shards), row, tokens) for _, row, tokens in sections]
+        view.shards.append(Mapped(gallery, arrays, np.array([row for _, row, _ in sections], np.int64)))
+        view.videos += [video for video, _, _ in sections]
+    return Snapshot(now, videos, tracks)

@@ -1,0 +1,110 @@
+"""What a library holds, and whether it is whole."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prvr.library.catalogue import Catalogue, read_videos
+from prvr.library.errors import LibraryError
+from prvr.library.shards import SHARDS, read_shards
+
+
+@dataclass(frozen=True)
+class LibraryStatus:
+    """Counts and sizes."""
+
+    videos: int
+    failed: int
+    seconds: float  # of video
+    frames: int
+    tokens: int
+    lines: int  # of subtitles
+    bytes: int  # on disk
+    free: int  # bytes left on that disk
+
+    @property
+    def bytes_per_frame(self) -> float:
+        return self.bytes / max(1, self.frames)
+
+
+@dataclass
+class Verification:
+    """What was found wrong; ``missing`` files may merely have moved, the rest is damage."""
+
+    problems: list[str] = field(default_factory=list)
+    missing: list[Path] = field(default_factory=list)
+    checked: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def library_status(folder: Path, catalogue: Catalogue) -> LibraryStatus:
+    with catalogue.reading() as db:
+        videos = read_videos(db)
+        tokens = db.execute("SELECT COALESCE(SUM(tokens), 0) FROM sections").fetchone()[0]
+        lines = db.execute("SELECT COUNT(*) FROM lines").fetchone()[0]
+    good = [video for video in videos if video.state == "ok"]
+    return LibraryStatus(
+        videos=len(good),
+        failed=len(videos) - len(good),
+        seconds=sum(video.duration or 0.0 for video in good),
+        frames=sum(video.frames for video in good),
+        tokens=tokens,
+        lines=lines,
+        bytes=folder_bytes(folder),
+        free=shutil.disk_usage(folder).free,
+    )
+
+
+def folder_bytes(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except FileNotFoundError:  # another process is at work
+            continue
+    return total
+
+
+def verify_library(folder: Path, catalogue: Catalogue) -> Verification:
+    """Every video has its sections, every section lies within its shard, every file is as long as it must be."""
+    found = Verification()
+    with catalogue.reading() as db:
+        try:
+            (said,) = db.execute("PRAGMA integrity_check").fetchone()
+        except LibraryError as problem:
+            said = str(problem)
+        if said != "ok":
+            found.problems.append(f"the catalogue is damaged ({said}): restore it from a copy")
+        videos = read_videos(db)
+        shards = {shard.id: shard for shard in read_shards(db)}
+        sections = db.execute("SELECT video, shard, row, first_page, pages, tokens FROM sections").fetchall()
+        paths = {video.id: video.path for video in videos}
+        for shard in shards.values():
+            for name in shard.about["arrays"]:
+                path = folder / SHARDS / str(shard.id) / f"{name}.bin"
+                size = path.stat().st_size if path.is_file() else 0
+                if size < shard.bytes(name):
+                    expected = shard.bytes(name)
+                    found.problems.append(
+                        f"{path} holds {size} bytes, expected {expected}: restore it, or remove and add its videos"
+                    )
+    indexed = set()
+    for video, shard_id, row, first, pages, _ in sections:
+        indexed.add(video)
+        there = shards.get(shard_id)
+        if video not in paths:
+            found.problems.append(f"row {row} of shard {shard_id} belongs to no video: add its files again")
+        if there is None or row >= there.rows or first + pages > there.pages:
+            found.problems.append(f"{paths.get(video)}: its vectors are not where the catalogue says: add it again")
+    for video in videos:
+        found.checked += 1
+        if video.state == "ok" and video.id not in indexed:
+            found.problems.append(f"{video.path}: the catalogue holds it, but no vectors: remove it and add it again")
+        if not video.path.exists():
+            found.missing.append(video.path)
+    return found

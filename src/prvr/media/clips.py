@@ -1,0 +1,101 @@
+"""A stretch of a video as a file of its own, pictures and sound, cut where it was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from prvr.media.errors import MediaError
+from prvr.media.reader import require_file
+
+_TICKS = 90_000  # per second
+_USUAL_RATE = 25
+
+
+def cut_clip(source: str | Path, start: float, end: float, out: str | Path) -> Path:
+    """Write ``source`` from ``start`` to ``end`` (seconds) to an .mp4 file, encoded anew so that the cut is exact."""
+    import av
+
+    from prvr.media.pyav_reader import opened, start_seconds, video_stream  # says which extra is missing
+
+    source, out = require_file(source), Path(out)
+    if not 0 <= start < end:
+        raise ValueError(f"a clip begins at 0 or later and ends after it begins, not {start} to {end}")
+    with opened(source) as container:
+        pictures = video_stream(container, source)
+        sound = next((s for s in container.streams.audio if s.codec_context is not None), None)
+        origin = start_seconds(container) or 0.0
+        container.seek(round((start + origin) * av.time_base))
+        beside = out.with_name(f".{out.stem}.part.mp4")
+        try:
+            with av.open(str(beside), "w") as target:
+                writer = _Writer(target, pictures, sound)
+                for kind, at, frame in _frames(container, pictures, sound, origin, end):
+                    if at >= start:
+                        writer.write(kind, at - start, frame)
+                if not writer.close():
+                    raise MediaError(source, f"no picture could be decoded between {start:.1f} and {end:.1f} s")
+            beside.replace(out)
+        except av.error.FFmpegError as problem:
+            raise MediaError(source, f"no clip could be cut from it: {problem.strerror}") from problem
+        finally:
+            beside.unlink(missing_ok=True)
+    return out
+
+
+def _frames(container: Any, pictures: Any, sound: Any, origin: float, end: float) -> Iterator[tuple[str, float, Any]]:
+    """Decoded pictures and sound with their seconds, until both are past the end."""
+    open_kinds = {stream.type for stream in (pictures, sound) if stream is not None}
+    for packet in container.demux([stream for stream in (pictures, sound) if stream is not None]):
+        for frame in packet.decode():
+            at = (frame.time or 0.0) - origin
+            if at < end:
+                yield packet.stream.type, at, frame
+            else:
+                open_kinds.discard(packet.stream.type)
+        if not open_kinds:
+            return
+
+
+class _Writer:
+    """Encodes frames as they come."""
+
+    def __init__(self, target: Any, pictures: Any, sound: Any):
+        import av
+
+        self.target, self.pictures, self.count = target, pictures, 0
+        rate = pictures.average_rate or pictures.guessed_rate or _USUAL_RATE
+        self.video = target.add_stream("libx264", rate=Fraction(rate).limit_denominator(1000))
+        self.video.codec_context.time_base = Fraction(1, _TICKS)
+        self.audio, self.resampler = None, None
+        if sound is not None:
+            self.audio = target.add_stream("aac", rate=sound.codec_context.sample_rate or 44_100)
+            self.resampler = av.AudioResampler("fltp", "stereo", self.audio.rate)
+        self.samples = 0
+
+    def write(self, kind: str, at: float, frame: Any) -> None:
+        if kind == "video":
+            if self.count == 0:
+                self.video.width, self.video.height = frame.width // 2 * 2 or 2, frame.height // 2 * 2 or 2
+                self.video.pix_fmt = "yuv420p"
+                if round(frame.rotation):
+                    self.video.set_display_rotation(round(frame.rotation))
+            scaled = frame.reformat(self.video.width, self.video.height, "yuv420p")
+            scaled.pts, scaled.time_base = round(at * _TICKS), Fraction(1, _TICKS)
+            self.target.mux(self.video.encode(scaled))
+            self.count += 1
+        elif self.audio is not None and self.resampler is not None:
+            for part in self.resampler.resample(frame):
+                part.pts, part.time_base = self.samples, Fraction(1, self.audio.rate)
+                self.samples += part.samples
+                self.target.mux(self.audio.encode(part))
+
+    def close(self) -> int:
+        """How many pictures were written."""
+        if self.count:
+            self.target.mux(self.video.encode(None))
+            if self.audio is not None and self.samples:
+                self.target.mux(self.audio.encode(None))
+        return self.count

@@ -1,0 +1,97 @@
+"""``prvr library`` and ``prvr search``: what they print, how they fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prvr.cli import main
+from prvr.cli.search import sparkline
+from prvr.library import MomentEvidence
+from prvr.media.render import SIZES, RenderedWorld, render_world
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
+    return render_world(tmp_path_factory.mktemp("rendered") / "films", SIZES["tiny"])
+
+
+@pytest.fixture
+def made(films: RenderedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A library of four films, and of a file that is none."""
+    monkeypatch.setenv("PRVR_LIBRARY", str(tmp_path / "library"))
+    paths = [str(path) for path in sorted(films.videos.values())[:4]]
+    broken = tmp_path / "broken.mp4"
+    broken.write_text("no video")
+    assert main(["library", "add", *paths, str(broken), "--rate", "2", "--tags", "some"]) == 1  # one failed
+    return tmp_path / "library"
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    capsys.readouterr()
+    assert main(list(words)) == code
+    captured = capsys.readouterr()
+    return " ".join((captured.out + captured.err).split())
+
+
+def test_a_library_from_adding_to_removing(
+    made: Path, films: RenderedWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(films.folder / "videos")
+    text = said(capsys, "library", "add", folder)
+    assert "12 added, 4 unchanged" in text
+    assert "16 videos" in said(capsys, "library", "status")
+    assert json.loads(said(capsys, "library", "status", "--json"))["failed"] == 1
+    assert "broken.mp4" in said(capsys, "library", "list", "--failed")
+    assert len(json.loads(said(capsys, "library", "list", "--json"))) == 17
+    assert "1 could not be read" in said(capsys, "library", "add", "--retry", code=1)
+    assert "everything is in its place" in said(capsys, "library", "verify")
+    assert "removed 16 videos" in said(capsys, "library", "remove", folder)
+    assert "holds no video yet" in said(capsys, "search", "red", code=1)
+
+
+def test_search_shows_a_table_or_json_and_cuts_clips(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = said(capsys, "search", "a red square moves left", "--limit", "2")
+    assert "scores can be compared within this search only; more: --offset 2" in text
+    assert "█" in text
+    found = json.loads(
+        said(capsys, "search", "a red square", "--json", "--limit", "2", "--export", str(tmp_path / "cut"))
+    )
+    assert len(found["hits"]) == 2
+    assert found["note"]
+    clips = [Path(hit["clip"]) for hit in found["hits"]]
+    assert all(clip.stat().st_size > 1000 for clip in clips)
+    assert len(found["hits"][0]["evidence"]["routed"]) == len(found["hits"][0]["evidence"]["spans"])
+    assert json.loads(said(capsys, "search", "red", "--json", "--tags", "none", code=1))["hits"] == []
+
+
+def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, expected in (
+        (["search"], "give a sentence"),
+        (["search", "x", "--library", str(tmp_path)], "is no library"),
+        (["search", "x", "--after", "soon"], "is no date"),
+        (["search", "x", "--limit", "0"], "limit is at least 1"),
+        (["search", "--image", str(tmp_path / "broken.mp4")], "is no picture"),
+        (["library", "add"], "no files were named"),
+        (["library", "add", str(tmp_path / "nowhere")], "neither a file nor a folder"),
+        (["library", "add", str(tmp_path), "--rate", "5"], "was made with rate 2.0, not 5.0"),
+        (["library", "remove"], "nothing was named"),
+        (["library", "remove", "x.mp4"], "is not in the library"),
+    ):
+        text = said(capsys, *words, code=1)
+        assert text.startswith("error:"), words
+        assert expected in text
+        assert "Traceback" not in text
+    assert said(capsys, "library", "frobnicate", code=2)
+
+
+def test_a_sparkline_follows_the_curve() -> None:
+    spans = np.array([(t, t + 1) for t in range(4)], np.float32)
+    rising = np.array([0.0, 0.1, 0.5, 1.0], np.float32)
+    evidence = MomentEvidence(spans, rising, rising, rising, rising, np.ones(1, np.float32))
+    assert sparkline(evidence, columns=4) == "▁▁▅█"
