@@ -13,11 +13,12 @@ from prvr.data import DataError
 from prvr.library.errors import LibraryError
 from prvr.media.errors import EncoderError, MediaError, MissingExtra
 from prvr.scoring import NotSeparable
+from prvr.scoring.disk import GalleryError
 from prvr.training import ConfigError, Interrupted, RunError, TrainingError
 
 _FIXABLE = (
     DataError, ConfigError, RunError, TrainingError, CheckpointMismatch, NotSeparable, UnknownMethod,
-    MediaError, EncoderError, MissingExtra, LibraryError,
+    MediaError, EncoderError, MissingExtra, LibraryError, GalleryError,
 )  # fmt: skip
 
 

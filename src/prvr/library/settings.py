@@ -38,8 +38,6 @@ class LibrarySettings:
     """seconds from one stretch to the next"""
     storage: Literal["fp16", "int8", "fp32"] = "fp16"
     """type that vectors are kept in"""
-    model: str | None = None
-    """a trained run to search with instead of the encoder's own space"""
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1000:
