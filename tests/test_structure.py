@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "data": {"tokens", "files"},
     "media": {"files"},
     "extraction": {"files", "data", "media"},
+    "proxy": {"files", "data", "media"},
     "losses": {"tokens"},
     "trace": {"tokens"},
     "backbones": {"tokens", "files", "losses", "trace"},
@@ -38,6 +39,7 @@ MAY_IMPORT = {
         "bench",
         "media",
         "extraction",
+        "proxy",
     },
 }
 NUMERIC_ROOMS = ("tokens", "data", "losses", "backbones", "trace", "scoring", "training", "evaluation")
