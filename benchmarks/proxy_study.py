@@ -37,22 +37,22 @@ from prvr.training import Run
 CONTROLS = ("shuffled-pairs", "shuffled-frames")
 # The small model that the proxy preset describes for a CPU.
 QUICK = {
-    "model.width": "128",
+    "model.width": "64",
     "model.blocks": "4",
-    "model.frames": "64",
+    "model.frames": "32",
     "model.dropout": "0.1",
     "model.input-dropout": "0.1",
     "model.similarity-temperature": "0.08",
-    "model.hard-negative-epoch": "4",
-    "backbone-stage.epochs": "12",
+    "model.hard-negative-epoch": "3",
+    "backbone-stage.epochs": "6",
     "backbone-stage.learning-rate": "1e-3",
-    "trace-stage.epochs": "6",
+    "trace-stage.epochs": "3",
     "trace-stage.frozen-epochs": "1",
     "trace-stage.warmup-epochs": "1",
-    "trace-stage.fusion-start": "2",
-    "trace-stage.fusion-ramp": "2",
+    "trace-stage.fusion-start": "1",
+    "trace-stage.fusion-ramp": "1",
     "trace-stage.learning-rate": "2e-4",
-    "validate-every": "6",
+    "validate-every": "3",
 }
 
 

@@ -14,7 +14,7 @@ from prvr.proxy.stories import (
     Source,
     Story,
     Told,
-    annotations,
+    as_annotations,
     divided,
     find_file,
     plain,
@@ -47,7 +47,7 @@ def read_activitynet(folder: str | Path, *, both_directions: bool = False) -> So
             told["train"] += _told(video + SWAPPED, first[video])
     queries = {}
     for split, videos in stories.items():
-        queries[split] = annotations(told[split], {story.video: story.seconds for story in videos})
+        queries[split] = as_annotations(told[split], {story.video: story.seconds for story in videos})
         silent = {story.video for story in videos} - {each.video for each in told[split]}
         if silent:  # no query names it, so no split would read it
             stories[split] = tuple(story for story in videos if story.video not in silent)

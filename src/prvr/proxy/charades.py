@@ -18,7 +18,7 @@ from prvr.proxy.stories import (
     Source,
     Story,
     Told,
-    annotations,
+    as_annotations,
     divided,
     find_file,
     numbered,
@@ -62,7 +62,7 @@ def read_charades(folder: str | Path) -> Source:
     queries = {}
     for split, videos in dealt.items():
         members, official = set(videos), "test" if split == "test" else "train"
-        queries[split] = annotations((each for each in told[official] if each.video in members), seconds)
+        queries[split] = as_annotations((each for each in told[official] if each.video in members), seconds)
     chosen = {split: tuple(everything[video] for video in videos) for split, videos in dealt.items()}
     return Source("charades", chosen, queries, tuple(notes))
 

@@ -41,8 +41,7 @@ def frame_times(seconds: float, rate: float) -> NDArray[np.float64]:
     >>> frame_times(1.6, 2.0)
     array([0.25, 0.75, 1.25])
     """
-    times: NDArray[np.float64] = (np.arange(max(1, round(seconds * rate))) + 0.5) / rate
-    return times
+    return np.asarray((np.arange(max(1, round(seconds * rate))) + 0.5) / rate, dtype=np.float64)
 
 
 def composed(story: Story, vectors: Vectors, config: ProxyConfig, width: int) -> tuple[Array, NDArray[np.intp]]:

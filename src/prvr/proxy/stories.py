@@ -74,7 +74,7 @@ def find_file(folder: Path, name: str, whence: str) -> Path:
     raise DataError(f"{folder} holds no {name}, neither plain nor gzipped (.gz): {whence}.")
 
 
-def annotations(told: Iterable[Told], seconds: Mapping[str, float]) -> tuple[Annotation, ...]:
+def as_annotations(told: Iterable[Told], seconds: Mapping[str, float]) -> tuple[Annotation, ...]:
     """Queries of one split. A sentence that stands for several videos, word for word, is true of all of them."""
     told = list(told)
     videos: dict[str, dict[str, None]] = {}
