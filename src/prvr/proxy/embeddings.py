@@ -61,9 +61,12 @@ def nearest(vectors: Mapping[str, Array], count: int, block: int = 1024) -> dict
 
 
 def _vectors(texts: list[str], encoder: TextEncoder, progress: bool) -> Array:
-    firsts = range(0, len(texts), _BATCH)
-    parts = track(firsts, total=len(firsts), label="embedding labels", show=progress)
-    return np.concatenate([encoder.encode_texts(texts[first : first + _BATCH]) for first in parts])
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # batches of one length need little padding
+    parts = [order[first : first + _BATCH] for first in range(0, len(order), _BATCH)]
+    vectors = np.empty((len(texts), encoder.width), np.float32)
+    for rows in track(parts, total=len(parts), label="embedding labels", show=progress):
+        vectors[rows] = encoder.encode_texts([texts[row] for row in rows])
+    return vectors
 
 
 def _write_words(path: Path, source: Source, encoder: TextEncoder, progress: bool) -> None:
@@ -71,7 +74,7 @@ def _write_words(path: Path, source: Source, encoder: TextEncoder, progress: boo
     for split in source.queries.values():
         for query in split:
             ids.setdefault(query.sentence, []).append(query.id)
-    sentences = sorted(ids, key=lambda sentence: (len(sentence), sentence))  # batches of one length need no padding
+    sentences = sorted(ids, key=lambda sentence: (len(sentence), sentence))  # as above
     firsts = range(0, len(sentences), _BATCH)
     with h5py.File(path, "w", libver=("v110", "v110")) as store:
         for first in track(firsts, total=len(firsts), label="embedding sentences", show=progress):
