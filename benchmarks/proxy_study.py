@@ -35,7 +35,7 @@ from prvr.trace.variants import ABLATIONS, BASE, CORRUPTIONS, VARIANTS
 from prvr.training import Run
 
 CONTROLS = ("shuffled-pairs", "shuffled-frames")
-# The small model that the proxy preset describes for a CPU.
+# A model that shows on a CPU, in minutes, whether anything is learned; the proxy preset lists the same flags.
 QUICK = {
     "model.width": "64",
     "model.blocks": "4",
@@ -43,16 +43,17 @@ QUICK = {
     "model.dropout": "0.1",
     "model.input-dropout": "0.1",
     "model.similarity-temperature": "0.08",
-    "model.hard-negative-epoch": "3",
-    "backbone-stage.epochs": "6",
+    "model.hard-negative-epoch": "2",
+    "backbone-stage.epochs": "3",
     "backbone-stage.learning-rate": "1e-3",
-    "trace-stage.epochs": "3",
+    "trace-stage.epochs": "2",
     "trace-stage.frozen-epochs": "1",
     "trace-stage.warmup-epochs": "1",
     "trace-stage.fusion-start": "1",
     "trace-stage.fusion-ramp": "1",
     "trace-stage.learning-rate": "2e-4",
-    "validate-every": "3",
+    "trace-stage.snapshots": "1",
+    "validate-every": "5",
 }
 
 
