@@ -141,9 +141,11 @@ def markdown(name: str, found: Sequence[Mapping[str, Any]]) -> str:
     chance = 100 * sum(min(1.0, k / first["videos"]) for k in (1, 5, 10, 100))
     about = f"{first['queries']:,} queries, {first['videos']:,} videos; chance SumR {chance:.1f}; {len(found)} seed(s)"
     labels = {"backbone": "backbone phase alone", "base": "base branch", "trace": "TRACE"}
-    labels |= {"base_any": "base branch, any correct video", "trace_any": "TRACE, any correct video"}
-    rows = {label: _summary(found, key) for key, label in labels.items() if key in first["recalls"]}
-    lines = [f"## {name}", about, "", recall_table(rows).markdown(), ""]
+    several = {"base_any": "base branch, any correct video", "trace_any": "TRACE, any correct video"}
+    lines = [f"## {name}", about, ""]
+    for group in (labels, several):
+        rows = {label: _summary(found, key) for key, label in group.items() if key in first["recalls"]}
+        lines += [recall_table(rows).markdown(), ""] if rows else []
     lines += ["| variant | SumR | ΔSumR to the base branch, each seed |", "|---|--:|---|"]
     for number, variant in enumerate(ABLATIONS):
         lines.append(_variant_row(f"({number}) {variant.label}", variant.key, found))
