@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "data": {"tokens", "files"},
     "media": {"files"},
     "extraction": {"files", "data", "media"},
+    "proxy": {"files", "data", "media"},
     "losses": {"tokens"},
     "trace": {"tokens"},
     "backbones": {"tokens", "files", "losses", "trace"},
@@ -40,6 +41,7 @@ MAY_IMPORT = {
         "media",
         "extraction",
         "library",
+        "proxy",
     },
 }
 NUMERIC_ROOMS = ("tokens", "data", "losses", "backbones", "trace", "scoring", "training", "evaluation")

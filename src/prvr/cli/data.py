@@ -1,4 +1,4 @@
-"""``prvr data``: check the files of a collection, convert its features, or make a synthetic world."""
+"""``prvr data``: check the files of a collection, convert its features, or make a world or a proxy to try things on."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from prvr.data.convert import convert
 from prvr.data.errors import DataError
 from prvr.data.layout import Collection
 from prvr.data.synth import SIZES, SynthConfig, write_world
+from prvr.media.encoders import open_text_encoder
+from prvr.proxy import ProxyConfig, read_activitynet, read_charades, write_proxy
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]look[/]", "error": "[red]wrong[/]"}
 
@@ -86,8 +88,49 @@ class Synth:
         return 0
 
 
-Command: TypeAlias = Check | Convert | Synth
-_COMMANDS: dict[str, type[Command]] = {"check": Check, "convert": Convert, "synth": Synth}
+@dataclass(frozen=True)
+class Proxy:
+    """Make a symbolic-video proxy from annotations: real sentences and moments, frames without pixels.
+
+    charades: frames from Charades' timed action labels, scene and objects, queries from Charades-STA. activitynet:
+    frames from one annotator's captions (val_1), queries in another's words (val_2). Train on the result with
+    `prvr train proxy --data OUT`. Results are never results on Charades-STA or ActivityNet, and the files written may
+    not be passed on: their sources' licences do not allow it.
+    """
+
+    source: Annotated[Literal["charades", "activitynet"], tyro.conf.Positional]
+    """Which annotations."""
+    annotations: Annotated[Path, tyro.conf.arg(metavar="DIR")]
+    """Folder with the annotation files, plain or gzipped, there or one level below. charades: Charades_v1_classes.txt,
+    Charades_v1_{train,test}.csv, charades_sta_{train,test}.txt; activitynet: val_1.json, val_2.json."""
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
+    """Where to put it; the proxy is the folder proxy inside."""
+    encoder: str = "minilm"
+    """Sentence encoder: the folder of a sentence model, or the name of one that `prvr prepare` has fetched."""
+    embeddings: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Where sentence embeddings are kept for the next proxy [default: SOURCE-embeddings beside OUT]."""
+    both_directions: bool = False
+    """activitynet: add every training video a second time, with the two annotators exchanged."""
+    config: Annotated[ProxyConfig, tyro.conf.arg(name="")] = field(default_factory=ProxyConfig)
+
+    def run(self) -> int:
+        if self.source == "charades":
+            if self.both_directions:
+                raise DataError("--both-directions is for activitynet: charades has one annotator's labels only.")
+            source = read_charades(self.annotations)
+        else:
+            source = read_activitynet(self.annotations, both_directions=self.both_directions)
+        encoder = open_text_encoder(self.encoder)
+        folder = write_proxy(self.out, source, encoder, self.config, embeddings=self.embeddings)
+        console = Console()
+        for note in source.notes:
+            console.print(f"note: {note}", soft_wrap=True, highlight=False, markup=False)
+        console.print(f"wrote {folder}", soft_wrap=True)
+        return 0
+
+
+Command: TypeAlias = Check | Convert | Synth | Proxy
+_COMMANDS: dict[str, type[Command]] = {"check": Check, "convert": Convert, "synth": Synth, "proxy": Proxy}
 
 
 def main(argv: list[str]) -> int:

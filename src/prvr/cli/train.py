@@ -21,9 +21,9 @@ from prvr.training.splits import settled
 class TrainArguments:
     """Train a backbone, then TRACE on it: `prvr train DATASET --data DIR`.
 
-    DATASET names a shipped preset (activitynet, charades, tvr, synth, rendered, demo) or a .toml file of your own. DIR
-    is the folder that holds the collection's TextData and FeatureData (`prvr data check DIR` tells if all is there).
-    Every number of the preset can be changed by its flag below. Several GPUs or processes:
+    DATASET names a shipped preset (activitynet, charades, tvr, synth, proxy, rendered, demo) or a .toml file of your
+    own. DIR is the folder that holds the collection's TextData and FeatureData (`prvr data check DIR` tells if all is
+    there). Every number of the preset can be changed by its flag below. Several GPUs or processes:
     `torchrun --nproc-per-node 2 -m prvr train …`.
     """
 

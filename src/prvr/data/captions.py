@@ -5,17 +5,15 @@ Each reader takes one file and either returns all of it or raises a ``DataError`
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
-import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from prvr.data.errors import DataError
+from prvr.data.textfiles import text_lines
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ def read_captions(path: Path) -> list[Caption]:
     """One caption per line: the id, a blank, the sentence. Blank lines are skipped."""
     captions: list[Caption] = []
     first_seen: dict[str, int] = {}
-    for number, line in _lines(path):
+    for number, line in text_lines(path):
         parts = line.split(maxsplit=1)
         if len(parts) < 2:
             raise DataError(f"{path}:{number}: found only '{line[:80]}'; expected an id, a blank and a sentence.")
@@ -86,42 +84,10 @@ def read_moments(path: Path) -> dict[str, Moment]:
     return moments
 
 
-def _lines(path: Path, collection: str = "") -> Iterator[tuple[int, str]]:
-    """The non-blank lines of a UTF-8 file, stripped, with their numbers."""
-    try:
-        raw = _bytes(path, collection)
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as problem:
-        raise DataError(f"{path} cannot be read: {getattr(problem, 'strerror', None) or problem}.") from problem
-    for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        try:
-            text = line.decode("utf-8").strip()
-        except UnicodeDecodeError as problem:
-            raise DataError(f"{path}:{number}: not UTF-8 ({problem.reason}); save the file as UTF-8.") from problem
-        if text:
-            yield number, text
-
-
-def _bytes(path: Path, collection: str) -> bytes:
-    """A file's content, unpacked; of an archive, the one label file that belongs to the collection."""
-    if path.suffix == ".gz":
-        return gzip.decompress(path.read_bytes())
-    if path.suffix != ".zip":
-        return path.read_bytes()
-    with zipfile.ZipFile(path) as archive:
-        labels = [name for name in archive.namelist() if name.endswith(".gt.jsonl")]
-        found = [name for name in labels if name.rpartition("/")[2].startswith(collection)]
-        if len(found) != 1:
-            raise DataError(
-                f"{path} holds {len(found)} label files for '{collection}' among {', '.join(labels) or 'none at all'}; "
-                "unpack it and give the right *.gt.jsonl."
-            )
-        return archive.read(found[0])
-
-
 def _records(path: Path, collection: str = "") -> Iterator[tuple[int, str, dict[str, Any]]]:
     """The JSON objects of a .jsonl file, each with a ``query_id`` of its own."""
     first_seen: dict[str, int] = {}
-    for number, line in _lines(path, collection):
+    for number, line in text_lines(path, collection):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as problem:

@@ -33,7 +33,7 @@ from prvr.data.errors import DataError
 from prvr.data.progress import track
 from prvr.data.synth_scripts import Query, Script, all_positives, plant_peaks, write_queries, write_scripts
 from prvr.data.synth_senses import Ear, Eye
-from prvr.data.synth_store import writer
+from prvr.data.synth_store import require_space, writer
 from prvr.data.synth_words import Vocabulary
 
 COLLECTION = "synth"
@@ -192,9 +192,7 @@ def _require_space(root: Path, config: SynthConfig) -> None:
     """Refuse before writing: the HDF5 library does not survive a disk that fills up under it."""
     videos = config.train + config.val + config.test
     frames, queries = sum(config.frames) / 2 * config.visual_width, sum(config.queries) / 2 * 12 * config.query_width
-    needed, free = int(4.4 * videos * (frames + queries)) + 2**20, shutil.disk_usage(root).free
-    if free < needed:
-        raise DataError(f"{root} has {free / 2**20:,.0f} MiB free, but the world needs about {needed / 2**20:,.0f}.")
+    require_space(root, int(4.4 * videos * (frames + queries)) + 2**20, "the world")
 
 
 def _annotations(scripts: Sequence[Script], queries: Sequence[Query]) -> list[Annotation]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float32]
+from prvr.data.errors import DataError
+
+Array = NDArray[np.floating[Any]]
 
 
 class FeatureWriter(Protocol):
@@ -32,6 +35,13 @@ def writer(kind: Literal["hdf5", "bigfile"], folder: Path, width: int) -> Iterat
             big = _BigFileWriter(file)
             yield big
         big.write_lists(folder, width)
+
+
+def require_space(root: Path, needed: int, what: str) -> None:
+    """Refuse before writing: the HDF5 library does not survive a disk that fills up under it."""
+    free = shutil.disk_usage(root).free
+    if free < needed:
+        raise DataError(f"{root} has {free / 2**20:,.0f} MiB free, but {what} needs about {needed / 2**20:,.0f}.")
 
 
 class _H5Writer:

@@ -32,6 +32,10 @@ class TextEncoder(ABC):
     def encode_words(self, text: str) -> Array:
         """(L, Dq) features of the words, at least one row."""
 
+    def encode_word_lists(self, texts: Sequence[str]) -> list[Array]:
+        """The words of many texts, (L, Dq) each; encoders that are faster on many at once say so here."""
+        return [self.encode_words(text) for text in texts]
+
 
 class Encoder(TextEncoder):
     """A text encoder that sees pictures too."""

@@ -41,8 +41,14 @@ class SentenceEncoder(TextEncoder):
         return unit(np.concatenate(found))
 
     def encode_words(self, text: str) -> Array:
-        states, mask = self._states([text])
-        return states[0][mask[0].bool()].cpu().numpy()
+        return self.encode_word_lists([text])[0]
+
+    def encode_word_lists(self, texts: Sequence[str]) -> list[Array]:
+        found: list[Array] = []
+        for first in range(0, len(texts), _BATCH):
+            states, mask = (part.cpu() for part in self._states(texts[first : first + _BATCH]))
+            found += [row[valid].numpy() for row, valid in zip(states, mask.bool(), strict=True)]
+        return found
 
     @torch.inference_mode()
     def _states(self, texts: Sequence[str]) -> tuple[Any, Any]:
