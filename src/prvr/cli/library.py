@@ -224,7 +224,7 @@ def clock(seconds: float) -> str:
 def size(number: float) -> str:
     """
     >>> size(1_234_567)
-    '1.2 MB'
+    '1.23 MB'
     """
     for unit in ("B", "kB", "MB"):
         if number < 1000:
