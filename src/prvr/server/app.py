@@ -38,7 +38,7 @@ def create_app(library: Library, options: ServerOptions | None = None) -> FastAP
         finally:
             await state.jobs.close()
             await state.batcher.close()
-            state.stills.close()
+            await state.stills.close()
 
     app = FastAPI(
         title="prvr",

@@ -55,7 +55,9 @@ class Guard:
 
         try:
             self._check(scope)
-            await self.app(scope, self._limited(receive), answer)
+            if scope["method"] in _CHANGING:
+                receive = await self._read(receive)
+            await self.app(scope, receive, answer)
         except Problem as problem:
             await problem.response()(scope, receive, answer)
         finally:
@@ -81,7 +83,7 @@ class Guard:
                 raise Problem(403, "the request comes from another site's page", "use the server's own page")
         declared = headers.get("content-length", "0")
         if not declared.isdecimal() or int(declared) > options.max_body:
-            raise Problem(413, f"the request is larger than {options.max_body} bytes", "send less")
+            raise self._too_large()
         path = scope["path"]
         guarded = path.startswith("/v1/") or path == "/metrics"
         if options.token is not None and guarded and path not in _OPEN and not token_given(headers, options.token):
@@ -92,19 +94,26 @@ class Guard:
                 {"WWW-Authenticate": "Bearer"},
             )
 
-    def _limited(self, receive: Receive) -> Receive:
-        """A body without a declared length counts as it comes."""
-        taken = 0
-
-        async def counted() -> Message:
-            nonlocal taken
+    async def _read(self, receive: Receive) -> Receive:
+        """The body, which is small, before anything is done with it: a length that is not declared counts as well."""
+        body, more = b"", True
+        while more:
             message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > self.options.max_body:
-                raise Problem(413, f"the request is larger than {self.options.max_body} bytes", "send less")
-            return message
+            body += message.get("body", b"")
+            more = message["type"] == "http.request" and message.get("more_body", False)
+            if len(body) > self.options.max_body:
+                raise self._too_large()
+        whole: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
-        return counted
+        async def once() -> Message:
+            nonlocal whole
+            message, whole = whole, None
+            return message if message is not None else await receive()
+
+        return once
+
+    def _too_large(self) -> Problem:
+        return Problem(413, f"the request is larger than {self.options.max_body} bytes", "send less")
 
 
 def token_given(headers: Headers, token: str) -> bool:

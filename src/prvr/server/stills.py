@@ -41,10 +41,10 @@ class Stills:
         try:
             answer, picture = await asyncio.wait_for(self._ask(json.dumps(asked).encode() + b"\n"), _PATIENCE)
         except asyncio.CancelledError:  # an answer that nobody waits for would be taken for the next one
-            self.close()
+            self._drop()
             raise
         except (OSError, ValueError, EOFError, asyncio.TimeoutError):
-            self.close()
+            self._drop()
             raise Problem(409, "no thumbnail: the decoder gave up on this file", remedy) from None
         if "problem" in answer:
             raise Problem(409, f"no thumbnail: the file {answer['problem']}", remedy)
@@ -64,7 +64,14 @@ class Stills:
         answer = json.loads(await self._process.stdout.readline())
         return answer, await self._process.stdout.readexactly(int(answer.get("size", 0)))
 
-    def close(self) -> None:
+    def _drop(self) -> None:
+        """The next picture is decoded by a fresh process."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
         self._process = None
+
+    async def close(self) -> None:
+        process = self._process
+        self._drop()
+        if process is not None:
+            await process.wait()

@@ -126,7 +126,7 @@ async def thumbnail(
     video_id: VideoId,
     state: Shared,
     time: Annotated[float, Query(ge=0, le=1e6, description="seconds")] = 0.0,
-    width: Annotated[Literal[160, 320, 640], Query(description="pixels, at most")] = 320,
+    width: Annotated[int, Query(ge=32, le=640, description="pixels, at most")] = 320,
 ) -> Response:
     """What is on screen at a time."""
     found = await run_in_threadpool(state.video, video_id)

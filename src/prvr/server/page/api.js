@@ -20,11 +20,11 @@ export async function call(method, path, body, signal) {
   throw new Problem(answer.status, told.detail || `The server answered ${answer.status}.`, told.remedy || "Try again.");
 }
 
-export const clock = (seconds) => {
-  const whole = Math.max(0, Math.floor(seconds)), tenth = Math.floor((seconds - Math.floor(seconds)) * 10);
+export const clock = (seconds, fine = false) => {
+  const tenths = Math.max(0, Math.round(seconds * 10)), whole = fine ? Math.floor(tenths / 10) : Math.round(Math.max(0, seconds));
   const two = (n) => String(n).padStart(2, "0");
   const h = Math.floor(whole / 3600), m = Math.floor(whole / 60) % 60, s = whole % 60;
-  return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}${seconds < 600 && tenth ? "." + tenth : ""}`;
+  return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}${fine ? "." + (tenths % 10) : ""}`;
 };
 
 export function make(tag, attributes = {}, ...children) {

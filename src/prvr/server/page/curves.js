@@ -33,7 +33,7 @@ export function drawCurves(place, legend, found, { duration, trace, seek }) {
   const ticks = width < 480 ? 3 : 5;
   for (let i = 0; i <= ticks; i++) {
     const anchor = i === 0 ? "start" : i === ticks ? "end" : "middle";
-    picture.append(svg("text", { x: (i / ticks) * width, y: HEIGHT - 6, "text-anchor": anchor }, clock(Math.round((i / ticks) * length * 10) / 10)));
+    picture.append(svg("text", { x: (i / ticks) * width, y: HEIGHT - 6, "text-anchor": anchor }, clock((i / ticks) * length)));
   }
   for (const name of shown) {
     const points = middles.map((time, i) => `${x(time).toFixed(1)} ${y(found[name][i]).toFixed(1)}`);
@@ -49,7 +49,7 @@ export function drawCurves(place, legend, found, { duration, trace, seek }) {
     picture.append(svg("text", { class: "mark-text", x: at, y: 13, "text-anchor": anchor }, trace ? "unsupported peak" : "peak TRACE rejects"));
   }
   const now = svg("line", { class: "now", x1: 0, x2: 0, y1: 0, y2: BOTTOM });
-  const hover = svg("line", { class: "hover", x1: -9, x2: -9, y1: 0, y2: BOTTOM });
+  const hover = svg("line", { class: "hover", x1: 0, x2: 0, y1: 0, y2: BOTTOM, visibility: "hidden" });
   picture.append(now, hover);
 
   const nearest = (time) => middles.reduce((best, middle, i) => (Math.abs(middle - time) < Math.abs(middles[best] - time) ? i : best), 0);
@@ -60,7 +60,7 @@ export function drawCurves(place, legend, found, { duration, trace, seek }) {
       part.append(`${NAMES[name]} `, make("b", {}, found[name][i].toFixed(2)));
       return part;
     });
-    legend.replaceChildren(make("span", {}, `at ${clock(time)}`), ...parts);
+    legend.replaceChildren(make("span", {}, `at ${clock(time, true)}`), ...parts);
   };
   const timeAt = (event) => {
     const box = picture.getBoundingClientRect();
@@ -71,11 +71,11 @@ export function drawCurves(place, legend, found, { duration, trace, seek }) {
   picture.addEventListener("pointerup", () => { holding = false; });
   picture.addEventListener("pointermove", (event) => {
     const time = timeAt(event);
-    hover.setAttribute("x1", x(time)); hover.setAttribute("x2", x(time));
+    hover.setAttribute("x1", x(time)); hover.setAttribute("x2", x(time)); hover.setAttribute("visibility", "visible");
     tell(time);
     if (holding) seek(time);
   });
-  picture.addEventListener("pointerleave", () => { hover.setAttribute("x1", -9); hover.setAttribute("x2", -9); tell(current); });
+  picture.addEventListener("pointerleave", () => { hover.setAttribute("visibility", "hidden"); tell(current); });
   picture.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10 }[event.key];
     if (step !== undefined) seek(Math.min(length, Math.max(0, current + step)));
