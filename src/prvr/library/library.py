@@ -30,7 +30,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.filters import Filters
 from prvr.library.moments import MomentOptions
 from prvr.library.results import Hit, SearchResult
-from prvr.library.searching import GroupBy, RankedTrack, SearchOptions, answer, nothing
+from prvr.library.searching import GroupBy, RankedTrack, SearchOptions, answer, nothing, one_core
 from prvr.library.settings import FILE, About, LibrarySettings, read_about, write_about
 from prvr.library.shards import compact, sweep
 from prvr.library.snapshot import Snapshot, take_snapshot
@@ -269,12 +269,13 @@ class Library:
                 if bool(vector.any()):
                     weight = strength if one.trace else 0.0
                     ranked[row][name] = RankedTrack(view, vector, scores, row, weight, chosen[one.filters])
-        return [
-            answer(name, tracks, snapshot, one, began, self._with_line)
-            if tracks
-            else nothing(name, "the encoder understands nothing of this: use other words", began)
-            for name, tracks, one in zip(names, ranked, wanted, strict=True)
-        ]
+        with one_core():
+            return [
+                answer(name, tracks, snapshot, one, began, self._with_line)
+                if tracks
+                else nothing(name, "the encoder understands nothing of this: use other words", began)
+                for name, tracks, one in zip(names, ranked, wanted, strict=True)
+            ]
 
     def encode(self, track: str, queries: Sequence[str | Path | Image]) -> torch.Tensor:
         """(Q, D); a row is zero where the track has nothing to say to a query."""
