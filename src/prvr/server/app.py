@@ -14,9 +14,9 @@ from starlette.exceptions import HTTPException
 from prvr import __version__
 from prvr.library import Library
 from prvr.server import job_routes, search_routes, service_routes, video_routes
-from prvr.server.guard import Guard
+from prvr.server.guard import GUARD_STATUSES, Guard
 from prvr.server.options import ServerOptions
-from prvr.server.problems import ProblemDocument, install
+from prvr.server.problems import ProblemDocument, documented, install
 from prvr.server.state import State
 
 PAGE = Path(__file__).parent / "page"
@@ -92,6 +92,9 @@ def _add_problem_schema(app: FastAPI) -> None:
             schemas["ProblemDocument"] = ProblemDocument.model_json_schema()
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
+            for methods in schema["paths"].values():
+                for about in methods.values():  # what the guard may say of any request
+                    about["responses"].update({str(code): told for code, told in documented(*GUARD_STATUSES).items()})
         assert app.openapi_schema is not None
         return app.openapi_schema
 

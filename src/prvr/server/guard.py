@@ -16,6 +16,7 @@ from prvr.server.problems import Problem
 
 COOKIE = "prvr_token"
 _OPEN = {"/v1/health", "/v1/session"}  # without a token: is it alive, and how to hand one in
+GUARD_STATUSES = (401, 403, 413, 414, 421)
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 _HEADERS = {
     "Content-Security-Policy": (
