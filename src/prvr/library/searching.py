@@ -78,6 +78,8 @@ class RankedTrack:
 
     @cached_property
     def background(self) -> NDArray[np.float32]:
+        if len(self.sections) == len(self.view):
+            return self.view.best_background(self.weight)
         return best_of_background(self.view.background[self.sections], self.weight)
 
     def confidence(self, score: float) -> float | None:
