@@ -117,6 +117,8 @@ def test_adding_is_a_job_with_events_and_a_broken_file_is_only_reported(served: 
     answer = served.client.post("/v1/videos", json={"root": "new", "tags": ["fresh"]})
     assert answer.status_code == 202
     job = served.client.get(answer.headers["location"]).json()
+    for _ in range(5):  # searches go on meanwhile
+        assert served.client.post("/v1/search", json={"query": QUERY}).status_code == 200
     told = events(served.client.get(job["events_url"]).text)
     assert told[-1]["state"] == "done"
     assert any(each["progress"] for each in told)

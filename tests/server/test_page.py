@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from prvr.media.render import RenderedWorld
@@ -103,9 +104,15 @@ def test_search_play_seek_and_switch(page: Any, sentence: str) -> None:
     assert page.locator("#stage").is_hidden()
 
 
-def test_the_picture_of_the_readme(page: Any, sentence: str, tmp_path: Path) -> None:
-    """Kept in the repository only when PRVR_PICTURES says so: two machines never draw the same pixels."""
-    look_for(page, sentence)
+def test_the_picture_of_the_readme(page: Any, world: RenderedWorld, address: str, tmp_path: Path) -> None:
+    """The sentence with the most confident answer. Kept in the repository only when PRVR_PICTURES says so: two machines
+    never draw the same pixels."""
+    sure = {}
+    for query in world.queries["test"]:
+        found = httpx.post(f"{address}/v1/search", json={"query": query.sentence, "limit": 1}).json()
+        sure[query.sentence] = max((hit["confidence"] or 0.0 for hit in found["hits"]), default=0.0)
+    page.set_viewport_size({"width": 1280, "height": 1060})
+    look_for(page, max(sure, key=lambda each: sure[each]))
     page.locator(".hit > button").first.click()
     page.wait_for_selector("#registers svg")
     until(page, "document.getElementById('video').readyState >= 2")

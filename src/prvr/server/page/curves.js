@@ -3,7 +3,7 @@ import { clock, make } from "./api.js";
 
 const NS = "http://www.w3.org/2000/svg";
 const WIDTH = 1000, HEIGHT = 170, TOP = 22, BOTTOM = 146;
-const NAMES = { direct: "the query saw", support: "registers support", routed: "TRACE’s choice" };
+const NAMES = { direct: "seen directly", support: "registers support", routed: "routed by TRACE" };
 
 function svg(tag, attributes, text) {
   const element = document.createElementNS(NS, tag);
