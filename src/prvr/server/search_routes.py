@@ -8,8 +8,9 @@ from fastapi import APIRouter, Path, Query
 from fastapi.concurrency import run_in_threadpool
 
 from prvr.library import LibraryError, explain_video
-from prvr.server.models import EvidenceModel, Number, SearchRequest, SearchResponse, Words
+from prvr.server.models import Number, Words
 from prvr.server.problems import Problem, documented
+from prvr.server.search_models import EvidenceModel, SearchRequest, SearchResponse
 from prvr.server.state import Shared
 
 router = APIRouter(tags=["search"])
