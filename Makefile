@@ -1,11 +1,12 @@
 # make demo   set up, then: synthetic world -> train -> compare -> explain (about three minutes on two free cores)
 # make test   set up, then the tests that CI runs
+# make browser   Chromium for the tests of the page, where this is Debian and we are root; without it they are skipped
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-all lint format clean
+.PHONY: setup demo test test-all browser lint format clean
 
 setup: $(STAMP)
 
@@ -20,6 +21,13 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -m "not slow and not gpu"
+
+browser:
+	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null; then echo "== Chromium is there"; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null \
+			|| echo "== Chromium could not be installed: the tests of the page will be skipped"; \
+	else echo "== no Chromium and no way to install it here: the tests of the page will be skipped"; fi
 
 test-all: setup
 	$(BIN)/python -m pytest

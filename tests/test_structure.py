@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
     "bench": {"tokens", "backbones", "trace", "scoring", "training", "data"},
     "library": {"tokens", "files", "media", "backbones", "trace", "scoring"},
+    "server": {"library", "media"},
     "cli": {
         "tokens",
         "files",
@@ -42,6 +43,7 @@ MAY_IMPORT = {
         "extraction",
         "library",
         "proxy",
+        "server",
     },
 }
 NUMERIC_ROOMS = ("tokens", "data", "losses", "backbones", "trace", "scoring", "training", "evaluation")

@@ -4,6 +4,7 @@ from prvr.library.adding import AddProgress, AddReport
 from prvr.library.catalogue import Video
 from prvr.library.errors import LibraryError
 from prvr.library.evidence import MomentEvidence
+from prvr.library.explaining import Explanation, explain_video
 from prvr.library.filters import Filters
 from prvr.library.library import Library
 from prvr.library.moments import MomentOptions
@@ -14,6 +15,7 @@ from prvr.library.settings import LibrarySettings
 __all__ = [
     "AddProgress",
     "AddReport",
+    "Explanation",
     "Filters",
     "Hit",
     "Library",
@@ -24,4 +26,5 @@ __all__ = [
     "SearchOptions",
     "SearchResult",
     "Video",
+    "explain_video",
 ]

@@ -80,7 +80,8 @@ def _of_section(
     if gallery.query_projection is not None:  # it is folded into the stored vectors, and only its length is left
         projected = unit / (unit @ gallery.query_projection.T.float()).norm()
     local = gallery.local.restore().flatten(0, 1)[None, :tokens]
-    direct = op.direct_evidence(projected, gallery.keys.restore().flatten(0, 1)[None, :tokens])
+    keys = local if gallery.keys is gallery.local else gallery.keys.restore().flatten(0, 1)[None, :tokens]
+    direct = op.direct_evidence(projected, keys)
     grounding = gallery.routes.grounding.transpose(1, 2).flatten(0, 1)[None, :tokens].transpose(1, 2)  # (1, R, m)
     compatibility = gallery.routes.ceiling.float()[:, None, None] + config.temperature * grounding.log().float()
     affinity = op.register_affinity(projected, gallery.registers.restore())

@@ -30,7 +30,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.filters import Filters
 from prvr.library.moments import MomentOptions
 from prvr.library.results import Hit, SearchResult
-from prvr.library.searching import GroupBy, RankedTrack, SearchOptions, answer, nothing
+from prvr.library.searching import GroupBy, RankedTrack, SearchOptions, answer, nothing, one_core
 from prvr.library.settings import FILE, About, LibrarySettings, read_about, write_about
 from prvr.library.shards import compact, sweep
 from prvr.library.snapshot import Snapshot, take_snapshot
@@ -247,30 +247,37 @@ class Library:
         )
         return self.search_many([query], options)[0]
 
-    def search_many(self, queries: Sequence[str | Path | Image], options: SearchOptions) -> list[SearchResult]:
-        """Several queries in one pass over the vectors."""
+    def search_many(
+        self, queries: Sequence[str | Path | Image], options: SearchOptions | Sequence[SearchOptions]
+    ) -> list[SearchResult]:
+        """Several queries, with the same options or each with its own, in one pass over the vectors."""
         began = time.perf_counter()
         snapshot = self.snapshot()
         names = [str(query) if isinstance(query, str | Path) else "a picture" for query in queries]
         if not snapshot.videos:
             return [nothing(name, "the library holds no video yet", began) for name in names]
-        allowed = options.filters.choose(snapshot.videos.values()) if options.filters.any else None
+        wanted = [options] * len(queries) if isinstance(options, SearchOptions) else list(options)
+        chosen = {
+            each: each.choose(snapshot.videos.values()) if each.any else None for each in {o.filters for o in wanted}
+        }
         ranked: list[dict[str, RankedTrack]] = [{} for _ in queries]
         for name, view in snapshot.tracks.items():
-            vectors = self._encode(name, queries)
+            vectors = self.encode(name, queries)
             scores = view.score(vectors)
-            weight = view.shards[0].gallery.config.fusion_weight if options.trace else 0.0
-            for row, vector in enumerate(vectors):
+            strength = view.shards[0].gallery.config.fusion_weight
+            for row, (vector, one) in enumerate(zip(vectors, wanted, strict=True)):
                 if bool(vector.any()):
-                    ranked[row][name] = RankedTrack(view, vector, scores, row, weight, allowed)
-        return [
-            answer(name, tracks, snapshot, options, began, self._with_line)
-            if tracks
-            else nothing(name, "the encoder understands nothing of this: use other words", began)
-            for name, tracks in zip(names, ranked, strict=True)
-        ]
+                    weight = strength if one.trace else 0.0
+                    ranked[row][name] = RankedTrack(view, vector, scores, row, weight, chosen[one.filters])
+        with one_core():
+            return [
+                answer(name, tracks, snapshot, one, began, self._with_line)
+                if tracks
+                else nothing(name, "the encoder understands nothing of this: use other words", began)
+                for name, tracks, one in zip(names, ranked, wanted, strict=True)
+            ]
 
-    def _encode(self, track: str, queries: Sequence[str | Path | Image]) -> torch.Tensor:
+    def encode(self, track: str, queries: Sequence[str | Path | Image]) -> torch.Tensor:
         """(Q, D); a row is zero where the track has nothing to say to a query."""
         encoder = self.tracks[track].encoder
         found = torch.zeros(len(queries), encoder.width)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -76,6 +78,8 @@ class RankedTrack:
 
     @cached_property
     def background(self) -> NDArray[np.float32]:
+        if len(self.sections) == len(self.view):
+            return self.view.best_background(self.weight)
         return best_of_background(self.view.background[self.sections], self.weight)
 
     def confidence(self, score: float) -> float | None:
@@ -171,6 +175,17 @@ def fused(orders: Mapping[str, list[int]]) -> dict[int, float]:
     return found
 
 
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Evidence of single videos is small work: handing it out to several cores costs more than it saves."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 Describe = Callable[[Hit], Hit]
 
 
@@ -191,11 +206,12 @@ def answer(
     wanted = ranking.by_video() if options.group_by == "video" else ranking.by_moment()
     passing = (hit for hit in wanted if (hit.confidence or 0.0) >= options.min_confidence)
     if options.group_by == "video" and options.min_confidence == 0:  # no need to look at videos before the page
+        more = len(ranking.ids) > options.offset + options.limit
         ranking.ids = ranking.ids[options.offset :]
-        found = list(islice(passing, options.limit + 1))
+        found = list(islice(passing, options.limit))
     else:
         found = list(islice(passing, options.offset, options.offset + options.limit + 1))
-    more = len(found) > options.limit
+        more = len(found) > options.limit
     hits = tuple(describe(hit) for hit in found[: options.limit])
     return SearchResult(
         query=query,

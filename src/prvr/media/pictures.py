@@ -31,22 +31,26 @@ def contact_sheet(images: Sequence[Image], columns: int = 6, gap: int = 4) -> Im
 
 def save_picture(path: str | Path, image: Image) -> Path:
     """Write a .png or .jpg file."""
+    path = Path(path)
+    path.write_bytes(picture_bytes(image, path.suffix))
+    return path
+
+
+def picture_bytes(image: Image, suffix: str = ".jpg") -> bytes:
+    """A picture as the content of a .png or .jpg file."""
     try:
         import av
     except ImportError as problem:
         raise MissingExtra("PyAV, which writes pictures,", "media", problem) from problem
-    path = Path(path)
     codecs = {".png": ("png", "rgb24"), ".jpg": ("mjpeg", "yuvj420p"), ".jpeg": ("mjpeg", "yuvj420p")}
-    if path.suffix.lower() not in codecs:
-        raise ValueError(f"pictures are written as .png or .jpg, not as {path.suffix!r}")
-    codec, layout = codecs[path.suffix.lower()]
+    if suffix.lower() not in codecs:
+        raise ValueError(f"pictures are written as .png or .jpg, not as {suffix!r}")
+    codec, layout = codecs[suffix.lower()]
     encoder = av.CodecContext.create(codec, "w")
     encoder.width, encoder.height, encoder.pix_fmt = image.shape[1], image.shape[0], layout
     encoder.time_base = 1
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24").reformat(format=layout)
-    packets = [*encoder.encode(frame), *encoder.encode(None)]
-    path.write_bytes(b"".join(bytes(packet) for packet in packets))
-    return path
+    return b"".join(bytes(packet) for packet in [*encoder.encode(frame), *encoder.encode(None)])
 
 
 def load_picture(path: str | Path) -> Image:

@@ -1,0 +1,57 @@
+"""``prvr serve``: a library as a page in the browser, and as an API for programs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from prvr.cli.library import default_library
+from prvr.library import Library
+from prvr.server import ServerOptions, serve
+
+
+@dataclass(frozen=True)
+class ServeArguments:
+    """Open a library in the browser. It can be seen on this machine alone, unless you say otherwise.
+
+    Another --host needs a token, which the page asks for. Videos can be added from the page if you name folders that
+    they may come from: --allow-root FILMS. Ctrl-C stops it; adding that was going on can be taken up again.
+    """
+
+    library: Annotated[Path, tyro.conf.Positional] = field(default_factory=default_library)
+    """the library's folder [$PRVR_LIBRARY or library.prvr]"""
+    host: str = "127.0.0.1"
+    """address to listen on; 0.0.0.0 is every one of this machine"""
+    port: int = 7870
+    """0 takes any free one"""
+    token: str | None = None
+    """secret that requests must carry, 16 characters or more [$PRVR_TOKEN]"""
+    allow_root: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR")] = ()
+    """folders that videos may be added from, through the page or the API"""
+
+
+def main(argv: list[str]) -> int:
+    arguments = tyro.cli(ServeArguments, prog="prvr serve", args=argv)
+    options = ServerOptions(
+        host=arguments.host,
+        port=arguments.port,
+        token=arguments.token or os.environ.get("PRVR_TOKEN") or None,
+        roots=arguments.allow_root,
+    )
+    open_page(Library.open(arguments.library), options)
+    return 0
+
+
+def open_page(library: Library, options: ServerOptions) -> None:
+    """Serve until Ctrl-C, with the address printed first."""
+    console = Console(highlight=False, soft_wrap=True)
+
+    def ready(address: str) -> None:
+        console.print(f"the page: [bold]{address}[/]   the API: {address}v1/docs   Ctrl-C stops it")
+
+    serve(library, options, ready)

@@ -1,0 +1,15 @@
+"""A library behind HTTP: an API for programs, a page for people. Needs ``pip install "prvr[server]"``."""
+
+from prvr.media.errors import MissingExtra
+from prvr.server.options import ServerError, ServerOptions
+
+try:
+    import fastapi  # noqa: F401
+    import uvicorn  # noqa: F401
+except ImportError as problem:  # pragma: no cover
+    raise MissingExtra("FastAPI, which serves the page and the API,", "server", problem) from problem
+
+from prvr.server.app import create_app
+from prvr.server.serving import serve
+
+__all__ = ["ServerError", "ServerOptions", "create_app", "serve"]

@@ -1,0 +1,101 @@
+"""The app: routes, errors, guard, the page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.responses import FileResponse, HTMLResponse
+from starlette.exceptions import HTTPException
+
+from prvr import __version__
+from prvr.library import Library
+from prvr.server import job_routes, search_routes, service_routes, video_routes
+from prvr.server.guard import GUARD_STATUSES, Guard
+from prvr.server.options import ServerOptions
+from prvr.server.problems import ProblemDocument, documented, install
+from prvr.server.state import State
+
+PAGE = Path(__file__).parent / "page"
+# Fixed at start: a name that is not in this table is no file, whatever it looks like.
+ASSETS = {path.name: path for path in PAGE.iterdir() if path.suffix in (".html", ".css", ".js", ".svg")}
+_KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+def create_app(library: Library, options: ServerOptions | None = None) -> FastAPI:
+    """A library behind HTTP."""
+    options = options or ServerOptions()
+    state = State.of(library, options)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        state.jobs.start()
+        try:
+            yield
+        finally:
+            await state.jobs.close()
+            await state.batcher.close()
+            await state.stills.close()
+
+    app = FastAPI(
+        title="prvr",
+        version=__version__,
+        summary="Find the moment in a video library that a sentence describes, and see why.",
+        lifespan=lifespan,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,  # its script comes from elsewhere; ours is below
+        redoc_url=None,
+    )
+    app.state.prvr = state
+    for module in (search_routes, video_routes, job_routes, service_routes):
+        app.include_router(module.router, prefix="/v1")
+    app.include_router(service_routes.metrics_router)
+    install(app)
+    _add_page(app)
+    _add_problem_schema(app)
+    app.add_middleware(Guard, options=options, metrics=state.metrics)
+    return app
+
+
+def _add_page(app: FastAPI) -> None:
+    def asset(name: str) -> FileResponse:
+        if name not in ASSETS:
+            raise HTTPException(404, "there is no such page")
+        return FileResponse(ASSETS[name], media_type=_KINDS[ASSETS[name].suffix], headers={"Cache-Control": "no-cache"})
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> FileResponse:
+        return asset("index.html")
+
+    @app.get("/v1/docs", include_in_schema=False)
+    async def documentation() -> HTMLResponse:
+        from prvr.server.documentation import as_html
+
+        return HTMLResponse(as_html(app.openapi()))
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def page_asset(name: str) -> FileResponse:
+        return asset(name)
+
+
+def _add_problem_schema(app: FastAPI) -> None:
+    """Errors are described once, and those of the framework's own form not at all."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = made()
+            schemas = schema["components"]["schemas"]
+            schemas["ProblemDocument"] = ProblemDocument.model_json_schema()
+            for name in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(name, None)
+            for methods in schema["paths"].values():
+                for about in methods.values():  # what the guard may say of any request
+                    about["responses"].update({str(code): told for code, told in documented(*GUARD_STATUSES).items()})
+        assert app.openapi_schema is not None
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,148 @@
+"""What every request passes first: right host, right origin, token, sizes; and what every answer carries."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import time
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from prvr.server.metrics import Metrics
+from prvr.server.options import ServerOptions, is_loopback
+from prvr.server.problems import Problem
+
+COOKIE = "prvr_token"
+_OPEN = {"/v1/health", "/v1/session"}  # without a token: is it alive, and how to hand one in
+GUARD_STATUSES = (401, 403, 413, 414, 421)
+_CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; "
+        "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+class Guard:
+    """Outermost layer of the app."""
+
+    def __init__(self, app: ASGIApp, options: ServerOptions, metrics: Metrics):
+        self.app, self.options, self.metrics = app, options, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                if scope["path"].startswith("/v1/"):
+                    headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        try:
+            self._check(scope)
+            if scope["method"] in _CHANGING:
+                receive = await self._read(receive)
+            await self.app(scope, receive, answer)
+        except Problem as problem:
+            await problem.response()(scope, receive, answer)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self.metrics.request(scope["method"], route, status, time.perf_counter() - began)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        options = self.options
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > options.max_url:
+            raise Problem(414, f"the address is longer than {options.max_url} bytes", "make the query shorter")
+        host = headers.get("host", "")
+        if is_loopback(options.host) and not is_loopback(_name(host)):  # a name that somebody else points here
+            raise Problem(421, "this server answers under localhost alone", "open it as http://localhost")
+        method = scope["method"]
+        if method in _CHANGING:
+            origin = headers.get("origin")
+            if origin is not None and origin.split("://", 1)[-1] != host:
+                raise Problem(
+                    403, "the request comes from another site's page", "use the server's own page, or no Origin"
+                )
+            if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+                raise Problem(403, "the request comes from another site's page", "use the server's own page")
+        declared = headers.get("content-length", "0")
+        if not declared.isdecimal() or int(declared) > options.max_body:
+            raise self._too_large()
+        path = scope["path"]
+        guarded = path.startswith("/v1/") or path == "/metrics"
+        if options.token is not None and guarded and path not in _OPEN and not token_given(headers, options.token):
+            raise Problem(
+                401,
+                "this server needs its token",
+                "send it as Authorization: Bearer TOKEN, or type it in on the page",
+                {"WWW-Authenticate": "Bearer"},
+            )
+
+    async def _read(self, receive: Receive) -> Receive:
+        """The body, which is small, before anything is done with it: a length that is not declared counts as well."""
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message["type"] == "http.request" and message.get("more_body", False)
+            if len(body) > self.options.max_body:
+                raise self._too_large()
+        whole: Message | None = {"type": "http.request", "body": body, "more_body": False}
+
+        async def once() -> Message:
+            nonlocal whole
+            message, whole = whole, None
+            return message if message is not None else await receive()
+
+        return once
+
+    def _too_large(self) -> Problem:
+        return Problem(413, f"the request is larger than {self.options.max_body} bytes", "send less")
+
+
+def token_given(headers: Headers, token: str) -> bool:
+    """By header, or by the cookie that the page gets for it."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and same(given.strip(), token):
+        return True
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return False
+    return cookie is not None and same(cookie.value, token)
+
+
+def same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+def _name(host: str) -> str:
+    """A Host header without its port.
+
+    >>> [_name(host) for host in ("localhost:80", "[::1]:80", "127.0.0.1", "::1", "evil.example:80")]
+    ['localhost', '::1', '127.0.0.1', '::1', 'evil.example']
+    """
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host.rpartition(":")[0] or host
+    return host

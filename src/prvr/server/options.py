@@ -1,0 +1,54 @@
+"""What `prvr serve` is told."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from prvr.library import LibraryError
+
+
+class ServerError(LibraryError):
+    """A server that cannot be started as asked; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Where to listen and what to allow."""
+
+    host: str = "127.0.0.1"
+    port: int = 7870
+    token: str | None = None  # asked of every request where given
+    roots: tuple[Path, ...] = ()  # folders that videos may be added from
+    max_body: int = 64 * 1024  # bytes of a request
+    max_url: int = 8 * 1024  # bytes of an address with its query
+    waiting: int = 1024  # searches that may wait; more are turned away
+    batch: int = 64  # searches scored in one pass
+
+    def __post_init__(self) -> None:
+        if not is_loopback(self.host) and not self.token:
+            raise ServerError(
+                f"{self.host} can be reached by others, so a token is needed: --token SECRET (or PRVR_TOKEN=SECRET in "
+                "the environment), at least 16 characters; or leave --host out to serve this machine alone"
+            )
+        if self.token is not None and (
+            len(self.token) < 16 or not self.token.isascii() or not self.token.isprintable()
+        ):
+            raise ServerError("a token has at least 16 characters, all of them plain ones (letters, digits, signs)")
+        for root in self.roots:
+            if not root.is_dir():
+                raise ServerError(f"--allow-root {root}: there is no such folder")
+
+
+def is_loopback(host: str) -> bool:
+    """
+    >>> [is_loopback(host) for host in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

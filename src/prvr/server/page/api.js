@@ -1,0 +1,40 @@
+// Talks to /v1. An error is an Error with the server's sentence and remedy.
+export class Problem extends Error {
+  constructor(status, detail, remedy) { super(detail); this.status = status; this.remedy = remedy; }
+}
+
+export async function call(method, path, body, signal) {
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method, signal, credentials: "same-origin",
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "The server does not answer.", "Is prvr serve still running? Start it again and try once more.");
+  }
+  if (answer.ok) return answer.status === 204 ? null : answer.json();
+  const told = await answer.json().catch(() => ({}));
+  throw new Problem(answer.status, told.detail || `The server answered ${answer.status}.`, told.remedy || "Try again.");
+}
+
+export const clock = (seconds, fine = false) => {
+  const tenths = Math.max(0, Math.round(seconds * 10)), whole = fine ? Math.floor(tenths / 10) : Math.round(Math.max(0, seconds));
+  const two = (n) => String(n).padStart(2, "0");
+  const h = Math.floor(whole / 3600), m = Math.floor(whole / 60) % 60, s = whole % 60;
+  return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}${fine ? "." + (tenths % 10) : ""}`;
+};
+
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const byId = (id) => document.getElementById(id);

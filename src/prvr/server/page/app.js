@@ -1,0 +1,149 @@
+// The page: search, results, paging, the TRACE switch. Everything it shows comes from /v1.
+import { byId, call, clock, make, Problem } from "./api.js";
+import { closePlayer, play, setUpPlayer } from "./player.js";
+import { setUpAdding } from "./adding.js";
+
+let asked = null, cursor = null, running = null, before = new Map();
+
+const value = (id) => byId(id).value;
+const number = (id) => (value(id) === "" ? null : Number(value(id)));
+
+function request() {
+  const filters = { folder: value("folder") || null, tags: value("tag") ? [value("tag")] : [], min_duration: number("longer"), max_duration: number("shorter"), after: value("after") || null, before: value("before") || null };
+  return { query: value("query").trim(), group_by: value("group"), limit: 12, min_confidence: Number(value("sure")), trace: byId("trace").checked, filters };
+}
+
+function say(...nodes) { byId("status").replaceChildren(...nodes); }
+function notice(text, bad) { return make("p", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : null }, text); }
+
+async function search(further) {
+  if (!further) {
+    asked = request(); cursor = null;
+    if (!asked.query) { byId("results").replaceChildren(); byId("more").hidden = true; closePlayer(); history.replaceState(null, "", "/"); return welcome(); }
+    history.replaceState(null, "", `/?${new URLSearchParams({ q: asked.query })}`);
+    say("Searching …");
+  }
+  running?.abort();
+  const mine = (running = new AbortController());
+  document.body.classList.add("loading");
+  byId("more").disabled = true;
+  try {
+    const found = await call("POST", "/v1/search", { ...asked, cursor: further ? cursor : null }, mine.signal);
+    const arrived = performance.now();
+    paint(found, further);
+    requestAnimationFrame(() => performance.measure("paint", { start: arrived }));
+  } catch (problem) {
+    if (problem.name === "AbortError") return;
+    if (problem.status === 401) return askToken();
+    if (!further) byId("results").replaceChildren();
+    byId("more").hidden = true;
+    say(notice(`${problem.message} ${problem.remedy || ""}`, true));
+  } finally {
+    if (mine === running) { document.body.classList.remove("loading"); byId("more").disabled = false; }
+  }
+}
+
+function paint(found, further) {
+  const cards = found.hits.map(card);
+  if (further) byId("results").append(...cards); else byId("results").replaceChildren(...cards);
+  cursor = found.next_cursor;
+  byId("more").hidden = cursor === null;
+  if (further) { cards[0]?.querySelector("button").focus(); return; }
+  const summary = make("span", {}, `${found.videos_searched} video${found.videos_searched === 1 ? "" : "s"} searched in ${Math.max(1, Math.round(1000 * found.seconds))} ms${asked.trace ? "" : " by plain max pooling, TRACE is off"}.`);
+  say(...(found.message ? [notice(sentence(found.message))] : []), summary);
+  before = new Map(found.hits.map((hit) => [key(hit), hit.rank]));
+}
+
+const key = (hit) => hit.video.id;
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+
+function card(hit) {
+  const when = `${clock(hit.start)} – ${clock(hit.end)}`;
+  const sure = hit.confidence === null ? "confidence unknown" : `${Math.round(100 * hit.confidence)} % sure`;
+  const open = (start) => {
+    document.querySelector(".hit.playing")?.classList.remove("playing");
+    item.classList.add("playing");
+    play(hit, start, asked.trace);
+  };
+  const strip = make("span", { class: "strip" }, ...hit.thumbnail_urls.map((url) => make("img", { src: url, alt: "", loading: "lazy", width: 160, height: 120, decoding: "async" })));
+  const was = compared && compared.get(key(hit));
+  const facts = make("span", { class: "facts" }, make("span", { class: "when" }, when), make("span", { class: hit.confidence >= 0.9 ? "yes" : "" }, sure),
+    was && was !== hit.rank ? make("span", {}, `${asked.trace ? "max pooling" : "TRACE"}: place ${was}`) : null,
+    hit.video.folder ? make("span", {}, hit.video.folder) : null);
+  const title = make("span", { class: "title" }, make("span", {}, `${hit.rank}`), hit.video.title);
+  const text = make("div", { class: "text" }, make("div", {}, title), facts, hit.line ? make("p", { class: "said" }, `“${hit.line}”`) : null);
+  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${hit.video.title}, ${when}, ${sure}. Play`, onclick: () => open(hit.start) }, strip, text);
+  const others = hit.moments.slice(1);
+  const chips = others.length ? make("div", { class: "chips", role: "group", "aria-label": "Other moments of this video" },
+    ...others.map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.title} at ${clock(m.start)}` }, `also ${clock(m.start)}`))) : make("div", { class: "chips" });
+  const item = make("li", { class: "hit", "data-video": hit.video.id }, button, chips);
+  return item;
+}
+
+let compared = null;
+
+async function describe() {
+  try {
+    const library = await call("GET", "/v1/library");
+    byId("holds").textContent = `${library.videos} video${library.videos === 1 ? "" : "s"}, ${hours(library.seconds)}${library.failed ? `, ${library.failed} unreadable` : ""}`;
+    fill("folder", library.folders.filter(Boolean)); fill("tag", library.tags);
+    byId("holds").dataset.videos = library.videos;
+    if (!asked?.query) welcome();
+  } catch (problem) {
+    if (problem.status === 401) return askToken();
+    if (problem instanceof Problem) say(notice(`${problem.message} ${problem.remedy}`, true)); else throw problem;
+  }
+}
+
+const hours = (s) => (s >= 5400 ? `${(s / 3600).toFixed(1)} hours` : s >= 90 ? `${Math.round(s / 60)} minutes` : `${Math.round(s)} seconds`);
+
+function fill(id, names) {
+  const kept = value(id);
+  byId(id).replaceChildren(make("option", { value: "" }, "all"), ...names.map((name) => make("option", { value: name }, name)));
+  if (names.includes(kept)) byId(id).value = kept;
+}
+
+function welcome() {
+  const none = byId("holds").dataset.videos === "0";
+  say(none ? notice("This library is empty. Add videos to search in them.") : "Type what happens in the moment you look for. Enter searches, Escape closes the player.");
+}
+
+async function askToken(problem) {
+  byId("ask-problem").textContent = problem || "";
+  if (!byId("ask").open) byId("ask").showModal();
+}
+
+async function enter(token) {
+  try { await call("POST", "/v1/session", { token }); } catch (problem) { return askToken(problem.message); }
+  byId("ask").close();
+  await begin();
+}
+
+async function begin() {
+  await describe();
+  const query = new URLSearchParams(location.search).get("q");
+  if (query) { byId("query").value = query; await search(false); }
+}
+
+byId("search").addEventListener("submit", (event) => { event.preventDefault(); compared = null; search(false); });
+byId("trace").addEventListener("change", async () => {
+  if (!asked?.query) return;
+  compared = asked.query === value("query").trim() ? before : null;
+  const open = document.querySelector(".hit.playing")?.dataset.video;
+  await search(false);
+  document.querySelector(`.hit[data-video="${open}"] > button`)?.click();
+  byId("trace").focus();
+});
+for (const id of ["group", "folder", "tag", "sure", "longer", "shorter", "after", "before"]) byId(id).addEventListener("change", () => { compared = null; if (value("query").trim()) search(false); });
+byId("more").addEventListener("click", () => search(true));
+byId("ask-form").addEventListener("submit", (event) => { event.preventDefault(); enter(value("token")); });
+document.addEventListener("keydown", (event) => {
+  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+  if (event.key === "/" && !typing && !document.querySelector("dialog[open]")) { event.preventDefault(); byId("query").select(); }
+  if (event.key === "Escape" && !document.querySelector("dialog[open]") && !byId("stage").hidden) closePlayer();
+});
+addEventListener("error", (event) => { if (event.target?.tagName === "IMG") event.target.classList.add("missing"); }, true);
+setUpPlayer();
+setUpAdding(describe);
+const token = new URLSearchParams(location.hash.slice(1)).get("token");
+if (token) { history.replaceState(null, "", location.pathname + location.search); enter(token); } else begin();

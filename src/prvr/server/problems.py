@@ -1,0 +1,103 @@
+"""Errors as problem+json (RFC 9457): a sentence, and a remedy. Never a path of this machine."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+_log = logging.getLogger("prvr.server")
+_TITLES = {
+    400: "Bad request", 401: "Token needed", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
+    409: "Conflict", 410: "Gone", 411: "Length required", 413: "Too large", 414: "Address too long",
+    415: "Wrong content type", 416: "Range not satisfiable", 421: "Wrong host", 422: "Not understood",
+    500: "Internal error", 503: "Busy",
+}  # fmt: skip
+_REMEDIES = {
+    404: "look at /v1/docs for the addresses there are",
+    405: "look at /v1/docs for the methods of this address",
+    415: "send JSON with Content-Type: application/json",
+}
+
+
+class ProblemDocument(BaseModel):
+    """What went wrong (application/problem+json)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "about:blank",
+                    "title": "Not found",
+                    "status": 404,
+                    "detail": "there is no video 12 in the library",
+                    "remedy": "list what there is: GET /v1/videos",
+                }
+            ]
+        }
+    )
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str = Field(description="what was found")
+    remedy: str = Field(description="what to do")
+
+
+class Problem(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, status: int, detail: str, remedy: str, headers: dict[str, str] | None = None):
+        super().__init__(detail)
+        self.status, self.detail, self.remedy, self.headers = status, detail, remedy, headers or {}
+
+    def response(self) -> JSONResponse:
+        document = ProblemDocument(
+            title=_TITLES.get(self.status, "Error"), status=self.status, detail=self.detail, remedy=self.remedy
+        )
+        return JSONResponse(
+            document.model_dump(), self.status, headers=self.headers, media_type="application/problem+json"
+        )
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """How a route's errors stand in the OpenAPI document."""
+    schema = {"$ref": "#/components/schemas/ProblemDocument"}
+    return {
+        status: {"description": _TITLES[status], "content": {"application/problem+json": {"schema": schema}}}
+        for status in statuses
+    }
+
+
+def install(app: FastAPI) -> None:
+    """Turn every error into a problem."""
+
+    @app.exception_handler(Problem)
+    async def _problem(request: Request, problem: Problem) -> JSONResponse:
+        return problem.response()
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+        detail = f"{place}: {first['msg']}" if place else str(first["msg"])
+        return Problem(422, detail, "correct it; /v1/docs shows what is expected, with examples").response()
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> JSONResponse:
+        headers = dict(error.headers or {})
+        remedy = _REMEDIES.get(error.status_code, "look at /v1/docs for what is expected")
+        return Problem(error.status_code, str(error.detail), remedy, headers).response()
+
+    @app.exception_handler(Exception)
+    async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return unexpected().response()
+
+
+def unexpected() -> Problem:
+    return Problem(500, "something failed inside the server", "try again; the server's own log says what it was")

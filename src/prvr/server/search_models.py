@@ -1,0 +1,201 @@
+"""A search and its answer, as they travel over HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+from urllib.parse import urlencode
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from prvr.library import Explanation, Filters, Hit, SearchOptions, SearchResult
+from prvr.library.moments import Stretch
+from prvr.library.results import SCORES_NOTE
+from prvr.server.models import (
+    DEEPEST,
+    Cursor,
+    Message,
+    Place,
+    Tag,
+    VideoModel,
+    Words,
+    read_cursor,
+    thumbnail_url,
+    write_cursor,
+)
+from prvr.server.roots import Places
+
+MOST_RESULTS = 100
+
+
+class SearchFilters(Message):
+    """All that is given must hold."""
+
+    folder: Place | None = Field(default=None, description="only videos in this folder, named as in the results")
+    after: datetime | None = Field(default=None, description="only files changed at this time or later")
+    before: datetime | None = Field(default=None, description="only files changed before this time")
+    min_duration: float | None = Field(default=None, ge=0, le=1e9, description="seconds, at least")
+    max_duration: float | None = Field(default=None, ge=0, le=1e9, description="seconds, at most")
+    tags: list[Tag] = Field(default_factory=list, max_length=20, description="only videos with all of these tags")
+
+    def to_filters(self, places: Places) -> Filters:
+        after, before = (None if day is None else day.isoformat() for day in (self.after, self.before))
+        folder = places.path(self.folder) if self.folder else None
+        return Filters(folder, after, before, self.min_duration, self.max_duration, tuple(self.tags))
+
+
+class SearchRequest(Message):
+    """What to look for."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"query": "a red square moves to the left", "limit": 10},
+                {
+                    "query": "somebody opens a door",
+                    "group_by": "moment",
+                    "min_confidence": 0.9,
+                    "filters": {"folder": "holiday/2024", "min_duration": 60, "tags": ["home"]},
+                },
+            ]
+        },
+    )
+    query: Words = Field(description="a sentence")
+    group_by: Literal["video", "moment"] = Field(default="video", description="one hit per video, or one per moment")
+    limit: int = Field(default=10, ge=1, le=MOST_RESULTS, description="hits on a page")
+    cursor: Cursor | None = Field(
+        default=None, description="`next_cursor` of the page before; leave the rest as it was"
+    )
+    filters: SearchFilters = SearchFilters()
+    min_confidence: float = Field(default=0.0, ge=0, le=1, description="leave out hits below")
+    trace: bool = Field(default=True, description="verify peaks with TRACE; false: the plain maximum over time")
+
+    def to_options(self, places: Places) -> SearchOptions:
+        return SearchOptions(
+            limit=self.limit,
+            offset=read_cursor(self.cursor),
+            group_by=self.group_by,
+            filters=self.filters.to_filters(places),
+            min_confidence=self.min_confidence,
+            trace=self.trace,
+        )
+
+
+class MomentModel(BaseModel):
+    start: float = Field(description="seconds")
+    end: float
+    thumbnail_url: str
+
+    @staticmethod
+    def of(video: int, stretch: Stretch) -> MomentModel:
+        start, end = round(stretch.start, 3), round(stretch.end, 3)
+        return MomentModel(start=start, end=end, thumbnail_url=thumbnail_url(video, (start + end) / 2))
+
+
+class HitModel(BaseModel):
+    """A moment of a video; grouped by video, its best one, with all of them in `moments`."""
+
+    rank: int
+    video: VideoModel
+    start: float = Field(description="seconds")
+    end: float
+    score: float = Field(description="to be compared within this search only")
+    confidence: float | None = Field(description="share of common sentences that find nothing as good")
+    track: str = Field(description="frames or text: where it was found")
+    ranks: dict[str, int] = Field(description="place of the video in each track's own ranking")
+    line: str | None = Field(description="what is said there, where it was found in subtitles")
+    moments: list[MomentModel]
+    thumbnail_urls: list[str] = Field(description="a strip over the moment, in order of time")
+    evidence_url: str
+
+    @staticmethod
+    def of(hit: Hit, rank: int, places: Places, request: SearchRequest) -> HitModel:
+        told = hit.to_dict(evidence=False)
+        video = hit.video.id
+        asked = {"query": request.query, "track": hit.track, "trace": str(request.trace).lower()}
+        times = [hit.start + (hit.end - hit.start) * share for share in (0.1, 0.5, 0.9)]
+        return HitModel(
+            rank=rank,
+            video=VideoModel.of(hit.video, places),
+            moments=[MomentModel.of(video, each) for each in hit.moments],
+            thumbnail_urls=[thumbnail_url(video, time) for time in times],
+            evidence_url=f"/v1/videos/{video}/evidence?{urlencode(asked)}",
+            **{name: told[name] for name in ("start", "end", "score", "confidence", "track", "ranks", "line")},
+        )
+
+
+class SearchResponse(BaseModel):
+    query: str
+    confident: bool = Field(description="whether the best hit stands out from common sentences")
+    message: str = Field(description="a sentence for the reader, or nothing")
+    note: str
+    videos_searched: int
+    seconds: float
+    hits: list[HitModel]
+    next_cursor: str | None
+
+    @staticmethod
+    def of(found: SearchResult, request: SearchRequest, places: Places) -> SearchResponse:
+        first = read_cursor(request.cursor) + 1
+        further = found.next_offset
+        return SearchResponse(
+            query=found.query,
+            confident=found.confident,
+            message=found.message,
+            note=SCORES_NOTE,
+            videos_searched=found.total or 0,
+            seconds=round(found.seconds, 4),
+            hits=[HitModel.of(hit, first + number, places, request) for number, hit in enumerate(found)],
+            next_cursor=None if further is None or further > DEEPEST else write_cursor(further),
+        )
+
+
+class PeakModel(BaseModel):
+    """The stretch of the video that a way of selecting picks."""
+
+    index: int
+    start: float
+    end: float
+    value: float
+
+
+class EvidenceModel(BaseModel):
+    """Curves over time: one number for each span of the video."""
+
+    video_id: int
+    query: str
+    track: str
+    spans: list[tuple[float, float]] = Field(description="seconds that each value stands for")
+    direct: list[float] = Field(description="what the query saw")
+    support: list[float] = Field(description="what the activated registers lend to each span")
+    routed: list[float] = Field(description="direct evidence with the support routed to it: what TRACE selects by")
+    activation: list[float] = Field(description="how much each register was activated; sums to one")
+    direct_peak: PeakModel = Field(description="what plain max pooling picks")
+    routed_peak: PeakModel = Field(description="what TRACE picks")
+    unsupported_gap: float = Field(description="direct evidence minus support at the direct peak")
+    unsupported: bool = Field(description="whether TRACE picks another place: the two peaks do not overlap")
+    moments: list[MomentModel]
+
+    @staticmethod
+    def of(video: int, query: str, found: Explanation) -> EvidenceModel:
+        told = found.evidence.to_dict()
+        for name in ("direct", "support", "routed", "activation"):
+            told[name] = [round(value, 4) for value in told[name]]  # single floats print with digits that mean nothing
+        peaks = {}
+        for name, curve in (("direct_peak", "direct"), ("routed_peak", "routed")):
+            start, end = told["spans"][told[name]]
+            peaks[name] = PeakModel(index=told[name], start=start, end=end, value=told[curve][told[name]])
+        return EvidenceModel(
+            video_id=video,
+            query=query,
+            track=found.track,
+            moments=[MomentModel.of(video, each) for each in found.moments],
+            unsupported=not _overlap(peaks["direct_peak"], peaks["routed_peak"]),
+            **{**told, **peaks},
+        )
+
+
+def _overlap(one: PeakModel, other: PeakModel) -> bool:
+    """Stretches reach into each other, so neighbours are one place."""
+    return one.start < other.end and other.start < one.end

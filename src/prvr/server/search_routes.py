@@ -1,0 +1,42 @@
+"""Searching, and why something was found."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from fastapi.concurrency import run_in_threadpool
+
+from prvr.library import LibraryError, explain_video
+from prvr.server.models import Number, Words
+from prvr.server.problems import Problem, documented
+from prvr.server.search_models import EvidenceModel, SearchRequest, SearchResponse
+from prvr.server.state import Shared
+
+router = APIRouter(tags=["search"])
+
+
+@router.post("/search", responses=documented(400, 422, 503))
+async def search(asked: SearchRequest, state: Shared) -> SearchResponse:
+    """Find the moments that a sentence describes. Concurrent searches share one pass over the library."""
+    places = await run_in_threadpool(state.places)
+    found = await state.batcher.search(asked.query, asked.to_options(places))
+    return SearchResponse.of(found, asked, places)
+
+
+@router.get("/videos/{video_id}/evidence", responses=documented(404, 422))
+def evidence(
+    video_id: Annotated[Number, Path(examples=[1])],
+    state: Shared,
+    query: Annotated[Words, Query(examples=["a red square moves to the left"])],
+    track: Annotated[str | None, Query(max_length=20, pattern="^(frames|text)$")] = None,
+    trace: bool = True,
+) -> EvidenceModel:
+    """Evidence of a sentence over the time of one video: direct, supported, routed; registers; the peaks picked."""
+    state.video(video_id)
+    try:
+        return EvidenceModel.of(
+            video_id, query, explain_video(state.library, query, video_id, track=track, trace=trace)
+        )
+    except LibraryError as problem:
+        raise Problem(422, str(problem), "search again and follow `evidence_url` of a hit") from None

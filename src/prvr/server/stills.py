@@ -1,0 +1,77 @@
+"""Thumbnails, decoded in a process of its own: what a broken file does to a decoder stays there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import OrderedDict
+
+from prvr.library import Video
+from prvr.server.problems import Problem
+
+_KEPT = 2000  # pictures, some kilobytes each
+_PATIENCE = 20.0  # seconds for one picture
+
+
+class Stills:
+    """Pictures of videos, the latest kept in memory."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, float, int], bytes] = OrderedDict()
+        self._process: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
+
+    async def get(self, video: Video, time: float, width: int) -> bytes:
+        at = round(min(time, max(0.0, (video.duration or 0.0) - 0.05)), 2)
+        key = (video.digest, at, width)
+        if key not in self._kept:
+            async with self._turn:  # one decoder at a time: searches need the other core
+                if key not in self._kept:
+                    self._kept[key] = await self._decode(video, at, width)
+        self._kept.move_to_end(key)
+        picture = self._kept[key]
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return picture
+
+    async def _decode(self, video: Video, at: float, width: int) -> bytes:
+        remedy = "add the video again; if it stays so, the file is damaged there"
+        asked = {"path": str(video.path), "time": at, "width": width}
+        try:
+            answer, picture = await asyncio.wait_for(self._ask(json.dumps(asked).encode() + b"\n"), _PATIENCE)
+        except asyncio.CancelledError:  # an answer that nobody waits for would be taken for the next one
+            self._drop()
+            raise
+        except (OSError, ValueError, EOFError, asyncio.TimeoutError):
+            self._drop()
+            raise Problem(409, "no thumbnail: the decoder gave up on this file", remedy) from None
+        if "problem" in answer:
+            raise Problem(409, f"no thumbnail: the file {answer['problem']}", remedy)
+        return picture
+
+    async def _ask(self, line: bytes) -> tuple[dict[str, str], bytes]:
+        if self._process is None or self._process.returncode is not None:
+            pipe = asyncio.subprocess.PIPE
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "prvr.media.stills", stdin=pipe, stdout=pipe,
+                stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line)
+        await self._process.stdin.drain()
+        answer = json.loads(await self._process.stdout.readline())
+        return answer, await self._process.stdout.readexactly(int(answer.get("size", 0)))
+
+    def _drop(self) -> None:
+        """The next picture is decoded by a fresh process."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+        self._process = None
+
+    async def close(self) -> None:
+        process = self._process
+        self._drop()
+        if process is not None:
+            await process.wait()

@@ -1,0 +1,57 @@
+"""Adding in a process of its own: a decoder that crashes takes this process with it, and not the server.
+
+Reads one JSON line (library, files, tags, retry) from standard input, writes JSON lines: progress, then the report.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from prvr.library import AddProgress, Library, LibraryError
+from prvr.media.errors import EncoderError, MissingExtra
+
+_EVERY = 0.1  # seconds between two lines of progress
+
+
+def main() -> int:
+    asked = json.loads(sys.stdin.readline())
+    last = 0.0
+
+    def tell(now: AddProgress) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _EVERY or now.files_done == 0:
+            last = time.monotonic()
+            _write({"progress": {**asdict(now), "path": now.path.name, "speed": now.speed, "left": now.left}})
+
+    try:
+        library = Library.open(asked["library"])
+        files = [Path(file) for file in asked["files"]]
+        report = library.add(files, tags=asked["tags"], retry=asked["retry"], progress=tell)
+    except (LibraryError, EncoderError, MissingExtra) as problem:
+        _write({"problem": str(problem)})
+        return 1
+    _write(
+        {
+            "report": {
+                "added": len(report.added),
+                "unchanged": len(report.unchanged),
+                "moved": len(report.moved),
+                "failed": {path.name: reason for path, reason in report.failed.items()},
+                "damaged": {path.name: reason for path, reason in report.damaged.items()},
+            }
+        }
+    )
+    return 0
+
+
+def _write(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

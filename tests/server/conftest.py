@@ -1,0 +1,90 @@
+"""A served library of small films."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvicorn
+from fastapi.testclient import TestClient
+
+from prvr.library import Library
+from prvr.media.render import RenderConfig, RenderedWorld, render_world
+from prvr.server import ServerOptions, create_app
+
+RATE = 1.0
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
+    """Films large enough to be looked at."""
+    config = RenderConfig(train=1, val=1, test=10, seconds=(7.5, 9.5), width=320, height=180, fps=8.0)
+    return render_world(tmp_path_factory.mktemp("rendered") / "films", config)
+
+
+@pytest.fixture(scope="session")
+def base(world: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a library (films/, library/) and films that are not in it yet (new/); read only."""
+    folder = tmp_path_factory.mktemp("served")
+    paths = sorted(world.videos.values())
+    for name, some in (("films", paths[:-2]), ("new", paths[-2:])):
+        (folder / name).mkdir()
+        for path in some:
+            shutil.copy2(path, folder / name)
+    (folder / "new" / "broken.mp4").write_bytes(b"no film at all" * 100)
+    (folder / "films" / "inner").mkdir()
+    moved = sorted((folder / "films").glob("*.mp4"))[0]
+    moved.rename(folder / "films" / "inner" / moved.name)
+    Library.create(folder / "library", rate=RATE).add([folder / "films"], tags=["drawn"])
+    return folder
+
+
+@dataclass(frozen=True)
+class Served:
+    """Where everything is."""
+
+    folder: Path
+    library: Library
+    client: TestClient
+
+
+@pytest.fixture
+def served(base: Path, tmp_path: Path) -> Iterator[Served]:
+    """A copy of the library to do things to; its films stay where they are, new ones may be added."""
+    shutil.copytree(base / "library", tmp_path / "library")
+    shutil.copytree(base / "new", tmp_path / "new")
+    library = Library.open(tmp_path / "library")
+    options = ServerOptions(roots=(tmp_path / "new",))
+    with TestClient(create_app(library, options), base_url="http://localhost") as client:
+        yield Served(tmp_path, library, client)
+
+
+@pytest.fixture
+def address(base: Path, tmp_path: Path) -> Iterator[str]:
+    """A real server on a port of its own."""
+    shutil.copytree(base / "library", tmp_path / "library")
+    shutil.copytree(base / "new", tmp_path / "new")
+    app = create_app(Library.open(tmp_path / "library"), ServerOptions(roots=(tmp_path / "new",)))
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(20)
+    listening.close()
+
+
+@pytest.fixture(scope="session")
+def browser_path() -> str:
+    """Chromium as the system installs it; `make browser` does so on Debian."""
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if found is None:
+        pytest.skip("no Chromium was found: `make browser` installs it on Debian, or set CHROMIUM to its path")
+    return found

@@ -1,0 +1,238 @@
+"""The API as a program uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from prvr.library import LibraryError, SearchOptions
+from prvr.server import ServerOptions, create_app
+from prvr.server.batching import Batcher
+from prvr.server.metrics import Metrics
+from tests.server.conftest import Served
+
+QUERY = "a red square moves to the left"
+
+
+def test_search_is_the_library_s_search(served: Served) -> None:
+    expected = served.library.search(QUERY, limit=3)
+    answer = served.client.post("/v1/search", json={"query": f"  {QUERY} ", "limit": 3})
+    assert answer.status_code == 200
+    found = answer.json()
+    assert [(h["video"]["id"], h["rank"]) for h in found["hits"]] == [
+        (h.video.id, n + 1) for n, h in enumerate(expected)
+    ]
+    assert [h["score"] for h in found["hits"]] == pytest.approx([h.score for h in expected], abs=1e-5)
+    assert found["confident"] == expected.confident
+    assert str(served.folder) not in answer.text
+
+
+def test_pages_join_to_one_list_and_grouping_and_filters_reach_the_library(served: Served) -> None:
+    body = {"query": QUERY, "group_by": "moment", "limit": 4}
+    whole = served.client.post("/v1/search", json={**body, "limit": 100}).json()["hits"]
+    pages, cursor = [], None
+    while True:
+        page = served.client.post("/v1/search", json={**body, "cursor": cursor}).json()
+        pages += page["hits"]
+        if (cursor := page["next_cursor"]) is None:
+            break
+    assert [(h["video"]["id"], h["start"], h["rank"]) for h in pages] == [
+        (h["video"]["id"], h["start"], h["rank"]) for h in whole
+    ]
+    inner = served.client.post("/v1/search", json={"query": QUERY, "filters": {"folder": "inner", "tags": ["drawn"]}})
+    assert [h["video"]["folder"] for h in inner.json()["hits"]] == ["inner"]
+    nothing = served.client.post("/v1/search", json={"query": QUERY, "filters": {"after": "2999-01-01T00:00:00Z"}})
+    assert (nothing.status_code, nothing.json()["hits"]) == (200, [])
+    plain = served.client.post("/v1/search", json={"query": QUERY, "trace": False, "limit": 50}).json()["hits"]
+    without = served.library.search(QUERY, trace=False, limit=50)
+    assert [h["video"]["id"] for h in plain] == [h.video.id for h in without]
+
+
+def test_evidence_of_a_hit_is_what_the_search_saw(served: Served) -> None:
+    hit = served.client.post("/v1/search", json={"query": QUERY, "limit": 1}).json()["hits"][0]
+    found = served.client.get(hit["evidence_url"]).json()
+    expected = served.library.search(QUERY, limit=1)[0].evidence
+    for name in ("direct", "support", "routed", "activation"):
+        assert found[name] == pytest.approx(getattr(expected, name), abs=1e-4)
+    assert found["direct_peak"]["index"] == expected.direct_peak
+    assert found["routed_peak"]["index"] == expected.routed_peak
+    (a, b), (c, d) = expected.spans[expected.direct_peak], expected.spans[expected.routed_peak]
+    assert found["unsupported"] == (b <= c or d <= a)
+    assert found["moments"][0]["start"] == hit["start"]
+    assert served.client.get("/v1/videos/1/evidence?query=xyzzy").status_code == 422
+    assert served.client.get("/v1/videos/1/evidence?query=red&track=text").status_code == 422
+    assert served.client.get("/v1/videos/999/evidence?query=red").status_code == 404
+
+
+def test_videos_are_listed_shown_and_removed(served: Served) -> None:
+    first = served.client.get("/v1/videos?limit=5").json()
+    assert (first["total"], len(first["videos"])) == (10, 5)
+    second = served.client.get("/v1/videos", params={"limit": 5, "cursor": first["next_cursor"]}).json()
+    assert second["videos"][0]["id"] == 6
+    assert served.client.get("/v1/videos?folder=inner").json()["total"] == 1
+    video = served.client.get("/v1/videos/3").json()
+    path = served.library.videos()[2].path
+    assert (video["filename"], video["size"]) == (path.name, path.stat().st_size)
+    assert served.client.delete("/v1/videos/3").status_code == 204
+    assert served.client.get("/v1/videos/3").status_code == 404
+    assert served.client.delete("/v1/videos/3").status_code == 404
+    assert path.exists()
+    hits = served.client.post("/v1/search", json={"query": QUERY, "limit": 100}).json()["hits"]
+    assert 3 not in {h["video"]["id"] for h in hits}
+
+
+def test_media_comes_in_ranges(served: Served) -> None:
+    content = served.library.videos()[0].path.read_bytes()
+    size, url = len(content), "/v1/videos/1/media"
+    whole = served.client.get(url)
+    assert (whole.status_code, whole.content, whole.headers["content-type"]) == (200, content, "video/mp4")
+    for given, first, last in (("0-99", 0, 99), ("100-", 100, size - 1), ("-10", size - 10, size - 1)):
+        part = served.client.get(url, headers={"Range": f"bytes={given}"})
+        assert (part.status_code, part.content) == (206, content[first : last + 1])
+        assert part.headers["content-range"] == f"bytes {first}-{last}/{size}"
+    late = served.client.get(url, headers={"Range": f"bytes={size}-"})
+    assert (late.status_code, late.headers["content-range"]) == (416, f"bytes */{size}")
+    stale = served.client.get(url, headers={"Range": "bytes=0-1", "If-Range": '"other"'})
+    assert stale.status_code == 200
+    head = served.client.head(url)
+    assert (head.status_code, head.headers["content-length"], head.content) == (200, str(size), b"")
+
+
+def test_thumbnails_are_pictures_of_their_time(served: Served) -> None:
+    answers = [served.client.get(f"/v1/videos/1/thumbnail?time={time}&width=160") for time in (0, 5, 1e6)]
+    assert {a.status_code for a in answers} == {200}
+    assert all(a.content[:2] == b"\xff\xd8" for a in answers)
+    assert answers[0].content != answers[1].content
+    assert served.client.get("/v1/videos/1/thumbnail?time=-1").status_code == 422
+
+
+def events(text: str) -> list[dict[str, object]]:
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+
+
+def test_adding_is_a_job_with_events_and_a_broken_file_is_only_reported(served: Served) -> None:
+    answer = served.client.post("/v1/videos", json={"root": "new", "tags": ["fresh"]})
+    assert answer.status_code == 202
+    job = served.client.get(answer.headers["location"]).json()
+    for _ in range(5):  # searches go on meanwhile
+        assert served.client.post("/v1/search", json={"query": QUERY}).status_code == 200
+    told = events(served.client.get(job["events_url"]).text)
+    assert told[-1]["state"] == "done"
+    assert any(each["progress"] for each in told)
+    report = told[-1]["report"]
+    assert isinstance(report, dict)
+    assert report["added"] == 2
+    assert list(report["failed"]) == ["broken.mp4"]
+    assert served.client.get("/v1/library").json()["videos"] == 12
+    assert "fresh" in served.client.get("/v1/library").json()["tags"]
+    failed = served.client.get("/v1/videos?status=failed").json()["videos"]
+    assert [v["filename"] for v in failed] == ["broken.mp4"]
+    assert served.client.get(failed[0]["thumbnail_url"]).status_code == 409  # and the server lives on
+    assert served.client.get(f"/v1/videos/{served.library.videos('ok')[-1].id}/thumbnail").status_code == 200
+    assert [j["id"] for j in served.client.get("/v1/jobs").json()["jobs"]] == [job["id"]]
+
+
+def test_a_decoder_that_crashes_takes_only_its_job_with_it(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = served.folder / "site" / "sitecustomize.py"
+    module.parent.mkdir()
+    module.write_text("import os, sys\nif 'prvr.server.worker' in ' '.join(sys.orig_argv): os.abort()\n")
+    monkeypatch.setenv("PYTHONPATH", str(module.parent), prepend=":")
+    job = served.client.post("/v1/videos", json={"root": "new"}).json()
+    last = events(served.client.get(job["events_url"]).text)[-1]
+    assert last["state"] == "failed"
+    assert "crash" in str(last["problem"])
+    assert served.client.post("/v1/search", json={"query": QUERY}).status_code == 200
+
+
+def test_a_job_can_be_stopped(served: Served) -> None:
+    job = served.client.post("/v1/videos", json={"root": "new"}).json()
+    assert served.client.delete(f"/v1/jobs/{job['id']}").json()["state"] == "cancelled"
+    assert events(served.client.get(job["events_url"]).text)[-1]["state"] == "cancelled"
+    assert served.library.verify().ok
+
+
+def test_health_metrics_and_documents(served: Served) -> None:
+    assert served.client.get("/v1/health").json()["status"] == "ok"
+    served.client.post("/v1/search", json={"query": QUERY})
+    text = served.client.get("/metrics").text
+    assert "prvr_videos 10" in text
+    assert "prvr_search_batch_size_count 1" in text
+    schema = served.client.get("/v1/openapi.json").json()
+    assert schema["components"]["schemas"]["SearchRequest"]["examples"]
+    assert "POST /v1/search" in served.client.get("/v1/docs").text
+    page = served.client.get("/")
+    assert "<title>prvr" in page.text
+    for name in ("app.js", "api.js", "player.js", "curves.js", "adding.js", "style.css", "icon.svg"):
+        assert served.client.get(f"/page/{name}").status_code == 200
+    assert "://" not in page.text.replace("http://www.w3.org", "")
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "body", "status"),
+    [
+        ("GET", "/nowhere", None, 404),
+        ("PUT", "/v1/search", None, 405),
+        ("POST", "/v1/search", {}, 422),
+        ("POST", "/v1/search", {"query": "   "}, 422),
+        ("POST", "/v1/search", {"query": "x" * 501}, 422),
+        ("POST", "/v1/search", {"query": "red", "limitt": 3}, 422),
+        ("POST", "/v1/search", {"query": "red", "cursor": "abc"}, 422),
+        ("POST", "/v1/search", {"query": "red", "limit": 101}, 422),
+        ("POST", "/v1/search", {"query": "red", "filters": {"after": "yesterday"}}, 422),
+        ("GET", "/v1/videos/0", None, 422),
+        ("GET", "/v1/jobs/7", None, 404),
+        ("POST", "/v1/videos", {"root": "elsewhere"}, 403),
+        ("POST", "/v1/videos", {"root": "new", "path": "nothing"}, 404),
+    ],
+)
+def test_errors_are_problems_with_a_remedy(
+    served: Served, method: str, url: str, body: object | None, status: int
+) -> None:
+    answer = served.client.request(method, url, json=body)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["status"] == status
+    assert told["detail"]
+    assert told["remedy"]
+
+
+def test_an_unexpected_failure_says_nothing_of_the_machine(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError(f"{served.folder}/secret")
+
+    monkeypatch.setattr(served.library, "search_many", fail)
+    app = create_app(served.library)
+    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+        answer = client.post("/v1/search", json={"query": QUERY})
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "secret" not in answer.text
+
+
+def test_searches_that_wait_together_share_a_pass(served: Served) -> None:
+    metrics = Metrics()
+
+    async def ask() -> list[object]:
+        batcher = Batcher(served.library, metrics, batch=8, waiting=100)
+        sentences = ["red", "blue", "green", "", "a square", "a circle", "night", "snow", "left", "right"]
+        asked = (batcher.search(text, SearchOptions(limit=number + 1)) for number, text in enumerate(sentences))
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        await batcher.close()
+        return [(text, result) for text, result in zip(sentences, found, strict=True)]
+
+    for number, (text, result) in enumerate(asyncio.run(ask())):  # type: ignore[misc]
+        alone = served.library.search(text, limit=number + 1)
+        assert [h.video.id for h in result] == [h.video.id for h in alone]
+    assert "prvr_search_batch_size_count 2" in metrics.text({})  # ten searches, eight at a time
+
+
+def test_options_are_refused_where_they_are_unsafe(tmp_path: Path) -> None:
+    ServerOptions(host="0.0.0.0", token="x" * 16)
+    for given in ({"host": "0.0.0.0"}, {"host": "example.org"}, {"token": "short"}, {"roots": (tmp_path / "no",)}):
+        with pytest.raises(LibraryError):
+            ServerOptions(**given)  # type: ignore[arg-type]

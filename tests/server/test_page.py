@@ -1,0 +1,196 @@
+"""The page in a real browser."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from prvr.media.render import RenderedWorld
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'prvr[dev]'")
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "page.png"
+WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def browser(browser_path: str) -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=browser_path, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    context = browser.new_context(viewport=WIDE, base_url=address)
+    opened = context.new_page()
+    opened.set_default_timeout(20_000)
+    complaints: list[str] = []
+    elsewhere: list[str] = []
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("request", lambda request: elsewhere.append(request.url) if not request.url.startswith(address) else None)
+    opened.goto("/")
+    opened.wait_for_selector("#holds[data-videos]")
+    yield opened
+    context.close()
+    assert complaints == []
+    assert elsewhere == []
+
+
+@pytest.fixture(scope="module")
+def sentence(world: RenderedWorld) -> str:
+    return world.queries["test"][0].sentence
+
+
+def look_for(page: Any, words: str) -> None:
+    page.fill("#query", words)
+    page.press("#query", "Enter")
+
+
+def until(page: Any, condition: str) -> None:
+    """Asked from outside: the page's policy lets nobody evaluate strings inside."""
+    ends = time.monotonic() + 20
+    while not page.evaluate(condition):
+        assert time.monotonic() < ends, condition
+        page.wait_for_timeout(30)
+
+
+def now(page: Any) -> float:
+    return float(page.evaluate("document.getElementById('video').currentTime"))
+
+
+def test_search_play_seek_and_switch(page: Any, sentence: str) -> None:
+    look_for(page, sentence)
+    page.wait_for_selector(".hit")
+    assert page.locator(".hit").count() == 10
+    measured = "performance.getEntriesByName('paint').length"
+    until(page, f"{measured} === 1")
+    label = page.locator(".hit > button").first.get_attribute("aria-label")
+    assert "% sure" in label
+
+    with page.expect_response("**/evidence**") as evidence:
+        page.locator(".hit > button").first.click()
+    told = evidence.value.json()
+    page.wait_for_selector("#curves svg path.routed")
+    start = told["moments"][0]["start"]
+    until(page, "document.getElementById('video').duration > 0")  # a moment at 0 s is reached before anything is loaded
+    until(page, f"document.getElementById('video').currentTime >= {start}")
+    assert now(page) < start + 4
+    assert page.locator("#curves path").count() == 3
+    assert "Active registers" in page.inner_text("#registers")
+    assert page.inner_text("#verdict")
+
+    page.evaluate("document.getElementById('video').pause()")
+    box = page.locator("#curves svg").bounding_box()
+    page.mouse.click(box["x"] + 0.75 * box["width"], box["y"] + box["height"] / 2)
+    length = max(page.evaluate("document.getElementById('video').duration"), told["spans"][-1][1])
+    until(page, "!document.getElementById('video').seeking")
+    assert now(page) == pytest.approx(0.75 * length, abs=0.3)
+
+    page.locator("#trace").uncheck()
+    until(page, "document.getElementById('status').innerText.includes('max pooling')")
+    until(page, "document.querySelectorAll('#curves path').length === 1")
+    assert "max pooling" in page.inner_text("#verdict").lower()
+    page.keyboard.press("Escape")
+    assert page.locator("#stage").is_hidden()
+
+
+def test_the_picture_of_the_readme(page: Any, world: RenderedWorld, address: str, tmp_path: Path) -> None:
+    """The sentence with the most confident answer. Kept in the repository only when PRVR_PICTURES says so: two machines
+    never draw the same pixels."""
+    sure = {}
+    for query in world.queries["test"]:
+        found = httpx.post(f"{address}/v1/search", json={"query": query.sentence, "limit": 1}).json()
+        sure[query.sentence] = max((hit["confidence"] or 0.0 for hit in found["hits"]), default=0.0)
+    page.set_viewport_size({"width": 1280, "height": 1060})
+    look_for(page, max(sure, key=lambda each: sure[each]))
+    page.locator(".hit > button").first.click()
+    page.wait_for_selector("#registers svg")
+    until(page, "document.getElementById('video').readyState >= 2")
+    page.wait_for_timeout(1000)
+    page.evaluate("document.getElementById('video').pause()")
+    drawn = PICTURE if os.environ.get("PRVR_PICTURES") else tmp_path / "page.png"
+    page.screenshot(path=str(drawn))
+    assert drawn.stat().st_size > 20_000
+
+
+def test_adding_a_folder_shows_its_progress(page: Any) -> None:
+    page.click("#open-add")
+    page.click("#folders button")
+    page.click("#add-here")
+    page.wait_for_selector(".job progress")
+    page.wait_for_selector(".job[data-state=done]", timeout=60_000)
+    text = page.inner_text(".job")
+    assert "2 added" in text
+    assert "broken.mp4" in text
+    page.click("#add-close")
+    until(page, "document.getElementById('holds').dataset.videos === '12'")
+
+
+def test_no_match_nothing_understood_and_errors_are_said(page: Any) -> None:
+    look_for(page, "something stays in one place")
+    page.wait_for_selector(".notice")
+    assert "No confident match" in page.inner_text("#status")
+    assert page.locator(".hit").count() == 10
+    look_for(page, "xyzzy plugh")
+    until(page, "document.getElementById('status').innerText.includes('understands nothing')")
+    assert page.locator(".hit").count() == 0
+    page.route("**/v1/search", lambda route: route.abort())
+    look_for(page, "a red square")
+    page.wait_for_selector(".notice.bad")
+    assert "does not answer" in page.inner_text("#status")
+
+
+def test_filters_and_moments(page: Any, sentence: str) -> None:
+    page.click("#filters summary")
+    page.select_option("#folder", "inner")
+    look_for(page, sentence)
+    until(page, "document.querySelectorAll('.hit').length === 1")
+    page.select_option("#folder", "")
+    until(page, "document.querySelectorAll('.hit').length === 10")
+    page.select_option("#group", "moment")
+    until(page, "document.querySelectorAll('.hit').length >= 10")
+
+
+def test_keyboard_alone(page: Any, sentence: str) -> None:
+    page.locator("body").press("/")
+    page.keyboard.type(sentence)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".hit")
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.closest('.hit') !== null"):
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#curves svg")
+    assert page.evaluate("document.activeElement.id") == "close"
+    page.locator("#curves svg").focus()
+    page.evaluate("document.getElementById('video').pause()")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    until(page, "Math.abs(document.getElementById('video').currentTime - 2) < 0.2")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.closest('.hit') !== null")
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(browser: Any, address: str, sentence: str) -> None:
+    context = browser.new_context(viewport=PHONE, base_url=address, color_scheme="dark")
+    page = context.new_page()
+    page.goto("/")
+    look_for(page, sentence)
+    page.locator(".hit > button").first.click()
+    page.wait_for_selector("#curves svg")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 20, 24)"
+    context.close()

@@ -1,0 +1,132 @@
+"""Nobody gets what is not theirs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from prvr.server import ServerOptions, create_app
+from tests.server.conftest import Served
+
+TOKEN = "a token of length"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/page/../app.py", "/page/%2e%2e/app.py", "/page/..%2fapp.py", "/page/%252e%252e/app.py", "/page/..\\app.py",
+        "/page//etc/passwd", "/page/%2fetc%2fpasswd", "/page/app.js%00.html", "/../../etc/passwd",
+        "/v1/videos/..%2f..%2fetc%2fpasswd/media", "/v1/videos/%2e%2e/media", "/v1/videos/1%00/media",
+        "/v1/videos/1/../../../etc/passwd", "/v1/videos/１/media/../", "/page/", "/page/.",
+    ],
+)  # fmt: skip
+def test_no_file_is_reached_by_a_name(served: Served, url: str) -> None:
+    answer = served.client.get(url, follow_redirects=False)
+    assert answer.status_code in (404, 405, 422, 307), url
+    assert "root:" not in answer.text
+    assert "def " not in answer.text
+
+
+def test_a_file_that_was_swapped_is_not_served(served: Served) -> None:
+    video = served.library.videos()[1]
+    copy = served.folder / "new" / "copy.mp4"
+    shutil.copy2(video.path, copy)
+    with open(copy, "ab") as file:  # another content than the library knows under its old name
+        file.write(b"!")
+    served.library.add([copy])
+    number = next(v.id for v in served.library.videos() if v.path.name == "copy.mp4")
+    url = f"/v1/videos/{number}/media"
+    assert served.client.get(url).status_code == 200
+    secret = served.folder / "secret.txt"
+    secret.write_text("secret")
+    copy.unlink()
+    assert served.client.get(url).status_code == 410
+    copy.symlink_to(secret)
+    answer = served.client.get(url)
+    assert answer.status_code == 409
+    assert "secret" not in answer.text
+    assert str(served.folder) not in answer.text
+    copy.unlink()
+    os.mkfifo(copy)
+    assert served.client.get(url).status_code == 409
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["..", "../films", "/etc", "inner/../../library", "link", "link/passwd", "a\\..\\b", "%2e%2e", "out.mp4", "..."],
+)
+def test_adding_stays_within_the_roots(served: Served, path: str) -> None:
+    (served.folder / "new" / "link").symlink_to("/etc")
+    (served.folder / "new" / "out.mp4").symlink_to(served.library.videos()[0].path)
+    answer = served.client.post("/v1/videos", json={"root": "new", "path": path})
+    assert answer.status_code in (403, 404)
+    assert str(served.folder) not in answer.text
+    assert served.client.get("/v1/folders", params={"root": "new", "path": path}).status_code in (403, 404)
+    assert served.client.get("/v1/jobs").json()["jobs"] == []
+
+
+def test_links_out_of_a_root_are_left_out_of_a_folder(served: Served) -> None:
+    shutil.rmtree(served.folder / "new")
+    (served.folder / "new").mkdir()
+    (served.folder / "new" / "out.mp4").symlink_to(served.library.videos()[0].path)
+    answer = served.client.post("/v1/videos", json={"root": "new"})
+    assert answer.status_code == 404
+    assert "led out" in answer.json()["detail"]
+
+
+def test_every_answer_carries_its_policy(served: Served) -> None:
+    for url in ("/", "/v1/health", "/nowhere", "/page/app.js"):
+        headers = served.client.get(url).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_sizes_are_limited(served: Served) -> None:
+    big = b'{"query": "' + b"x" * 70_000 + b'"}'
+    json = {"Content-Type": "application/json"}
+    assert served.client.post("/v1/search", content=big, headers=json).status_code == 413
+    chunked = served.client.post("/v1/search", content=iter([big[:40_000], big[40_000:]]), headers=json)
+    assert chunked.status_code == 413
+    assert served.client.get("/v1/videos?folder=" + "x" * 9000).status_code == 414
+    deep = b'{"query": ' + b"[" * 20_000 + b"}"
+    assert served.client.post("/v1/search", content=deep, headers=json).status_code in (400, 422)
+
+
+def test_other_sites_and_other_names_are_turned_away(served: Served) -> None:
+    body = {"query": "red"}
+    rebound = served.client.get("/v1/videos", headers={"Host": "evil.example"})
+    assert rebound.status_code == 421
+    foreign = served.client.post("/v1/search", json=body, headers={"Origin": "http://evil.example"})
+    assert foreign.status_code == 403
+    own = served.client.post("/v1/search", json=body, headers={"Origin": "http://localhost"})
+    assert own.status_code == 200
+    form = served.client.post("/v1/search", content=b'{"query": "red"}', headers={"Content-Type": "text/plain"})
+    assert form.status_code in (415, 422)
+
+
+def test_a_token_is_asked_for_everywhere(served: Served, base: Path) -> None:
+    options = ServerOptions(host="0.0.0.0", token=TOKEN)
+    with TestClient(create_app(served.library, options), base_url="http://films.example") as client:
+        schema = served.client.get("/v1/openapi.json").json()["paths"]
+        for path, methods in schema.items():
+            if path in ("/v1/health", "/v1/session"):
+                continue
+            for method in methods:
+                url = path.replace("{video_id}", "1").replace("{job_id}", "1")
+                answer = client.request(method, url, json={} if method == "post" else None)
+                assert answer.status_code == 401, (method, path)
+        assert client.get("/").status_code == 200
+        assert client.get("/v1/openapi.json").status_code == 401
+        assert client.get("/v1/videos", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+        assert client.get("/v1/videos", headers={"Authorization": f"Bearer {TOKEN}x"}).status_code == 401
+        assert client.post("/v1/session", json={"token": "wrong"}).status_code == 401
+        assert client.get("/v1/videos").status_code == 401
+        given = client.post("/v1/session", json={"token": TOKEN})
+        assert given.status_code == 204
+        assert "HttpOnly" in given.headers["set-cookie"]
+        assert client.get("/v1/videos").status_code == 200

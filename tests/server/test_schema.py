@@ -1,0 +1,45 @@
+"""The API against its own description: whatever the schema allows or forbids, the server answers as it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install 'prvr[dev]'")
+from schemathesis.specs.openapi.checks import positive_data_acceptance  # noqa: E402
+
+EXAMPLES = 12  # for each way to call each operation
+# Which words an encoder knows, and that a query is more than blanks, a schema cannot say: such requests may be refused.
+
+
+def test_the_server_does_what_its_schema_says(address: str, tmp_path: Path) -> None:
+    schema = schemathesis.openapi.from_url(f"{address}/v1/openapi.json")
+    tried = 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+
+            @settings(
+                max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,
+                suppress_health_check=list(HealthCheck),
+            )  # fmt: skip
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def answers_as_described(case: Any) -> None:
+                nonlocal tried
+                tried += 1
+                answer = case.call(base_url=address)
+                if answer.status_code == 414:  # longer than any address may be, whatever the schema says of its parts
+                    return
+                case.validate_response(answer, excluded_checks=[positive_data_acceptance])
+                assert str(tmp_path).encode() not in answer.content
+
+            try:
+                answers_as_described()
+            except Exception as problem:
+                if "Unsatisfiable" in type(problem).__name__ or "Skip" in type(problem).__name__:
+                    continue  # there is no wrong way to call an operation without parameters
+                raise
+    assert tried > 200
