@@ -95,3 +95,11 @@ def test_a_sparkline_follows_the_curve() -> None:
     rising = np.array([0.0, 0.1, 0.5, 1.0], np.float32)
     evidence = MomentEvidence(spans, rising, rising, rising, rising, np.ones(1, np.float32))
     assert sparkline(evidence, columns=4) == "▁▁▅█"
+
+
+def test_a_folder_without_videos_is_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "folder").mkdir()
+    assert main(["library", "add", str(tmp_path / "folder"), "--library", str(tmp_path / "library")]) == 1
+    assert "no video was found in what was named" in capsys.readouterr().err
+    assert main(["library", "status", "--library", str(tmp_path / "library")]) == 0
+    assert "bytes per frame" not in capsys.readouterr().out

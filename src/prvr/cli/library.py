@@ -17,6 +17,7 @@ from rich.text import Text
 from prvr.cli.group import print_group_help
 from prvr.library import AddProgress, AddReport, Library, LibraryError, LibrarySettings, Video
 from prvr.library.settings import FILE
+from prvr.library.sources import VIDEO_SUFFIXES
 
 _SHOWN = 20  # failures that are listed one by one
 
@@ -59,6 +60,9 @@ class Add:
                 bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, said=said)
 
             report = lib.add(self.paths, tags=self.tags, retry=self.retry, progress=show)
+        if not any((report.added, report.unchanged, report.moved, report.failed)) and self.paths:
+            endings = " ".join(sorted(VIDEO_SUFFIXES))
+            raise LibraryError(f"no video was found in what was named; in folders these are looked for: {endings}")
         _show_report(report, lib)
         return 0 if not report.failed else 1
 
@@ -124,11 +128,12 @@ class Status:
                 json.dumps({**asdict(status), "settings": asdict(lib.settings), "recipes": lib.about.recipes}, indent=1)
             )
             return 0
+        each = f", {status.bytes_per_frame:.0f} bytes per frame" if status.frames else ""
         lines = [
             f"{status.videos} videos, {clock(status.seconds)} in all, {status.failed} files that could not be read",
             f"{status.frames} frames looked at ({lib.settings.rate:g} per second), {status.tokens} vectors, "
             f"{status.lines} lines of subtitles",
-            f"{size(status.bytes)} on disk, {status.bytes_per_frame:.0f} bytes per frame; {size(status.free)} free",
+            f"{size(status.bytes)} on disk{each}; {size(status.free)} free",
             f"encoder {lib.settings.encoder}, subtitles {lib.settings.text_encoder or 'not searched'}",
         ]
         Console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)

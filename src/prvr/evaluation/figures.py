@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from prvr.evaluation.corrections import Correction
 from prvr.evaluation.significance import signed
 from prvr.tokens import Evidence
+from prvr.trace.peaks import Peaked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +45,7 @@ STYLE: Any = {
 
 
 @dataclass(frozen=True)
-class EvidenceCurves:
+class EvidenceCurves(Peaked):
     """One video seen by one query: evidence over its M valid frames, and its R register activations."""
 
     name: str
@@ -99,21 +100,6 @@ class EvidenceCurves:
     def end(self, in_seconds: bool) -> float:
         """Where the video ends: its duration, or its number of frames where seconds are unknown."""
         return self.duration if in_seconds and self.duration is not None else float(len(self.direct))
-
-    @property
-    def direct_peak(self) -> int:
-        """The frame that plain max picks."""
-        return int(self.direct.argmax())
-
-    @property
-    def routed_peak(self) -> int:
-        """The frame that TRACE picks."""
-        return int(self.routed.argmax())
-
-    @property
-    def unsupported_gap(self) -> float:
-        """Direct evidence minus expected support at the direct peak."""
-        return float(self.direct[self.direct_peak] - self.support[self.direct_peak])
 
 
 def correction_figure(sentence: str, correction: Correction, truth: EvidenceCurves, negative: EvidenceCurves) -> Figure:

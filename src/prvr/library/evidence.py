@@ -14,10 +14,11 @@ from prvr.library.moments import Curve
 from prvr.library.snapshot import TrackView
 from prvr.scoring import Gallery
 from prvr.trace import operator as op
+from prvr.trace.peaks import Peaked
 
 
 @dataclass(frozen=True)
-class MomentEvidence:
+class MomentEvidence(Peaked):
     """One query and one video. Curves have a value for each stretch of the video; ``spans`` are their seconds."""
 
     spans: NDArray[np.float32]  # (m, 2)
@@ -26,21 +27,6 @@ class MomentEvidence:
     routed: Curve  # (m,) direct evidence with the support that was routed to it
     value: Curve  # (m,) each stretch's share in the score: what moments are ranked by
     activation: Curve  # (R,) how much each anchor of the best section was activated
-
-    @property
-    def direct_peak(self) -> int:
-        """The stretch that plain max pooling picks."""
-        return int(self.direct.argmax())
-
-    @property
-    def routed_peak(self) -> int:
-        """The stretch that TRACE picks."""
-        return int(self.routed.argmax())
-
-    @property
-    def unsupported_gap(self) -> float:
-        """Direct evidence minus support at the direct peak: large where a peak stands alone."""
-        return float(self.direct[self.direct_peak] - self.support[self.direct_peak])
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

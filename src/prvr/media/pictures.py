@@ -1,32 +1,13 @@
-"""Single pictures: contact sheets and image files."""
+"""Single pictures as image files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from prvr.media.errors import MediaError, MissingExtra
 from prvr.media.frames import Image
-
-
-def contact_sheet(images: Sequence[Image], columns: int = 6, gap: int = 4) -> Image:
-    """Pictures of one size side by side, row by row, on white.
-
-    >>> contact_sheet([np.zeros((10, 20, 3), np.uint8)] * 5, columns=3, gap=2).shape
-    (22, 64, 3)
-    """
-    if not images:
-        raise ValueError("a contact sheet needs at least one picture")
-    height, width = images[0].shape[:2]
-    columns = min(columns, len(images))
-    rows = -(-len(images) // columns)
-    sheet = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap, 3), 255, np.uint8)
-    for number, image in enumerate(images):
-        top, left = number // columns * (height + gap), number % columns * (width + gap)
-        sheet[top : top + height, left : left + width] = image
-    return sheet
 
 
 def save_picture(path: str | Path, image: Image) -> Path:
