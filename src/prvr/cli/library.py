@@ -59,7 +59,11 @@ class Add:
                 said = f"{now.files_done + 1}/{now.files} · {now.speed:.0f} × real time{left}"
                 bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, said=said)
 
-            report = lib.add(self.paths, tags=self.tags, retry=self.retry, progress=show)
+            try:
+                report = lib.add(self.paths, tags=self.tags, retry=self.retry, progress=show)
+            except KeyboardInterrupt:
+                bar.console.print("stopped; what was finished is kept, and the same command goes on from here")
+                raise
         if not any((report.added, report.unchanged, report.moved, report.failed)) and self.paths:
             endings = " ".join(sorted(VIDEO_SUFFIXES))
             raise LibraryError(f"no video was found in what was named; in folders these are looked for: {endings}")
