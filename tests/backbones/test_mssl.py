@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from prvr.backbones import from_official
 from prvr.backbones.mssl import MSSL, window_averages
 from prvr.losses import square_nce, square_triplet
-from prvr.scoring import Gallery, pairwise_scores
-from prvr.scoring.gallery import NotSeparable
+from prvr.scoring import Gallery, NotSeparable, pairwise_scores
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch, VideoTokens
 from prvr.training import load_preset
 from prvr.training.config import config_to_dict

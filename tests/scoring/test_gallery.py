@@ -13,7 +13,7 @@ from torch import Tensor
 from prvr.backbones import Backbone, build
 from prvr.scoring import Gallery, NotSeparable, disk, score, score_parts
 from prvr.scoring.disk import GalleryError
-from prvr.scoring.storage import STORAGE, Storage
+from prvr.scoring.storage import STORAGE, Storage, Vectors
 from prvr.tokens import VideoBatch
 from prvr.trace import Trace, TraceConfig
 
@@ -163,3 +163,24 @@ def test_it_remembers_no_gradients(backbone: Backbone, trace: Trace) -> None:
     tokens = backbone.encode_videos(batch.frames, batch.frame_mask, batch.clips)
     gallery = Gallery.of_tokens(backbone, trace, tokens)
     assert not any(tensor.requires_grad for tensor in gallery.arrays().values())
+
+
+def test_the_page_can_be_chosen_and_changes_no_score(backbone: Backbone, trace: Trace, queries: Tensor) -> None:
+    batches = [videos([2, 1]), videos([16, 3, 9])]
+    narrow, wide = (Gallery.build(backbone, trace, batches, page=page) for page in (16, 32))
+    assert (narrow.page, wide.page) == (16, 32)
+    torch.testing.assert_close(score(queries, narrow), score(queries, wide), atol=1e-6, rtol=0)
+
+
+def test_galleries_of_different_models_are_not_joined(backbone: Backbone, trace: Trace, tmp_path: Path) -> None:
+    other = Trace(16, TraceConfig(init="random"))
+    parts = [Gallery.build(backbone, each, [videos([4, 5])]) for each in (trace, other)]
+    with pytest.raises(ValueError, match="different models"):
+        Gallery.cat(list(parts))
+    with pytest.raises(ValueError, match="different models"):
+        disk.write(tmp_path / "gallery", (part._record() for part in parts))
+
+
+def test_vectors_too_long_for_half_floats_are_refused() -> None:
+    with pytest.raises(ValueError, match="bf16"):
+        Vectors.store(torch.tensor([[1e5, 0.0]]), "fp16")

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor
 
 from prvr.data import Dataset
-from prvr.training import TraceModel, load_preset
+from prvr.training import ConfigError, Run, TraceModel, Trainer, load_preset, processes
 from prvr.training.optim import backbone_optimiser, rate_on_device
 from prvr.training.schedule import moment
 from prvr.training.step import GraphedStep, PlainStep, pad_batch
@@ -66,3 +67,11 @@ def test_captured_steps_equal_plain_ones(preset: Path, world: Path) -> None:
         ends.append({name: p.detach().clone() for name, p in model.named_parameters()})
     for name, value in ends[0].items():
         torch.testing.assert_close(ends[1][name], value, atol=1e-4, rtol=1e-3)
+
+
+def test_compiling_where_it_cannot_be_done_is_refused(preset: Path, world: Path, tmp_path: Path) -> None:
+    config = dataclasses.replace(load_preset(str(preset)), compile="on")
+    run = Run(tmp_path / "run")
+    run.create(config, world)
+    with processes("cpu") as group, pytest.raises(ConfigError, match="one GPU; here: 1 process"):
+        Trainer(config, world, run, group, Console(quiet=True)).train()

@@ -2,8 +2,9 @@
 
 from prvr.scoring.encoding import encode_queries
 from prvr.scoring.engines import Engine, Scores, Top, score, score_parts, top_k
-from prvr.scoring.gallery import Gallery, NotSeparable
+from prvr.scoring.gallery import Gallery
 from prvr.scoring.pairwise import pairwise_scores, rerank
+from prvr.scoring.preparing import NotSeparable
 from prvr.scoring.ranks import Recall, coverage, ranks, recalls
 from prvr.scoring.streaming import gallery_ranks
 

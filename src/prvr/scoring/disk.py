@@ -64,6 +64,7 @@ def _append_all(files: Mapping[str, IO[bytes]], first: Record, rest: Iterator[Re
     while part is not None:
         if part.arrays.keys() != arrays.keys() or part.about != first.about:
             raise ValueError("parts of one gallery differ in what they hold: build them with the same model")
+        require_same_shared(first, part)
         for name, tensor in part.arrays.items():
             found, expected = describe_array(tensor), arrays[name]
             if found["dtype"] != expected["dtype"] or found["shape"][1:] != expected["shape"][1:]:
@@ -73,6 +74,14 @@ def _append_all(files: Mapping[str, IO[bytes]], first: Record, rest: Iterator[Re
         ids += part.ids
         part = next(rest, None)
     return {"about": first.about, "arrays": arrays, "ids": ids}
+
+
+def require_same_shared(first: Record, other: Record) -> None:
+    """Scores of a joined gallery use the first part's shared arrays: the other's must be no different."""
+    for name in first.shared.keys() | other.shared.keys():
+        one, two = first.shared.get(name), other.shared.get(name)
+        if one is not two and (one is None or two is None or not torch.equal(one.to(two), two)):
+            raise ValueError(f"galleries differ in {name!r}: they were made by different models")
 
 
 def read(path: str | Path) -> Record:

@@ -14,48 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.backbones import Backbone, TokenSet
+from prvr.backbones import Backbone
 from prvr.scoring import disk
 from prvr.scoring.encoding import resting
-from prvr.scoring.paging import Front, Grid, page_size, to_front
+from prvr.scoring.preparing import Routes, TokenWeights, prepare, require_separable, working_type
 from prvr.scoring.storage import Storage, Vectors, storage_of
 from prvr.tokens import TensorRecord, VideoBatch, VideoTokens
 from prvr.trace import Trace, TraceConfig
 
-SMALLEST_TEMPERATURE = 0.006  # below it, exp(b/τ) leaves even float64
-_FLOAT32_TEMPERATURE = 0.05  # and below this one, float32: cosines span 4
 _VECTORS = ("local", "fixed", "keys", "registers", "values")
 PAGED = ("local.values", "local.scale", "keys.values", "keys.scale", "routes.grounding")  # arrays with a row per page
-
-
-class NotSeparable(TypeError):
-    """The backbone scores each query–video pair anew, so there is nothing to prepare."""
-
-
-@dataclass(frozen=True)
-class TokenWeights:
-    """How much each token set counts: the one on pages, and the short ones that are the same length in every video."""
-
-    paged: float
-    fixed: tuple[tuple[float, int], ...] = ()  # weight and tokens of each, in the order they are stored
-
-
-@dataclass(frozen=True)
-class Routes(TensorRecord):
-    """TRACE's share of a gallery. Projected vectors are folded: multiply them by the unit query, then by its scale."""
-
-    grounding: Tensor  # (P, R, page) exp((b − ceiling)/τ); float64 at temperatures that leave float32
-    ceiling: Tensor  # (V,) the largest b of a video
-    gram: Tensor  # (V, R, R) of the attended values
-
-    def beside(self, storage: Storage, temperature: float) -> Routes:
-        """In the precision that vectors of a storage type are multiplied in."""
-        dtype = torch.float64 if storage == "fp64" else torch.float32
-        grounding = self.grounding if temperature < _FLOAT32_TEMPERATURE else self.grounding.to(dtype)
-        return Routes(grounding, self.ceiling.to(dtype), self.gram.to(dtype))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,14 +82,16 @@ class Gallery:
         *,
         storage: Storage | None = None,
         path: str | Path | None = None,
+        page: int | None = None,
     ) -> Gallery:
         """Encode videos batch by batch on the backbone's device. ``trace=None``: base scores only.
 
         With a ``path`` each batch goes to disk as soon as it is encoded, and the gallery that comes back is mapped from
-        there: a corpus never needs to fit into memory. Without one, at most one of its arrays exists twice.
+        there: a corpus never needs to fit into memory. Without one, at most one of its arrays exists twice. ``page``:
+        slots of a page; by default as many as the first batch's longest video fills, 128 at most.
         """
         require_separable(backbone)
-        parts = _parts(backbone, trace, batches, storage)
+        parts = _parts(backbone, trace, batches, storage, page)
         if path is not None:
             disk.write(path, (part._record() for part in parts))
             return Gallery.load(path)
@@ -142,7 +114,10 @@ class Gallery:
         """A gallery of videos that are already encoded: in float32 (float64, if they are) unless ``storage`` says."""
         require_separable(backbone)
         with torch.autocast(tokens.frames.device.type, enabled=False):
-            return _of_tokens(backbone, trace, tokens, tuple(ids), storage, page)
+            made = prepare(backbone, trace, tokens, storage, page)
+        evidence = {} if made.evidence is None else vars(made.evidence)
+        config = TraceConfig() if trace is None else trace.config
+        return Gallery(made.weights, config, tuple(ids), made.first_page, made.local, made.fixed, **evidence)
 
     @staticmethod
     def cat(parts: list[Gallery]) -> Gallery:
@@ -153,6 +128,7 @@ class Gallery:
         for part in parts[1:]:
             if part._kind() != first._kind():
                 raise ValueError(f"galleries differ in how they were made: {first._kind()} and {part._kind()}")
+            disk.require_same_shared(first._record(), part._record())
         pages = torch.cat([part.first_page.diff() for part in parts])
         start = pages.new_zeros(1)
         ids = tuple(name for part in parts for name in part.ids)
@@ -203,7 +179,7 @@ class Gallery:
             if part is None:
                 return None
             if storage is not None and isinstance(part, Vectors) and storage_of(part) != storage:
-                part = Vectors.store(part.restore(_working(part.values.dtype)), storage)
+                part = Vectors.store(part.restore(working_type(part.values.dtype)), storage)
             return part if device is None else part.to(device)
 
         routes = self.routes
@@ -281,94 +257,12 @@ class Gallery:
         return disk.Record(self.about, list(self.ids), self.arrays(), shared)
 
 
-def require_separable(backbone: Backbone) -> None:
-    if not backbone.separable:
-        raise NotSeparable(f"{backbone.method} scores each query–video pair anew: it cannot be put into a gallery")
-
-
 def _parts(
-    backbone: Backbone, trace: Trace | None, batches: Iterable[VideoBatch], storage: Storage | None
+    backbone: Backbone, trace: Trace | None, batches: Iterable[VideoBatch], storage: Storage | None, page: int | None
 ) -> Iterator[Gallery]:
-    page = None
     with resting(backbone):
         for batch in batches:
             tokens = backbone.encode_video_batch(batch.to(backbone.device))
             part = Gallery.of_tokens(backbone, trace, tokens, batch.ids, storage=storage, page=page)
             page = part.page
             yield part
-
-
-def _working(dtype: torch.dtype) -> torch.dtype:
-    """Tokens are prepared in float32, or in float64 where they come so."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _of_tokens(
-    backbone: Backbone,
-    trace: Trace | None,
-    tokens: VideoTokens,
-    ids: tuple[str, ...],
-    storage: Storage | None,
-    page: int | None,
-) -> Gallery:
-    tokens = tokens.to(torch.float64 if storage == "fp64" else _working(tokens.frames.dtype))
-    kept: Storage = storage or ("fp64" if tokens.frames.dtype == torch.float64 else "fp32")
-    sets = backbone.token_sets(tokens)
-    paged = _paged(sets, tokens)
-    units = [F.normalize(s.tokens, dim=-1) if backbone.unit_tokens else s.tokens for s in sets]
-    fixed = [(s.weight, unit) for number, (s, unit) in enumerate(zip(sets, units, strict=True)) if number != paged]
-
-    # A zero token counts as cosine 0: one empty slot stands for all of them. (NaN is none, and shows in the scores.)
-    real = units[paged].square().sum(-1) != 0
-    local = to_front(units[paged], real)
-    has_zero = local.counts < real.shape[1]
-    page = page or page_size(real.shape[1])
-    slots = local.counts + (has_zero & (local.counts % page == 0))
-    mask = tokens.evidence_mask
-    if trace is not None:
-        slots = slots.maximum(mask.sum(1))
-    grid = Grid.over(slots, page)
-    pages = torch.bincount(grid.owner, minlength=len(slots)).cpu()
-    made = Gallery(
-        weights=TokenWeights(sets[paged].weight, tuple((weight, unit.shape[1]) for weight, unit in fixed)),
-        config=TraceConfig() if trace is None else trace.config,
-        ids=ids,
-        first_page=torch.cat([pages.new_zeros(1), pages.cumsum(0)]),
-        local=Vectors.store(grid.lay(local, repeat=~has_zero), kept),
-        fixed=Vectors.store(torch.cat([unit for _, unit in fixed], 1), kept) if fixed else None,
-    )
-    return made if trace is None else _with_evidence(made, trace, tokens, grid, kept)
-
-
-def _paged(sets: Sequence[TokenSet], tokens: VideoTokens) -> int:
-    """Which set goes on pages: the local evidence, or else the longest. The first does not depend on how far a batch
-    happens to be padded, so that all batches of a corpus agree."""
-    return max(range(len(sets)), key=lambda n: (sets[n].tokens is tokens.evidence, sets[n].tokens.shape[1], n))
-
-
-def _with_evidence(gallery: Gallery, trace: Trace, tokens: VideoTokens, grid: Grid, kept: Storage) -> Gallery:
-    mask, tau = tokens.evidence_mask, trace.config.temperature
-    if not bool(mask.any(1).all()):
-        empty = (~mask.any(1)).nonzero().flatten().tolist()
-        raise ValueError(f"videos {empty[:5]} of a batch have no valid frame: drop them before scoring")
-    if tau < SMALLEST_TEMPERATURE:
-        raise ValueError(f"temperature {tau} is too low for a gallery: {SMALLEST_TEMPERATURE} is the least")
-    factors = trace.factors(tokens)
-    projection = trace.projections["query"].detach().to(factors.frames.dtype)
-    compatibility = factors.compatibility.masked_fill(~mask[:, None], -torch.inf)
-    ceiling = compatibility.amax((1, 2))  # (V,)
-    precise = torch.float64 if tau < _FLOAT32_TEMPERATURE else compatibility.dtype
-    reached = ((compatibility - ceiling[:, None, None]).to(precise) / tau).exp()  # (V, R, M)
-    keys = to_front(factors.frames, mask)
-    everywhere = torch.ones_like(keys.counts, dtype=torch.bool)  # a slot past the end repeats the first frame: no mask
-    grounding = grid.lay(Front(to_front(reached.transpose(1, 2), mask).tokens, keys.counts), repeat=everywhere)
-    return replace(
-        gallery,
-        keys=Vectors.store(grid.lay(Front(keys.tokens @ projection, keys.counts), repeat=everywhere), kept),
-        registers=Vectors.store(factors.registers @ projection, kept),
-        values=Vectors.store(factors.attended @ projection, kept),
-        routes=Routes(
-            grounding.transpose(1, 2).contiguous(), ceiling, factors.attended @ factors.attended.transpose(1, 2)
-        ).beside(kept, tau),
-        query_projection=projection,
-    )

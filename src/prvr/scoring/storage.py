@@ -38,6 +38,8 @@ class Vectors(TensorRecord):
         """
         if storage not in DTYPES:
             raise ValueError(f"unknown storage {storage!r}; there are: {', '.join(STORAGE)}")
+        if storage == "fp16" and bool((vectors.abs() > torch.finfo(torch.float16).max).any()):
+            raise ValueError("vectors are too long for fp16: keep them as bf16, int8 or fp32")
         if storage != "int8":
             return Vectors(vectors.to(DTYPES[storage]))
         vectors = vectors.float()

@@ -20,7 +20,7 @@ from prvr.data import epoch_batches, prefetch
 from prvr.tokens import TrainBatch
 from prvr.training import optim
 from prvr.training.compiling import PAYS_AFTER_STEPS, compile_parts
-from prvr.training.config import TrainConfig
+from prvr.training.config import ConfigError, TrainConfig
 from prvr.training.distributed import Processes
 from prvr.training.first_stage import listed_negatives
 from prvr.training.interrupt import Interrupted, watch_interrupt
@@ -159,13 +159,20 @@ class Trainer:
 
     def _new_step(self, now: Moment) -> Step:
         config, device = self.config, self.group.device
+        graphed = config.graphs and device.type == "cuda" and self.group.world == 1
+        if config.compile == "on" and not graphed:
+            raise ConfigError(
+                "compile = on needs steps that are captured as graphs, on one GPU; here: "
+                f"{self.group.world} process(es) on {device.type}, graphs {'on' if config.graphs else 'off'}. "
+                "Use --compile auto"
+            )
         assert self.optimiser is not None
         clip = config.trace_stage.clip if now.uses_trace else config.backbone_stage.clip or None
         if self.group.world > 1:
             ids = [device.index] if device.type == "cuda" else None
             return PlainStep(nn.parallel.DistributedDataParallel(self.model, device_ids=ids), self.optimiser, clip)
         plain = PlainStep(self.model, self.optimiser, clip)
-        if not config.graphs or device.type != "cuda":
+        if not graphed:
             return plain
         optim.rate_on_device(self.optimiser, device)
         if self._compiles():
