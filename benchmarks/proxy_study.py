@@ -16,6 +16,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -93,19 +94,27 @@ def built(cell: Cell, arguments: argparse.Namespace) -> Path:
     return folder
 
 
-def train(todo: Sequence[tuple[Path, Path, int]], at_once: int, flags: Sequence[str]) -> None:
-    """Train (data, run, seed) after (data, run, seed), some side by side; their epoch lines go to RUN.log."""
-    for first in range(0, len(todo), at_once):
-        running = []
-        for data, run, seed in todo[first : first + at_once]:
-            run.parent.mkdir(parents=True, exist_ok=True)
-            command = [sys.executable, "-m", "prvr", "train", "proxy", "--data", str(data), "--out", str(run)]
-            command += ["--seed", str(seed), "--resume", *flags]
-            log = run.with_suffix(".log").open("a")
-            running.append((run, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)))
-        failed = [run for run, process in running if process.wait() != 0]
-        if failed:
-            sys.exit(f"training failed: see {failed[0].with_suffix('.log')}")
+def judged(cell: Cell, seed: int, arguments: argparse.Namespace) -> Path:
+    """Where the numbers of one run are, or will be."""
+    place: Path = arguments.out / "results" / cell.name / f"seed-{seed}.json"
+    return place
+
+
+def train_and_judge(cell: Cell, seed: int, arguments: argparse.Namespace, flags: Sequence[str]) -> None:
+    """Train one seed on a cell's proxy and judge it; epoch lines go to RUN.log."""
+    data, run = arguments.out / "data" / cell.name, arguments.out / "runs" / cell.name / f"seed-{seed}"
+    place = judged(cell, seed, arguments)
+    run.parent.mkdir(parents=True, exist_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    training = ["-m", "prvr", "train", "proxy", "--data", str(data), "--out", str(run)]
+    training += ["--seed", str(seed), "--resume", *flags]
+    judging = [__file__, str(arguments.out), "--judge", str(data), str(run), str(place)]
+    for what, command in (("training", training), ("judging", judging)):
+        with run.with_suffix(".log").open("a") as log:
+            ended = subprocess.run([sys.executable, *command], stdout=log, stderr=subprocess.STDOUT, check=False)
+        if ended.returncode != 0:
+            raise RuntimeError(f"{what} failed: see {run.with_suffix('.log')}")
+    print(f"{cell.name}, seed {seed}: done", flush=True)
 
 
 def result(data: Path, run: Run, device: torch.device) -> dict[str, Any]:
@@ -184,28 +193,33 @@ def main() -> None:
     parser.add_argument("--controls", nargs="*", default=list(CONTROLS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--at-once", type=int, default=1, help="runs that train side by side")
+    parser.add_argument("--judge", type=Path, nargs=3, help=argparse.SUPPRESS)  # DATA RUN RESULT: one trained run
     parser.add_argument("--quick", action="store_true", help="one small run and its shuffled pairs, on a CPU")
     arguments, flags = parser.parse_known_args()
+    if arguments.judge:
+        data, run, place = arguments.judge
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        write_whole(place, json.dumps(result(data, Run(run), device), indent=1))
+        return
     if arguments.quick:
         small = [word for name, value in QUICK.items() for word in (f"--{name}", value)]
         arguments.sources, arguments.noise, arguments.shapes = arguments.sources[:1], ["mid"], ["correlated"]
         arguments.controls, arguments.seeds, flags = ["shuffled-pairs"], arguments.seeds[:1], [*small, *flags]
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     todo = [
-        (cell, seed, arguments.out / "runs" / cell.name / f"seed-{seed}", arguments.out / "results" / cell.name)
-        for cell in cells(arguments)
-        for seed in cell.seeds
+        (cell, seed) for cell in cells(arguments) for seed in cell.seeds if not judged(cell, seed, arguments).exists()
     ]
-    missing = [each for each in todo if not (each[3] / f"seed-{each[1]}.json").exists()]
-    train([(built(cell, arguments), run, seed) for cell, seed, run, _ in missing], arguments.at_once, flags)
-    for cell, seed, run, results in missing:
-        results.mkdir(parents=True, exist_ok=True)
-        found = result(arguments.out / "data" / cell.name, Run(run), device)
-        write_whole(results / f"seed-{seed}.json", json.dumps(found, indent=1))
+    todo.sort(key=lambda each: each[0].control != "none")  # controls last
+    for cell in dict.fromkeys(cell for cell, _ in todo):
+        built(cell, arguments)
+    with ThreadPoolExecutor(arguments.at_once) as pool:
+        for ended in [pool.submit(train_and_judge, cell, seed, arguments, flags) for cell, seed in todo]:
+            try:
+                ended.result()
+            except RuntimeError as error:
+                pool.shutdown(wait=False, cancel_futures=True)
+                sys.exit(str(error))
     everything = {
-        cell.name: [
-            json.loads((arguments.out / "results" / cell.name / f"seed-{s}.json").read_text()) for s in cell.seeds
-        ]
+        cell.name: [json.loads(judged(cell, seed, arguments).read_text()) for seed in cell.seeds]
         for cell in cells(arguments)
     }
     write_whole(arguments.out / "study.json", json.dumps(everything, indent=1))
