@@ -114,7 +114,7 @@ def train_and_judge(cell: Cell, seed: int, arguments: argparse.Namespace, flags:
             ended = subprocess.run([sys.executable, *command], stdout=log, stderr=subprocess.STDOUT, check=False)
         if ended.returncode != 0:
             raise RuntimeError(f"{what} failed: see {run.with_suffix('.log')}")
-    print(f"{cell.name}, seed {seed}: done", flush=True)
+    print(f"{cell.name}, seed {seed}: done", file=sys.stderr, flush=True)
 
 
 def result(data: Path, run: Run, device: torch.device) -> dict[str, Any]:
