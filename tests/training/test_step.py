@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from prvr.data import Dataset
 from prvr.training import ConfigError, Run, TraceModel, Trainer, load_preset, processes
+from prvr.training.compiling import CompiledParts
 from prvr.training.optim import backbone_optimiser, rate_on_device
 from prvr.training.schedule import moment
 from prvr.training.step import GraphedStep, PlainStep, pad_batch
@@ -75,3 +77,33 @@ def test_compiling_where_it_cannot_be_done_is_refused(preset: Path, world: Path,
     run.create(config, world)
     with processes("cpu") as group, pytest.raises(ConfigError, match="one GPU; here: 1 process"):
         Trainer(config, world, run, group, Console(quiet=True)).train()
+
+
+def test_only_steps_of_the_usual_shape_meet_the_compiler(
+    preset: Path, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes: list[tuple[int, ...]] = []
+
+    def compile_nothing(forward: Callable[..., Tensor], *, dynamic: bool) -> Callable[..., Tensor]:
+        def compiled(*given: Any, **named: Any) -> Tensor:
+            shapes.append(tuple(given[0].shape))
+            return forward(*given, **named)
+
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", compile_nothing)
+    model, data = calm_model(preset), Dataset.load(world, "synth", "train", frames=24)
+    parts = CompiledParts(model.backbone)
+    now = moment(1, 2, model.stage)
+    model.enter(now)
+    usual, last = pad_batch(data.train_batch(range(7)), 24, 30), data.train_batch(range(7, 10))
+    with parts.in_use():
+        model(usual, now, None)
+        first = list(shapes)
+        model(usual, now, None)
+    assert first
+    assert shapes == 2 * first
+    model(last, now, None)
+    model.backbone.eval()
+    model.backbone.encode_video_batch(last.videos)
+    assert shapes == 2 * first

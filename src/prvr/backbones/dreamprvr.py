@@ -133,7 +133,7 @@ class DreamPRVR(TwoBranch):
             context = context.to(self.register_queries.dtype)
             condition = self.register_reader(self.register_queries.expand(len(context), -1, -1), context)
             mean, log_variance = self.sampler(context)
-            noise = mean[:, None].expand_as(condition)
+            noise = mean[:, None].repeat(1, condition.shape[1], 1)  # not a view: one layout for all steps of the chain
             registers = self.diffusion.generate(noise, condition)
         return Imagined(registers, mean, log_variance, condition)
 

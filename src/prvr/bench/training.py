@@ -14,7 +14,7 @@ from prvr.bench.measure import Clock, Machine, Row
 from prvr.data import Caption, Dataset, Prepared, epoch_batches
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
 from prvr.training import TraceModel, load_preset
-from prvr.training.compiling import compile_parts
+from prvr.training.compiling import CompiledParts
 from prvr.training.optim import backbone_optimiser, rate_on_device, trace_optimiser
 from prvr.training.schedule import moment
 from prvr.training.step import GraphedStep, PlainStep, Step
@@ -89,8 +89,7 @@ def make_step(device: torch.device, phase: str, *, bf16: bool, videos: int) -> t
     if device.type != "cuda":
         return model, plain
     rate_on_device(optimiser, device)
-    compile_parts(model.backbone)
-    return model, GraphedStep(plain, videos, model.backbone.config)
+    return model, GraphedStep(plain, videos, model.backbone.config, CompiledParts(model.backbone))
 
 
 def _naive_step(batch: TrainBatch, device: torch.device) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,24 +14,32 @@ from prvr.backbones import Backbone
 PAYS_AFTER_STEPS = 5_000  # compiling takes a minute or so and saves about fifteen milliseconds of each step on an H200
 
 
-def compile_parts(backbone: Backbone) -> None:
-    """Compile the submodules that the backbone names, for training steps alone.
+class CompiledParts:
+    """The submodules that a backbone names, compiled for the one shape that captured steps have.
 
-    Batches of a captured step have few shapes, so each part is compiled for the shapes it meets. Evaluation, with its
-    ragged batches, keeps the plain form and never waits for a compiler.
+    Everything else keeps the plain form and never waits for a compiler: evaluation with its ragged batches, and the
+    last batch of an epoch, which is smaller than the others and as long as its longest video.
     """
-    for name in backbone.compiled:
-        module = backbone.get_submodule(name)
-        if "forward" not in vars(module):  # done in an earlier phase of the same training
-            _compile_for_training(module)
 
+    def __init__(self, backbone: Backbone):
+        self.used = False
+        for name in backbone.compiled:
+            self._compile(backbone.get_submodule(name))
 
-def _compile_for_training(module: nn.Module) -> None:
-    plain = module.forward
-    compiled = torch.compile(plain, dynamic=False)
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """The compiled form, for a while."""
+        self.used = True
+        try:
+            yield
+        finally:
+            self.used = False
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        chosen = compiled if module.training and torch.is_grad_enabled() else plain
-        return chosen(*args, **kwargs)
+    def _compile(self, module: nn.Module) -> None:
+        plain = module.forward
+        compiled = torch.compile(plain, dynamic=False)
 
-    module.forward = forward
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return (compiled if self.used else plain)(*args, **kwargs)
+
+        module.forward = forward

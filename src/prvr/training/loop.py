@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from prvr.data import epoch_batches, prefetch
 from prvr.tokens import TrainBatch
 from prvr.training import optim
-from prvr.training.compiling import PAYS_AFTER_STEPS, compile_parts
+from prvr.training.compiling import PAYS_AFTER_STEPS, CompiledParts
 from prvr.training.config import ConfigError, TrainConfig
 from prvr.training.distributed import Processes
 from prvr.training.first_stage import listed_negatives
@@ -59,6 +59,7 @@ class Trainer:
         self.optimiser: torch.optim.Optimizer | None = None
         self.step: Step | None = None
         self.phase: str | None = None
+        self.parts: CompiledParts | None = None
         self.rate = 0.0
         self.loss_sums: dict[str, Tensor | float] = {}  # of the current epoch, left on the device
         self.keeper = Keeper(run, group, config)
@@ -175,9 +176,9 @@ class Trainer:
         if not graphed:
             return plain
         optim.rate_on_device(self.optimiser, device)
-        if self._compiles():
-            compile_parts(self.model.backbone)
-        return GraphedStep(plain, config.batch_size, config.model)
+        if self._compiles() and self.parts is None:
+            self.parts = CompiledParts(self.model.backbone)
+        return GraphedStep(plain, config.batch_size, config.model, self.parts)
 
     def _compiles(self) -> bool:
         left = (self._epochs() - self.progress.epoch) * self.steps

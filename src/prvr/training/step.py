@@ -7,6 +7,7 @@ a single call. Batches are padded to a few shapes: unused frame slots are masked
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from prvr.backbones import BackboneConfig
 from prvr.tokens import QueryBatch, TrainBatch
+from prvr.training.compiling import CompiledParts
 from prvr.training.schedule import Moment
 
 _QUERY_STEP = 128  # query counts are padded up to multiples of this; each shape's graph holds a step's activations
@@ -54,8 +56,9 @@ class Captured(NamedTuple):
 class GraphedStep:
     """A plain step, captured per batch shape; one of an unusual size or with chosen negatives is stepped plainly."""
 
-    def __init__(self, plain: PlainStep, videos: int, config: BackboneConfig):
+    def __init__(self, plain: PlainStep, videos: int, config: BackboneConfig, parts: CompiledParts | None = None):
         self.plain, self.videos, self.config = plain, videos, config
+        self.compiled = nullcontext if parts is None else parts.in_use
         self.captured: dict[tuple[int, ...], Captured] = {}
         self.seen: dict[tuple[int, ...], int] = {}
         self.regime: tuple[int, ...] = ()
@@ -86,7 +89,7 @@ class GraphedStep:
     def _aside(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]:
         """A plain step on a side stream, where allocations settle as they will during capture."""
         self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
+        with torch.cuda.stream(self.stream), self.compiled():
             terms = self.plain(batch, now, generator)
         torch.cuda.current_stream().wait_stream(self.stream)
         return terms
@@ -97,7 +100,8 @@ class GraphedStep:
         graph.register_generator_state(generator)
         kept = batch.to(batch.labels.device, copy=True)
         self.plain.optimiser.zero_grad(set_to_none=True)
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # another thread may be fetching a batch
+        # Another thread may be fetching a batch meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"), self.compiled():
             terms = self.plain(kept, now, generator)
         return Captured(graph, kept, generator, terms)
 
