@@ -166,6 +166,25 @@ def markdown(name: str, found: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def overview(everything: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Every variant's ΔSumR to the base branch, proxies side by side: mean over seeds, and how many are sure."""
+    lines = ["## ΔSumR to the base branch: mean over seeds (least … most)", ""]
+    lines += [f"| variant | {' | '.join(everything)} |", f"|---|{'---|' * len(everything)}"]
+    for variant in dict.fromkeys((*ABLATIONS, *CORRUPTIONS)):
+        if variant is not BASE:
+            each = (_span(result["against base"][variant.key] for result in found) for found in everything.values())
+            lines.append(f"| {variant.label} | {' | '.join(each)} |")
+    return "\n".join([*lines, "", "↑, ↓: a seed whose 95 % interval lies above, below 0.", ""])
+
+
+def _span(comparisons: Iterator[Mapping[str, Any]]) -> str:
+    estimates = [Estimate(**comparison["sum_r"]) for comparison in comparisons]
+    deltas = [estimate.delta for estimate in estimates]
+    sure = "".join("↑" if e.low > 0 else "↓" if e.high < 0 else "" for e in estimates)
+    between = f" ({signed(min(deltas))} … {signed(max(deltas))})" if len(deltas) > 1 else ""
+    return f"{signed(fmean(deltas))}{between}{' ' if sure else ''}{sure}"
+
+
 def _summary(found: Sequence[Mapping[str, Any]], key: str) -> Any:
     return summarise([Recall.from_dict(result["recalls"][key]) for result in found])
 
@@ -223,7 +242,7 @@ def main() -> None:
         for cell in cells(arguments)
     }
     write_whole(arguments.out / "study.json", json.dumps(everything, indent=1))
-    page = "\n".join(markdown(name, found) for name, found in everything.items())
+    page = "\n".join([overview(everything), *(markdown(name, found) for name, found in everything.items())])
     write_whole(arguments.out / "study.md", page)
     print(page)
 
