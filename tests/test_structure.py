@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "training": {"tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
     "bench": {"tokens", "backbones", "trace", "scoring", "training", "data"},
-    "library": {"tokens", "files", "media", "backbones", "trace", "scoring"},
+    "library": {"tokens", "files", "data", "media", "backbones", "trace", "scoring", "training"},
     "server": {"library", "media"},
     "cli": {
         "tokens",

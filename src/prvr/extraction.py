@@ -5,7 +5,7 @@
     write_rendered_dataset("data", world, encoder, rate=2.0)       # data/rendered/TextData, data/rendered/FeatureData
 
 Each film becomes one (frames, width) dataset in ``FeatureData/ENCODER/feature.hdf5``, each sentence one (words, width)
-dataset in ``TextData/ENCODER_COLLECTION_query_feat.hdf5``; ``recipe.json`` beside the features says how they were made.
+dataset in ``TextData/ENCODER_COLLECTION_query_feat.hdf5``; ``recipe.json`` beside each says how they were made.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import h5py
 from prvr.data.annotations import Annotation, write_annotations
 from prvr.data.captions import Moment
 from prvr.data.errors import DataError
+from prvr.data.layout import RECIPE_FILE
 from prvr.data.progress import track
 from prvr.files import whole_folder, write_whole
 from prvr.media.encoders import Encoder
@@ -30,7 +31,6 @@ from prvr.media.reader import Backend
 from prvr.media.recipe import Recipe
 from prvr.media.render import RenderedWorld
 
-RECIPE_FILE = "recipe.json"
 Text = Literal["words", "vectors"]
 
 
@@ -124,6 +124,7 @@ def write_dataset(
             write_annotations(texts, collection, split, told)
         sentences = [annotation for told in kept.values() for annotation in told]
         write_query_features(texts / f"{name}_{collection}_query_feat.hdf5", sentences, encoder, text)
+        write_whole(texts / RECIPE_FILE, encoder.text_recipe(words=text == "words").to_json())
     return found
 
 

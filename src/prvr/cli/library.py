@@ -126,7 +126,7 @@ class Status:
 
     def run(self) -> int:
         lib = Library.open(self.library)
-        status = lib.status()
+        status, model = lib.status(), lib.about.model
         if self.as_json:
             print(
                 json.dumps({**asdict(status), "settings": asdict(lib.settings), "recipes": lib.about.recipes}, indent=1)
@@ -139,6 +139,7 @@ class Status:
             f"{status.lines} lines of subtitles",
             f"{size(status.bytes)} on disk{each}; {size(status.free)} free",
             f"encoder {lib.settings.encoder}, subtitles {lib.settings.text_encoder or 'not searched'}",
+            *([f"model {model.method}, {model.weights} weights of {model.run}"] if model is not None else []),
         ]
         Console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
         return 0
@@ -184,7 +185,11 @@ def open_or_create(folder: Path, settings: LibrarySettings) -> Library:
         given = {each.name: getattr(settings, each.name) for each in fields(settings)}
         return Library.create(folder, **given)
     lib, usual = Library.open(folder), LibrarySettings()
+    if settings.model is not None:
+        lib.require_model(settings.model)
     for each in fields(settings):
+        if each.name == "model":
+            continue
         asked, is_so = getattr(settings, each.name), getattr(lib.settings, each.name)
         if asked not in (getattr(usual, each.name), is_so):
             raise LibraryError(

@@ -42,15 +42,32 @@ class MomentEvidence(Peaked):
 
 @torch.no_grad()
 def video_evidence(query: Tensor, view: TrackView, sections: NDArray[np.int64], weight: float) -> MomentEvidence:
-    """Evidence of a query (D,) in all sections of a video, in order of time; ``weight``: TRACE's share λ."""
+    """Evidence of a query (D,) in all sections of a video, in order of time; ``weight``: TRACE's share λ.
+
+    Where two sections overlap, what both saw is told as the one saw it that makes more of it.
+    """
     parts = [_of_section(query, *view.section(int(number)), weight) for number in sections]
     best = max(parts, key=lambda part: float(part.value.max()))
     joined = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in ("spans", "direct", "support", "routed", "value")
     }
-    order = np.argsort(joined["spans"][:, 0], kind="stable")
+    order = np.lexsort((-joined["value"], joined["spans"][:, 1], joined["spans"][:, 0]))
+    spans = joined["spans"][order]
+    order = order[np.concatenate([[True], (spans[1:] != spans[:-1]).any(1)])]
     return MomentEvidence(**{name: array[order] for name, array in joined.items()}, activation=best.activation)
+
+
+def _fixed(unit: Tensor, gallery: Gallery) -> Tensor:
+    """What the token sets without a place in time add to the score of a gallery of one: (1, D) → (1, 1, 1)."""
+    found = unit.new_zeros(1, 1, 1)
+    if gallery.fixed is not None:
+        responses = torch.split(
+            op.direct_evidence(unit, gallery.fixed.restore()), [n for _, n in gallery.weights.fixed], 2
+        )
+        for (weight, _), response in zip(gallery.weights.fixed, responses, strict=True):
+            found = found + weight * response.amax(2, keepdim=True)
+    return found
 
 
 def _of_section(
@@ -75,7 +92,7 @@ def _of_section(
     support = op.routed_support(affinity, compatibility.float(), config.temperature)
     routed = op.routed_evidence(direct, support, config.routing_strength)
     soft = op.soft_score(projected, activation, gallery.values.restore())
-    base = gallery.weights.paged * op.direct_evidence(unit, local)
+    base = gallery.weights.paged * op.direct_evidence(unit, local) + _fixed(unit, gallery)
     score = op.evidence_score(routed, soft[..., None], activation[:, :, None], config.soft_weight, config.gate)
     value = op.fuse(base, score, weight)
     expected = torch.einsum("qvr,vrm->qvm", activation, compatibility)

@@ -15,8 +15,9 @@ from typing import Any, Literal
 from prvr import __version__
 from prvr.files import write_whole
 from prvr.library.errors import LibraryError
+from prvr.library.model import ModelRecord
 
-FORMAT = 1
+FORMAT = 2  # the newest that is read; a library is written in the oldest that can hold it: 2 where it has a model
 FILE = "library.json"
 
 
@@ -38,12 +39,18 @@ class LibrarySettings:
     """seconds from one stretch to the next"""
     storage: Literal["fp16", "int8", "fp32"] = "fp16"
     """type that vectors are kept in"""
+    model: str | None = None
+    """folder of a trained run to search with instead of the encoder's own space; encoder and rate are then the run's"""
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1000:
             raise LibraryError(f"frames are looked at at a rate between 0 and 1000 per second, not {self.rate}")
         if not (0 < self.stride <= self.window):
             raise LibraryError(f"a stride is above 0 and at most a window, not {self.stride} of {self.window} seconds")
+        usual = {each.name: each.default for each in fields(self) if each.name in ("local", "window", "stride")}
+        changed = [name for name, value in usual.items() if getattr(self, name) != value]
+        if self.model is not None and changed:
+            raise LibraryError(f"a trained model has local tokens of its own: leave out --{' and --'.join(changed)}")
 
 
 @dataclass(frozen=True)
@@ -52,15 +59,19 @@ class About:
 
     settings: LibrarySettings
     recipes: dict[str, dict[str, Any]]  # by track: how its vectors were made
+    model: ModelRecord | None = None
     made_by: str = __version__
-    format: int = FORMAT
+
+    @property
+    def format(self) -> int:
+        return 1 if self.model is None else 2
 
 
 def write_about(folder: Path, about: About) -> bool:
     """Write ``library.json`` unless it is there; False where another process was first."""
     folder.mkdir(parents=True, exist_ok=True)
     beside = folder / f".{FILE}.{os.getpid()}"
-    write_whole(beside, json.dumps(asdict(about), indent=1) + "\n")
+    write_whole(beside, json.dumps({**asdict(about), "format": about.format}, indent=1) + "\n")
     try:
         os.link(beside, folder / FILE)  # unlike a rename, never replaces
     except FileExistsError:
@@ -72,6 +83,11 @@ def write_about(folder: Path, about: About) -> bool:
     finally:
         beside.unlink(missing_ok=True)
     return True
+
+
+def unfinished(path: Path) -> bool:
+    """Whether something in a folder is what a kill left of making a library there: no reason not to make it."""
+    return path.name.startswith((f".{FILE}", "model-", ".model-"))
 
 
 def read_about(folder: Path) -> About:
@@ -95,6 +111,7 @@ def read_about(folder: Path) -> About:
     try:
         known = {field.name for field in fields(LibrarySettings)}
         settings = LibrarySettings(**{name: value for name, value in found["settings"].items() if name in known})
-        return About(settings, dict(found["recipes"]), str(found["made_by"]), version)
+        model = None if found.get("model") is None else ModelRecord(**found["model"])
+        return About(settings, dict(found["recipes"]), model, str(found["made_by"]))
     except (TypeError, KeyError, ValueError, AttributeError) as problem:
         raise LibraryError(f"{path} does not describe a library ({problem}): restore it from a copy") from None

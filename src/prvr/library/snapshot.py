@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -99,7 +100,10 @@ class Snapshot:
     tracks: dict[str, TrackView]
 
 
-def take_snapshot(catalogue: Catalogue, folder: Path, before: Snapshot | None) -> Snapshot:
+Projection = Callable[[str], Tensor | None]  # TRACE's query projection of a track; None where there is none
+
+
+def take_snapshot(catalogue: Catalogue, folder: Path, before: Snapshot | None, projection: Projection) -> Snapshot:
     """The library as it is now; ``before`` itself where nothing has changed."""
     for _ in range(_TRIES):
         try:
@@ -107,13 +111,13 @@ def take_snapshot(catalogue: Catalogue, folder: Path, before: Snapshot | None) -
                 now = generation(db)
                 if before is not None and before.generation == now:
                     return before
-                return _mapped(db, folder, now)
+                return _mapped(db, folder, now, projection)
         except ShardMissing:  # somebody deletes files without the lock; the next look may be luckier
             continue
     raise ShardMissing(str(folder))
 
 
-def _mapped(db: sqlite3.Connection, folder: Path, now: int) -> Snapshot:
+def _mapped(db: sqlite3.Connection, folder: Path, now: int, projection: Projection) -> Snapshot:
     videos = {video.id: video for video in read_videos(db, "state = 'ok'")}
     tracks: dict[str, TrackView] = {}
     for shard in read_shards(db):
@@ -124,7 +128,7 @@ def _mapped(db: sqlite3.Connection, folder: Path, now: int) -> Snapshot:
             continue
         view = tracks.setdefault(shard.track, TrackView())
         arrays = map_shard(folder, shard)
-        gallery = Gallery.of_arrays(shard.about["gallery"], arrays)
+        gallery = Gallery.of_arrays(shard.about["gallery"], arrays, query_projection=projection(shard.track))
         view.places += [(len(view.shards), row, tokens) for _, row, tokens in sections]
         view.shards.append(Mapped(gallery, arrays, np.array([row for _, row, _ in sections], np.int64)))
         view.videos += [video for video, _, _ in sections]

@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import prvr
+from prvr.data import Collection
 from prvr.files import NotAnObject, read_json_object, settle, whole_folder, write_whole
 from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
 from prvr.training.model import TraceModel
@@ -44,7 +45,9 @@ class Run:
         """Start a fresh folder; refuses one that already holds a run."""
         self.require_free()
         self.path.mkdir(parents=True, exist_ok=True)
-        record = {"config": config_to_dict(config), "data": str(Path(data).resolve()), **provenance(), **about}
+        made = Collection.find(data, config.data.collection, config.data.visual_feature).recipes
+        where = {"data": str(Path(data).resolve()), "features": made}
+        record = {"config": config_to_dict(config), **where, **provenance(), **about}
         write_json(self.path / "run.json", record)
 
     def require_free(self) -> None:
@@ -79,6 +82,11 @@ class Run:
     @property
     def data(self) -> str:
         return str(self.record["data"])
+
+    @property
+    def features(self) -> dict[str, dict[str, Any]]:
+        """How the features of ``frames`` and ``queries`` that it was trained on were made, as far as that is known."""
+        return dict(self.record.get("features", {}))
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
