@@ -225,14 +225,15 @@ def _bar() -> Progress:
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-def clock(seconds: float) -> str:
+def clock(seconds: float, digits: int = 0) -> str:
     """
-    >>> clock(75.4), clock(7322)
-    ('1:15', '2:02:02')
+    >>> clock(75.4), clock(7322), clock(59.97, 1)
+    ('1:15', '2:02:02', '1:00.0')
     """
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+    minutes, second = divmod(round(seconds, digits), 60)
+    hours, minute = divmod(int(minutes), 60)
+    told = f"{second:0{3 + digits if digits else 2}.{digits}f}"
+    return f"{hours}:{minute:02d}:{told}" if hours else f"{minute}:{told}"
 
 
 def size(number: float) -> str:

@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 # Okabe and Ito's palette: told apart by colour-blind readers, and in grey by the line style.
 DIRECT, SUPPORT, ROUTED, GAP, MOMENT, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#F0E442", "#333333"
+_STRIP = 0.95  # inches that a row of pictures takes
 LEFT = 0.07  # of the figure's width: where headings and panels begin
 STYLE: Any = {
     "font.family": "DejaVu Sans",
@@ -107,19 +108,23 @@ def correction_figure(sentence: str, correction: Correction, truth: EvidenceCurv
     return evidence_figure(sentence, _verdict(correction), {"Ground truth": truth, "Hard negative": negative})
 
 
-def evidence_figure(sentence: str, verdict: str, videos: Mapping[str, EvidenceCurves]) -> Figure:
+def evidence_figure(
+    sentence: str, verdict: str, videos: Mapping[str, EvidenceCurves], stills: Sequence[Any] = ()
+) -> Figure:
     """Evidence over time, one panel per video by its role, register activation beside.
 
-    Time is in seconds where all durations are known, in frames otherwise.
+    Time is in seconds where all durations are known, in frames otherwise. ``stills``: pictures (H, W, 3) of the last
+    video, evenly spaced over its length, shown below.
     """
     heading = textwrap.wrap(textwrap.shorten(f"“{sentence}”", width=170, placeholder=" …”"), width=88)
     header = 1.1 + 0.2 * len(heading)  # inches
-    height = header + 2.25 * len(videos)
+    footer = 0.52 + (_STRIP if len(stills) else 0.0)
+    height = header + 2.25 * len(videos) + footer - 0.52
     in_seconds = all(video.duration is not None for video in videos.values())
     with blank_figure(9.6, height) as figure:
         grid = figure.add_gridspec(
             len(videos), 2, width_ratios=[4.6, 1], left=LEFT, right=0.985, top=1 - header / height,
-            bottom=0.52 / height, hspace=0.26, wspace=0.13,
+            bottom=footer / height, hspace=0.26, wspace=0.13,
         )  # fmt: skip
         panels: list[tuple[Axes, Axes]] = []
         for row, (role, video) in enumerate(videos.items()):
@@ -136,6 +141,8 @@ def evidence_figure(sentence: str, verdict: str, videos: Mapping[str, EvidenceCu
                 axes.tick_params(labelbottom=False)
                 bars.tick_params(labelbottom=False)
         panels[-1][0].set_xlabel("time (s)" if in_seconds else "frame")
+        if len(stills):
+            _strip(figure, panels[-1][0], stills, height)
         figure.text(
             LEFT, 1 - 0.2 / height, "\n".join(heading), fontsize=11.5, fontweight="bold", va="top", parse_math=False
         )
@@ -187,6 +194,16 @@ def save_figure(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
         figure.savefig(png, dpi=200)
         figure.savefig(svg, metadata={"Date": None})
     return png, svg
+
+
+def _strip(figure: Figure, panel: Axes, stills: Sequence[Any], height: float) -> None:
+    """Pictures in a row under a panel, as wide as it."""
+    place = panel.get_position()
+    axes = figure.add_axes((place.x0, 0.06 / height, place.width, (_STRIP - 0.12) / height))
+    axes.set_axis_off()
+    gap = np.full((stills[0].shape[0], max(1, stills[0].shape[1] // 40), 3), 255, np.uint8)
+    parts = [part for still in stills for part in (still, gap)][:-1]
+    axes.imshow(np.concatenate(parts, 1), aspect="auto")
 
 
 def _limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:

@@ -76,6 +76,16 @@ def find_stretches(
     ]
 
 
+def overlap(start: float, end: float, true_start: float, true_end: float) -> float:
+    """Intersection over union of a moment with the true one.
+
+    >>> overlap(1.0, 4.0, 2.0, 6.0)
+    0.4
+    """
+    shared = max(0.0, min(end, true_end) - max(start, true_start))
+    return shared / max(1e-9, max(end, true_end) - min(start, true_start))
+
+
 def _grown(curve: Curve, peak: int, floor: float, free: NDArray[np.bool_]) -> tuple[int, int]:
     first = last = peak
     while first > 0 and free[first - 1] and curve[first - 1] >= floor:

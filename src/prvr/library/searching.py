@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.library.catalogue import Video
-from prvr.library.confidence import best_of_background, confidence
+from prvr.library.confidence import Background, Spread, background_of, confidence
 from prvr.library.errors import LibraryError
 from prvr.library.evidence import MomentEvidence, video_evidence
 from prvr.library.filters import Filters
+from prvr.library.fusing import DEPTH, fused, fused_moments
 from prvr.library.moments import MomentOptions, find_stretches
 from prvr.library.results import Hit, SearchResult
 from prvr.library.snapshot import Snapshot, TrackScores, TrackView
@@ -27,8 +27,6 @@ from prvr.library.tracks import FRAMES
 
 GroupBy = Literal["video", "moment"]
 CONFIDENT = 0.9  # below it a search says that nothing stands out
-_FUSED_DEPTH = 100  # places of each track that count when tracks are fused
-_RRF = 60  # the usual constant of reciprocal rank fusion
 
 
 @dataclass(frozen=True)
@@ -77,13 +75,22 @@ class RankedTrack:
         self.score_of = dict(zip(self.ids.tolist(), best.tolist(), strict=True))
 
     @cached_property
-    def background(self) -> NDArray[np.float32]:
+    def background(self) -> Background:
         if len(self.sections) == len(self.view):
             return self.view.best_background(self.weight)
-        return best_of_background(self.view.background[self.sections], self.weight)
+        return background_of(self.view.background[self.sections], self.view.owners[self.sections], self.weight)
+
+    @cached_property
+    def spread(self) -> Spread | None:
+        return Spread.of(self.scores)
 
     def confidence(self, score: float) -> float | None:
-        return confidence(score, self.background)
+        return confidence(score, self.background, self.spread)
+
+    def standing_out(self) -> list[int]:
+        """Videos that score above background sentences, best first; all of them where nothing is known of those."""
+        sure = {video: self.confidence(self.score_of[video]) for video in islice(self.place, DEPTH)}
+        return [video for video, each in sure.items() if each is None or each >= CONFIDENT]
 
     def evidence(self, video: int) -> MomentEvidence:
         return video_evidence(
@@ -92,25 +99,30 @@ class RankedTrack:
 
 
 class Ranking:
-    """All tracks' answers to one query, fused by rank where there is more than one."""
+    """All tracks' answers to one query, fused by rank where there is more than one.
+
+    Every video has its place by its pictures. What is said counts only where it stands out: the best of many lines
+    that have nothing to do with a query is no reason to show its video.
+    """
 
     def __init__(self, tracks: Mapping[str, RankedTrack], videos: Mapping[int, Video], options: SearchOptions):
         self.tracks, self.videos, self.options = tracks, videos, options
         if len(tracks) == 1:
-            ((_, only),) = tracks.items()
-            self.ids = [int(number) for number in only.ids[only.order]]
+            ((name, only),) = tracks.items()
+            self.votes = {name: dict(only.place)}
+            self.ids = list(only.place)
             self.score = only.score_of
         else:
-            self.score = fused({name: list(track.place) for name, track in tracks.items()})
-            first = tracks.get(FRAMES) or next(iter(tracks.values()))
+            voting = {n: list(t.place) if n == FRAMES else t.standing_out() for n, t in tracks.items()}
+            self.votes = {name: {video: place for place, video in enumerate(order)} for name, order in voting.items()}
+            self.score = fused(voting)
+            first = tracks[FRAMES]
             self.ids = sorted(self.score, key=lambda v: (-self.score[v], first.place.get(v, len(self.score)), v))
 
-    def home(self, video: int) -> tuple[str, RankedTrack]:
+    def home(self, video: int) -> str:
         """The track in which a video stands best."""
-        return min(
-            ((name, track) for name, track in self.tracks.items() if video in track.place),
-            key=lambda pair: (pair[1].place[video], pair[0] != FRAMES),
-        )
+        places = {name: order[video] for name, order in self.votes.items() if video in order}
+        return min(places, key=lambda name: (places[name], name != FRAMES))
 
     def confidence(self, video: int) -> float | None:
         found = [track.confidence(track.score_of[video]) for track in self.tracks.values() if video in track.place]
@@ -118,26 +130,31 @@ class Ranking:
 
     def by_video(self) -> Iterator[Hit]:
         for video in self.ids:
-            yield self.hits_of(video)[0]
+            yield self.hits_of(video, self.home(video))[0]
 
     def by_moment(self) -> Iterator[Hit]:
-        """Moments of all videos, best first. A moment never scores above its video, so few videos need a look."""
-        if len(self.tracks) > 1:
-            for video in self.ids:
-                yield from self.hits_of(video, apart=True)
-            return
+        """Moments of all videos, best first; those of several tracks are fused by rank."""
+        streams = {name: self._moments_of(name) for name in self.tracks}
+        if len(streams) == 1:
+            return next(iter(streams.values()))
+        first = {name: list(islice(stream, DEPTH)) for name, stream in streams.items()}
+        return chain(fused_moments(first), (replace(hit, score=0.0) for hit in streams[FRAMES]))
+
+    def _moments_of(self, name: str) -> Iterator[Hit]:
+        """One track's moments, best first. A moment never scores above its video, so few videos need a look."""
+        score, order = self.tracks[name].score_of, list(self.votes[name])
         waiting: list[Hit] = []
-        for place, video in enumerate(self.ids):
-            waiting += self.hits_of(video, apart=True)
+        for place, video in enumerate(order):
+            waiting += self.hits_of(video, name, apart=True)
             waiting.sort(key=lambda hit: -hit.score)
-            following = self.score[self.ids[place + 1]] if place + 1 < len(self.ids) else -np.inf
+            following = score[order[place + 1]] if place + 1 < len(order) else -np.inf
             while waiting and waiting[0].score >= following:
                 yield waiting.pop(0)
         yield from waiting
 
-    def hits_of(self, video: int, *, apart: bool = False) -> list[Hit]:
-        """A video's moments as hits: the best one with the video's own score, or each with its own."""
-        name, track = self.home(video)
+    def hits_of(self, video: int, name: str, *, apart: bool = False) -> list[Hit]:
+        """A video's moments in one track as hits: the best one with the video's own score, or each with its own."""
+        track = self.tracks[name]
         evidence = track.evidence(video)
         curve = evidence.routed if self.options.trace else evidence.direct
         duration = self.videos[video].duration
@@ -151,7 +168,7 @@ class Ranking:
                     video=self.videos[video],
                     start=stretch.start,
                     end=stretch.end,
-                    score=own if apart and len(self.tracks) == 1 else self.score[video],
+                    score=own if apart else self.score[video],
                     confidence=track.confidence(own) if apart else self.confidence(video),
                     evidence=evidence,
                     moments=(stretch,) if apart else tuple(stretches),
@@ -160,19 +177,6 @@ class Ranking:
                 )
             )
         return hits
-
-
-def fused(orders: Mapping[str, list[int]]) -> dict[int, float]:
-    """Reciprocal rank fusion: Σ 1/(60 + place), places counted from 1, the first hundred of each track.
-
-    >>> fused({"frames": [7, 8], "text": [8]})
-    {7: 0.01639344262295082, 8: 0.03252247488101534}
-    """
-    found: dict[int, float] = {}
-    for order in orders.values():
-        for place, video in enumerate(order):
-            found[video] = found.get(video, 0.0) + (1 / (_RRF + place + 1) if place < _FUSED_DEPTH else 0.0)
-    return found
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.library.catalogue import Catalogue, Video, generation, read_videos
-from prvr.library.confidence import best_of_background
+from prvr.library.confidence import Background, background_of
 from prvr.library.shards import ShardMissing, map_shard, read_shards
 from prvr.scoring import Gallery
 from prvr.scoring.engines import score_parts
@@ -50,7 +50,7 @@ class TrackView:
     shards: list[Mapped] = field(default_factory=list)
     videos: list[int] = field(default_factory=list)  # of each section
     places: list[tuple[int, int, int]] = field(default_factory=list)  # number of the shard here, row, tokens
-    _best: dict[float, NDArray[np.float32]] = field(default_factory=dict)
+    _known: dict[float, Background] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.videos)
@@ -75,11 +75,11 @@ class TrackView:
         found = np.concatenate([shard.arrays["background"].numpy()[shard.rows] for shard in self.shards])
         return found[:, (found[..., 0] != 0).any(0)]
 
-    def best_background(self, weight: float) -> NDArray[np.float32]:
-        """(B,): each background sentence's best score in all sections; the same for every query without filters."""
-        if weight not in self._best:
-            self._best[weight] = best_of_background(self.background, weight)
-        return self._best[weight]
+    def best_background(self, weight: float) -> Background:
+        """What background sentences find in all sections; the same for every query without filters."""
+        if weight not in self._known:
+            self._known[weight] = background_of(self.background, self.owners, weight)
+        return self._known[weight]
 
     def section(self, number: int) -> tuple[Gallery, NDArray[np.float32], int]:
         """A section as a gallery of one, the seconds of its tokens, and how many of them are real."""
