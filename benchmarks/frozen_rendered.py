@@ -24,6 +24,7 @@ from torch.nn.utils.rnn import pad_sequence
 from prvr.backbones import build
 from prvr.backbones.frozen import FrozenTokens
 from prvr.evaluation import ranks, recalls
+from prvr.library.moments import overlap
 from prvr.media.encoders import Encoder, open_encoder
 from prvr.media.features import video_features
 from prvr.media.render import SIZES, Query, RenderedWorld, render_world
@@ -91,12 +92,8 @@ def measured(
 
 def mean_iou(found: Sequence[Sequence[float]], queries: Sequence[Query]) -> float:
     """Overlap of found and true moments, by their union."""
-    total = 0.0
-    for (start, end), query in zip(found, queries, strict=True):
-        true = query.event
-        shared = max(0.0, min(end, true.end) - max(start, true.start))
-        total += shared / (max(end, true.end) - min(start, true.start))
-    return total / len(queries)
+    pairs = zip(found, queries, strict=True)
+    return sum(overlap(start, end, query.event.start, query.event.end) for (start, end), query in pairs) / len(queries)
 
 
 if __name__ == "__main__":

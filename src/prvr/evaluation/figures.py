@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 # Okabe and Ito's palette: told apart by colour-blind readers, and in grey by the line style.
 DIRECT, SUPPORT, ROUTED, GAP, MOMENT, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#F0E442", "#333333"
-_STRIP = 0.95  # inches that a row of pictures takes
+_WIDTH = 9.6  # inches of a figure of curves
 LEFT = 0.07  # of the figure's width: where headings and panels begin
 STYLE: Any = {
     "font.family": "DejaVu Sans",
@@ -118,10 +118,11 @@ def evidence_figure(
     """
     heading = textwrap.wrap(textwrap.shorten(f"“{sentence}”", width=170, placeholder=" …”"), width=88)
     header = 1.1 + 0.2 * len(heading)  # inches
-    footer = 0.52 + (_STRIP if len(stills) else 0.0)
+    strip = 0.12 + _WIDTH * (0.985 - LEFT) * 0.8 * _aspect(stills) if len(stills) else 0.0
+    footer = 0.52 + strip
     height = header + 2.25 * len(videos) + footer - 0.52
     in_seconds = all(video.duration is not None for video in videos.values())
-    with blank_figure(9.6, height) as figure:
+    with blank_figure(_WIDTH, height) as figure:
         grid = figure.add_gridspec(
             len(videos), 2, width_ratios=[4.6, 1], left=LEFT, right=0.985, top=1 - header / height,
             bottom=footer / height, hspace=0.26, wspace=0.13,
@@ -142,7 +143,7 @@ def evidence_figure(
                 bars.tick_params(labelbottom=False)
         panels[-1][0].set_xlabel("time (s)" if in_seconds else "frame")
         if len(stills):
-            _strip(figure, panels[-1][0], stills, height)
+            _strip(figure, panels[-1][0], stills, strip)
         figure.text(
             LEFT, 1 - 0.2 / height, "\n".join(heading), fontsize=11.5, fontweight="bold", va="top", parse_math=False
         )
@@ -157,7 +158,7 @@ def evidence_figure(
 
 def cosine_figure(sentence: str, verdict: str, name: str, curve: Sequence[float]) -> Figure:
     """A single curve over frames: what a method without TRACE has to show."""
-    with blank_figure(9.6, 3.0) as figure:
+    with blank_figure(_WIDTH, 3.0) as figure:
         axes = figure.add_axes((LEFT, 0.17, 0.985 - LEFT, 0.55))
         peak = int(np.argmax(curve))
         axes.plot(curve, color=DIRECT, linewidth=1.8)
@@ -196,14 +197,20 @@ def save_figure(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
     return png, svg
 
 
-def _strip(figure: Figure, panel: Axes, stills: Sequence[Any], height: float) -> None:
+def _strip(figure: Figure, panel: Axes, stills: Sequence[Any], inches: float) -> None:
     """Pictures in a row under a panel, as wide as it."""
     place = panel.get_position()
-    axes = figure.add_axes((place.x0, 0.06 / height, place.width, (_STRIP - 0.12) / height))
+    height = inches / figure.get_figheight()
+    axes = figure.add_axes((place.x0, 0.06 / figure.get_figheight(), place.width, height))
     axes.set_axis_off()
+    axes.set_anchor("NW")
     gap = np.full((stills[0].shape[0], max(1, stills[0].shape[1] // 40), 3), 255, np.uint8)
-    parts = [part for still in stills for part in (still, gap)][:-1]
-    axes.imshow(np.concatenate(parts, 1), aspect="auto")
+    axes.imshow(np.concatenate([part for still in stills for part in (still, gap)][:-1], 1))
+
+
+def _aspect(stills: Sequence[Any]) -> float:
+    """Height of pictures in a row, as a share of their width together."""
+    return float(stills[0].shape[0] / (stills[0].shape[1] * len(stills)))
 
 
 def _limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
