@@ -55,7 +55,7 @@ def run(out: Path, console: Console, workers: int) -> Library:
     say_step(console, 4, _STEPS, "asking")
     known = rendered_queries(world)
     picture = _ask(lib, known, out / "evidence", console)
-    console.print(f"  the evidence of the surest: {picture}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"  the evidence of one of them: {picture}", highlight=False, markup=False, soft_wrap=True)
 
     say_step(console, 5, _STEPS, f"how good: {len(known)} sentences about the unseen films, TRACE off and on")
     untrained = Library.create(out / "untrained", rate=RATE)
@@ -77,24 +77,21 @@ def _draw(folder: Path, workers: int, console: Console) -> RenderedWorld:
 
 
 def _ask(lib: Library, known: list[KnownQuery], stem: Path, console: Console) -> Path:
-    """Show the answers to a few sentences, the first of each of some films, and draw the surest of all."""
+    """Show the answers to a few sentences, the first of each of some films; draw the surest, a right one if any is."""
     asked = list({query.video: query for query in reversed(known)}.values())[::-1][:_ASKED]
     table = Table("sentence", "found", "moment", "sure", "true", box=None, pad_edge=False)
-    surest: tuple[Hit, KnownQuery] | None = None
+    answers: list[tuple[Hit, KnownQuery]] = []
     for query in asked:
-        found = lib.search(query.sentence, limit=1)
-        if not found:
-            continue
-        hit = found[0]
-        right = hit.video.path in query.correct
-        sure = "" if hit.confidence is None else f"{100 * hit.confidence:.0f} %"
-        true = f"{query.video.stem} {query.start:.1f}–{query.end:.1f} s"
-        table.add_row(query.sentence, f"{hit.video.path.stem} {'✓' if right else '✗'}", time_range(hit), sure, true)
-        if surest is None or (hit.confidence or 0.0) > (surest[0].confidence or 0.0):
-            surest = hit, query
+        for hit in lib.search(query.sentence, limit=1):
+            right = hit.video.path in query.correct
+            sure = "" if hit.confidence is None else f"{100 * hit.confidence:.0f} %"
+            true = f"{query.video.stem} {query.start:.1f}–{query.end:.1f} s"
+            found = f"{hit.video.path.stem} {'✓' if right else '✗'}"
+            table.add_row(query.sentence, found, time_range(hit), sure, true)
+            answers.append((hit, query))
     print_table(console, table)
-    assert surest is not None
-    return draw_hit(*surest, stem)
+    hit, query = max(answers, key=lambda pair: (pair[0].video.path == pair[1].video, pair[0].confidence or 0.0))
+    return draw_hit(hit, query, stem)
 
 
 def draw_hit(hit: Hit, query: KnownQuery, stem: Path) -> Path:
