@@ -30,7 +30,9 @@ MAY_IMPORT = {
     "bench": {"tokens", "backbones", "trace", "scoring", "training", "data"},
     "library": {"tokens", "files", "data", "media", "backbones", "trace", "scoring", "training"},
     "server": {"library", "media"},
+    "doctor": {"scoring", "library", "media", "files"},
     "cli": {
+        "doctor",
         "tokens",
         "files",
         "backbones",
