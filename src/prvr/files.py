@@ -19,7 +19,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     """The object that a JSON file holds, or ``NotAnObject`` with the reason."""
     try:
         value = json.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # no text, no JSON, numbers or nesting without end
         raise NotAnObject(f"{path} cannot be read ({error})") from None
     if not isinstance(value, dict):
         raise NotAnObject(f"{path} should hold a JSON object, found {type(value).__name__}")

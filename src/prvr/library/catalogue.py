@@ -164,7 +164,7 @@ def _closing(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.DatabaseError as problem:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
         said = str(problem)
         if "full" in said:
             remedy = "free some space and run it again; what was added so far is kept"
@@ -191,7 +191,10 @@ def read_videos(db: sqlite3.Connection, where: str = "1", values: tuple[object, 
     rows = db.execute(f"SELECT {_COLUMNS} FROM videos WHERE {where} ORDER BY id", values)
     names = _COLUMNS.split(", ")
     found = (dict(zip(names, row, strict=True)) for row in rows)
-    return [Video(**{**row, "path": Path(row["path"]), "tags": tuple(json.loads(row["tags"]))}) for row in found]
+    try:
+        return [Video(**{**row, "path": Path(row["path"]), "tags": tuple(json.loads(row["tags"]))}) for row in found]
+    except (ValueError, TypeError, RecursionError) as problem:  # a row that no version of this program wrote
+        raise LibraryError(f"the catalogue is damaged ({problem}): restore it from a copy") from problem
 
 
 def put_video(db: sqlite3.Connection, video: NewVideo) -> int:

@@ -91,14 +91,21 @@ def read(path: str | Path) -> Record:
         about = json.loads((folder / _ABOUT).read_text())
     except FileNotFoundError:
         raise GalleryError(f"{folder} is no gallery: it has no {_ABOUT}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, NotADirectoryError) as error:
+    except (ValueError, RecursionError, NotADirectoryError) as error:
         raise GalleryError(f"{folder} is no gallery of this version ({error}): rebuild it") from None
     found = about.get("format") if isinstance(about, dict) else None
     if found != FORMAT:
         raise GalleryError(f"{folder} is no gallery of this version (found {found!r}, expected {FORMAT!r}): rebuild it")
-    arrays = {name: map_array(folder / f"{name}.bin", described) for name, described in about["arrays"].items()}
-    shared = {name: map_array(folder / f"{name}.bin", described) for name, described in about["shared"].items()}
-    return Record(about["about"], about["ids"], arrays, shared)
+    try:
+        arrays = {name: map_array(folder / f"{name}.bin", described) for name, described in about["arrays"].items()}
+        shared = {name: map_array(folder / f"{name}.bin", described) for name, described in about["shared"].items()}
+        return Record(about["about"], about["ids"], arrays, shared)
+    except GalleryError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RuntimeError, OSError) as error:
+        raise GalleryError(
+            f"{folder / _ABOUT} does not describe a gallery ({type(error).__name__}: {error}): rebuild it"
+        ) from None
 
 
 def describe_array(tensor: Tensor) -> dict[str, Any]:

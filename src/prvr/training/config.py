@@ -206,6 +206,8 @@ def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
 
 def config_from_dict(values: Mapping[str, Any], where: str) -> TrainConfig:
     """A configuration from nested tables; unknown names and wrong types are refused by name."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where}: expected a table, found {type(values).__name__}")
     values = dict(values)
     name = values.get("method", TrainConfig.method)
     try:
@@ -260,5 +262,5 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
 def _parse(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers and nesting without end
         raise ConfigError(f"{where} is not valid TOML: {error}") from None

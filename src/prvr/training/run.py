@@ -81,7 +81,10 @@ class Run:
 
     @property
     def data(self) -> str:
-        return str(self.record["data"])
+        found = self.record.get("data")
+        if not isinstance(found, str):
+            raise RunError(f"{self.path}/run.json does not say where its data lies: give --data, or train anew")
+        return found
 
     @property
     def features(self) -> dict[str, dict[str, Any]]:

@@ -48,9 +48,13 @@ def require_unchanged(folder: Path) -> int:
     expected = expected_hashes(folder)
     for name, hashed in expected.items():
         path = folder / name
-        if not path.is_file():
+        try:
+            found = file_hash(path) if path.is_file() else None
+        except OSError as problem:
+            raise EncoderError(f"{path} cannot be read ({problem.strerror}): copy or fetch the model again") from None
+        if found is None:
             raise EncoderError(f"{path} is missing, though it was fetched: copy or fetch the model again")
-        if (found := file_hash(path)) != hashed:
+        if found != hashed:
             raise EncoderError(
                 f"{path} has sha256 {found}, but {hashed} was fetched: it was damaged or replaced. Delete it and run "
                 "`prvr prepare` again, or copy the folder again"
