@@ -96,7 +96,7 @@ def scratch() -> Iterator[Path]:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise ``Hang`` if the block takes longer; without signals, as on other systems, it may take as long as it likes."""
+    """Raise ``Hang`` if the block takes longer; on a system without timers it may."""
     if not hasattr(signal, "setitimer"):
         yield
         return
