@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,6 +73,35 @@ def settle(parent: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
         else:
             os.rename(old, place)
+
+
+class Busy(RuntimeError):
+    """Somebody else holds a lock; ``holder`` is what they said of themselves."""
+
+    def __init__(self, holder: str):
+        super().__init__(holder)
+        self.holder = holder
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a lock file for the length of the block, or raise ``Busy`` at once; a killed holder lets go by itself.
+
+    Where the file system has no locks, the block runs without.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(os.pread(handle, 200, 0).decode("utf-8", "replace").strip()) from None
+        except OSError:  # no locks here
+            pass
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _beside(path: Path) -> Path:

@@ -140,7 +140,7 @@ class H5Store(_Closing):
             if name in self._members:
                 raise DataError(f"{self.path}: '{name}' cannot be read ({problem}); fetch the file again.") from problem
             raise DataError(f"{self.path} holds nothing under '{name}'.") from problem
-        except (OSError, RuntimeError) as problem:
+        except (OSError, RuntimeError, ValueError) as problem:
             raise DataError(f"{self.path}: '{name}' cannot be read ({problem}); fetch the file again.") from problem
         try:
             kind = str(dataset.dtype) if isinstance(dataset, h5py.Dataset) else "a group"

@@ -282,6 +282,10 @@ class Library:
                 vector = embedding.picture(load_picture(query) if isinstance(query, Path) else query)
                 if vector is not None:
                     found[number] = vector
+        if not bool(torch.isfinite(found).all()):
+            raise LibraryError(
+                "the encoder gave numbers that are none (NaN or infinite) for this query: use other words"
+            )
         return found
 
     def _not_understood(self, query: str | Path | Image) -> str:

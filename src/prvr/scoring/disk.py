@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from prvr import __version__
 from prvr.files import whole_folder
 
 FORMAT = "prvr-gallery-2"
@@ -51,7 +52,7 @@ def write(path: str | Path, parts: Iterator[Record]) -> None:
             with open(folder / f"{name}.bin", "wb") as file:
                 file.write(raw_bytes(tensor))
         shared = {name: describe_array(tensor) for name, tensor in first.shared.items()}
-        about = {"format": FORMAT, **described, "shared": shared}
+        about = {"format": FORMAT, "made_by": __version__, **described, "shared": shared}
         (folder / _ABOUT).write_text(json.dumps(about))
 
 
@@ -95,7 +96,11 @@ def read(path: str | Path) -> Record:
         raise GalleryError(f"{folder} is no gallery of this version ({error}): rebuild it") from None
     found = about.get("format") if isinstance(about, dict) else None
     if found != FORMAT:
-        raise GalleryError(f"{folder} is no gallery of this version (found {found!r}, expected {FORMAT!r}): rebuild it")
+        made_by = about.get("made_by", "unknown") if isinstance(about, dict) else "unknown"
+        raise GalleryError(
+            f"{folder} is no gallery of this version (found {found!r}, made by prvr {made_by}; expected {FORMAT!r}, "
+            f"this is prvr {__version__}): rebuild it, or update prvr if it is newer"
+        )
     try:
         arrays = {name: map_array(folder / f"{name}.bin", described) for name, described in about["arrays"].items()}
         shared = {name: map_array(folder / f"{name}.bin", described) for name, described in about["shared"].items()}
