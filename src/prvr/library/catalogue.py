@@ -108,6 +108,7 @@ class Catalogue:
         with _closing(self._connect("rw" if writable else "ro")) as db, _explained(self.path):
             db.execute("BEGIN")
             if _has_tables(db):
+                _require_whole(db, self.path)
                 yield db
             else:  # killed before its first commit
                 with _empty() as nothing:
@@ -150,6 +151,13 @@ def _empty() -> Iterator[sqlite3.Connection]:
 
 def _has_tables(db: sqlite3.Connection) -> bool:
     return db.execute("SELECT name FROM sqlite_master WHERE name = 'lines'").fetchone() is not None
+
+
+def _require_whole(db: sqlite3.Connection, path: Path) -> None:
+    """SQLite finds missing pages by itself, but reads the missing end of the last one as zeros."""
+    (page,) = db.execute("PRAGMA page_size").fetchone()
+    if path.stat().st_size % page:
+        raise LibraryError(f"{path} is cut short: restore it from a copy, or make the library anew")
 
 
 @contextmanager
