@@ -252,7 +252,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return value
     kinds = tuple(choices) or (hint,)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError(f"{where}: a number of {len(str(abs(value)))} digits is too large") from None
     if not any(type(value) is kind or (value is None and kind is type(None)) for kind in kinds):
         expected = " or ".join(kind.__name__ for kind in kinds)
         raise ConfigError(f"{where}: expected {expected}, found {value!r}")
