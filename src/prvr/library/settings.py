@@ -19,6 +19,7 @@ from prvr.library.model import ModelRecord
 
 FORMAT = 2  # the newest that is read; a library is written in the oldest that can hold it: 2 where it has a model
 FILE = "library.json"
+_LONGEST_WINDOW = 1e6  # seconds
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,11 @@ class LibrarySettings:
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1000:
             raise LibraryError(f"frames are looked at at a rate between 0 and 1000 per second, not {self.rate}")
-        if not (0 < self.stride <= self.window):
-            raise LibraryError(f"a stride is above 0 and at most a window, not {self.stride} of {self.window} seconds")
+        if not (0 < self.stride <= self.window <= _LONGEST_WINDOW):
+            raise LibraryError(
+                f"a stride is above 0 and at most a window, and that at most {_LONGEST_WINDOW:g} seconds, not "
+                f"{self.stride!s:.20} of {self.window!s:.20}"
+            )
         usual = {each.name: each.default for each in fields(self) if each.name in ("local", "window", "stride")}
         changed = [name for name, value in usual.items() if getattr(self, name) != value]
         if self.model is not None and changed:
