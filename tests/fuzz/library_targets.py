@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
 from prvr.library import Library, LibraryError
 from prvr.library.catalogue import Catalogue, NewVideo, put_video, read_videos
 from prvr.library.filters import Filters
-from prvr.library.settings import About, LibrarySettings, read_about
+from prvr.library.settings import About, LibrarySettings, read_about, write_about
 from prvr.media.errors import EncoderError
 from prvr.media.recipe import Recipe
 from tests.fuzz.target import Read, Target, of_file
 
-_ABOUT = json.dumps(asdict(About(LibrarySettings(), {"frames": asdict(Recipe("plain-1", width=296))}))).encode()
+
+def _about() -> bytes:
+    with tempfile.TemporaryDirectory() as place:
+        write_about(Path(place), About(LibrarySettings(), {"frames": asdict(Recipe("plain-1", width=296))}))
+        return (Path(place) / "library.json").read_bytes()
 
 
 def _read_settings(path: Path) -> None:
@@ -25,8 +29,6 @@ def _read_settings(path: Path) -> None:
 
 
 def _catalogue() -> bytes:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as place:
         catalogue = Catalogue(Path(place))
         with catalogue.writing() as db:
@@ -53,7 +55,7 @@ def _filter(data: bytes) -> None:
 
 
 TARGETS = (
-    Target("library-settings", (LibraryError,), [_ABOUT], of_file("library.json", _read_settings)),
+    Target("library-settings", (LibraryError,), [_about()], of_file("library.json", _read_settings)),
     Target("catalogue", (LibraryError, EncoderError), [_catalogue()], _read_catalogue),
     Target("filter-dates", (LibraryError,), [b"2024-05-31", b"2024-05-31T18:00:01+02:00"], lambda scratch: _filter),
 )

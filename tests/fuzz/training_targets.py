@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 from pathlib import Path
 
 import torch
@@ -72,8 +73,6 @@ def _evaluation(scratch: Path) -> Read:
 
 
 def _evaluation_files() -> bytes:
-    import tempfile
-
     protocol = EvaluationProtocol("synth", "test", "last", (0, 1))
     ranks = {"base": torch.tensor([1, 5, 2]), "trace": torch.tensor([1, 4, 2])}
     record = EvaluationRecord(("q1", "q2", "q,3"), ("v1", "v2", "v3"), ranks, protocol)
