@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "bench": {"tokens", "backbones", "trace", "scoring", "training", "data"},
     "library": {"tokens", "files", "data", "media", "backbones", "trace", "scoring", "training"},
     "server": {"library", "media"},
+    "cluster": {"files", "library", "media", "server"},
     "cli": {
         "tokens",
         "files",
@@ -45,6 +46,7 @@ MAY_IMPORT = {
         "library",
         "proxy",
         "server",
+        "cluster",
     },
 }
 NUMERIC_ROOMS = ("tokens", "data", "losses", "backbones", "trace", "scoring", "training", "evaluation")
