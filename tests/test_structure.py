@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "library": {"tokens", "files", "data", "media", "backbones", "trace", "scoring", "training"},
     "server": {"library", "media"},
     "doctor": {"scoring", "library", "media", "files"},
+    "cluster": {"files", "library", "media", "server"},
     "cli": {
         "doctor",
         "tokens",
@@ -47,6 +48,7 @@ MAY_IMPORT = {
         "library",
         "proxy",
         "server",
+        "cluster",
     },
 }
 NUMERIC_ROOMS = ("tokens", "data", "losses", "backbones", "trace", "scoring", "training", "evaluation")
