@@ -107,14 +107,14 @@ def measured(
 
 def confident_without(lib: Library, query: Query, correct: set[str], names: set[str], trace: bool) -> bool:
     """Whether the library would claim a match if it held no film that the sentence is true of."""
-    from prvr.library.searching import RankedTrack
+    from prvr.library.ranking import RankedTrack, Table
 
     snapshot = lib.snapshot()
     allowed = {number for number, video in snapshot.videos.items() if video.path.stem in names - correct}
     view = snapshot.tracks["frames"]
-    vector = lib._encode("frames", [query.sentence])
-    weight = view.shards[0].gallery.config.fusion_weight if trace else 0.0
-    ranked = RankedTrack(view, vector[0], view.score(vector), 0, weight, allowed)
+    vector = lib.encode("frames", [query.sentence])
+    weight = view.fusion_weight if trace else 0.0
+    ranked = RankedTrack(Table(view, view.score(vector), [0], weight, allowed), vector[0], 0)
     return (ranked.confidence(float(ranked.scores.max())) or 0.0) >= CONFIDENT
 
 

@@ -29,8 +29,9 @@ from prvr.library.committing import disk_problem
 from prvr.library.errors import LibraryError
 from prvr.library.filters import Filters
 from prvr.library.moments import MomentOptions
+from prvr.library.ranking import RankedTrack, Table
 from prvr.library.results import Hit, SearchResult
-from prvr.library.searching import GroupBy, RankedTrack, SearchOptions, answer, nothing, one_core
+from prvr.library.searching import GroupBy, Ranking, SearchOptions, answer, look, nothing, one_core
 from prvr.library.settings import FILE, About, LibrarySettings, read_about, write_about
 from prvr.library.shards import compact, sweep
 from prvr.library.snapshot import Snapshot, take_snapshot
@@ -263,18 +264,26 @@ class Library:
         ranked: list[dict[str, RankedTrack]] = [{} for _ in queries]
         for name, view in snapshot.tracks.items():
             vectors = self.encode(name, queries)
-            scores = view.score(vectors)
-            strength = view.shards[0].gallery.config.fusion_weight
+            scores, strength = view.score(vectors), view.fusion_weight
+            alike: dict[tuple[bool, Filters], list[int]] = {}
             for row, (vector, one) in enumerate(zip(vectors, wanted, strict=True)):
                 if bool(vector.any()):
-                    weight = strength if one.trace else 0.0
-                    ranked[row][name] = RankedTrack(view, vector, scores, row, weight, chosen[one.filters])
+                    alike.setdefault((one.trace, one.filters), []).append(row)
+            for (trace, filters), rows in alike.items():
+                table = Table(view, scores, rows, strength if trace else 0.0, chosen[filters])
+                for row in rows:
+                    ranked[row][name] = RankedTrack(table, vectors[row], row)
         with one_core():
+            rankings = [
+                Ranking(tracks, snapshot.videos, one) if tracks else None
+                for tracks, one in zip(ranked, wanted, strict=True)
+            ]
+            look([(ranking, video) for ranking in rankings if ranking is not None for video in ranking.wanted()])
             return [
-                answer(name, tracks, snapshot, one, began, self._with_line)
-                if tracks
+                answer(name, ranking, began, self._with_line)
+                if ranking is not None
                 else nothing(name, "the encoder understands nothing of this: use other words", began)
-                for name, tracks, one in zip(names, ranked, wanted, strict=True)
+                for name, ranking in zip(names, rankings, strict=True)
             ]
 
     def encode(self, track: str, queries: Sequence[str | Path | Image]) -> torch.Tensor:

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from prvr.library.catalogue import Video
-from prvr.library.confidence import best_of_background, confidence
 from prvr.library.errors import LibraryError
-from prvr.library.evidence import MomentEvidence, video_evidence
+from prvr.library.evidence import MomentEvidence
 from prvr.library.filters import Filters
 from prvr.library.moments import MomentOptions, find_stretches
+from prvr.library.pair_evidence import evidence_of
+from prvr.library.ranking import RankedTrack, fused
 from prvr.library.results import Hit, SearchResult
-from prvr.library.snapshot import Snapshot, TrackScores, TrackView
+from prvr.library.snapshot import TrackView
 from prvr.library.tracks import FRAMES
 
 GroupBy = Literal["video", "moment"]
 CONFIDENT = 0.9  # below it a search says that nothing stands out
-_FUSED_DEPTH = 100  # places of each track that count when tracks are fused
-_RRF = 60  # the usual constant of reciprocal rank fusion
 
 
 @dataclass(frozen=True)
@@ -55,74 +52,64 @@ class SearchOptions:
             raise LibraryError(f"a confidence lies between 0 and 1, not {self.min_confidence}")
 
 
-class RankedTrack:
-    """One track's answer to one query: every video with its score, best first."""
-
-    def __init__(
-        self, view: TrackView, query: Tensor, scores: TrackScores, row: int, weight: float, allowed: set[int] | None
-    ):
-        self.view, self.query, self.weight = view, query, weight
-        keep = np.arange(len(view))
-        if allowed is not None:
-            keep = keep[np.isin(view.owners, np.fromiter(allowed, np.int64, len(allowed)))]
-        self.sections = keep
-        final = scores.final(weight)[row].numpy()[keep]
-        owners = view.owners[keep]
-        self.ids, inverse = np.unique(owners, return_inverse=True)
-        best = np.full(len(self.ids), -np.inf, np.float32)
-        np.maximum.at(best, inverse, final)
-        self.scores = best
-        self.order = np.lexsort((self.ids, -best))  # equal scores: the video that was added first
-        self.place = {int(self.ids[number]): place for place, number in enumerate(self.order)}
-        self.score_of = dict(zip(self.ids.tolist(), best.tolist(), strict=True))
-
-    @cached_property
-    def background(self) -> NDArray[np.float32]:
-        if len(self.sections) == len(self.view):
-            return self.view.best_background(self.weight)
-        return best_of_background(self.view.background[self.sections], self.weight)
-
-    def confidence(self, score: float) -> float | None:
-        return confidence(score, self.background)
-
-    def evidence(self, video: int) -> MomentEvidence:
-        return video_evidence(
-            self.query, self.view, self.sections[self.view.owners[self.sections] == video], self.weight
-        )
-
-
 class Ranking:
     """All tracks' answers to one query, fused by rank where there is more than one."""
 
     def __init__(self, tracks: Mapping[str, RankedTrack], videos: Mapping[int, Video], options: SearchOptions):
         self.tracks, self.videos, self.options = tracks, videos, options
-        if len(tracks) == 1:
-            ((_, only),) = tracks.items()
-            self.ids = [int(number) for number in only.ids[only.order]]
-            self.score = only.score_of
+        self._evidence: dict[int, MomentEvidence] = {}
+        first = tracks.get(FRAMES) or next(iter(tracks.values()))
+        self._only = first if len(tracks) == 1 else None
+        self._fused: dict[int, float] = {}
+        if self._only is not None:
+            self.ids = self._only.best_first
         else:
-            self.score = fused({name: list(track.place) for name, track in tracks.items()})
-            first = tracks.get(FRAMES) or next(iter(tracks.values()))
-            self.ids = sorted(self.score, key=lambda v: (-self.score[v], first.place.get(v, len(self.score)), v))
+            self._fused = fused({name: track.best_first for name, track in tracks.items()})
+            self.ids = sorted(self._fused, key=lambda v: (-self._fused[v], _or_last(first.place(v)), v))
+
+    def score(self, video: int) -> float:
+        return self._only.score(video) if self._only is not None else self._fused[video]
+
+    def ranks(self, video: int) -> dict[str, int]:
+        """Place of the video in each track's own ranking, from 1 on."""
+        places = {name: track.place(video) for name, track in self.tracks.items()}
+        return {name: place + 1 for name, place in places.items() if place is not None}
 
     def home(self, video: int) -> tuple[str, RankedTrack]:
         """The track in which a video stands best."""
-        return min(
-            ((name, track) for name, track in self.tracks.items() if video in track.place),
-            key=lambda pair: (pair[1].place[video], pair[0] != FRAMES),
-        )
+        ranks = self.ranks(video)
+        name = min(ranks, key=lambda each: (ranks[each], each != FRAMES))
+        return name, self.tracks[name]
 
     def confidence(self, video: int) -> float | None:
-        found = [track.confidence(track.score_of[video]) for track in self.tracks.values() if video in track.place]
+        found = [self.tracks[name].confidence(self.tracks[name].score(video)) for name in self.ranks(video)]
         return max((each for each in found if each is not None), default=None)
 
-    def by_video(self) -> Iterator[Hit]:
-        for video in self.ids:
-            yield self.hits_of(video)[0]
+    def sure(self, confidence: float | None) -> bool:
+        return (confidence or 0.0) >= self.options.min_confidence
+
+    @cached_property
+    def passing(self) -> list[int]:
+        """Videos that are as sure as was asked for, best first."""
+        if self.options.min_confidence == 0:
+            return self.ids
+        if self._only is not None:  # who comes later is less sure
+            return list(takewhile(lambda video: self.sure(self.confidence(video)), self.ids))
+        return [video for video in self.ids if self.sure(self.confidence(video))]
+
+    def wanted(self) -> list[int]:
+        """Videos whose evidence the page needs (grouped by moment: at the least)."""
+        first, limit = self.options.offset, self.options.limit
+        return self.passing[first : first + limit] if self.options.group_by == "video" else self.ids[: first + limit]
+
+    def evidence(self, video: int) -> MomentEvidence:
+        if video not in self._evidence:
+            look([(self, video)])
+        return self._evidence[video]
 
     def by_moment(self) -> Iterator[Hit]:
         """Moments of all videos, best first. A moment never scores above its video, so few videos need a look."""
-        if len(self.tracks) > 1:
+        if self._only is None:
             for video in self.ids:
                 yield from self.hits_of(video, apart=True)
             return
@@ -130,7 +117,7 @@ class Ranking:
         for place, video in enumerate(self.ids):
             waiting += self.hits_of(video, apart=True)
             waiting.sort(key=lambda hit: -hit.score)
-            following = self.score[self.ids[place + 1]] if place + 1 < len(self.ids) else -np.inf
+            following = self.score(self.ids[place + 1]) if place + 1 < len(self.ids) else -np.inf
             while waiting and waiting[0].score >= following:
                 yield waiting.pop(0)
         yield from waiting
@@ -138,20 +125,20 @@ class Ranking:
     def hits_of(self, video: int, *, apart: bool = False) -> list[Hit]:
         """A video's moments as hits: the best one with the video's own score, or each with its own."""
         name, track = self.home(video)
-        evidence = track.evidence(video)
+        evidence = self.evidence(video)
         curve = evidence.routed if self.options.trace else evidence.direct
         duration = self.videos[video].duration
         stretches = find_stretches(curve, evidence.spans, duration, self.options.moments)
-        ranks = {each: one.place[video] + 1 for each, one in self.tracks.items() if video in one.place}
+        ranks, score, in_track = self.ranks(video), self.score(video), track.score(video)
         hits = []
         for stretch in stretches if apart else stretches[:1]:
-            own = min(float(evidence.value[stretch.peak]), track.score_of[video])
+            own = min(float(evidence.value[stretch.peak]), in_track)
             hits.append(
                 Hit(
                     video=self.videos[video],
                     start=stretch.start,
                     end=stretch.end,
-                    score=own if apart and len(self.tracks) == 1 else self.score[video],
+                    score=own if apart and self._only is not None else score,
                     confidence=track.confidence(own) if apart else self.confidence(video),
                     evidence=evidence,
                     moments=(stretch,) if apart else tuple(stretches),
@@ -162,17 +149,22 @@ class Ranking:
         return hits
 
 
-def fused(orders: Mapping[str, list[int]]) -> dict[int, float]:
-    """Reciprocal rank fusion: Σ 1/(60 + place), places counted from 1, the first hundred of each track.
+def look(pairs: Sequence[tuple[Ranking, int]]) -> None:
+    """Compute the evidence of videos for rankings of the same snapshot, all in one go."""
+    views: dict[int, TrackView] = {}
+    groups: dict[int, list[tuple[Ranking, int, RankedTrack]]] = {}
+    for ranking, video in pairs:
+        _, track = ranking.home(video)
+        views[id(track.table.view)] = track.table.view
+        groups.setdefault(id(track.table.view), []).append((ranking, video, track))
+    for view, some in groups.items():
+        found = evidence_of(views[view], [track.asks(video) for _, video, track in some])
+        for (ranking, video, _), evidence in zip(some, found, strict=True):
+            ranking._evidence[video] = evidence
 
-    >>> fused({"frames": [7, 8], "text": [8]})
-    {7: 0.01639344262295082, 8: 0.03252247488101534}
-    """
-    found: dict[int, float] = {}
-    for order in orders.values():
-        for place, video in enumerate(order):
-            found[video] = found.get(video, 0.0) + (1 / (_RRF + place + 1) if place < _FUSED_DEPTH else 0.0)
-    return found
+
+def _or_last(place: int | None) -> float:
+    return np.inf if place is None else place
 
 
 @contextmanager
@@ -189,28 +181,19 @@ def one_core() -> Iterator[None]:
 Describe = Callable[[Hit], Hit]
 
 
-def answer(
-    query: str,
-    tracks: Mapping[str, RankedTrack],
-    snapshot: Snapshot,
-    options: SearchOptions,
-    began: float,
-    describe: Describe,
-) -> SearchResult:
+def answer(query: str, ranking: Ranking, began: float, describe: Describe) -> SearchResult:
     """A page of hits."""
-    ranking = Ranking(tracks, snapshot.videos, options)
+    options = ranking.options
     if not ranking.ids:
         return nothing(query, "no video of the library passes the filters", began)
     top = ranking.confidence(ranking.ids[0])
     confident = top is not None and top >= CONFIDENT
-    wanted = ranking.by_video() if options.group_by == "video" else ranking.by_moment()
-    passing = (hit for hit in wanted if (hit.confidence or 0.0) >= options.min_confidence)
-    if options.group_by == "video" and options.min_confidence == 0:  # no need to look at videos before the page
-        more = len(ranking.ids) > options.offset + options.limit
-        ranking.ids = ranking.ids[options.offset :]
-        found = list(islice(passing, options.limit))
+    if options.group_by == "video":
+        more = len(ranking.passing) > options.offset + options.limit
+        found = [ranking.hits_of(video)[0] for video in ranking.wanted()]
     else:
-        found = list(islice(passing, options.offset, options.offset + options.limit + 1))
+        sure = (hit for hit in ranking.by_moment() if ranking.sure(hit.confidence))
+        found = list(islice(sure, options.offset, options.offset + options.limit + 1))
         more = len(found) > options.limit
     hits = tuple(describe(hit) for hit in found[: options.limit])
     return SearchResult(
@@ -218,7 +201,7 @@ def answer(
         hits=hits,
         confident=confident,
         message=_message(confident, top, bool(hits), options),
-        total=len(ranking.score),
+        total=len(ranking.ids),
         next_offset=options.offset + options.limit if more else None,
         seconds=time.perf_counter() - began,
     )

@@ -1,0 +1,142 @@
+"""Evidence of many (query, video) pairs in one go: what a page of results needs, or the pages of a batch of searches.
+
+The equations are ``trace.operator``'s, on pairs that stand side by side, (N, …). Videos of different length are padded
+to the longest of their group, and cut again at the end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prvr.library.evidence import Asked, MomentEvidence
+from prvr.scoring import Gallery
+from prvr.scoring.engines.common import prepare_queries
+from prvr.scoring.engines.factorised import products
+from prvr.scoring.storage import Vectors
+from prvr.trace import operator as op
+
+if TYPE_CHECKING:
+    from prvr.library.snapshot import TrackView
+
+_LARGEST = 1 << 22  # numbers in the largest temporary
+_CURVES = ("direct", "support", "routed", "value")
+
+
+class _Item(NamedTuple):
+    """A pair's look at one section."""
+
+    pair: int
+    section: int
+    row: int  # in the shard
+    pages: int
+    tokens: int
+
+
+def evidence_of(view: TrackView, asked: Sequence[Asked]) -> list[MomentEvidence]:
+    """Evidence of each query in all sections of its video, in order of time."""
+    groups: dict[tuple[int, float], list[_Item]] = defaultdict(list)
+    for number, each in enumerate(asked):
+        for section in each.sections:
+            shard, row, tokens = view.places[section]
+            groups[shard, each.weight].append(_Item(number, section, row, view.shards[shard].pages[row], tokens))
+    parts: list[list[MomentEvidence]] = [[] for _ in asked]
+    for (shard, weight), items in groups.items():
+        gallery, spans = view.shards[shard].gallery, view.shards[shard].spans
+        for some in _chunks(sorted(items, key=lambda item: item.pages), gallery):
+            queries = torch.stack([asked[item.pair].query for item in some])
+            for item, found in zip(some, _together(queries, gallery, spans, some, weight), strict=True):
+                parts[item.pair].append(found)
+    return [_joined(each) for each in parts]
+
+
+def _chunks(items: list[_Item], gallery: Gallery) -> Iterator[list[_Item]]:
+    """Items of about the same length, in groups whose temporaries stay small."""
+    registers = gallery.registers.shape[1] if gallery.registers is not None else 1
+    some: list[_Item] = []
+    for item in items:  # shortest first: the newcomer is the longest
+        if some and (len(some) + 1) * item.pages * gallery.page * registers > _LARGEST:
+            yield some
+            some = []
+        some.append(item)
+    if some:
+        yield some
+
+
+@torch.no_grad()
+def _together(
+    queries: Tensor, gallery: Gallery, spans: NDArray[np.float32], items: list[_Item], weight: float
+) -> list[MomentEvidence]:
+    assert gallery.keys is not None
+    assert gallery.registers is not None
+    assert gallery.values is not None
+    assert gallery.routes is not None
+    config, tau = gallery.config, gallery.config.temperature
+    asked = prepare_queries(queries, gallery)
+    scale = asked.scale[:, None]
+    rows = torch.tensor([item.row for item in items])
+    first = gallery.first_page[rows]
+    count = torch.tensor([item.pages for item in items])
+    pages = first[:, None] + torch.minimum(torch.arange(int(count.max())), count[:, None] - 1)  # (N, P)
+    local = _responses(gallery.local, asked.unit, gallery, items)  # (N, M)
+    direct = scale * (local if gallery.keys is gallery.local else _responses(gallery.keys, asked.unit, gallery, items))
+    affinity = scale * _dots(gallery.registers, rows, asked.unit)  # a (N, R)
+    activation = op.register_activation(affinity, tau)
+    paths = gallery.routes.grounding[pages].transpose(1, 2).flatten(2)  # exp((b − b_max)/τ) (N, R, M)
+    strongest = affinity.amax(1, keepdim=True)
+    reach = ((affinity - strongest) / tau).to(paths.dtype).exp()
+    ceiling = gallery.routes.ceiling[rows].float()[:, None]
+    support = strongest + ceiling + tau * torch.einsum("nr,nrm->nm", reach, paths).log().float()
+    routed = op.routed_evidence(direct, support, config.routing_strength)
+    along = (activation * scale * _dots(gallery.values, rows, asked.unit)).sum(1)
+    squared = torch.einsum("nr,nrs,ns->n", activation, gallery.routes.gram[rows].float(), activation)
+    soft = op.soft_cosine(along, squared)[:, None]
+    score = op.evidence_score(routed, soft, activation[:, None], config.soft_weight, config.gate)
+    value = op.fuse(gallery.weights.paged * local, score, weight)
+    expected = ceiling + tau * torch.einsum("nr,nrm->nm", activation.to(paths.dtype), paths.log()).float()
+    curves = [curve.numpy() for curve in (direct, expected, routed, value)]
+    activated, starts = activation.numpy(), (first * gallery.page).tolist()
+    return [
+        MomentEvidence(
+            spans[start : start + item.tokens],
+            *(curve[number, : item.tokens] for curve in curves),
+            activation=activated[number],
+        )
+        for number, (item, start) in enumerate(zip(items, starts, strict=True))
+    ]
+
+
+def _responses(vectors: Vectors, queries: Tensor, gallery: Gallery, items: list[_Item]) -> Tensor:
+    """Products of each query with the tokens of its own section, (N, M); each section is read once."""
+    found = torch.zeros(len(items), items[-1].pages * gallery.page)
+    of_section: dict[int, list[int]] = defaultdict(list)
+    for number, item in enumerate(items):
+        of_section[item.section].append(number)
+    for numbers in of_section.values():
+        row, pages = items[numbers[0]].row, items[numbers[0]].pages
+        start = int(gallery.first_page[row])
+        response = products("pairs", vectors[start : start + pages], queries[numbers].T)  # (P, page, n)
+        found[numbers, : pages * gallery.page] = response.flatten(0, 1).T
+    return found
+
+
+def _dots(vectors: Vectors, rows: Tensor, queries: Tensor) -> Tensor:
+    """(V, R, D) at N rows, with (N, D) → (N, R)."""
+    chosen = vectors.map(lambda tensor: tensor[rows]).restore()
+    return (chosen @ queries[..., None]).squeeze(-1)
+
+
+def _joined(parts: list[MomentEvidence]) -> MomentEvidence:
+    """Sections of a video as one."""
+    if len(parts) == 1 and bool((np.diff(parts[0].spans[:, 0]) >= 0).all()):
+        return parts[0]
+    best = max(parts, key=lambda part: float(part.value.max()))
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("spans", *_CURVES)}
+    order = np.argsort(joined["spans"][:, 0], kind="stable")
+    return MomentEvidence(**{name: array[order] for name, array in joined.items()}, activation=best.activation)
