@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from prvr.library import LibraryError, SearchOptions
+from prvr.library import LibraryError
 from prvr.server import ServerOptions, create_app
 from prvr.server.batching import Batcher
 from prvr.server.metrics import Metrics
+from prvr.server.search_models import SearchRequest
+from prvr.server.searches import Searches
 from tests.server.conftest import Served
 
 QUERY = "a red square moves to the left"
@@ -216,19 +219,36 @@ def test_an_unexpected_failure_says_nothing_of_the_machine(served: Served, monke
 
 def test_searches_that_wait_together_share_a_pass(served: Served) -> None:
     metrics = Metrics()
+    sentences = ["red", "blue", "green", "zzz", "a square", "a circle", "night", "snow", "left", "right"]
+    asked = [SearchRequest(query=text, limit=number + 1) for number, text in enumerate(sentences)]
 
-    async def ask() -> list[object]:
-        batcher = Batcher(served.library, metrics, batch=8, waiting=100)
-        sentences = ["red", "blue", "green", "", "a square", "a circle", "night", "snow", "left", "right"]
-        asked = (batcher.search(text, SearchOptions(limit=number + 1)) for number, text in enumerate(sentences))
-        found = await asyncio.gather(*asked, return_exceptions=True)
+    async def ask() -> list[bytes]:
+        batcher = Batcher(Searches(served.library), metrics, batch=8, waiting=100)
+        found = await asyncio.gather(*map(batcher.ask, asked))
         await batcher.close()
-        return [(text, result) for text, result in zip(sentences, found, strict=True)]
+        return found
 
-    for number, (text, result) in enumerate(asyncio.run(ask())):  # type: ignore[misc]
-        alone = served.library.search(text, limit=number + 1)
-        assert [h.video.id for h in result] == [h.video.id for h in alone]
+    for request, answer in zip(asked, asyncio.run(ask()), strict=True):
+        alone = served.library.search(request.query, limit=request.limit)
+        assert [hit["video"]["id"] for hit in json.loads(answer)["hits"]] == [hit.video.id for hit in alone]
     assert "prvr_search_batch_size_count 2" in metrics.text({})  # ten searches, eight at a time
+
+
+def test_a_search_that_fails_does_not_fail_its_neighbours() -> None:
+    def together(questions: Sequence[int]) -> list[int]:
+        if 3 in questions:
+            raise ValueError("three")
+        return [2 * each for each in questions]
+
+    async def ask() -> list[int | BaseException]:
+        batcher = Batcher(together, Metrics(), batch=8, waiting=100)
+        found = await asyncio.gather(*map(batcher.ask, range(5)), return_exceptions=True)
+        await batcher.close()
+        return found
+
+    found = asyncio.run(ask())
+    assert isinstance(found.pop(3), ValueError)
+    assert found == [0, 2, 4, 8]
 
 
 def test_options_are_refused_where_they_are_unsafe(tmp_path: Path) -> None:

@@ -60,14 +60,14 @@ def find_stretches(
     heights = curve.tolist()  # Python's own numbers: a curve is walked along step by step
     level, top = _median(curve), max(heights)
     taken = [False] * len(heights)
-    left = sorted(range(len(heights)), key=heights.__getitem__, reverse=True)  # stable: of equal peaks the first
+    high = (curve >= min(top, level + options.other * (top - level))).nonzero()[0].tolist()
     found: list[Stretch] = []
-    for peak in left:
-        height = heights[peak]
-        if len(found) == options.most or (found and height < level + options.other * (top - level)):
+    for peak in sorted(high, key=heights.__getitem__, reverse=True):  # stable: of equal peaks the first
+        if len(found) == options.most:
             break
         if taken[peak]:
             continue
+        height = heights[peak]
         first, last = _grown(heights, peak, level + options.keep * (height - level), taken)
         taken[first : last + 1] = [True] * (last + 1 - first)
         start, end = float(spans[first : last + 1, 0].min()), float(spans[first : last + 1, 1].max())

@@ -100,13 +100,13 @@ def _together(
     score = op.evidence_score(routed, soft, activation[:, None], config.soft_weight, config.gate)
     value = op.fuse(gallery.weights.paged * local, score, weight)
     expected = ceiling + tau * torch.einsum("nr,nrm->nm", activation.to(paths.dtype), paths.log()).float()
-    curves = [curve.numpy() for curve in (direct, expected, routed, value)]
+    curves = {name: curve.numpy() for name, curve in zip(_CURVES, (direct, expected, routed, value), strict=True)}
     activated, starts = activation.numpy(), (first * gallery.page).tolist()
     return [
         MomentEvidence(
-            spans[start : start + item.tokens],
-            *(curve[number, : item.tokens] for curve in curves),
+            spans=spans[start : start + item.tokens],
             activation=activated[number],
+            **{name: curve[number, : item.tokens] for name, curve in curves.items()},
         )
         for number, (item, start) in enumerate(zip(items, starts, strict=True))
     ]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from prvr.scoring import Gallery
-from prvr.scoring.engines import score_parts
+from prvr.scoring.engines import Engine, score_parts
 from prvr.scoring.engines.common import Scores, video_slices
 
 _SMALLEST = 512  # pages of a piece, below which handing it out costs more than it saves
@@ -49,7 +49,7 @@ def score_galleries(queries: Tensor, galleries: Sequence[Gallery]) -> list[Score
     return [_joined(parts) for parts in found]
 
 
-def _engine(gallery: Gallery) -> str:
+def _engine(gallery: Gallery) -> Engine:
     return "torch" if gallery.device.type == "cpu" else "auto"
 
 

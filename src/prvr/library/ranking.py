@@ -37,6 +37,11 @@ class Table:
         self.best = np.maximum.reduceat(final, self.starts, axis=1) if len(self.ids) else final  # (rows, videos)
 
     @cached_property
+    def columns(self) -> dict[int, int]:
+        """Of each video."""
+        return {video: column for column, video in enumerate(self.ids.tolist())}
+
+    @cached_property
     def background(self) -> NDArray[np.float32]:
         if len(self.sections) == len(self.view):
             return self.view.best_background(self.weight)
@@ -76,27 +81,19 @@ class RankedTrack:
         found: list[int] = self.table.ids[self.order].tolist()
         return found
 
-    def column(self, video: int) -> int | None:
-        place = int(np.searchsorted(self.table.ids, video))
-        return place if place < len(self.table.ids) and self.table.ids[place] == video else None
-
     def place(self, video: int) -> int | None:
         """In this track's own ranking, from 0 on; None where the track does not hold the video."""
-        column = self.column(video)
+        column = self.table.columns.get(video)
         return None if column is None else int(self._places[column])
 
     def score(self, video: int) -> float:
-        column = self.column(video)
-        assert column is not None
-        return float(self.scores[column])
+        return float(self.scores[self.table.columns[video]])
 
     def confidence(self, score: float) -> float | None:
         return confidence(score, self.table.background)
 
     def asks(self, video: int) -> Asked:
-        column = self.column(video)
-        assert column is not None
-        return Asked(self.query, self.table.sections_of(column), self.table.weight)
+        return Asked(self.query, self.table.sections_of(self.table.columns[video]), self.table.weight)
 
 
 def fused(orders: Mapping[str, list[int]]) -> dict[int, float]:

@@ -1,7 +1,7 @@
-"""Searches that arrive while one pass runs share the next one.
+"""Questions that arrive while a pass runs share the next one.
 
-Nobody waits for company: a lone search starts at once. While it runs, others gather, and the vectors of the library are
-then read once for all of them.
+Nobody waits for company: a lone question is worked on at once. While that goes on others gather, and the vectors of the
+library are then read once for all of them.
 """
 
 from __future__ import annotations
@@ -9,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
 
-from prvr.library import Library, SearchOptions, SearchResult
 from prvr.server.metrics import Metrics
 from prvr.server.problems import Problem
 
-Asked = tuple[str, SearchOptions, "asyncio.Future[SearchResult]"]
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+Together = Callable[[Sequence[Question]], Sequence[Answer]]
 
 
-class Batcher:
-    """The one place from which the library is searched."""
+class Batcher(Generic[Question, Answer]):
+    """The one place from which the library is searched; ``together`` answers several questions, in their order."""
 
-    def __init__(self, library: Library, metrics: Metrics, batch: int, waiting: int):
-        self.library, self.metrics, self.batch, self.most = library, metrics, batch, waiting
-        self._queue: deque[Asked] = deque()
+    def __init__(self, together: Together[Question, Answer], metrics: Metrics, batch: int, waiting: int):
+        self.together, self.metrics, self.batch, self.most = together, metrics, batch, waiting
+        self._queue: deque[tuple[Question, asyncio.Future[Answer]]] = deque()
         self._running: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "prvr-search")
 
@@ -31,11 +34,11 @@ class Batcher:
     def waiting(self) -> int:
         return len(self._queue)
 
-    async def search(self, query: str, options: SearchOptions) -> SearchResult:
+    async def ask(self, question: Question) -> Answer:
         if len(self._queue) >= self.most:
             raise Problem(503, "too many searches are waiting", "try again in a moment", {"Retry-After": "1"})
-        future = asyncio.get_running_loop().create_future()
-        self._queue.append((query, options, future))
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._queue.append((question, future))
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._work())
         return await future
@@ -49,29 +52,29 @@ class Batcher:
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while self._queue:
-            batch: list[Asked] = []
+            batch: list[tuple[Question, asyncio.Future[Answer]]] = []
             while self._queue and len(batch) < self.batch:
-                asked = self._queue.popleft()
-                if not asked[2].done():  # the client may have gone away
-                    batch.append(asked)
+                question, future = self._queue.popleft()
+                if not future.done():  # the client may have gone away
+                    batch.append((question, future))
             if not batch:
                 return
-            found = await loop.run_in_executor(self._thread, self._together, batch)
-            for (_, _, future), answer in zip(batch, found, strict=True):
+            found = await loop.run_in_executor(self._thread, self._pass, [question for question, _ in batch])
+            for (_, future), answer in zip(batch, found, strict=True):
                 if future.done():
                     continue
-                if isinstance(answer, BaseException):
+                if isinstance(answer, Exception):
                     future.set_exception(answer)
                 else:
                     future.set_result(answer)
 
-    def _together(self, batch: list[Asked]) -> list[SearchResult | Exception]:
+    def _pass(self, questions: Sequence[Question]) -> list[Answer | Exception]:
         began = time.perf_counter()
         try:
-            found = self.library.search_many([query for query, _, _ in batch], [options for _, options, _ in batch])
-            self.metrics.batch(len(batch), time.perf_counter() - began)
+            found = [*self.together(questions)]
+            self.metrics.batch(len(questions), time.perf_counter() - began)
             return [*found]
-        except Exception as problem:  # handed to whoever asked; one bad query must not fail its neighbours
-            if len(batch) == 1:
+        except Exception as problem:  # handed to whoever asked; one bad question must not fail its neighbours
+            if len(questions) == 1:
                 return [problem]
-            return [answer for asked in batch for answer in self._together([asked])]
+            return [answer for question in questions for answer in self._pass([question])]

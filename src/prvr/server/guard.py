@@ -7,7 +7,7 @@ import ipaddress
 import time
 from http.cookies import CookieError, SimpleCookie
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from prvr.server.metrics import Metrics
@@ -18,17 +18,19 @@ COOKIE = "prvr_token"
 _OPEN = {"/v1/health", "/v1/session"}  # without a token: is it alive, and how to hand one in
 GUARD_STATUSES = (401, 403, 413, 414, 421)
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
-_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; "
-        "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+_HEADERS = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; "
+        b"connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
     ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+_API_HEADERS = (*_HEADERS, (b"cache-control", b"no-store"))
 
 
 class Guard:
@@ -47,11 +49,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-                if scope["path"].startswith("/v1/"):
-                    headers.setdefault("Cache-Control", "no-store")
+                given = {name.lower() for name, _ in message["headers"]}
+                added = _API_HEADERS if scope["path"].startswith("/v1/") else _HEADERS
+                message["headers"] = [*message["headers"], *(pair for pair in added if pair[0] not in given)]
             await send(message)
 
         try:

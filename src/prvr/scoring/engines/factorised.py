@@ -20,6 +20,7 @@ from prvr.trace import operator as op
 
 QUERIES_PER_TILE = 1024
 TILE_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 26}  # numbers in a tile's largest temporary
+BLOCK_ELEMENTS = 1 << 20  # stored numbers turned into floats at a time, so that a CPU's cache still holds them
 FEWEST_COLUMNS = 16  # products with fewer than these take a CPU longer than with as many
 SINGLE_PAGES = 4096  # pages at a time for a few queries: products are small, so passes are long
 
@@ -109,5 +110,17 @@ def products(name: str, vectors: Vectors, columns: Tensor) -> Tensor:
     if single.takes(vectors, columns.shape[1]):
         return single.products(vectors, columns.T)
     shape, queries = vectors.shape, columns.shape[1]
-    rows = vectors.restore(columns.dtype).view(-1, shape[-1])
-    return torch.mm(rows, columns, out=scratch(name, (len(rows), queries), columns)).view(*shape[:-1], queries)
+    rows = vectors.map(lambda tensor: tensor.flatten(0, tensor.ndim - (2 if tensor is vectors.values else 1)))
+    out = scratch(name, (len(rows.values), queries), columns)
+    step = len(rows.values) if columns.device.type != "cpu" else max(1, BLOCK_ELEMENTS // shape[-1])
+    for part in slices(len(rows.values), step):
+        torch.mm(_floats(rows[part], columns), columns, out=out[part])
+    return out.view(*shape[:-1], queries)
+
+
+def _floats(rows: Vectors, like: Tensor) -> Tensor:
+    """Stored vectors (N, D) in the precision they are multiplied in."""
+    if like.device.type != "cpu" or (rows.scale is None and rows.values.dtype == like.dtype):
+        return rows.restore(like.dtype)
+    floats = scratch("floats", tuple(rows.shape), like).copy_(rows.values)
+    return floats if rows.scale is None else floats.mul_(rows.scale[:, None].to(like.dtype))
