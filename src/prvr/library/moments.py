@@ -70,8 +70,8 @@ def find_stretches(
         height = heights[peak]
         first, last = _grown(heights, peak, level + options.keep * (height - level), taken)
         taken[first : last + 1] = [True] * (last + 1 - first)
-        start, end = float(spans[first : last + 1, 0].min()), float(spans[first : last + 1, 1].max())
-        found = _with(found, Stretch(start, end, peak), options.merge)
+        end = float(spans[first : last + 1, 1].max())
+        found = _with(found, Stretch(float(spans[first, 0]), end, peak), options.merge)
     longest = duration if duration is not None else float(spans[:, 1].max())
     return [
         Stretch(max(0.0, each.start - options.pad), max(each.start, min(longest, each.end + options.pad)), each.peak)

@@ -128,8 +128,7 @@ def _responses(vectors: Vectors, queries: Tensor, gallery: Gallery, items: list[
 
 def _dots(vectors: Vectors, rows: Tensor, queries: Tensor) -> Tensor:
     """(V, R, D) at N rows, with (N, D) → (N, R)."""
-    chosen = vectors.map(lambda tensor: tensor[rows]).restore()
-    return (chosen @ queries[..., None]).squeeze(-1)
+    return (vectors[rows].restore() @ queries[..., None]).squeeze(-1)
 
 
 def _joined(parts: list[MomentEvidence]) -> MomentEvidence:

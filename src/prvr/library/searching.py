@@ -77,11 +77,15 @@ class Ranking:
 
     def home(self, video: int) -> tuple[str, RankedTrack]:
         """The track in which a video stands best."""
+        if self._only is not None:
+            return next(iter(self.tracks.items()))
         ranks = self.ranks(video)
         name = min(ranks, key=lambda each: (ranks[each], each != FRAMES))
         return name, self.tracks[name]
 
     def confidence(self, video: int) -> float | None:
+        if self._only is not None:
+            return self._only.confidence(self._only.score(video))
         found = [self.tracks[name].confidence(self.tracks[name].score(video)) for name in self.ranks(video)]
         return max((each for each in found if each is not None), default=None)
 

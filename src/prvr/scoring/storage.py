@@ -52,8 +52,12 @@ class Vectors(TensorRecord):
         floats = self.values.to(dtype)
         return floats if self.scale is None else floats.mul_(self.scale[..., None].to(dtype))
 
-    def __getitem__(self, rows: slice) -> Vectors:
-        return self.map(lambda tensor: tensor[rows])
+    def __getitem__(self, rows: slice | Tensor) -> Vectors:
+        return Vectors(self.values[rows], None if self.scale is None else self.scale[rows])
+
+    def flat(self) -> Vectors:
+        """One axis of vectors, (N, D)."""
+        return Vectors(self.values.flatten(0, -2), None if self.scale is None else self.scale.flatten())
 
     @property
     def shape(self) -> torch.Size:

@@ -1,7 +1,8 @@
-"""Questions that arrive while a pass runs share the next one.
+"""Questions that arrive while passes run share the next one.
 
 Nobody waits for company: a lone question is worked on at once. While that goes on others gather, and the vectors of the
-library are then read once for all of them.
+library are then read once for all of them. Two passes run at a time, since half of one is arithmetic that any core can
+do and the other half Python, which holds all others up: while one reads vectors, the other writes answers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from prvr.server.problems import Problem
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
+LANES = 2  # passes at a time
 Together = Callable[[Sequence[Question]], Sequence[Answer]]
 
 
@@ -27,8 +29,8 @@ class Batcher(Generic[Question, Answer]):
     def __init__(self, together: Together[Question, Answer], metrics: Metrics, batch: int, waiting: int):
         self.together, self.metrics, self.batch, self.most = together, metrics, batch, waiting
         self._queue: deque[tuple[Question, asyncio.Future[Answer]]] = deque()
-        self._running: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(1, "prvr-search")
+        self._lanes: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(LANES, "prvr-search")
 
     @property
     def waiting(self) -> int:
@@ -39,15 +41,17 @@ class Batcher(Generic[Question, Answer]):
             raise Problem(503, "too many searches are waiting", "try again in a moment", {"Retry-After": "1"})
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._queue.append((question, future))
-        if self._running is None or self._running.done():
-            self._running = asyncio.create_task(self._work())
+        if len(self._lanes) < LANES:
+            lane = asyncio.create_task(self._work())
+            self._lanes.add(lane)
+            lane.add_done_callback(self._lanes.discard)
         return await future
 
     async def close(self) -> None:
         """Answer what waits, then stop."""
-        if self._running is not None:
-            await asyncio.gather(self._running, return_exceptions=True)
-        self._thread.shutdown()
+        while self._lanes:
+            await asyncio.gather(*self._lanes, return_exceptions=True)
+        self._threads.shutdown()
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -59,7 +63,7 @@ class Batcher(Generic[Question, Answer]):
                     batch.append((question, future))
             if not batch:
                 return
-            found = await loop.run_in_executor(self._thread, self._pass, [question for question, _ in batch])
+            found = await loop.run_in_executor(self._threads, self._pass, [question for question, _ in batch])
             for (_, future), answer in zip(batch, found, strict=True):
                 if future.done():
                     continue

@@ -110,7 +110,7 @@ def products(name: str, vectors: Vectors, columns: Tensor) -> Tensor:
     if single.takes(vectors, columns.shape[1]):
         return single.products(vectors, columns.T)
     shape, queries = vectors.shape, columns.shape[1]
-    rows = vectors.map(lambda tensor: tensor.flatten(0, tensor.ndim - (2 if tensor is vectors.values else 1)))
+    rows = vectors.flat()
     out = scratch(name, (len(rows.values), queries), columns)
     step = len(rows.values) if columns.device.type != "cpu" else max(1, BLOCK_ELEMENTS // shape[-1])
     for part in slices(len(rows.values), step):
