@@ -18,14 +18,14 @@ from torch import Tensor
 from prvr.library.evidence import Asked, MomentEvidence
 from prvr.scoring import Gallery
 from prvr.scoring.engines.common import prepare_queries
-from prvr.scoring.engines.factorised import products
+from prvr.scoring.engines.factorised import enough_columns, products
 from prvr.scoring.storage import Vectors
 from prvr.trace import operator as op
 
 if TYPE_CHECKING:
     from prvr.library.snapshot import TrackView
 
-_LARGEST = 1 << 22  # numbers in the largest temporary
+_LARGEST = 1 << 18  # numbers in the largest temporary: larger ones cost more to get from the system than to fill
 _CURVES = ("direct", "support", "routed", "value")
 
 
@@ -49,7 +49,7 @@ def evidence_of(view: TrackView, asked: Sequence[Asked]) -> list[MomentEvidence]
     parts: list[list[MomentEvidence]] = [[] for _ in asked]
     for (shard, weight), items in groups.items():
         gallery, spans = view.shards[shard].gallery, view.shards[shard].spans
-        for some in _chunks(sorted(items, key=lambda item: item.pages), gallery):
+        for some in _chunks(sorted(items, key=lambda item: (item.pages, item.section)), gallery):
             queries = torch.stack([asked[item.pair].query for item in some])
             for item, found in zip(some, _together(queries, gallery, spans, some, weight), strict=True):
                 parts[item.pair].append(found)
@@ -58,10 +58,11 @@ def evidence_of(view: TrackView, asked: Sequence[Asked]) -> list[MomentEvidence]
 
 def _chunks(items: list[_Item], gallery: Gallery) -> Iterator[list[_Item]]:
     """Items of about the same length, in groups whose temporaries stay small."""
-    registers = gallery.registers.shape[1] if gallery.registers is not None else 1
+    assert gallery.registers is not None
+    registers = gallery.registers.shape[1]
     some: list[_Item] = []
     for item in items:  # shortest first: the newcomer is the longest
-        if some and (len(some) + 1) * item.pages * gallery.page * registers > _LARGEST:
+        if some and (len(some) + 1) * registers * max(gallery.width, item.pages * gallery.page) > _LARGEST:
             yield some
             some = []
         some.append(item)
@@ -88,18 +89,19 @@ def _together(
     direct = scale * (local if gallery.keys is gallery.local else _responses(gallery.keys, asked.unit, gallery, items))
     affinity = scale * _dots(gallery.registers, rows, asked.unit)  # a (N, R)
     activation = op.register_activation(affinity, tau)
-    paths = gallery.routes.grounding[pages].transpose(1, 2).flatten(2)  # exp((b − b_max)/τ) (N, R, M)
+    paths = gallery.routes.grounding.index_select(0, pages.flatten())  # exp((b − b_max)/τ)
+    paths = paths.view(*pages.shape, *paths.shape[1:])  # (N, P, R, page)
     strongest = affinity.amax(1, keepdim=True)
     reach = ((affinity - strongest) / tau).to(paths.dtype).exp()
     ceiling = gallery.routes.ceiling[rows].float()[:, None]
-    support = strongest + ceiling + tau * torch.einsum("nr,nrm->nm", reach, paths).log().float()
+    support = strongest + ceiling + tau * _over_registers(reach, paths).log().float()
     routed = op.routed_evidence(direct, support, config.routing_strength)
     along = (activation * scale * _dots(gallery.values, rows, asked.unit)).sum(1)
     squared = torch.einsum("nr,nrs,ns->n", activation, gallery.routes.gram[rows].float(), activation)
     soft = op.soft_cosine(along, squared)[:, None]
     score = op.evidence_score(routed, soft, activation[:, None], config.soft_weight, config.gate)
     value = op.fuse(gallery.weights.paged * local, score, weight)
-    expected = ceiling + tau * torch.einsum("nr,nrm->nm", activation.to(paths.dtype), paths.log()).float()
+    expected = ceiling + tau * _over_registers(activation.to(paths.dtype), paths.log()).float()
     curves = {name: curve.numpy() for name, curve in zip(_CURVES, (direct, expected, routed, value), strict=True)}
     activated, starts = activation.numpy(), (first * gallery.page).tolist()
     return [
@@ -121,14 +123,19 @@ def _responses(vectors: Vectors, queries: Tensor, gallery: Gallery, items: list[
     for numbers in of_section.values():
         row, pages = items[numbers[0]].row, items[numbers[0]].pages
         start = int(gallery.first_page[row])
-        response = products("pairs", vectors[start : start + pages], queries[numbers].T)  # (P, page, n)
-        found[numbers, : pages * gallery.page] = response.flatten(0, 1).T
+        response = products("pairs", vectors[start : start + pages], enough_columns(queries[numbers].T))  # (P, page, n)
+        found[numbers, : pages * gallery.page] = response.flatten(0, 1).T[: len(numbers)]
     return found
 
 
 def _dots(vectors: Vectors, rows: Tensor, queries: Tensor) -> Tensor:
     """(V, R, D) at N rows, with (N, D) → (N, R)."""
-    return (vectors[rows].restore() @ queries[..., None]).squeeze(-1)
+    return (vectors.take(rows).restore() * queries[:, None]).sum(-1)
+
+
+def _over_registers(weights: Tensor, paths: Tensor) -> Tensor:
+    """(N, R), (N, P, R, page) → (N, P·page); not as a product, which would copy the paths into another order first."""
+    return (weights[:, None, :, None] * paths).sum(2).flatten(1)
 
 
 def _joined(parts: list[MomentEvidence]) -> MomentEvidence:

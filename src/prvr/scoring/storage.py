@@ -52,8 +52,13 @@ class Vectors(TensorRecord):
         floats = self.values.to(dtype)
         return floats if self.scale is None else floats.mul_(self.scale[..., None].to(dtype))
 
-    def __getitem__(self, rows: slice | Tensor) -> Vectors:
+    def __getitem__(self, rows: slice) -> Vectors:
         return Vectors(self.values[rows], None if self.scale is None else self.scale[rows])
+
+    def take(self, rows: Tensor) -> Vectors:
+        """Copies of some, by their numbers (N,)."""
+        taken = self.values.index_select(0, rows)
+        return Vectors(taken, None if self.scale is None else self.scale.index_select(0, rows))
 
     def flat(self) -> Vectors:
         """One axis of vectors, (N, D)."""

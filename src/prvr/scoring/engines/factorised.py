@@ -37,9 +37,9 @@ def plan(queries: int, gallery: Gallery) -> list[Tile]:
 
 
 def compute(queries: Queries, gallery: Gallery, tile: Tile) -> Scores:
-    wanted, gallery = queries[tile.queries], gallery[tile.videos]
-    queries = _enough(wanted, gallery)
-    columns = queries.unit.T.contiguous()  # (D, Q)
+    queries, gallery = queries[tile.queries], gallery[tile.videos]
+    columns = enough_columns(queries.unit.T).contiguous()  # (D, Q)
+    scale = F.pad(queries.scale, (0, columns.shape[1] - len(queries)), value=1.0)
     local = products("tokens", gallery.local, columns)  # (P, page, Q)
     base = per_video(local.amax(1), gallery) * gallery.weights.paged  # (V, Q)
     if gallery.fixed is not None:
@@ -48,17 +48,17 @@ def compute(queries: Queries, gallery: Gallery, tile: Tile) -> Scores:
         for (weight, _), response in zip(gallery.weights.fixed, responses, strict=True):
             base.add_(response.amax(1), alpha=weight)
     # Tokens that are their own keys are read once.
-    direct = local.mul_(queries.scale) if gallery.keys is gallery.local else None
-    trace = _evidence(columns * queries.scale, gallery, direct)
-    return Scores(base.T[: len(wanted)], None if trace is None else trace.T[: len(wanted)])
+    direct = local.mul_(scale) if gallery.keys is gallery.local else None
+    trace = _evidence(columns * scale, gallery, direct)
+    return Scores(base.T[: len(queries)], None if trace is None else trace.T[: len(queries)])
 
 
-def _enough(queries: Queries, gallery: Gallery) -> Queries:
-    """A few queries with zeros behind them, where that is faster."""
-    missing = FEWEST_COLUMNS - len(queries)
-    if missing <= 0 or gallery.device.type != "cpu" or single.fits(len(queries), gallery):
-        return queries
-    return Queries(F.pad(queries.unit, (0, 0, 0, missing)), F.pad(queries.scale, (0, missing), value=1.0))
+def enough_columns(columns: Tensor) -> Tensor:
+    """A few queries (D, Q) with zeros behind them, where that is faster."""
+    count = columns.shape[1]
+    if count <= single.MOST_QUERIES or count >= FEWEST_COLUMNS or columns.device.type != "cpu":
+        return columns
+    return F.pad(columns, (0, FEWEST_COLUMNS - count))
 
 
 def _evidence(projected: Tensor, gallery: Gallery, direct: Tensor | None) -> Tensor | None:
