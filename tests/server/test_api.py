@@ -135,20 +135,54 @@ def test_adding_is_a_job_with_events_and_a_broken_file_is_only_reported(served: 
     failed = served.client.get("/v1/videos?status=failed").json()["videos"]
     assert [v["filename"] for v in failed] == ["broken.mp4"]
     assert served.client.get(failed[0]["thumbnail_url"]).status_code == 409  # and the server lives on
+    assert served.client.get(failed[0]["media_url"]).status_code == 409  # nobody knows what it is
     assert served.client.get(f"/v1/videos/{served.library.videos('ok')[-1].id}/thumbnail").status_code == 200
     assert [j["id"] for j in served.client.get("/v1/jobs").json()["jobs"]] == [job["id"]]
 
 
-def test_a_decoder_that_crashes_takes_only_its_job_with_it(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def sabotage(served: Served, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Code that the process which adds runs first."""
     module = served.folder / "site" / "sitecustomize.py"
     module.parent.mkdir()
-    module.write_text("import os, sys\nif 'prvr.server.worker' in ' '.join(sys.orig_argv): os.abort()\n")
+    module.write_text(f"import os, sys, time\nif 'prvr.server.worker' in ' '.join(sys.orig_argv):\n{code}\n")
     monkeypatch.setenv("PYTHONPATH", str(module.parent), prepend=":")
+
+
+def test_a_decoder_that_crashes_at_once_takes_only_its_job_with_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sabotage(served, monkeypatch, "    os.abort()")
     job = served.client.post("/v1/videos", json={"root": "new"}).json()
     last = events(served.client.get(job["events_url"]).text)[-1]
     assert last["state"] == "failed"
     assert "crash" in str(last["problem"])
     assert served.client.post("/v1/search", json={"query": QUERY}).status_code == 200
+
+
+@pytest.mark.parametrize(("does", "said"), [("os.abort()", "crash"), ("time.sleep(600)", "said nothing")])
+def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
+    served: Served, monkeypatch: pytest.MonkeyPatch, does: str, said: str
+) -> None:
+    """As a bug of the decoder would, in the middle of a job."""
+    first = min(served.folder.glob("new/[0-9a-z]*.mp4"), key=lambda path: (path.name == "broken.mp4", path.name))
+    code = (
+        "    import prvr.library.adding as adding\n    before = adding.index_file\n"
+        "    def index_file(folder, source, *others):\n"
+        f"        if source.path.name == {first.name!r}: {does}\n"
+        "        return before(folder, source, *others)\n"
+        "    adding.index_file = index_file"
+    )
+    sabotage(served, monkeypatch, code)
+    monkeypatch.setattr("prvr.server.jobs.PATIENCE", 8.0)
+    job = served.client.post("/v1/videos", json={"root": "new"}).json()
+    last = events(served.client.get(job["events_url"]).text)[-1]
+    assert last["state"] == "done"
+    report = last["report"]
+    assert isinstance(report, dict)
+    assert report["added"] == 1
+    assert set(report["failed"]) == {first.name, "broken.mp4"}
+    assert said in report["failed"][first.name]
+    assert served.client.get("/v1/library").json()["videos"] == 11
 
 
 def test_a_job_can_be_stopped(served: Served) -> None:

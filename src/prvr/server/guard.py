@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import time
@@ -16,7 +17,8 @@ from prvr.server.problems import Problem
 
 COOKIE = "prvr_token"
 _OPEN = {"/v1/health", "/v1/session"}  # without a token: is it alive, and how to hand one in
-GUARD_STATUSES = (401, 403, 413, 414, 421)
+GUARD_STATUSES = (401, 403, 408, 413, 414, 421)
+BODY_SECONDS = 20.0  # a small body has arrived by then, or its sender is not in earnest
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 _HEADERS = (
     (
@@ -57,7 +59,10 @@ class Guard:
         try:
             self._check(scope)
             if scope["method"] in _CHANGING:
-                receive = await self._read(receive)
+                try:
+                    receive = await asyncio.wait_for(self._read(receive), BODY_SECONDS)
+                except asyncio.TimeoutError:
+                    raise Problem(408, "the body of the request did not arrive", "send it in one go") from None
             await self.app(scope, receive, answer)
         except Problem as problem:
             await problem.response()(scope, receive, answer)
