@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 
 from prvr.library import Library
 from prvr.media.render import RenderConfig, RenderedWorld, render_world
 from prvr.server import ServerOptions, create_app
+from prvr.server.serving import server_of
 
 RATE = 1.0
 
@@ -72,7 +72,7 @@ def address(base: Path, tmp_path: Path) -> Iterator[str]:
     shutil.copytree(base / "new", tmp_path / "new")
     app = create_app(Library.open(tmp_path / "library"), ServerOptions(roots=(tmp_path / "new",)))
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    server = server_of(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -17,7 +17,7 @@ from prvr.server.problems import Problem
 
 COOKIE = "prvr_token"
 _OPEN = {"/v1/health", "/v1/session"}  # without a token: is it alive, and how to hand one in
-GUARD_STATUSES = (401, 403, 408, 413, 414, 421)
+GUARD_STATUSES = (401, 403, 408, 413, 414, 421, 431)
 BODY_SECONDS = 20.0  # a small body has arrived by then, or its sender is not in earnest
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 _HEADERS = (
@@ -75,6 +75,8 @@ class Guard:
         options = self.options
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > options.max_url:
             raise Problem(414, f"the address is longer than {options.max_url} bytes", "make the query shorter")
+        if sum(len(name) + len(value) for name, value in headers.raw) > options.max_head:
+            raise Problem(431, f"the headers are longer than {options.max_head} bytes", "send fewer of them")
         host = headers.get("host", "")
         if is_loopback(options.host) and not is_loopback(_name(host)):  # a name that somebody else points here
             raise Problem(421, "this server answers under localhost alone", "open it as http://localhost")

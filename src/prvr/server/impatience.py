@@ -7,7 +7,6 @@ import asyncio
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MAX_HEAD = 32 * 1024  # bytes of a request before its body
 HEAD_SECONDS = 15.0  # from the first byte (or from connecting) to the end of the headers
 
 

@@ -22,6 +22,7 @@ class ServerOptions:
     token: str | None = None  # asked of every request where given
     roots: tuple[Path, ...] = ()  # folders that videos may be added from
     max_body: int = 64 * 1024  # bytes of a request
+    max_head: int = 32 * 1024  # bytes of a request's headers
     max_url: int = 8 * 1024  # bytes of an address with its query
     waiting: int = 1024  # searches that may wait; more are turned away
     batch: int = 64  # searches scored in one pass

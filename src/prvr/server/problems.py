@@ -16,6 +16,7 @@ _TITLES = {
     400: "Bad request", 401: "Token needed", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
     408: "Too slow", 409: "Conflict", 410: "Gone", 411: "Length required", 413: "Too large", 414: "Address too long",
     415: "Wrong content type", 416: "Range not satisfiable", 421: "Wrong host", 422: "Not understood",
+    431: "Headers too long",
     500: "Internal error", 503: "Busy",
 }  # fmt: skip
 _REMEDIES = {

@@ -6,10 +6,11 @@ import socket
 from collections.abc import Callable
 
 import uvicorn
+from fastapi import FastAPI
 
 from prvr.library import Library
 from prvr.server.app import create_app
-from prvr.server.impatience import MAX_HEAD, ImpatientProtocol
+from prvr.server.impatience import ImpatientProtocol
 from prvr.server.jobs import Jobs
 from prvr.server.options import ServerError, ServerOptions
 
@@ -44,12 +45,19 @@ def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]
     port = listening.getsockname()[1]
     shown = f"[{options.host.strip('[]')}]" if ":" in options.host else options.host
     library.tracks  # noqa: B018 (the encoder is loaded now: what is wrong with it is said before anybody asks)
-    app = create_app(library, options)
+    server = server_of(create_app(library, options))
+    ready(f"http://{shown}:{port}/")
+    with listening:
+        server.run(sockets=[listening])
+
+
+def server_of(app: FastAPI) -> uvicorn.Server:
+    """The app with its limits, ready to listen."""
     config = uvicorn.Config(
         app,
         http=ImpatientProtocol,
         ws="none",
-        h11_max_incomplete_event_size=MAX_HEAD,
+        h11_max_incomplete_event_size=app.state.prvr.options.max_head,
         proxy_headers=False,
         log_level="warning",
         access_log=False,
@@ -59,9 +67,7 @@ def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]
         limit_concurrency=_open_files() // 2,
         lifespan="on",
     )
-    ready(f"http://{shown}:{port}/")
-    with listening:
-        _Server(config, app.state.prvr.jobs).run(sockets=[listening])
+    return _Server(config, app.state.prvr.jobs)
 
 
 def _open_files() -> int:
