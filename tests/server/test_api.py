@@ -66,8 +66,8 @@ def test_evidence_of_a_hit_is_what_the_search_saw(served: Served) -> None:
     (a, b), (c, d) = expected.spans[expected.direct_peak], expected.spans[expected.routed_peak]
     assert found["unsupported"] == (b <= c or d <= a)
     assert found["moments"][0]["start"] == hit["start"]
-    assert served.client.get("/v1/videos/1/evidence?query=xyzzy").status_code == 422
-    assert served.client.get("/v1/videos/1/evidence?query=red&track=text").status_code == 422
+    assert served.client.get("/v1/videos/1/evidence?query=xyzzy").status_code == 404
+    assert served.client.get("/v1/videos/1/evidence?query=red&track=text").status_code == 404
     assert served.client.get("/v1/videos/999/evidence?query=red").status_code == 404
 
 
@@ -216,6 +216,8 @@ def test_health_metrics_and_documents(served: Served) -> None:
         ("POST", "/v1/search", {}, 422),
         ("POST", "/v1/search", {"query": "   "}, 422),
         ("POST", "/v1/search", {"query": "x" * 501}, 422),
+        ("POST", "/v1/search", {"query": "red\0"}, 422),
+        ("POST", "/v1/search", {"query": "\x1c"}, 422),
         ("POST", "/v1/search", {"query": "red", "limitt": 3}, 422),
         ("POST", "/v1/search", {"query": "red", "cursor": "abc"}, 422),
         ("POST", "/v1/search", {"query": "red", "limit": 101}, 422),

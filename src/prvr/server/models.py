@@ -16,16 +16,25 @@ DEEPEST = 99_999  # results that paging reaches
 
 
 def _plain(text: str) -> str:
-    """Text that can be stored and sent: no half characters, no NUL."""
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+    """Text that can be stored and sent: no half characters."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise ValueError("holds characters that are none")
     return text
 
 
+def _bare(text: str) -> str:
+    """Without the blanks around it; what a pattern takes for a letter may still be one."""
+    if not (bare := text.strip()):
+        raise ValueError("holds nothing but blanks")
+    return bare
+
+
 Plain = AfterValidator(_plain)
-Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), Plain]
-Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100), Plain]
-Place = Annotated[str, StringConstraints(max_length=1000), Plain]
+Bare = AfterValidator(_bare)
+_SOMETHING = r"^[^\x00]*[^\s\x00][^\x00]*$"  # no NUL, and not only blanks: said in the schema, so that programs know
+Words = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=_SOMETHING), Plain, Bare]
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=_SOMETHING), Plain, Bare]
+Place = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00]*$"), Plain]
 Cursor = Annotated[str, StringConstraints(pattern=r"^p[0-9]{1,5}$"), Field(examples=["p10"])]
 Number = Annotated[int, Field(ge=1, le=2**53)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Literal
 from urllib.parse import urlencode
 
@@ -39,9 +39,16 @@ class SearchFilters(Message):
     tags: list[Tag] = Field(default_factory=list, max_length=20, description="only videos with all of these tags")
 
     def to_filters(self, places: Places) -> Filters:
-        after, before = (None if day is None else day.isoformat() for day in (self.after, self.before))
+        after, before = (None if day is None else _in_a_zone(day).isoformat() for day in (self.after, self.before))
         folder = places.path(self.folder) if self.folder else None
         return Filters(folder, after, before, self.min_duration, self.max_duration, tuple(self.tags))
+
+
+def _in_a_zone(day: datetime) -> datetime:
+    """A time without a zone is this machine's; years that its clock does not know are taken as they stand."""
+    if day.tzinfo is not None or 1970 < day.year < 9999:
+        return day
+    return day.replace(tzinfo=timezone.utc)
 
 
 class SearchRequest(Message):

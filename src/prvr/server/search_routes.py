@@ -36,4 +36,4 @@ def evidence(
             video_id, query, explain_video(state.library, query, video_id, track=track, trace=trace)
         )
     except LibraryError as problem:
-        raise Problem(422, str(problem), "search again and follow `evidence_url` of a hit") from None
+        raise Problem(404, str(problem), "search again and follow `evidence_url` of a hit") from None
