@@ -187,7 +187,7 @@ def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
 
 def test_a_job_can_be_stopped(served: Served) -> None:
     job = served.client.post("/v1/videos", json={"root": "new"}).json()
-    assert served.client.delete(f"/v1/jobs/{job['id']}").json()["state"] == "cancelled"
+    assert served.client.post(f"/v1/jobs/{job['id']}/cancel").json()["state"] == "cancelled"
     assert events(served.client.get(job["events_url"]).text)[-1]["state"] == "cancelled"
     assert served.library.verify().ok
 
@@ -221,6 +221,9 @@ def test_health_metrics_and_documents(served: Served) -> None:
         ("POST", "/v1/search", {"query": "red", "limitt": 3}, 422),
         ("POST", "/v1/search", {"query": "red", "cursor": "abc"}, 422),
         ("POST", "/v1/search", {"query": "red", "limit": 101}, 422),
+        ("POST", "/v1/search", {"query": "red", "limit": "10"}, 422),
+        ("POST", "/v1/search", {"query": "red", "trace": 1}, 422),
+        ("POST", "/v1/search", {"query": "red", "filters": {"after": 0}}, 422),
         ("POST", "/v1/search", {"query": "red", "filters": {"after": "yesterday"}}, 422),
         ("GET", "/v1/videos/0", None, 422),
         ("GET", "/v1/jobs/7", None, 404),
@@ -238,6 +241,11 @@ def test_errors_are_problems_with_a_remedy(
     assert told["status"] == status
     assert told["detail"]
     assert told["remedy"]
+
+
+def test_a_wrong_method_is_told_which_ones_there_are(served: Served) -> None:
+    answer = served.client.options("/v1/videos")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
 
 
 def test_an_unexpected_failure_says_nothing_of_the_machine(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ class Jobs:
 
     def add(self, what: str, files: tuple[Path, ...], tags: tuple[str, ...], retry: bool) -> Job:
         if sum(job.state == "queued" for job in self.all.values()) >= _QUEUED:
-            raise Problem(503, "too many jobs are waiting", "wait until some are done", {"Retry-After": "10"})
+            raise Problem(429, "too many jobs are waiting", "wait until some are done", {"Retry-After": "10"})
         self._count += 1
         job = Job(self._count, what, files, tags, retry)
         self.all[job.id] = job

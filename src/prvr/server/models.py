@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints
 
 from prvr.library import Video
 from prvr.server.jobs import Job, State
@@ -29,6 +29,22 @@ def _bare(text: str) -> str:
     return bare
 
 
+def _number(value: object) -> object:
+    """JSON has numbers: a word that looks like one is a mistake."""
+    if isinstance(value, str | bool):
+        raise ValueError("is no number")
+    return value
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError("is no time: write it as 2024-05-31T18:00:00Z")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_number)]
+Real = Annotated[float, BeforeValidator(_number)]
+Time = Annotated[datetime, BeforeValidator(_text)]
 Plain = AfterValidator(_plain)
 Bare = AfterValidator(_bare)
 _SOMETHING = r"^[^\x00]*[^\s\x00][^\x00]*$"  # no NUL, and not only blanks: said in the schema, so that programs know
@@ -99,7 +115,7 @@ class AddRequest(Message):
     root: Tag = Field(description="as GET /v1/folders names it")
     path: Place = Field(default="", description="inside the root; '' is all of it")
     tags: list[Tag] = Field(default_factory=list, max_length=20)
-    retry: bool = Field(default=False, description="try files again that failed before")
+    retry: StrictBool = Field(default=False, description="try files again that failed before")
 
 
 class FolderModel(BaseModel):

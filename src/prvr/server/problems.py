@@ -10,13 +10,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 _log = logging.getLogger("prvr.server")
 _TITLES = {
     400: "Bad request", 401: "Token needed", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
     408: "Too slow", 409: "Conflict", 410: "Gone", 411: "Length required", 413: "Too large", 414: "Address too long",
     415: "Wrong content type", 416: "Range not satisfiable", 421: "Wrong host", 422: "Not understood",
-    431: "Headers too long",
+    429: "Too many", 431: "Headers too long",
     500: "Internal error", 503: "Busy",
 }  # fmt: skip
 _REMEDIES = {
@@ -91,6 +92,8 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
         headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = ", ".join(sorted(_allowed(request)))
         remedy = _REMEDIES.get(error.status_code, "look at /v1/docs for what is expected")
         return Problem(error.status_code, str(error.detail), remedy, headers).response()
 
@@ -98,6 +101,15 @@ def install(app: FastAPI) -> None:
     async def _unexpected(request: Request, error: Exception) -> JSONResponse:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return unexpected().response()
+
+
+def _allowed(request: Request) -> set[str]:
+    """Methods of an address, over all routes that it has."""
+    found: set[str] = set()
+    for route in request.app.router.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= getattr(route, "methods", None) or set()
+    return found
 
 
 def unexpected() -> Problem:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from prvr.library import Explanation, Filters, Hit, SearchOptions, SearchResult
 from prvr.library.moments import Stretch
@@ -16,8 +16,11 @@ from prvr.server.models import (
     Cursor,
     Message,
     Place,
+    Real,
     Tag,
+    Time,
     VideoModel,
+    Whole,
     Words,
     read_cursor,
     thumbnail_url,
@@ -26,16 +29,17 @@ from prvr.server.models import (
 from prvr.server.roots import Places
 
 MOST_RESULTS = 100
+Seconds = Annotated[Real, Field(ge=0, le=1e9)]
 
 
 class SearchFilters(Message):
     """All that is given must hold."""
 
     folder: Place | None = Field(default=None, description="only videos in this folder, named as in the results")
-    after: datetime | None = Field(default=None, description="only files changed at this time or later")
-    before: datetime | None = Field(default=None, description="only files changed before this time")
-    min_duration: float | None = Field(default=None, ge=0, le=1e9, description="seconds, at least")
-    max_duration: float | None = Field(default=None, ge=0, le=1e9, description="seconds, at most")
+    after: Time | None = Field(default=None, description="only files changed at this time or later")
+    before: Time | None = Field(default=None, description="only files changed before this time")
+    min_duration: Seconds | None = Field(default=None, description="seconds, at least")
+    max_duration: Seconds | None = Field(default=None, description="seconds, at most")
     tags: list[Tag] = Field(default_factory=list, max_length=20, description="only videos with all of these tags")
 
     def to_filters(self, places: Places) -> Filters:
@@ -70,13 +74,13 @@ class SearchRequest(Message):
     )
     query: Words = Field(description="a sentence")
     group_by: Literal["video", "moment"] = Field(default="video", description="one hit per video, or one per moment")
-    limit: int = Field(default=10, ge=1, le=MOST_RESULTS, description="hits on a page")
+    limit: Whole = Field(default=10, ge=1, le=MOST_RESULTS, description="hits on a page")
     cursor: Cursor | None = Field(
         default=None, description="`next_cursor` of the page before; leave the rest as it was"
     )
     filters: SearchFilters = SearchFilters()
-    min_confidence: float = Field(default=0.0, ge=0, le=1, description="leave out hits below")
-    trace: bool = Field(default=True, description="verify peaks with TRACE; false: the plain maximum over time")
+    min_confidence: Real = Field(default=0.0, ge=0, le=1, description="leave out hits below")
+    trace: StrictBool = Field(default=True, description="verify peaks with TRACE; false: the plain maximum over time")
 
     def to_options(self, places: Places) -> SearchOptions:
         return SearchOptions(

@@ -42,7 +42,7 @@ function tell(problem) {
 
 function follow(job) {
   const words = make("div"), bar = make("progress", { max: 1, "aria-label": `Adding ${job.what}` });
-  const stop = make("button", { type: "button", class: "plain", onclick: () => call("DELETE", `/v1/jobs/${job.id}`).catch(tell) }, "Stop");
+  const stop = make("button", { type: "button", class: "plain", onclick: () => call("POST", `/v1/jobs/${job.id}/cancel`).catch(tell) }, "Stop");
   const box = make("div", { class: "job", "data-job": job.id }, make("strong", {}, job.what), words, bar, stop);
   byId("jobs").prepend(box);
   const source = new EventSource(job.events_url);
