@@ -44,6 +44,7 @@ def _text(value: object) -> object:
 
 Whole = Annotated[int, BeforeValidator(_number)]
 Real = Annotated[float, BeforeValidator(_number)]
+Seconds = Annotated[float, Field(ge=0, le=1e9), BeforeValidator(_number)]
 Time = Annotated[datetime, BeforeValidator(_text)]
 Plain = AfterValidator(_plain)
 Bare = AfterValidator(_bare)

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import compile_path
 
 _log = logging.getLogger("prvr.server")
 _TITLES = {
@@ -92,8 +92,8 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
         headers = dict(error.headers or {})
-        if error.status_code == 405:
-            headers["Allow"] = ", ".join(sorted(_allowed(request)))
+        if error.status_code == 405 and (allowed := _allowed(request)):
+            headers["Allow"] = ", ".join(sorted(allowed))
         remedy = _REMEDIES.get(error.status_code, "look at /v1/docs for what is expected")
         return Problem(error.status_code, str(error.detail), remedy, headers).response()
 
@@ -104,12 +104,13 @@ def install(app: FastAPI) -> None:
 
 
 def _allowed(request: Request) -> set[str]:
-    """Methods of an address, over all routes that it has."""
-    found: set[str] = set()
-    for route in request.app.router.routes:
-        if route.matches(request.scope)[0] is not Match.NONE:
-            found |= getattr(route, "methods", None) or set()
-    return found
+    """All methods of an address; the framework tells those of the first route that fits alone."""
+    return {
+        method.upper()
+        for path, methods in request.app.openapi()["paths"].items()
+        for method in methods
+        if compile_path(path)[0].match(request.url.path)
+    }
 
 
 def unexpected() -> Problem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Annotated, Literal
+from typing import Literal
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
@@ -17,6 +17,7 @@ from prvr.server.models import (
     Message,
     Place,
     Real,
+    Seconds,
     Tag,
     Time,
     VideoModel,
@@ -29,7 +30,6 @@ from prvr.server.models import (
 from prvr.server.roots import Places
 
 MOST_RESULTS = 100
-Seconds = Annotated[Real, Field(ge=0, le=1e9)]
 
 
 class SearchFilters(Message):
