@@ -1,8 +1,8 @@
-"""Questions that arrive while passes run share the next one.
+"""Questions that arrive while a pass runs share the next one.
 
-Nobody waits for company: a lone question is worked on at once. While that goes on others gather, and the vectors of the
-library are then read once for all of them. Two passes run at a time, since half of one is arithmetic that any core can
-do and the other half Python, which holds all others up: while one reads vectors, the other writes answers.
+A lone question is worked on at once. While that goes on others gather, and the vectors of the library are then read
+once for all of them. Whoever was answered together tends to ask again together: after a pass over several, the next
+one waits a moment for as many, because a pass for the first of them alone would hold up all others.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from prvr.server.metrics import Metrics
@@ -19,7 +20,8 @@ from prvr.server.problems import Problem
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
-LANES = 2  # passes at a time
+SEVERAL = 3  # questions of a pass after which the next one waits
+SHARE = 1 / 6  # of the time that a pass took, which the next one waits at most
 Together = Callable[[Sequence[Question]], Sequence[Answer]]
 
 
@@ -29,8 +31,10 @@ class Batcher(Generic[Question, Answer]):
     def __init__(self, together: Together[Question, Answer], metrics: Metrics, batch: int, waiting: int):
         self.together, self.metrics, self.batch, self.most = together, metrics, batch, waiting
         self._queue: deque[tuple[Question, asyncio.Future[Answer]]] = deque()
-        self._lanes: set[asyncio.Task[None]] = set()
-        self._threads = ThreadPoolExecutor(LANES, "prvr-search")
+        self._enough = asyncio.Event()
+        self._expected = 0  # questions that are worth waiting for
+        self._running: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "prvr-search")
 
     @property
     def waiting(self) -> int:
@@ -41,17 +45,17 @@ class Batcher(Generic[Question, Answer]):
             raise Problem(503, "too many searches are waiting", "try again in a moment", {"Retry-After": "1"})
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._queue.append((question, future))
-        if len(self._lanes) < LANES:
-            lane = asyncio.create_task(self._work())
-            self._lanes.add(lane)
-            lane.add_done_callback(self._lanes.discard)
+        if len(self._queue) >= self._expected:
+            self._enough.set()
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._work())
         return await future
 
     async def close(self) -> None:
         """Answer what waits, then stop."""
-        while self._lanes:
-            await asyncio.gather(*self._lanes, return_exceptions=True)
-        self._threads.shutdown()
+        if self._running is not None:
+            await asyncio.gather(self._running, return_exceptions=True)
+        self._thread.shutdown()
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -63,7 +67,8 @@ class Batcher(Generic[Question, Answer]):
                     batch.append((question, future))
             if not batch:
                 return
-            found = await loop.run_in_executor(self._threads, self._pass, [question for question, _ in batch])
+            began = time.perf_counter()
+            found = await loop.run_in_executor(self._thread, self._pass, [question for question, _ in batch])
             for (_, future), answer in zip(batch, found, strict=True):
                 if future.done():
                     continue
@@ -71,6 +76,17 @@ class Batcher(Generic[Question, Answer]):
                     future.set_exception(answer)
                 else:
                     future.set_result(answer)
+            if len(batch) >= SEVERAL:
+                await self._gather(len(batch), SHARE * (time.perf_counter() - began))
+
+    async def _gather(self, count: int, seconds: float) -> None:
+        """Wait until so many questions are there, but not for long."""
+        self._expected = count
+        self._enough.clear()
+        if len(self._queue) < count:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._enough.wait(), seconds)
+        self._expected = 0
 
     def _pass(self, questions: Sequence[Question]) -> list[Answer | Exception]:
         began = time.perf_counter()
