@@ -31,7 +31,7 @@ from prvr.library.filters import Filters
 from prvr.library.moments import MomentOptions
 from prvr.library.ranking import RankedTrack, Table
 from prvr.library.results import Hit, SearchResult
-from prvr.library.searching import GroupBy, Ranking, SearchOptions, answer, look, nothing, one_core
+from prvr.library.searching import GroupBy, Ranking, SearchOptions, answer, look, nothing
 from prvr.library.settings import FILE, About, LibrarySettings, read_about, write_about
 from prvr.library.shards import compact, sweep
 from prvr.library.snapshot import Snapshot, take_snapshot
@@ -273,18 +273,17 @@ class Library:
                 table = Table(view, scores, rows, strength if trace else 0.0, chosen[filters])
                 for row in rows:
                     ranked[row][name] = RankedTrack(table, vectors[row], row)
-        with one_core():
-            rankings = [
-                Ranking(tracks, snapshot.videos, one) if tracks else None
-                for tracks, one in zip(ranked, wanted, strict=True)
-            ]
-            look([(ranking, video) for ranking in rankings if ranking is not None for video in ranking.wanted()])
-            return [
-                answer(name, ranking, began, self._with_line)
-                if ranking is not None
-                else nothing(name, "the encoder understands nothing of this: use other words", began)
-                for name, ranking in zip(names, rankings, strict=True)
-            ]
+        rankings = [
+            Ranking(tracks, snapshot.videos, one) if tracks else None
+            for tracks, one in zip(ranked, wanted, strict=True)
+        ]
+        look([(ranking, video) for ranking in rankings if ranking is not None for video in ranking.wanted()])
+        return [
+            answer(name, ranking, began, self._with_line)
+            if ranking is not None
+            else nothing(name, "the encoder understands nothing of this: use other words", began)
+            for name, ranking in zip(names, rankings, strict=True)
+        ]
 
     def encode(self, track: str, queries: Sequence[str | Path | Image]) -> torch.Tensor:
         """(Q, D); a row is zero where the track has nothing to say to a query."""

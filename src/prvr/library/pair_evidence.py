@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.library.evidence import Asked, MomentEvidence
+from prvr.library.passes import spread
 from prvr.scoring import Gallery
 from prvr.scoring.engines.common import prepare_queries
 from prvr.scoring.engines.factorised import enough_columns, products
@@ -46,13 +47,21 @@ def evidence_of(view: TrackView, asked: Sequence[Asked]) -> list[MomentEvidence]
         for section in each.sections:
             shard, row, tokens = view.places[section]
             groups[shard, each.weight].append(_Item(number, section, row, view.shards[shard].pages[row], tokens))
+    chunks = [
+        (shard, weight, some)
+        for (shard, weight), items in groups.items()
+        for some in _chunks(sorted(items, key=lambda item: (item.pages, item.section)), view.shards[shard].gallery)
+    ]
+
+    def look(chunk: tuple[int, float, list[_Item]]) -> list[MomentEvidence]:
+        shard, weight, some = chunk
+        queries = torch.stack([asked[item.pair].query for item in some])
+        return _together(queries, view.shards[shard].gallery, view.shards[shard].spans, some, weight)
+
     parts: list[list[MomentEvidence]] = [[] for _ in asked]
-    for (shard, weight), items in groups.items():
-        gallery, spans = view.shards[shard].gallery, view.shards[shard].spans
-        for some in _chunks(sorted(items, key=lambda item: (item.pages, item.section)), gallery):
-            queries = torch.stack([asked[item.pair].query for item in some])
-            for item, found in zip(some, _together(queries, gallery, spans, some, weight), strict=True):
-                parts[item.pair].append(found)
+    for (_, _, some), found in zip(chunks, spread(look, chunks), strict=True):
+        for item, evidence in zip(some, found, strict=True):
+            parts[item.pair].append(evidence)
     return [_joined(each) for each in parts]
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ from prvr.scoring.engines.common import Scores, video_slices
 _SMALLEST = 512  # pages of a piece, below which handing it out costs more than it saves
 _EACH = 4  # pieces for each core
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 
@@ -36,7 +39,7 @@ def score_galleries(queries: Tensor, galleries: Sequence[Gallery]) -> list[Score
         for number, gallery in enumerate(galleries)
         for part in (video_slices(gallery, step) if gallery.device.type == "cpu" else [slice(0, len(gallery))])
     ]
-    if cores == 1 or len(pieces) == 1:
+    if cores == 1:
         return [score_parts(queries, gallery, _engine(gallery)) for gallery in galleries]
 
     def of_piece(piece: tuple[int, slice]) -> Scores:
@@ -44,9 +47,15 @@ def score_galleries(queries: Tensor, galleries: Sequence[Gallery]) -> list[Score
         return score_parts(queries, gallery[piece[1]], _engine(gallery))
 
     found: list[list[Scores]] = [[] for _ in galleries]
-    for (number, _), scores in zip(pieces, _threads(cores).map(of_piece, pieces), strict=True):
+    for (number, _), scores in zip(pieces, spread(of_piece, pieces), strict=True):
         found[number].append(scores)
     return [_joined(parts) for parts in found]
+
+
+def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """``work`` on each item, in order; the cores that torch may use take one item after the other."""
+    cores = torch.get_num_threads()
+    return [work(item) for item in items] if cores == 1 else [*_threads(cores).map(work, items)]
 
 
 def _engine(gallery: Gallery) -> Engine:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, takewhile
 from typing import Literal
 
 import numpy as np
-import torch
 
 from prvr.library.catalogue import Video
 from prvr.library.errors import LibraryError
@@ -169,17 +167,6 @@ def look(pairs: Sequence[tuple[Ranking, int]]) -> None:
 
 def _or_last(place: int | None) -> float:
     return np.inf if place is None else place
-
-
-@contextmanager
-def one_core() -> Iterator[None]:
-    """Evidence of single videos is small work: handing it out to several cores costs more than it saves."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 Describe = Callable[[Hit], Hit]

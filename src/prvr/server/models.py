@@ -13,6 +13,7 @@ from prvr.server.ranges import title
 from prvr.server.roots import Places
 
 DEEPEST = 99_999  # results that paging reaches
+_TOLD = 10_000  # videos whose description is kept ready
 
 
 def _plain(text: str) -> str:
@@ -84,7 +85,11 @@ class VideoModel(BaseModel):
 
     @staticmethod
     def of(video: Video, places: Places) -> VideoModel:
-        return VideoModel(
+        """Remembered with the names of places, which live as long as the library stays as it is."""
+        known = places.told.get(video.id)
+        if isinstance(known, VideoModel):
+            return known
+        made = VideoModel(
             id=video.id,
             title=title(video.path),
             filename=video.path.name,
@@ -99,6 +104,9 @@ class VideoModel(BaseModel):
                 for name in ("state", "problem", "duration", "width", "height", "fps", "size")
             },
         )
+        if len(places.told) < _TOLD:
+            places.told[video.id] = made
+        return made
 
 
 class VideoPage(BaseModel):

@@ -104,6 +104,7 @@ class Places:
     def __init__(self, videos: Iterable[Video]):
         parents = {str(video.path.parent) for video in videos}
         self.base = Path(os.path.commonpath(parents)) if parents else Path("/")
+        self.told: dict[int, object] = {}  # what was said of videos under these names
 
     def name(self, video: Video) -> str:
         parent = video.path.parent

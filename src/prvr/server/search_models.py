@@ -121,17 +121,17 @@ class HitModel(BaseModel):
     evidence_url: str
 
     @staticmethod
-    def of(hit: Hit, rank: int, places: Places, request: SearchRequest) -> HitModel:
+    def of(hit: Hit, rank: int, places: Places, asked: str) -> HitModel:
+        """``asked``: query and options as they stand in an address."""
         told = hit.to_dict(evidence=False)
         video = hit.video.id
-        asked = {"query": request.query, "track": hit.track, "trace": str(request.trace).lower()}
         times = [hit.start + (hit.end - hit.start) * share for share in (0.1, 0.5, 0.9)]
         return HitModel(
             rank=rank,
             video=VideoModel.of(hit.video, places),
             moments=[MomentModel.of(video, each) for each in hit.moments],
             thumbnail_urls=[thumbnail_url(video, time) for time in times],
-            evidence_url=f"/v1/videos/{video}/evidence?{urlencode(asked)}",
+            evidence_url=f"/v1/videos/{video}/evidence?{asked}&track={hit.track}",
             **{name: told[name] for name in ("start", "end", "score", "confidence", "track", "ranks", "line")},
         )
 
@@ -149,6 +149,7 @@ class SearchResponse(BaseModel):
     @staticmethod
     def of(found: SearchResult, request: SearchRequest, places: Places) -> SearchResponse:
         first = read_cursor(request.cursor) + 1
+        asked = urlencode({"query": request.query, "trace": str(request.trace).lower()})
         further = found.next_offset
         return SearchResponse(
             query=found.query,
@@ -157,7 +158,7 @@ class SearchResponse(BaseModel):
             note=SCORES_NOTE,
             videos_searched=found.total or 0,
             seconds=round(found.seconds, 4),
-            hits=[HitModel.of(hit, first + number, places, request) for number, hit in enumerate(found)],
+            hits=[HitModel.of(hit, first + number, places, asked) for number, hit in enumerate(found)],
             next_cursor=None if further is None or further > DEEPEST else write_cursor(further),
         )
 
