@@ -109,7 +109,7 @@ def _together(
     squared = torch.einsum("nr,nrs,ns->n", activation, gallery.routes.gram[rows].float(), activation)
     soft = op.soft_cosine(along, squared)[:, None]
     score = op.evidence_score(routed, soft, activation[:, None], config.soft_weight, config.gate)
-    value = op.fuse(gallery.weights.paged * local, score, weight)
+    value = op.fuse(gallery.weights.paged * local + _fixed(gallery, rows, asked.unit), score, weight)
     expected = ceiling + tau * _over_registers(activation.to(paths.dtype), paths.log()).float()
     curves = {name: curve.numpy() for name, curve in zip(_CURVES, (direct, expected, routed, value), strict=True)}
     activated, starts = activation.numpy(), (first * gallery.page).tolist()
@@ -142,16 +142,27 @@ def _dots(vectors: Vectors, rows: Tensor, queries: Tensor) -> Tensor:
     return (vectors.take(rows).restore() * queries[:, None]).sum(-1)
 
 
+def _fixed(gallery: Gallery, rows: Tensor, queries: Tensor) -> Tensor | float:
+    """What token sets without a place in time add to the score, (N, 1); a trained model may have some."""
+    if gallery.fixed is None:
+        return 0.0
+    responses = torch.split(_dots(gallery.fixed, rows, queries), [count for _, count in gallery.weights.fixed], 1)
+    weighted = zip(gallery.weights.fixed, responses, strict=True)
+    return torch.stack([weight * response.amax(1, keepdim=True) for (weight, _), response in weighted]).sum(0)
+
+
 def _over_registers(weights: Tensor, paths: Tensor) -> Tensor:
     """(N, R), (N, P, R, page) → (N, P·page); not as a product, which would copy the paths into another order first."""
     return (weights[:, None, :, None] * paths).sum(2).flatten(1)
 
 
 def _joined(parts: list[MomentEvidence]) -> MomentEvidence:
-    """Sections of a video as one."""
-    if len(parts) == 1 and bool((np.diff(parts[0].spans[:, 0]) >= 0).all()):
+    """Sections of a video as one. Where two overlap, what both saw is told as the one saw it that makes more of it."""
+    if len(parts) == 1 and bool((np.diff(parts[0].spans[:, 0]) > 0).all()):
         return parts[0]
     best = max(parts, key=lambda part: float(part.value.max()))
     joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("spans", *_CURVES)}
-    order = np.argsort(joined["spans"][:, 0], kind="stable")
+    order = np.lexsort((-joined["value"], joined["spans"][:, 1], joined["spans"][:, 0]))
+    spans = joined["spans"][order]
+    order = order[np.concatenate([[True], (spans[1:] != spans[:-1]).any(1)])]
     return MomentEvidence(**{name: array[order] for name, array in joined.items()}, activation=best.activation)
