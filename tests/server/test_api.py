@@ -159,7 +159,10 @@ def test_a_decoder_that_crashes_at_once_takes_only_its_job_with_it(
     assert served.client.post("/v1/search", json={"query": QUERY}).status_code == 200
 
 
-@pytest.mark.parametrize(("does", "said"), [("os.abort()", "crash"), ("time.sleep(600)", "said nothing")])
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [("os.abort()", "crash"), pytest.param("time.sleep(600)", "nothing was heard", marks=pytest.mark.slow)],
+)
 def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
     served: Served, monkeypatch: pytest.MonkeyPatch, does: str, said: str
 ) -> None:
@@ -173,7 +176,7 @@ def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
         "    adding.index_file = index_file"
     )
     sabotage(served, monkeypatch, code)
-    monkeypatch.setattr("prvr.server.jobs.PATIENCE", 8.0)
+    monkeypatch.setattr("prvr.server.jobs.PATIENCE", 15.0)
     job = served.client.post("/v1/videos", json={"root": "new"}).json()
     last = events(served.client.get(job["events_url"]).text)[-1]
     assert last["state"] == "done"

@@ -19,6 +19,7 @@ ENDED = ("done", "failed", "cancelled")
 _KEPT = 100  # jobs remembered
 _QUEUED = 20  # jobs that may wait
 PATIENCE = 900.0  # seconds without a sign of life after which a file is given up: a decoder can hang
+STARTING = 900.0  # the same, before the first sign: an encoder may take long to load
 _log = logging.getLogger("prvr.server")
 
 
@@ -141,7 +142,7 @@ class Jobs:
         try:
             process.stdin.write(json.dumps(asked).encode() + b"\n")
             process.stdin.close()
-            while line := await asyncio.wait_for(process.stdout.readline(), PATIENCE):
+            while line := await asyncio.wait_for(process.stdout.readline(), STARTING if at is None else PATIENCE):
                 told = json.loads(line)
                 if "problem" in told:
                     return None, str(told["problem"])
@@ -150,7 +151,7 @@ class Jobs:
                 if job.state == "running":
                     await self._change(job, **told)
         except asyncio.TimeoutError:
-            return at, f"the decoder said nothing for {PATIENCE / 60:g} minutes and was stopped"
+            return at, "nothing was heard of the decoder for long, and it was stopped"
         finally:
             processes.stop(process)
             code = await process.wait()
