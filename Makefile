@@ -1,4 +1,5 @@
-# make demo   set up, then: synthetic world -> train -> compare -> explain (about three minutes on two free cores)
+# make demo   set up, then: draw films -> train -> index unseen ones -> search -> the page (about four minutes on two free
+#             cores; DEMO_SERVE=0 make demo ends without the page)
 # make test   set up, then the tests that CI runs
 # make browser   Chromium for the tests of the page, where this is Debian and we are root; without it they are skipped
 # make picture   docs/images/page.png anew, drawn by the test of the page
@@ -34,6 +35,7 @@ browser:
 	else echo "== no Chromium and no way to install it here: the tests of the page will be skipped"; fi
 
 test-all: setup
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev,cluster]"
 	$(BIN)/python -m pytest
 
 lint: setup

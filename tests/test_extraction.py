@@ -23,7 +23,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
 
 def test_a_rendered_world_is_a_complete_collection(rendered: RenderedWorld, tmp_path: Path) -> None:
     encoder = open_encoder("plain")
-    found = write_rendered_dataset(tmp_path, rendered, encoder, progress=False)
+    found = write_rendered_dataset(tmp_path, rendered, encoder, text="words", workers=2, progress=False)
     assert not found.failed
     report = check(tmp_path)
     assert report.ok, [row for row in report.rows if row.state == "error"]
@@ -31,6 +31,7 @@ def test_a_rendered_world_is_a_complete_collection(rendered: RenderedWorld, tmp_
     assert recipe is not None
     assert recipe == found.recipe
     assert recipe.rate == 2.0
+    assert read_recipe(tmp_path / "rendered" / "TextData") == encoder.text_recipe(words=True)
     train = Dataset.load(tmp_path, "rendered", "train")
     assert len(train) == SIZES["tiny"].train
     assert (train.visual_width, train.query_width) == (encoder.width, encoder.word_width)

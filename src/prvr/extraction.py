@@ -5,7 +5,7 @@
     write_rendered_dataset("data", world, encoder, rate=2.0)       # data/rendered/TextData, data/rendered/FeatureData
 
 Each film becomes one (frames, width) dataset in ``FeatureData/ENCODER/feature.hdf5``, each sentence one (words, width)
-dataset in ``TextData/ENCODER_COLLECTION_query_feat.hdf5``; ``recipe.json`` beside the features says how they were made.
+dataset in ``TextData/ENCODER_COLLECTION_query_feat.hdf5``; ``recipe.json`` beside each says how they were made.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -21,16 +22,17 @@ import h5py
 from prvr.data.annotations import Annotation, write_annotations
 from prvr.data.captions import Moment
 from prvr.data.errors import DataError
+from prvr.data.layout import RECIPE_FILE
 from prvr.data.progress import track
 from prvr.files import whole_folder, write_whole
 from prvr.media.encoders import Encoder
 from prvr.media.errors import MediaError
-from prvr.media.features import video_features
+from prvr.media.features import VideoFeatures, video_features
 from prvr.media.reader import Backend
 from prvr.media.recipe import Recipe
 from prvr.media.render import RenderedWorld
+from prvr.processes import map_in_processes
 
-RECIPE_FILE = "recipe.json"
 Text = Literal["words", "vectors"]
 
 
@@ -52,20 +54,24 @@ def extract_features(
     *,
     rate: float = 1.0,
     backend: Backend = "auto",
+    workers: int = 1,
     progress: bool = True,
 ) -> Extracted:
-    """Write ``feature.hdf5`` and ``recipe.json`` into a folder. What cannot be read is reported, others go on."""
+    """Write ``feature.hdf5`` and ``recipe.json`` into a folder. What cannot be read is reported, others go on.
+
+    ``workers``: processes that decode and encode, for encoders without weights.
+    """
     frames: dict[str, int] = {}
     failed: dict[str, str] = {}
     damaged: dict[str, str] = {}
     recipe: Recipe | None = None
     with whole_folder(folder) as beside:
         with h5py.File(beside / "feature.hdf5", "w", libver=("v110", "v110")) as store:
-            for video in track(videos, total=len(videos), label="extracting features", show=progress):
-                try:
-                    found = video_features(videos[video], encoder, rate, backend)
-                except MediaError as problem:
-                    failed[video] = problem.reason
+            read = map_in_processes(partial(_features, encoder, rate, backend), videos.values(), workers)
+            shown = track(read, total=len(videos), label="extracting features", show=progress)
+            for video, found in zip(videos, shown, strict=True):
+                if isinstance(found, MediaError):
+                    failed[video] = found.reason
                     continue
                 store.create_dataset(video, data=found.vectors)
                 frames[video], recipe = len(found), found.recipe
@@ -74,6 +80,13 @@ def extract_features(
         if recipe is not None:
             write_whole(beside / RECIPE_FILE, recipe.to_json())
     return Extracted(folder, frames, failed, damaged, recipe)
+
+
+def _features(encoder: Encoder, rate: float, backend: Backend, path: Path) -> VideoFeatures | MediaError:
+    try:
+        return video_features(path, encoder, rate, backend)
+    except MediaError as problem:
+        return problem
 
 
 def read_recipe(folder: Path) -> Recipe | None:
@@ -102,6 +115,7 @@ def write_dataset(
     rate: float = 1.0,
     text: Text = "words",
     backend: Backend = "auto",
+    workers: int = 1,
     progress: bool = True,
 ) -> Extracted:
     """A whole collection, ``root/collection``: features of videos and sentences, captions by split.
@@ -112,9 +126,8 @@ def write_dataset(
     folder, name = Path(root) / collection, slug(encoder.name)
     if (folder / "TextData").exists():
         raise DataError(f"{folder} is there already; delete it, or choose another folder or collection name.")
-    found = extract_features(
-        videos, encoder, folder / "FeatureData" / name, rate=rate, backend=backend, progress=progress
-    )
+    features = folder / "FeatureData" / name
+    found = extract_features(videos, encoder, features, rate=rate, backend=backend, workers=workers, progress=progress)
     if not found.frames:
         why = "; ".join(sorted(set(found.failed.values()))[:3]) or "none were given"
         raise DataError(f"no video could be read, so there is no dataset to write: {why}.")
@@ -124,6 +137,7 @@ def write_dataset(
             write_annotations(texts, collection, split, told)
         sentences = [annotation for told in kept.values() for annotation in told]
         write_query_features(texts / f"{name}_{collection}_query_feat.hdf5", sentences, encoder, text)
+        write_whole(texts / RECIPE_FILE, encoder.text_recipe(words=text == "words").to_json())
     return found
 
 
@@ -134,10 +148,12 @@ def write_rendered_dataset(
     *,
     collection: str = "rendered",
     rate: float = 2.0,
-    text: Text = "words",
+    text: Text = "vectors",
+    workers: int = 1,
     progress: bool = True,
 ) -> Extracted:
-    """The dataset of a rendered world."""
+    """The dataset of a rendered world. Its sentences speak of what the weight-free encoder can see, so that their
+    vectors teach a small model more than the words one by one (``text``)."""
     annotations = {}
     for split, queries in world.queries.items():
         seconds = {script.video: script.seconds for script in world.scripts[split]}
@@ -150,7 +166,9 @@ def write_rendered_dataset(
             )
             for query in queries
         ]
-    return write_dataset(root, collection, world.videos, annotations, encoder, rate=rate, text=text, progress=progress)
+    return write_dataset(
+        root, collection, world.videos, annotations, encoder, rate=rate, text=text, workers=workers, progress=progress
+    )
 
 
 def slug(name: str) -> str:

@@ -1,15 +1,18 @@
-"""The demo runs end to end (shortened here; ``make demo`` runs all of it)."""
+"""The demos run end to end (shortened here; ``make demo`` runs all of it)."""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import pytest
 
-from prvr.cli import demo
+from prvr.cli import demo, demo_features, demo_rendered
 from prvr.cli import main as prvr
-from prvr.data.synth import SIZES
+from prvr.data import synth
+from prvr.library import Library
+from prvr.media import render
 from prvr.training import TrainConfig, load_preset
 
 
@@ -21,14 +24,57 @@ def short(name: str) -> TrainConfig:
     )
 
 
-def test_the_demo_ends_with_a_table_and_a_picture(
+def test_the_demo_draws_learns_indexes_and_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "load_preset", short)
-    monkeypatch.setitem(SIZES, "demo", dataclasses.replace(SIZES["demo"], train=64, val=20, test=30))
+    monkeypatch.setattr(demo_rendered, "load_preset", short)
+    monkeypatch.setitem(render.SIZES, "demo", render.SIZES["tiny"])
+    out = tmp_path / "demo"
+    assert prvr(["demo", "--out", str(out), "--workers", "1"]) == 0
+    text = capsys.readouterr().out
+    assert all(step in text for step in ("1/5", "2/5", "3/5", "4/5", "5/5", "SumR", "moment IoU", "done in"))
+    assert f"prvr serve {out / 'library'}" in text  # nobody is there to look at the page
+    assert (out / "evidence.png").stat().st_size > 10_000
+    lib = Library.open(out / "library")
+    assert lib.about.model is not None
+    assert {video.path.stem[:4] for video in lib.videos()} == {"test"}  # unseen films alone
+    assert lib.verify().ok
+
+
+def test_the_page_opens_where_somebody_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[Path] = []
+    monkeypatch.setattr("prvr.cli.serve.open_page", lambda library, options: opened.append(library.folder))
+    monkeypatch.setattr(demo_rendered, "run", lambda out, console, workers: Library.create(out / "library"))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert prvr(["demo", "--out", str(tmp_path / "demo")]) == 0
+    assert opened == [tmp_path / "demo" / "library"]
+    monkeypatch.setenv("DEMO_SERVE", "0")
+    assert prvr(["demo", "--out", str(tmp_path / "demo")]) == 0
+    assert len(opened) == 1
+    assert "search it in a browser: prvr serve" in capsys.readouterr().out
+
+
+def test_an_interrupted_demo_ends_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo_rendered, "run", stop)
+    assert prvr(["demo", "--out", str(tmp_path / "demo")]) == 130
+    assert "begins anew" in capsys.readouterr().out
+
+
+def test_the_demo_of_features_ends_with_a_table_and_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo_features, "load_preset", short)
+    monkeypatch.setitem(synth.SIZES, "demo", dataclasses.replace(synth.SIZES["demo"], train=64, val=20, test=30))
     out = tmp_path / "demo"
     for _ in range(2):  # a second demo replaces the first
-        assert prvr(["demo", "--out", str(out)]) == 0
+        assert prvr(["demo", "--out", str(out), "--world", "features"]) == 0
         text = capsys.readouterr().out
         assert all(step in text for step in ("1/4", "2/4", "3/4", "4/4", "SumR", "done in"))
     picture = out / "correction.png"
@@ -40,3 +86,4 @@ def test_the_demo_never_empties_a_folder_it_did_not_make(tmp_path: Path, capsys:
     assert prvr(["demo", "--out", str(tmp_path)]) == 1
     assert "was not made by a demo" in capsys.readouterr().err
     assert (tmp_path / "mine.txt").exists()
+    assert demo._MARK not in {path.name for path in tmp_path.iterdir()}

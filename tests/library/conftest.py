@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from prvr.extraction import write_rendered_dataset
 from prvr.library import Library
+from prvr.media.encoders import PlainEncoder
 from prvr.media.render import SIZES, RenderedWorld, render_world
+from prvr.training import Run, TraceModel, load_preset
 
-RATE = 2.0
+RATE, SLOTS = 2.0, 8  # frames per second; frames that the small model was made for
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +46,38 @@ def own(films: RenderedWorld, tmp_path: Path) -> Path:
 @pytest.fixture
 def library(tmp_path: Path) -> Library:
     return Library.create(tmp_path / "library", rate=RATE)
+
+
+def fresh_run(path: Path, data: Path, seed: int = 0, **changes: int) -> Run:
+    """A run that ended after no step: random weights, TRACE's projections bent a little."""
+    config = load_preset("rendered")
+    small = replace(config.model, **{"frames": SLOTS, "clips": 4, "width": 32, "blocks": 2, **changes})  # type: ignore[arg-type]
+    config = replace(config, model=small)
+    run = Run(path)
+    run.create(config, data)
+    torch.manual_seed(seed)
+    model = TraceModel.from_config(config)
+    with torch.no_grad():
+        for weight in model.trace.projections.values():
+            weight.add_(0.1 * torch.randn_like(weight))
+    run.save_weights("average", model.state_dict(), epochs=[0], fusion_weight=0.05)
+    return run
+
+
+@pytest.fixture(scope="session")
+def data(films: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write_rendered_dataset(folder, films, PlainEncoder(), rate=RATE, progress=False)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return fresh_run(tmp_path_factory.mktemp("runs") / "run", data)
+
+
+@pytest.fixture(scope="session")
+def trained(films: RenderedWorld, run: Run, tmp_path_factory: pytest.TempPathFactory) -> Library:
+    lib = Library.create(tmp_path_factory.mktemp("trained") / "library", model=run.path, storage="fp32")
+    assert len(lib.add([films.folder]).added) == len(films.videos)
+    return lib

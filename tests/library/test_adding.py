@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from prvr.library import Filters, Library, LibraryError
+from prvr.library import frozen as frozen_module
 from prvr.library import pending as pending_module
 from prvr.library import shards as shards_module
-from prvr.library import tracks as tracks_module
 from prvr.library.adding import AddProgress
 from prvr.media.encoders import PlainEncoder
 from prvr.media.recipe import RecipeMismatch
@@ -145,7 +145,7 @@ def test_a_long_video_in_sections_is_one_video(
     film = write_video(tmp_path / "long.mp4", pictures, fps=1)
     one = Library.create(tmp_path / "one", rate=1.0, local=local)
     one.add([film])
-    monkeypatch.setattr(tracks_module, "SECTION", 32)
+    monkeypatch.setattr(frozen_module, "SECTION", 32)
     monkeypatch.setattr(pending_module, "HELD", 0)
     several = Library.create(tmp_path / "several", rate=1.0, local=local)
     several.add([film])
@@ -178,8 +178,8 @@ def test_opening_refuses_what_it_cannot_read(tmp_path: Path, library: Library) -
         Library.create(tmp_path)
     about = library.folder / "library.json"
     text = about.read_text()
-    about.write_text(text.replace('"format": 1', '"format": 2'))
-    with pytest.raises(LibraryError, match=r"newer prvr \(format 2"):
+    about.write_text(text.replace('"format": 1', '"format": 3'))
+    with pytest.raises(LibraryError, match=r"newer prvr \(format 3"):
         Library.open(library.folder)
     for broken in ("", "[]", "{", '{"format": 1}', '{"format": 1, "settings": 3, "recipes": {}, "made_by": ""}'):
         about.write_text(broken)

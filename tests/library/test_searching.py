@@ -13,6 +13,7 @@ import torch
 
 from prvr.backbones import build
 from prvr.library import Filters, Library, LibraryError, MomentOptions, SearchOptions
+from prvr.library.confidence import Spread, background_of, confidence
 from prvr.media.encoders import PlainEncoder, TextEncoder
 from prvr.media.encoders.base import Array, unit
 from prvr.media.features import video_features
@@ -137,6 +138,21 @@ def test_confidence_is_a_tail_probability(whole: Library) -> None:
     assert vague.message
 
 
+def test_a_sentence_that_scores_high_everywhere_does_not_stand_out() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(0, 0.1, (30, 100, 2)).astype(np.float32)  # 30 videos, 100 background sentences
+    background = background_of(scores, np.arange(30), weight=0.0)
+    flat = np.full(30, 0.9, np.float32) + rng.normal(0, 0.1, 30).astype(np.float32)
+    sharp = np.zeros(30, np.float32) + rng.normal(0, 0.1, 30).astype(np.float32)
+    sharp[7] = 1.0
+    top = [confidence(float(s.max()), background, Spread.of(s)) or 0.0 for s in (flat, sharp)]
+    assert top[0] < 0.9 < top[1]
+    few = background_of(scores[:5], np.arange(5), weight=0.0)
+    assert confidence(float(flat.max()), few, Spread.of(flat[:5])) == pytest.approx(100 / 101)  # too few to tell
+    sections = background_of(np.concatenate([scores, scores - 1]), np.tile(np.arange(30), 2), weight=0.0)
+    assert sections.best == pytest.approx(background.best)  # a video counts as its best section
+
+
 def test_nothing_stands_out_is_said_and_the_nearest_are_shown(whole: Library) -> None:
     found = whole.search("something stays in one place")
     assert not found.confident
@@ -201,12 +217,36 @@ def test_subtitles_are_a_second_track_fused_by_rank(own: Path, tmp_path: Path) -
     assert lib.verify().ok
 
 
-def test_moment_grouping_of_fused_tracks(own: Path, tmp_path: Path) -> None:
-    (own / "test0003.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na red line\n")
+def test_moments_of_fused_tracks_stand_in_order_of_their_own_places(own: Path, tmp_path: Path) -> None:
+    (own / "test0003.srt").write_text(
+        "1\n00:00:01,000 --> 00:00:02,000\na red line\n\n2\n00:00:05,000 --> 00:00:06,000\na red line again\n"
+    )
     lib = Library.create(tmp_path / "spoken", text_encoder=Words(), rate=RATE)
     lib.add([own])
-    hits = lib.search("a red line", group_by="moment", limit=50)
+    everything = MomentOptions(other=0.3, merge=0)
+    hits = lib.search("a red line", group_by="moment", limit=50, moments=everything)
     assert {h.video.name for h in hits} == {p.name for p in own.glob("*.mp4")}
+    assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
+    said = [h for h in hits if h.track == "text"]
+    assert said[0].line == "a red line"
+    assert 1 / 61 <= said[0].score <= 2 / 61
+    for one, hit in enumerate(hits):  # no moment is told twice
+        for other in hits[one + 1 :]:
+            if other.video.id == hit.video.id and other.track != hit.track:
+                assert other.end <= hit.start or hit.end <= other.start
+
+
+def test_lines_that_have_nothing_to_do_with_a_query_do_not_vote(own: Path, tmp_path: Path) -> None:
+    for number, said in enumerate(("grammar lesson", "quarterly figures", "weather report")):
+        (own / f"test000{number}.srt").write_text(f"1\n00:00:01,000 --> 00:00:02,000\n{said}\n")
+    lib = Library.create(tmp_path / "spoken", text_encoder=Words(), rate=RATE)
+    lib.add([own])
+    frames = Library.create(tmp_path / "silent", rate=RATE)
+    frames.add([own])
+    query = "a red square moves to the left"
+    assert [h.video.name for h in lib.search(query)] == [h.video.name for h in frames.search(query)]
+    assert {h.track for h in lib.search(query)} == {"frames"}
+    assert lib.search("weather report")[0].line == "weather report"
 
 
 def test_options_that_make_no_sense_are_refused() -> None:

@@ -1,66 +1,77 @@
-"""``prvr demo``: a synthetic world, a short training, the comparison, one explained correction."""
+"""``prvr demo``: everything on a small world made on the spot, in a few minutes on two cores."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 from rich.console import Console
 
-from prvr.cli.evaluate import show
-from prvr.data.synth import SIZES, write_world
-from prvr.evaluation.evaluate import evaluate_run, explained_correction
-from prvr.training import Run, RunError, Trainer, load_preset, processes
+from prvr.cli import demo_features, demo_rendered
+from prvr.library import Library
+from prvr.media.errors import MissingExtra
+from prvr.training import Interrupted, RunError
 
 _MARK = ".prvr-demo"
 
 
 @dataclass(frozen=True)
 class DemoArguments:
-    """Write a small synthetic world, train on it, compare base and TRACE, draw one correction. Minutes on two cores."""
+    """Draw small films, train on them, index others with the trained model, search them, open the page.
+
+    DEMO_SERVE=0 in the environment: end without the page. Ctrl-C stops it at any time.
+    """
 
     out: Path = Path("demo")
-    """folder for world, run and picture; an earlier demo in it is replaced"""
+    """folder for all of it; an earlier demo in it is replaced"""
+    world: Literal["rendered", "features"] = "rendered"
+    """rendered: real .mp4 files, drawn here, up to the search page; features: feature files alone, base and TRACE"""
+    workers: int = 2
+    """processes that draw and read films"""
 
 
 def main(argv: list[str]) -> int:
     arguments = tyro.cli(DemoArguments, prog="prvr demo", args=argv)
     console, started = Console(), time.perf_counter()
     out = _fresh(arguments.out)
-
-    _say(console, 1, "a synthetic world: videos with a topic, timed events, and planted unsupported peaks")
-    world = write_world(out / "world", SIZES["demo"])
-    console.print(f"  written to {world}", highlight=False, markup=False, soft_wrap=True)
-
-    _say(console, 2, "training a small DreamPRVR, then TRACE on it")
-    config = load_preset("demo")
-    run = Run(out / "run")
-    run.create(config, out / "world", command="prvr demo")
-    with processes("cpu") as group:
-        Trainer(config, out / "world", run, group, console).train()
-
-    _say(console, 3, "ranking unseen videos")
-    outcome = evaluate_run(run)
-    show([outcome], console)
-
-    _say(console, 4, "one correction, chosen by rule")
-    drawn = explained_correction(outcome, out / "correction")
-    if drawn is None:
-        console.print("  TRACE improved no rank here, so there is nothing to show")
-    else:
-        case, picture = drawn
-        sentence = outcome.dataset.captions[case.query].sentence
-        console.print(
-            f"  “{sentence}”: rank {case.rank_before} → {case.rank_after}; picture: {picture}", highlight=False
-        )
+    library: Library | None = None
+    try:
+        if arguments.world == "rendered":
+            library = demo_rendered.run(out, console, arguments.workers)
+        else:
+            demo_features.run(out, console)
+    except (KeyboardInterrupt, Interrupted):
+        console.print("stopped; the next `prvr demo` begins anew", highlight=False)
+        raise
     console.print(
         f"\n[bold]done in {time.perf_counter() - started:.0f} s.[/] A toy world shows that the machinery works,"
     )
     console.print("not how good a method is: docs/findings.md says what was measured so far.")
+    if library is not None:
+        _page(library, console)
     return 0
+
+
+def _page(library: Library, console: Console) -> None:
+    """The library in the browser, where somebody is there to look at it; else how to open it."""
+    command = f"prvr serve {library.folder}"
+    if os.environ.get("DEMO_SERVE") == "0" or not sys.stdout.isatty():
+        console.print(f"\nsearch it in a browser: {command}", highlight=False, markup=False, soft_wrap=True)
+        return
+    try:
+        from prvr.cli.serve import open_page
+        from prvr.server import ServerOptions
+    except MissingExtra as problem:
+        console.print(f"\n{problem}, then: {command}", highlight=False, markup=False, soft_wrap=True)
+        return
+    console.print()
+    open_page(library, ServerOptions(port=0))
 
 
 def _fresh(out: Path) -> Path:
@@ -72,7 +83,3 @@ def _fresh(out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     (out / _MARK).touch()
     return out
-
-
-def _say(console: Console, number: int, text: str) -> None:
-    console.print(f"\n[bold cyan]{number}/4[/] [bold]{text}[/]", highlight=False, soft_wrap=True)

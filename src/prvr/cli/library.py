@@ -16,6 +16,7 @@ from rich.text import Text
 
 from prvr.cli.group import print_group_help
 from prvr.library import AddProgress, AddReport, Library, LibraryError, LibrarySettings, Video
+from prvr.library.adding import Work
 from prvr.library.settings import FILE
 from prvr.library.sources import VIDEO_SUFFIXES
 
@@ -45,11 +46,17 @@ class Add:
     """words to attach to these videos"""
     retry: bool = False
     """try files again that failed before; without paths, all of them"""
+    cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """decode and encode on a Ray cluster: auto (of this machine), host:port, or local (a new one, here alone). Library
+    and videos must lie on storage that all nodes share"""
+    cluster_encoders: int | None = None
+    """processes that encode on the cluster [one for each GPU, or one for three CPUs]"""
     settings: Annotated[LibrarySettings, tyro.conf.arg(name="")] = field(default_factory=LibrarySettings)
 
     def run(self) -> int:
         if not self.paths and not self.retry:
             raise LibraryError("no files were named: give video files or folders, or --retry")
+        work = self._work()
         lib = open_or_create(self.library, self.settings)
         with _bar() as bar:
             task = bar.add_task("looking for videos", total=None, said="")
@@ -60,7 +67,7 @@ class Add:
                 bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, said=said)
 
             try:
-                report = lib.add(self.paths, tags=self.tags, retry=self.retry, progress=show)
+                report = lib.add(self.paths, tags=self.tags, retry=self.retry, progress=show, work=work)
             except KeyboardInterrupt:
                 bar.console.print("stopped; what was finished is kept, and the same command goes on from here")
                 raise
@@ -69,6 +76,13 @@ class Add:
             raise LibraryError(f"no video was found in what was named; in folders these are looked for: {endings}")
         _show_report(report, lib)
         return 0 if not report.failed else 1
+
+    def _work(self) -> Work | None:
+        if self.cluster is None:
+            return None
+        from prvr.cluster import ClusterIndexing  # Ray is an extra
+
+        return ClusterIndexing(self.cluster, self.cluster_encoders)
 
 
 @dataclass(frozen=True)
@@ -126,7 +140,7 @@ class Status:
 
     def run(self) -> int:
         lib = Library.open(self.library)
-        status = lib.status()
+        status, model = lib.status(), lib.about.model
         if self.as_json:
             print(
                 json.dumps({**asdict(status), "settings": asdict(lib.settings), "recipes": lib.about.recipes}, indent=1)
@@ -139,6 +153,7 @@ class Status:
             f"{status.lines} lines of subtitles",
             f"{size(status.bytes)} on disk{each}; {size(status.free)} free",
             f"encoder {lib.settings.encoder}, subtitles {lib.settings.text_encoder or 'not searched'}",
+            *([f"model {model.method}, {model.weights} weights of {model.run}"] if model is not None else []),
         ]
         Console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
         return 0
@@ -184,7 +199,11 @@ def open_or_create(folder: Path, settings: LibrarySettings) -> Library:
         given = {each.name: getattr(settings, each.name) for each in fields(settings)}
         return Library.create(folder, **given)
     lib, usual = Library.open(folder), LibrarySettings()
+    if settings.model is not None:
+        lib.require_model(settings.model)
     for each in fields(settings):
+        if each.name == "model":
+            continue
         asked, is_so = getattr(settings, each.name), getattr(lib.settings, each.name)
         if asked not in (getattr(usual, each.name), is_so):
             raise LibraryError(
@@ -220,14 +239,15 @@ def _bar() -> Progress:
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-def clock(seconds: float) -> str:
+def clock(seconds: float, digits: int = 0) -> str:
     """
-    >>> clock(75.4), clock(7322)
-    ('1:15', '2:02:02')
+    >>> clock(75.4), clock(7322), clock(59.97, 1)
+    ('1:15', '2:02:02', '1:00.0')
     """
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+    minutes, second = divmod(round(seconds, digits), 60)
+    hours, minute = divmod(int(minutes), 60)
+    told = f"{second:0{3 + digits if digits else 2}.{digits}f}"
+    return f"{hours}:{minute:02d}:{told}" if hours else f"{minute}:{told}"
 
 
 def size(number: float) -> str:

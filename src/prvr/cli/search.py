@@ -25,6 +25,7 @@ from prvr.media.errors import MediaError
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # of an evidence curve
+_SHORT = 10.0  # seconds: moments below are told to the tenth
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def _show(found: SearchResult, arguments: SearchArguments) -> None:
     table.add_column("video", overflow="fold")
     for number, hit in enumerate(found, arguments.offset + 1):
         sure = "" if hit.confidence is None else f"{100 * hit.confidence:.0f} %"
-        times = f"{clock(hit.start)}–{clock(hit.end)}"
+        times = time_range(hit)
         more = f" +{len(hit.moments) - 1}" if len(hit.moments) > 1 else ""
         curve = sparkline(hit.evidence, traced=arguments.trace)
         table.add_row(str(number), times + more, sure, f"{hit.score:.3f}", curve, _name(hit))
@@ -127,6 +128,13 @@ def _show(found: SearchResult, arguments: SearchArguments) -> None:
     if found.next_offset is not None:
         notes.append(f"more: --offset {found.next_offset}")
     console.print("; ".join(notes), style="dim", highlight=False, soft_wrap=True)
+
+
+def time_range(hit: Hit) -> str:
+    """From when to when, to the second; to its tenths where a moment is short."""
+    if hit.end - hit.start < _SHORT:
+        return f"{clock(hit.start, 1)}–{clock(hit.end, 1)}"
+    return f"{clock(hit.start)}–{clock(hit.end)}"
 
 
 def _name(hit: Hit) -> Text:

@@ -7,7 +7,8 @@
     ROOT/charades/TextData/charadestest.moments.jsonl        where in the video a query happens
     ROOT/charades/FeatureData/i3d_rgb_lgi/                   frame features: feature.hdf5, or feature.bin and its lists
 
-Auxiliary captions and the two .jsonl files are optional. Any other collection works as well, under its own name.
+Auxiliary captions and the two .jsonl files are optional; ``recipe.json`` beside features and beside captions says how
+they were made, where we made them. Any other collection works as well, under its own name.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from prvr.data.errors import DataError
+from prvr.files import NotAnObject, read_json_object
+
+RECIPE_FILE = "recipe.json"  # beside features: how they were made
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,15 @@ class Collection:
         if (folder / "feature.bin").is_file():
             return folder
         raise DataError(f"{folder} holds neither feature.hdf5 nor feature.bin; put the frame features there.")
+
+    @property
+    def recipes(self) -> dict[str, dict[str, Any]]:
+        """How the features of frames and of queries were made, as far as somebody wrote it down."""
+        places = {"frames": self.features / RECIPE_FILE, "queries": self.text / RECIPE_FILE}
+        try:
+            return {what: read_json_object(path) for what, path in places.items() if path.is_file()}
+        except NotAnObject as problem:
+            raise DataError(f"{problem}; write the features anew.") from None
 
     def positives(self, split: str) -> Path | None:
         """All correct videos per query, where somebody wrote them down."""

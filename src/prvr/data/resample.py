@@ -16,15 +16,23 @@ Array = NDArray[np.float32]
 NORM_FLOOR = 1e-5  # added to every norm, so rows come out slightly shorter than 1
 
 
+def segment_edges(frames: int, segments: int) -> NDArray[np.intp]:
+    """Where each of ``segments`` equal stretches starts, and the last edge, (segments + 1,).
+
+    >>> segment_edges(5, 2).tolist()
+    [0, 2, 4]
+    """
+    # i·n/k is a correctly rounded quotient of exact integers, so it is a half only where the true value is one.
+    return np.minimum(np.rint(np.arange(segments + 1) * frames / segments), frames - 1).astype(np.intp)
+
+
 def segment_mean(features: Array, segments: int) -> Array:
     """Mean of each of ``segments`` equal stretches, (n, D) -> (segments, D).
 
     >>> segment_mean(np.array([[0.0], [2.0], [4.0], [6.0]], dtype=np.float32), 2).tolist()
     [[1.0], [4.0]]
     """
-    frames = len(features)
-    # i·n/k is a correctly rounded quotient of exact integers, so it is a half only where the true value is one.
-    edges = np.minimum(np.rint(np.arange(segments + 1) * frames / segments), frames - 1).astype(np.intp)
+    edges = segment_edges(len(features), segments)
     # reduceat has the empty-segment rule built in: where an edge does not grow, it returns that single row.
     sums = np.add.reduceat(features, edges, axis=0)[:-1]
     counts = np.maximum(np.diff(edges), 1)

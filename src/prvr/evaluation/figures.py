@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 # Okabe and Ito's palette: told apart by colour-blind readers, and in grey by the line style.
 DIRECT, SUPPORT, ROUTED, GAP, MOMENT, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#F0E442", "#333333"
+_WIDTH = 9.6  # inches of a figure of curves
 LEFT = 0.07  # of the figure's width: where headings and panels begin
 STYLE: Any = {
     "font.family": "DejaVu Sans",
@@ -107,19 +108,24 @@ def correction_figure(sentence: str, correction: Correction, truth: EvidenceCurv
     return evidence_figure(sentence, _verdict(correction), {"Ground truth": truth, "Hard negative": negative})
 
 
-def evidence_figure(sentence: str, verdict: str, videos: Mapping[str, EvidenceCurves]) -> Figure:
+def evidence_figure(
+    sentence: str, verdict: str, videos: Mapping[str, EvidenceCurves], stills: Sequence[Any] = ()
+) -> Figure:
     """Evidence over time, one panel per video by its role, register activation beside.
 
-    Time is in seconds where all durations are known, in frames otherwise.
+    Time is in seconds where all durations are known, in frames otherwise. ``stills``: pictures (H, W, 3) of the last
+    video, evenly spaced over its length, shown below.
     """
     heading = textwrap.wrap(textwrap.shorten(f"“{sentence}”", width=170, placeholder=" …”"), width=88)
     header = 1.1 + 0.2 * len(heading)  # inches
-    height = header + 2.25 * len(videos)
+    strip = 0.12 + _WIDTH * (0.985 - LEFT) * 0.8 * _aspect(stills) if len(stills) else 0.0
+    footer = 0.52 + strip
+    height = header + 2.25 * len(videos) + footer - 0.52
     in_seconds = all(video.duration is not None for video in videos.values())
-    with blank_figure(9.6, height) as figure:
+    with blank_figure(_WIDTH, height) as figure:
         grid = figure.add_gridspec(
             len(videos), 2, width_ratios=[4.6, 1], left=LEFT, right=0.985, top=1 - header / height,
-            bottom=0.52 / height, hspace=0.26, wspace=0.13,
+            bottom=footer / height, hspace=0.26, wspace=0.13,
         )  # fmt: skip
         panels: list[tuple[Axes, Axes]] = []
         for row, (role, video) in enumerate(videos.items()):
@@ -136,6 +142,8 @@ def evidence_figure(sentence: str, verdict: str, videos: Mapping[str, EvidenceCu
                 axes.tick_params(labelbottom=False)
                 bars.tick_params(labelbottom=False)
         panels[-1][0].set_xlabel("time (s)" if in_seconds else "frame")
+        if len(stills):
+            _strip(figure, panels[-1][0], stills, strip)
         figure.text(
             LEFT, 1 - 0.2 / height, "\n".join(heading), fontsize=11.5, fontweight="bold", va="top", parse_math=False
         )
@@ -150,7 +158,7 @@ def evidence_figure(sentence: str, verdict: str, videos: Mapping[str, EvidenceCu
 
 def cosine_figure(sentence: str, verdict: str, name: str, curve: Sequence[float]) -> Figure:
     """A single curve over frames: what a method without TRACE has to show."""
-    with blank_figure(9.6, 3.0) as figure:
+    with blank_figure(_WIDTH, 3.0) as figure:
         axes = figure.add_axes((LEFT, 0.17, 0.985 - LEFT, 0.55))
         peak = int(np.argmax(curve))
         axes.plot(curve, color=DIRECT, linewidth=1.8)
@@ -187,6 +195,22 @@ def save_figure(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
         figure.savefig(png, dpi=200)
         figure.savefig(svg, metadata={"Date": None})
     return png, svg
+
+
+def _strip(figure: Figure, panel: Axes, stills: Sequence[Any], inches: float) -> None:
+    """Pictures in a row under a panel, as wide as it."""
+    place = panel.get_position()
+    height = inches / figure.get_figheight()
+    axes = figure.add_axes((place.x0, 0.06 / figure.get_figheight(), place.width, height))
+    axes.set_axis_off()
+    axes.set_anchor("NW")
+    gap = np.full((stills[0].shape[0], max(1, stills[0].shape[1] // 40), 3), 255, np.uint8)
+    axes.imshow(np.concatenate([part for still in stills for part in (still, gap)][:-1], 1))
+
+
+def _aspect(stills: Sequence[Any]) -> float:
+    """Height of pictures in a row, as a share of their width together."""
+    return float(stills[0].shape[0] / (stills[0].shape[1] * len(stills)))
 
 
 def _limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:

@@ -11,53 +11,53 @@ A library is a folder: ``library.json`` (what it was made with), ``catalogue.sql
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from prvr.library.adding import Adder, AddProgress, AddReport
+from prvr.library.adding import Adder, AddProgress, AddReport, Work
 from prvr.library.catalogue import Catalogue, Video, drop_video, read_videos
 from prvr.library.committing import disk_problem
 from prvr.library.errors import LibraryError
 from prvr.library.filters import Filters
+from prvr.library.making import Given, open_tracks, plan_library, require_encoder
+from prvr.library.model import require_model
 from prvr.library.moments import MomentOptions
 from prvr.library.ranking import RankedTrack, Table
 from prvr.library.results import Hit, SearchResult
 from prvr.library.searching import GroupBy, Ranking, SearchOptions, answer, look, nothing
-from prvr.library.settings import FILE, About, LibrarySettings, read_about, write_about
+from prvr.library.settings import FILE, About, LibrarySettings, read_about, unfinished, write_about
 from prvr.library.shards import compact, sweep
 from prvr.library.snapshot import Snapshot, take_snapshot
 from prvr.library.sources import absolute, find_videos
 from prvr.library.tracks import FRAMES, TEXT, Track
 from prvr.library.verifying import LibraryStatus, Verification, library_status, verify_library
-from prvr.media.encoders import Encoder, TextEncoder, open_encoder, open_text_encoder
+from prvr.media.encoders import Encoder, TextEncoder
 from prvr.media.frames import Image
 from prvr.media.pictures import load_picture
-from prvr.media.recipe import Recipe
+
+_Encoder = TypeVar("_Encoder", bound=TextEncoder)
 
 
 class Library:
     """An open library. Any number of threads and processes may search and add at the same time."""
 
-    def __init__(
-        self, folder: Path, about: About, encoder: Encoder | None = None, text_encoder: TextEncoder | None = None
-    ):
+    def __init__(self, folder: Path, about: About, given: Given):
         self.folder, self.about = folder, about
         self.catalogue = Catalogue(folder)
-        self._given = {FRAMES: encoder, TEXT: text_encoder}
+        self._given = given
         self._snapshot: Snapshot | None = None
         self._lock = threading.Lock()
-        for name, given in self._given.items():
-            if given is not None:
-                self._require(name, given)
+        for name, encoder in given.items():
+            if encoder is not None:
+                require_encoder(about, name, encoder, folder)
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
@@ -67,33 +67,34 @@ class Library:
         *,
         encoder: str | Encoder = "plain",
         text_encoder: str | TextEncoder | None = None,
+        model: str | Path | None = None,
         **settings: Any,
     ) -> Library:
-        """Make an empty library; ``settings`` are those of ``LibrarySettings``. Refuses a folder that holds one."""
+        """Make an empty library; ``settings`` are those of ``LibrarySettings``. Refuses a folder that holds one.
+
+        ``model``: a trained run to search with. The library keeps a copy of its weights.
+        """
         folder = Path(path)
         if (folder / FILE).exists():
             raise LibraryError(f"{folder} holds a library already: open it, or choose another folder")
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or not all(map(unfinished, folder.iterdir()))):
             raise LibraryError(f"{folder} holds something else: choose a folder that is empty or does not exist")
         made = LibrarySettings(
             encoder=encoder if isinstance(encoder, str) else encoder.name,
             text_encoder=text_encoder if text_encoder is None or isinstance(text_encoder, str) else text_encoder.name,
+            model=None if model is None else str(model),
             **settings,
         )
-        opened = open_encoder(encoder) if isinstance(encoder, str) else encoder
-        recipes = {FRAMES: asdict(_frame_recipe(opened, made.rate))}
-        said: TextEncoder | None = None
-        if text_encoder is not None:
-            said = open_text_encoder(text_encoder) if isinstance(text_encoder, str) else text_encoder
-            recipes[TEXT] = asdict(_text_recipe(said))
-        write_about(folder, About(made, recipes))  # another process may have been first: then its library is opened
-        return Library.open(folder, encoder=opened, text_encoder=said)
+        plan = plan_library(made, {FRAMES: _if_opened(encoder), TEXT: _if_opened(text_encoder)})
+        plan.keep_model(folder)
+        write_about(folder, plan.about)  # another process may have been first: then its library is opened
+        return Library(folder, read_about(folder), plan.encoders)
 
     @staticmethod
     def open(path: str | Path, *, encoder: Encoder | None = None, text_encoder: TextEncoder | None = None) -> Library:
         """Open a library. Its encoders are loaded when they are first needed, unless they are given here."""
         folder = Path(path)
-        return Library(folder, read_about(folder), encoder, text_encoder)
+        return Library(folder, read_about(folder), {FRAMES: encoder, TEXT: text_encoder})
 
     @property
     def settings(self) -> LibrarySettings:
@@ -101,26 +102,14 @@ class Library:
 
     @cached_property
     def tracks(self) -> dict[str, Track]:
-        """What is searched, with its encoders loaded."""
-        frames = self._given[FRAMES] or open_encoder(self.settings.encoder)
-        self._require(FRAMES, frames)
-        made = {FRAMES: Track.of_frames(frames, self.settings)}
-        if self.settings.text_encoder is not None:
-            said = self._given[TEXT] or open_text_encoder(self.settings.text_encoder)
-            self._require(TEXT, said)
-            made[TEXT] = Track.of_text(said, self.settings)
-        return made
+        """What is searched, with its encoders and its model loaded."""
+        return open_tracks(self.folder, self.about, self._given)
 
-    def _require(self, track: str, encoder: TextEncoder) -> None:
-        """Refuse an encoder whose vectors cannot be compared with those in the library."""
-        if track not in self.about.recipes:
-            raise LibraryError(f"{self.folder} was made without an encoder of {track}: leave it out, or make it anew")
-        stored = Recipe.from_json(json.dumps(self.about.recipes[track]))
-        if isinstance(encoder, Encoder) and track == FRAMES:
-            offered = encoder.recipe(self.settings.rate, stored.decoder)
-        else:
-            offered = _text_recipe(encoder)
-        stored.require(offered, mine="library", theirs="encoder")
+    def require_model(self, run: str | Path) -> None:
+        """Refuse a run that is not the model this library was made with."""
+        from prvr.library.trained import open_run
+
+        require_model(self.about.model, open_run(run), self.folder)
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
@@ -131,9 +120,11 @@ class Library:
         tags: Sequence[str] = (),
         retry: bool = False,
         progress: Callable[[AddProgress], None] | None = None,
+        work: Work | None = None,
     ) -> AddReport:
         """Add files, or all videos in folders. Unchanged files are skipped; with ``retry``, files that failed before
-        are tried again (all of them, where no path is given). Interrupt it as you like and run it again."""
+        are tried again (all of them, where no path is given). Interrupt it as you like and run it again.
+        ``work``: who decodes and encodes, where it is not this process (``prvr.cluster.ClusterIndexing``)."""
         if isinstance(paths, str | Path):
             paths = [paths]
         wanted = find_videos(paths)
@@ -148,6 +139,7 @@ class Library:
             retry=retry,
             progress=progress,
             with_text=self.settings.text_encoder is not None,
+            work=work,
         )
         report = adder.run(wanted)
         self._compact()
@@ -203,8 +195,12 @@ class Library:
     def snapshot(self) -> Snapshot:
         """The library as it is now, mapped into memory."""
         with self._lock:
-            self._snapshot = take_snapshot(self.catalogue, self.folder, self._snapshot)
+            self._snapshot = take_snapshot(self.catalogue, self.folder, self._snapshot, self._projection)
             return self._snapshot
+
+    def _projection(self, track: str) -> torch.Tensor | None:
+        trained = self.about.model is not None and track == FRAMES
+        return self.tracks[track].embedding.query_projection if trained else None
 
     def status(self) -> LibraryStatus:
         """Counts and sizes."""
@@ -212,7 +208,7 @@ class Library:
 
     def verify(self) -> Verification:
         """Compare catalogue, array files and video files; says what is wrong and what to do."""
-        return verify_library(self.folder, self.catalogue)
+        return verify_library(self.folder, self.catalogue, self.about.model)
 
     def lines(self, video: int, start: float, end: float) -> list[str]:
         """What is said in a video between two times."""
@@ -249,11 +245,16 @@ class Library:
         return self.search_many([query], options)[0]
 
     def search_many(
-        self, queries: Sequence[str | Path | Image], options: SearchOptions | Sequence[SearchOptions]
+        self,
+        queries: Sequence[str | Path | Image],
+        options: SearchOptions | Sequence[SearchOptions],
+        snapshot: Snapshot | None = None,
     ) -> list[SearchResult]:
-        """Several queries, with the same options or each with its own, in one pass over the vectors."""
+        """Several queries, with the same options or each with its own, in one pass over the vectors.
+
+        ``snapshot``: what to search, where it is not the library as it is now (``prvr.cluster.ClusterSearcher``)."""
         began = time.perf_counter()
-        snapshot = self.snapshot()
+        snapshot = self.snapshot() if snapshot is None else snapshot
         names = [str(query) if isinstance(query, str | Path) else "a picture" for query in queries]
         if not snapshot.videos:
             return [nothing(name, "the library holds no video yet", began) for name in names]
@@ -277,27 +278,36 @@ class Library:
             Ranking(tracks, snapshot.videos, one) if tracks else None
             for tracks, one in zip(ranked, wanted, strict=True)
         ]
-        look([(ranking, video) for ranking in rankings if ranking is not None for video in ranking.wanted()])
+        look([(ranking, *each) for ranking in rankings if ranking is not None for each in ranking.wanted()])
         return [
             answer(name, ranking, began, self._with_line)
             if ranking is not None
-            else nothing(name, "the encoder understands nothing of this: use other words", began)
-            for name, ranking in zip(names, rankings, strict=True)
+            else nothing(name, self._not_understood(query), began)
+            for query, name, ranking in zip(queries, names, rankings, strict=True)
         ]
 
     def encode(self, track: str, queries: Sequence[str | Path | Image]) -> torch.Tensor:
         """(Q, D); a row is zero where the track has nothing to say to a query."""
-        encoder = self.tracks[track].encoder
-        found = torch.zeros(len(queries), encoder.width)
+        embedding = self.tracks[track].embedding
+        found = torch.zeros(len(queries), embedding.backbone.width)
         texts = {number: query for number, query in enumerate(queries) if isinstance(query, str)}
         if texts:
-            found[list(texts)] = torch.from_numpy(encoder.encode_texts(list(texts.values())))
-        if isinstance(encoder, Encoder):
-            for number, query in enumerate(queries):
-                if not isinstance(query, str):
-                    image = load_picture(query) if isinstance(query, Path) else query
-                    found[number] = torch.from_numpy(encoder.encode_images([image])[0])
+            found[list(texts)] = embedding.sentences(list(texts.values()))
+        for number, query in enumerate(queries):
+            if not isinstance(query, str):
+                vector = embedding.picture(load_picture(query) if isinstance(query, Path) else query)
+                if vector is not None:
+                    found[number] = vector
+        if not bool(torch.isfinite(found).all()):
+            raise LibraryError(
+                "the encoder gave numbers that are none (NaN or infinite) for this query: use other words"
+            )
         return found
+
+    def _not_understood(self, query: str | Path | Image) -> str:
+        if isinstance(query, str) or self.about.model is None:
+            return "the encoder understands nothing of this: use other words"
+        return "a trained model reads sentences, and no pictures: ask in words"
 
     def _with_line(self, hit: Hit) -> Hit:
         if hit.track != TEXT:
@@ -306,11 +316,5 @@ class Library:
         return replace(hit, line=" ".join(self.lines(hit.video.id, float(start), float(end))) or None)
 
 
-def _frame_recipe(encoder: Encoder, rate: float) -> Recipe:
-    from prvr.media.pyav_reader import PyAVReader  # a library can be searched without a decoder, but not made
-
-    return encoder.recipe(rate, PyAVReader.decoder)
-
-
-def _text_recipe(encoder: TextEncoder) -> Recipe:
-    return Recipe(encoder.name, encoder.weights, encoder.width)
+def _if_opened(encoder: str | _Encoder | None) -> _Encoder | None:
+    return None if isinstance(encoder, str) else encoder

@@ -79,6 +79,16 @@ def find_stretches(
     ]
 
 
+def overlap(start: float, end: float, true_start: float, true_end: float) -> float:
+    """Intersection over union of a moment with the true one.
+
+    >>> overlap(1.0, 4.0, 2.0, 6.0)
+    0.4
+    """
+    shared = max(0.0, min(end, true_end) - max(start, true_start))
+    return shared / max(1e-9, max(end, true_end) - min(start, true_start))
+
+
 def _median(curve: Curve) -> float:
     """``np.median``, without the care it takes of arrays of any shape."""
     middle = len(curve) // 2

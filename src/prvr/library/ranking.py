@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,12 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.confidence import best_of_background, confidence
+from prvr.library.confidence import Background, Spread, background_of, confidence
 from prvr.library.evidence import Asked
 from prvr.library.snapshot import TrackScores, TrackView
-
-_FUSED_DEPTH = 100  # places of each track that count when tracks are fused
-_RRF = 60  # the usual constant of reciprocal rank fusion
 
 
 class Table:
@@ -42,10 +39,10 @@ class Table:
         return {video: column for column, video in enumerate(self.ids.tolist())}
 
     @cached_property
-    def background(self) -> NDArray[np.float32]:
+    def background(self) -> Background:
         if len(self.sections) == len(self.view):
             return self.view.best_background(self.weight)
-        return best_of_background(self.view.background[self.sections], self.weight)
+        return background_of(self.view.background[self.sections], self.view.owners[self.sections], self.weight)
 
     def sections_of(self, column: int) -> tuple[int, ...]:
         last = self.starts[column + 1] if column + 1 < len(self.starts) else len(self.sections)
@@ -89,21 +86,12 @@ class RankedTrack:
     def score(self, video: int) -> float:
         return float(self.scores[self.table.columns[video]])
 
+    @cached_property
+    def spread(self) -> Spread | None:
+        return Spread.of(self.scores)
+
     def confidence(self, score: float) -> float | None:
-        return confidence(score, self.table.background)
+        return confidence(score, self.table.background, self.spread)
 
     def asks(self, video: int) -> Asked:
         return Asked(self.query, self.table.sections_of(self.table.columns[video]), self.table.weight)
-
-
-def fused(orders: Mapping[str, list[int]]) -> dict[int, float]:
-    """Reciprocal rank fusion: Σ 1/(60 + place), places counted from 1, the first hundred of each track.
-
-    >>> fused({"frames": [7, 8], "text": [8]})
-    {7: 0.01639344262295082, 8: 0.03252247488101534}
-    """
-    found: dict[int, float] = {}
-    for order in orders.values():
-        for place, video in enumerate(order):
-            found[video] = found.get(video, 0.0) + (1 / (_RRF + place + 1) if place < _FUSED_DEPTH else 0.0)
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.library.catalogue import Catalogue, Video, generation, read_videos
-from prvr.library.confidence import best_of_background
+from prvr.library.confidence import Background, background_of
 from prvr.library.passes import score_galleries
 from prvr.library.shards import ShardMissing, map_shard, read_shards
 from prvr.scoring import Gallery
@@ -59,7 +60,7 @@ class TrackView:
     shards: list[Mapped] = field(default_factory=list)
     videos: list[int] = field(default_factory=list)  # of each section
     places: list[tuple[int, int, int]] = field(default_factory=list)  # number of the shard here, row, tokens
-    _best: dict[float, NDArray[np.float32]] = field(default_factory=dict)
+    _known: dict[float, Background] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.videos)
@@ -90,11 +91,11 @@ class TrackView:
         found = np.concatenate([shard.arrays["background"].numpy()[shard.rows] for shard in self.shards])
         return found[:, (found[..., 0] != 0).any(0)]
 
-    def best_background(self, weight: float) -> NDArray[np.float32]:
-        """(B,): each background sentence's best score in all sections; the same for every query without filters."""
-        if weight not in self._best:
-            self._best[weight] = best_of_background(self.background, weight)
-        return self._best[weight]
+    def best_background(self, weight: float) -> Background:
+        """What background sentences find in all sections; the same for every query without filters."""
+        if weight not in self._known:
+            self._known[weight] = background_of(self.background, self.owners, weight)
+        return self._known[weight]
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,10 @@ class Snapshot:
     tracks: dict[str, TrackView]
 
 
-def take_snapshot(catalogue: Catalogue, folder: Path, before: Snapshot | None) -> Snapshot:
+Projection = Callable[[str], Tensor | None]  # TRACE's query projection of a track; None where there is none
+
+
+def take_snapshot(catalogue: Catalogue, folder: Path, before: Snapshot | None, projection: Projection) -> Snapshot:
     """The library as it is now; ``before`` itself where nothing has changed."""
     for _ in range(_TRIES):
         try:
@@ -114,13 +118,13 @@ def take_snapshot(catalogue: Catalogue, folder: Path, before: Snapshot | None) -
                 now = generation(db)
                 if before is not None and before.generation == now:
                     return before
-                return _mapped(db, folder, now)
+                return _mapped(db, folder, now, projection)
         except ShardMissing:  # somebody deletes files without the lock; the next look may be luckier
             continue
     raise ShardMissing(str(folder))
 
 
-def _mapped(db: sqlite3.Connection, folder: Path, now: int) -> Snapshot:
+def _mapped(db: sqlite3.Connection, folder: Path, now: int, projection: Projection) -> Snapshot:
     videos = {video.id: video for video in read_videos(db, "state = 'ok'")}
     tracks: dict[str, TrackView] = {}
     for shard in read_shards(db):
@@ -131,7 +135,7 @@ def _mapped(db: sqlite3.Connection, folder: Path, now: int) -> Snapshot:
             continue
         view = tracks.setdefault(shard.track, TrackView())
         arrays = map_shard(folder, shard)
-        gallery = Gallery.of_arrays(shard.about["gallery"], arrays)
+        gallery = Gallery.of_arrays(shard.about["gallery"], arrays, query_projection=projection(shard.track))
         view.places += [(len(view.shards), row, tokens) for _, row, tokens in sections]
         view.shards.append(Mapped(gallery, arrays, np.array([row for _, row, _ in sections], np.int64)))
         view.videos += [video for video, _, _ in sections]

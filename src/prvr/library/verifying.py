@@ -8,6 +8,7 @@ from pathlib import Path
 
 from prvr.library.catalogue import Catalogue, read_videos
 from prvr.library.errors import LibraryError
+from prvr.library.model import ModelRecord, model_problem
 from prvr.library.shards import SHARDS, read_shards
 
 
@@ -70,9 +71,11 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
-def verify_library(folder: Path, catalogue: Catalogue) -> Verification:
+def verify_library(folder: Path, catalogue: Catalogue, model: ModelRecord | None) -> Verification:
     """Every video has its sections, every section lies within its shard, every file is as long as it must be."""
     found = Verification()
+    if model is not None and (wrong := model_problem(model, folder)) is not None:
+        found.problems.append(wrong)
     with catalogue.reading() as db:
         try:
             (said,) = db.execute("PRAGMA integrity_check").fetchone()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from prvr.media.errors import EncoderError
+
+WORDS = "words"  # preprocessing of sentences that are kept word by word
 
 
 class RecipeMismatch(EncoderError):
@@ -28,17 +32,28 @@ class Recipe:
     rate: float = 0.0  # frames per second
     decoder: str = ""  # name and version
 
+    @property
+    def words(self) -> bool:
+        """Whether sentences are kept word by word."""
+        return self.preprocessing == WORDS
+
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> Recipe:
         try:
-            found = json.loads(text)
+            return Recipe.from_dict(json.loads(text))
+        except (ValueError, RecursionError) as problem:
+            raise EncoderError(f"a recipe cannot be read ({problem}); found: {text[:80]!r}") from problem
+
+    @staticmethod
+    def from_dict(found: Mapping[str, Any]) -> Recipe:
+        try:
             usual = asdict(Recipe(str(found["encoder"])))
             return Recipe(**{name: type(value)(found.get(name, value)) for name, value in usual.items()})
-        except (ValueError, TypeError, KeyError, RecursionError) as problem:
-            raise EncoderError(f"a recipe cannot be read ({problem}); found: {text[:80]!r}") from problem
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as problem:
+            raise EncoderError(f"a recipe cannot be read ({problem}); found: {str(found)[:80]!r}") from problem
 
     def differences(self, other: Recipe) -> dict[str, tuple[object, object]]:
         """What makes the two incompatible. Versions of one decoder differ in rounding only and do not count."""

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from prvr.library import Library
+from prvr.library import Library, SearchOptions, SearchResult
 from prvr.server.roots import Places
 from prvr.server.search_models import SearchRequest, SearchResponse
+
+
+class Searcher(Protocol):
+    """A library, or somebody who asks the shards of one."""
+
+    def search_many(self, queries: Sequence[str], options: Sequence[SearchOptions]) -> list[SearchResult]: ...
 
 
 class Searches:
     """Answers several at once. Runs on the search thread: whoever waits for a network is not held up."""
 
-    def __init__(self, library: Library):
-        self.library = library
+    def __init__(self, library: Library, searcher: Searcher | None = None):
+        self.library, self.searcher = library, searcher or library
         self._places: tuple[int, Places] | None = None
 
     def __call__(self, asked: Sequence[SearchRequest]) -> list[bytes]:
         places = self.places()
         unlike = {each.model_dump_json(): each for each in asked}  # the same search is made once
-        found = self.library.search_many(
+        found = self.searcher.search_many(
             [each.query for each in unlike.values()], [each.to_options(places) for each in unlike.values()]
         )
         answers = {

@@ -32,6 +32,17 @@ class _Server(uvicorn.Server):
 
 def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]) -> None:
     """Listen and answer until Ctrl-C or SIGTERM; ``ready`` is told the address. Port 0 takes any free one."""
+    listening = listen(options)
+    port = listening.getsockname()[1]
+    library.tracks  # noqa: B018 (the encoder is loaded now: what is wrong with it is said before anybody asks)
+    server = server_of(create_app(library, options))
+    ready(f"http://{options.shown_host}:{port}/")
+    with listening:
+        server.run(sockets=[listening])
+
+
+def listen(options: ServerOptions) -> socket.socket:
+    """A socket at the address that was asked for; port 0 takes any free one."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -42,13 +53,7 @@ def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]
         raise ServerError(
             f"{options.host}:{options.port} cannot be listened on ({problem.strerror}): choose another --port"
         ) from problem
-    port = listening.getsockname()[1]
-    shown = f"[{options.host.strip('[]')}]" if ":" in options.host else options.host
-    library.tracks  # noqa: B018 (the encoder is loaded now: what is wrong with it is said before anybody asks)
-    server = server_of(create_app(library, options))
-    ready(f"http://{shown}:{port}/")
-    with listening:
-        server.run(sockets=[listening])
+    return listening
 
 
 def server_of(app: FastAPI) -> uvicorn.Server:

@@ -15,7 +15,7 @@ from prvr.server.options import ServerOptions
 from prvr.server.problems import Problem
 from prvr.server.roots import Places, Roots
 from prvr.server.search_models import SearchRequest
-from prvr.server.searches import Searches
+from prvr.server.searches import Searcher, Searches
 from prvr.server.stills import Stills
 
 
@@ -33,8 +33,8 @@ class State:
     stills: Stills
 
     @staticmethod
-    def of(library: Library, options: ServerOptions) -> State:
-        metrics, searches = Metrics(), Searches(library)
+    def of(library: Library, options: ServerOptions, searcher: Searcher | None = None) -> State:
+        metrics, searches = Metrics(), Searches(library, searcher)
         return State(
             library,
             options,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from prvr.media.errors import EncoderError
 from prvr.media.frames import Fit, Image
-from prvr.media.recipe import Recipe
+from prvr.media.recipe import WORDS, Recipe
 from prvr.media.resize import fitted
 
 Array = NDArray[np.float32]
@@ -35,6 +35,12 @@ class TextEncoder(ABC):
     def encode_word_lists(self, texts: Sequence[str]) -> list[Array]:
         """The words of many texts, (L, Dq) each; encoders that are faster on many at once say so here."""
         return [self.encode_words(text) for text in texts]
+
+    def text_recipe(self, *, words: bool = False) -> Recipe:
+        """The recipe of sentences' vectors, or of their word features."""
+        if words:
+            return Recipe(self.name, self.weights, self.word_width, preprocessing=WORDS)
+        return Recipe(self.name, self.weights, self.width)
 
 
 class Encoder(TextEncoder):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from prvr.media.render.scenes import Canvas, background
 from prvr.media.render.scripts import Event, Query, Script, plant_peaks, positives, write_queries, write_scripts
 from prvr.media.render.things import as_picture, paint, place
 from prvr.media.writing import write_video
+from prvr.processes import map_in_processes
 
 SPLITS = ("train", "val", "test")
 
@@ -79,7 +81,7 @@ SIZES: dict[str, RenderConfig] = {
     "tiny": RenderConfig(
         train=8, val=3, test=5, events=(2, 3), queries=(1, 2), seconds=(6.0, 9.0), width=96, height=72, fps=8
     ),
-    "demo": RenderConfig(),
+    "demo": RenderConfig(train=720, fps=8),
 }
 
 
@@ -111,11 +113,15 @@ def plan_world(folder: str | Path, config: RenderConfig) -> RenderedWorld:
 
 
 def render_world(
-    folder: str | Path, config: RenderConfig = SIZES["demo"], *, drawn: Callable[[int, int], None] | None = None
+    folder: str | Path,
+    config: RenderConfig = SIZES["demo"],
+    *,
+    drawn: Callable[[int, int], None] | None = None,
+    workers: int = 1,
 ) -> RenderedWorld:
     """Write ``folder/videos/*.mp4`` and ``folder/world.json``; ``drawn(done, total)`` is called after each film.
 
-    The folder appears when it is complete, and replaces an older one of that name.
+    The folder appears when it is complete, and replaces an older one of that name. ``workers``: processes that draw.
     """
     there = Path(folder)
     if there.exists() and not (there / "world.json").is_file() and (not there.is_dir() or any(there.iterdir())):
@@ -124,13 +130,10 @@ def render_world(
     scripts = [script for split in SPLITS for script in world.scripts[split]]
     with whole_folder(Path(folder)) as beside:
         (beside / "videos").mkdir()
-        for number, script in enumerate(scripts):
-            seed = np.random.default_rng((config.seed, 40, number))
-            options = {"preset": "superfast", "crf": "26", "g": "50"}
-            path = beside / "videos" / f"{script.video}.mp4"
-            write_video(path, draw_film(script, config, seed), fps=config.fps, options=options)
+        films = list(enumerate(scripts))
+        for done, _ in enumerate(map_in_processes(partial(_write_film, beside / "videos", config), films, workers), 1):
             if drawn is not None:
-                drawn(number + 1, len(scripts))
+                drawn(done, len(scripts))
         facts = {
             "config": asdict(config),
             "films": {split: [asdict(script) for script in world.scripts[split]] for split in SPLITS},
@@ -138,6 +141,13 @@ def render_world(
         }
         (beside / "world.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
     return world
+
+
+def _write_film(folder: Path, config: RenderConfig, film: tuple[int, Script]) -> None:
+    number, script = film
+    pictures = draw_film(script, config, np.random.default_rng((config.seed, 40, number)))
+    options = {"preset": "superfast", "crf": "26", "g": "50"}
+    write_video(folder / f"{script.video}.mp4", pictures, fps=config.fps, options=options)
 
 
 def draw_film(script: Script, config: RenderConfig, rng: np.random.Generator) -> Iterator[Image]:

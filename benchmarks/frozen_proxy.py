@@ -1,0 +1,65 @@
+"""The frozen backbone on a symbolic-video proxy without its random map: frames and sentences in one space.
+
+    python benchmarks/frozen_proxy.py charades --annotations DIR --encoder FOLDER --noise mid
+
+A frame is what annotators say happens at its time, embedded by a sentence model, with labels dropped, mistaken and
+shifted, and with noise of the size that the proxy uses; a query is somebody else's sentence. Nothing is trained and
+nothing is written. What it can show: how local tokens and TRACE behave on real sentences and real moments where frames
+and sentences share a space. It says nothing about vision, and is no result on the dataset.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+from frozen_common import Asked, comparison
+from rich.console import Console
+
+from prvr.media.encoders import open_text_encoder
+from prvr.media.encoders.base import unit
+from prvr.proxy import NOISE, ProxyConfig, read_activitynet, read_charades
+from prvr.proxy.embeddings import nearest
+from prvr.proxy.frames import composed, damaged, noisy
+
+READERS = {"charades": read_charades, "activitynet": read_activitynet}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", choices=READERS)
+    parser.add_argument("--annotations", type=Path, required=True)
+    parser.add_argument("--encoder", required=True, help="folder of a sentence model, or a prepared name")
+    parser.add_argument("--noise", choices=NOISE, default="mid")
+    parser.add_argument("--shape", choices=("correlated", "independent"), default="correlated")
+    parser.add_argument("--videos", type=int, default=300, help="test videos in the gallery")
+    args = parser.parse_args()
+    source, encoder = READERS[args.source](args.annotations), open_text_encoder(args.encoder)
+    config = ProxyConfig(noise=args.noise, shape=args.shape)
+    stories = source.stories["test"][: args.videos]
+    row = {story.video: number for number, story in enumerate(stories)}
+    queries = [query for query in source.queries["test"] if query.moment.video in row]
+
+    texts = sorted({t for s in stories for t in (*s.context, *(label.text for label in s.labels))})
+    vectors = dict(zip(texts, encoder.encode_texts(texts), strict=True))
+    alike = nearest({label.text: vectors[label.text] for story in stories for label in story.labels}, config.near)
+    videos = []
+    for number, story in enumerate(stories):
+        rng = np.random.default_rng((config.seed, number))
+        seen, shown = composed(damaged(story, alike.__getitem__, config, rng), vectors, config, encoder.width)
+        frames = noisy(seen[shown] * np.sqrt(encoder.width), config, rng)  # each dimension has deviation 1, as there
+        videos.append(torch.from_numpy(unit(frames)))
+    asked = Asked(
+        vectors=torch.from_numpy(encoder.encode_texts([query.sentence for query in queries])),
+        positives=[tuple(row[video] for video in query.positives if video in row) for query in queries],
+        own=torch.tensor([row[query.moment.video] for query in queries]),
+        moments=[(query.moment.start, query.moment.end) for query in queries],
+    )
+    title = f"{args.source}, unmapped, noise {args.noise} {args.shape}"
+    Console().print(comparison(videos, asked, config.rate, title))
+
+
+if __name__ == "__main__":
+    main()

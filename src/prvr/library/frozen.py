@@ -1,0 +1,61 @@
+"""The encoder's own space, without training: frames, windows or moments of it, pooled anchors, TRACE unprojected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from prvr.backbones import build
+from prvr.backbones.frozen import Frozen, FrozenConfig
+from prvr.library.embedding import Embedded, Embedding
+from prvr.library.settings import LibrarySettings
+from prvr.media.encoders.base import Encoder, TextEncoder
+from prvr.media.frames import Image
+from prvr.trace import Trace
+
+SECTION = 4096  # samples: over an hour at one per second
+
+
+class FrozenEmbedding(Embedding):
+    """Fixed windows come out as if nothing had been cut: neighbouring sections share what a window may need."""
+
+    backbone: Frozen
+
+    def __init__(self, encoder: TextEncoder, **config: object):
+        width = encoder.width
+        made = build("frozen", FrozenConfig(visual_width=width, query_width=width, **config))  # type: ignore[arg-type]
+        assert isinstance(made, Frozen)
+        self.encoder, self.backbone = encoder, made
+        self.trace = Trace(width).requires_grad_(False)
+        self.own_keys = made.config.local != "moments"
+        window, stride = made.config.window, made.config.stride
+        windows = made.config.local == "windows"
+        self.overlap = max(0, window - stride) if windows else 0
+        self.step = max(stride, SECTION // stride * stride) if windows else SECTION
+
+    @staticmethod
+    def of_frames(encoder: TextEncoder, settings: LibrarySettings) -> FrozenEmbedding:
+        window, stride = (max(1, round(seconds * settings.rate)) for seconds in (settings.window, settings.stride))
+        return FrozenEmbedding(encoder, local=settings.local, window=window, stride=stride)
+
+    @staticmethod
+    def of_lines(encoder: TextEncoder) -> FrozenEmbedding:
+        """Lines of subtitles, each a token of its own."""
+        return FrozenEmbedding(encoder, local="frames")
+
+    def embed(self, samples: Tensor) -> Embedded:
+        moments = self.backbone.moments(samples)
+        real = moments.vectors.square().sum(1) > 0  # a zero token says nothing, unless there is no other
+        if bool(real.any()):
+            moments = type(moments)(moments.vectors[real], moments.spans[real])
+        return Embedded(self.backbone.join([moments]), moments.spans)
+
+    def sentences(self, texts: Sequence[str]) -> Tensor:
+        return torch.from_numpy(self.encoder.encode_texts(texts))
+
+    def picture(self, image: Image) -> Tensor | None:
+        if not isinstance(self.encoder, Encoder):
+            return None
+        return torch.from_numpy(self.encoder.encode_images([image])[0])

@@ -1,0 +1,78 @@
+"""The trained model of a library: a copy of what a search needs of a run, so that a library is whole by itself.
+
+``model-HASH/`` is a run's folder with one set of weights. It is written before ``library.json``, so a library that
+exists has its model.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prvr.files import whole_folder
+from prvr.library.errors import LibraryError
+from prvr.media.encoders.hashes import file_hash
+
+if TYPE_CHECKING:
+    from prvr.training import Run
+
+_WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """What ``library.json`` says of a library's model."""
+
+    run: str  # where it was copied from
+    method: str
+    weights: str  # which of the run's: average, best, last
+    sha256: str  # of their file
+
+    @property
+    def folder(self) -> str:
+        return f"model-{self.sha256[:12]}"
+
+    def weights_file(self, library: Path) -> Path:
+        return library / self.folder / "weights" / self.weights / _WEIGHTS
+
+
+def describe_model(run: Run) -> ModelRecord:
+    """The record of a run's final weights."""
+    name = run.config.selection
+    path = run.path / "weights" / name / _WEIGHTS
+    run.weights(name)  # says what is missing or damaged
+    return ModelRecord(str(run.path.resolve()), run.config.method, name, file_hash(path))
+
+
+def keep_model(run: Run, record: ModelRecord, library: Path) -> None:
+    """Copy a run's description and weights into a library."""
+    with whole_folder(library / record.folder) as beside:
+        shutil.copy2(run.path / "run.json", beside)
+        shutil.copytree(run.path / "weights" / record.weights, beside / "weights" / record.weights)
+
+
+def require_model(record: ModelRecord | None, run: Run, library: Path) -> None:
+    """Refuse a run whose vectors cannot be compared with those in the library."""
+    asked = describe_model(run)
+    if record is None:
+        raise LibraryError(
+            f"{library} was made without a trained model, not with {run.path}: leave --model out, or make another "
+            "library"
+        )
+    if asked.sha256 != record.sha256:
+        raise LibraryError(
+            f"{library} was made with the {record.method} of {record.run} (weights {record.sha256[:12]}), not with "
+            f"{run.path} ({asked.method}, weights {asked.sha256[:12]}): leave --model out, or make another library"
+        )
+
+
+def model_problem(record: ModelRecord, library: Path) -> str | None:
+    """What is wrong with a library's copy, in a sentence; None where nothing is."""
+    path = record.weights_file(library)
+    if not path.is_file():
+        return f"{path} is gone: restore it from a copy, or from {record.run}"
+    if file_hash(path) != record.sha256:
+        return f"{path} is damaged: restore it from a copy, or from {record.run}"
+    return None

@@ -1,0 +1,105 @@
+"""The space of a trained model: its tokens, its registers, its TRACE, its reading of words.
+
+A model was trained on videos of at most so many frames. A longer video is cut into windows of that many, each
+overlapping the next by a quarter, and each is to the model what a video was in training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from prvr.data.resample import normalise_rows, sample_clips, sample_frames, segment_edges
+from prvr.library.embedding import Embedded, Embedding
+from prvr.library.errors import LibraryError
+from prvr.media.encoders.base import Encoder
+from prvr.media.frames import Image
+from prvr.media.recipe import Recipe
+from prvr.scoring.preparing import require_separable
+from prvr.tokens import VideoBatch
+from prvr.trace import Trace
+from prvr.training import Run
+
+OVERLAP = 4  # a window shares one part in so many with the next
+
+
+class TrainedEmbedding(Embedding):
+    """A run's final weights at rest, on the CPU."""
+
+    encoder: Encoder
+
+    def __init__(self, run: Run, encoder: Encoder):
+        config = run.config
+        model, about = run.load_model()
+        self.encoder, self.backbone = encoder, model.backbone.requires_grad_(False)
+        trace = replace(config.trace, fusion_weight=float(about.get("fusion_weight", config.trace.fusion_weight)))
+        if config.trace_stage.epochs > 0:
+            self.trace = model.trace.requires_grad_(False)
+            self.trace.config = trace
+        else:  # trained without TRACE: it is put on top as it is, on pooled anchors
+            self.trace = Trace(model.backbone.width, replace(trace, anchors="hybrid")).requires_grad_(False)
+        self.words = recipes_of(run)[1].words
+        self.overlap = config.model.frames // OVERLAP
+        self.step = config.model.frames - self.overlap
+
+    def embed(self, samples: Tensor) -> Embedded:
+        config, raw = self.backbone.config, samples.numpy()
+        frames = torch.from_numpy(normalise_rows(sample_frames(raw, config.frames)))[None]
+        clips = torch.from_numpy(normalise_rows(sample_clips(raw, config.clips)))[None]
+        mask = torch.ones(frames.shape[:2], dtype=torch.bool)
+        tokens = self.backbone.encode_video_batch(VideoBatch(frames, mask, clips)).to(torch.float32)
+        if tokens.evidence_from == "clips":
+            edges = segment_edges(len(raw), config.clips)
+        else:
+            edges = np.arange(len(raw) + 1)
+        first = torch.from_numpy(edges[:-1])
+        return Embedded(tokens, torch.stack([first, torch.from_numpy(edges[1:]).maximum(first + 1)], 1))
+
+    @torch.no_grad()
+    def sentences(self, texts: Sequence[str]) -> Tensor:
+        if not texts:
+            return torch.zeros(0, self.backbone.width)
+        if self.words:
+            rows = [torch.from_numpy(words) for words in self.encoder.encode_word_lists(texts)]
+        else:
+            rows = list(torch.from_numpy(self.encoder.encode_texts(texts))[:, None])
+        longest = self.backbone.config.words
+        read = [torch.from_numpy(normalise_rows(words[:longest].numpy())) for words in rows]
+        mask = pad_sequence([torch.ones(len(words), dtype=torch.bool) for words in read], batch_first=True)
+        found = self.backbone.encode_queries(pad_sequence(read, batch_first=True), mask).float()
+        understood = torch.tensor([bool(words.any()) for words in read])
+        return found * understood[:, None]
+
+    def picture(self, image: Image) -> Tensor | None:
+        return None
+
+
+def recipes_of(run: Run) -> tuple[Recipe, Recipe]:
+    """How the frames and sentences that a run was trained on were made; an error where it cannot serve a library."""
+    config = run.config
+    if config.model.auxiliary_captions:
+        raise LibraryError(
+            f"{run.path} reads captions that were written about each video, which videos of a library do not have: "
+            "use a run of another method"
+        )
+    made = run.features
+    if not made.keys() >= {"frames", "queries"}:
+        raise LibraryError(
+            f"{run.path} does not say how its features were made (its data in {run.data} has no recipe.json), so other "
+            "videos cannot be turned into the same: train on a dataset that prvr.extraction.write_dataset wrote"
+        )
+    return Recipe.from_dict(made["frames"]), Recipe.from_dict(made["queries"])
+
+
+def open_run(path: str | Path) -> Run:
+    """A run whose model can serve a library; what is wrong with it is said before anything is written."""
+    run = Run(path)
+    recipes_of(run)
+    require_separable(run.load_model()[0].backbone)
+    return run
