@@ -17,6 +17,8 @@ from rich.text import Text
 from prvr.cli.group import print_group_help
 from prvr.library import AddProgress, AddReport, Library, LibraryError, LibrarySettings, Video
 from prvr.library.adding import Work
+from prvr.library.candidates import FEWEST, IndexSettings
+from prvr.library.candidates import FOLDER as CANDIDATES
 from prvr.library.settings import FILE
 from prvr.library.sources import VIDEO_SUFFIXES
 
@@ -160,15 +162,38 @@ class Status:
 
 
 @dataclass(frozen=True)
+class Index:
+    """Index a very large library, for `prvr search --approximate`.
+
+    The index names videos that may hold the answer; those are then scored exactly, with TRACE. What is added later
+    is searched as well; build it anew now and then. Needs faiss: pip install "prvr[candidates]".
+    """
+
+    library: Where = field(default_factory=default_library)
+    """the library's folder"""
+    settings: Annotated[IndexSettings, tyro.conf.arg(name="")] = field(default_factory=IndexSettings)
+
+    def run(self) -> int:
+        console = Console(highlight=False)
+        lib = Library.open(self.library)
+        made = lib.index(self.settings, lambda text: console.print(text, markup=False))
+        for name, recall in lib.recall().items() if made else ():
+            console.print(f"{name}: {made[name].about.probes} lists looked at find {recall}")
+        if not made:
+            console.print(f"nothing to index: fewer than {FEWEST:,} stretches are as fast to search exactly")
+        return 0
+
+
+@dataclass(frozen=True)
 class Verify:
-    """Compare the catalogue with the files it speaks of."""
+    """Compare the catalogue with the files it speaks of; where candidates are indexed, with exact search too."""
 
     library: Where = field(default_factory=default_library)
     """the library's folder"""
 
     def run(self) -> int:
-        found = Library.open(self.library).verify()
-        console = Console()
+        lib, console = Library.open(self.library), Console()
+        found = lib.verify()
         for problem in found.problems:
             console.print(Text.assemble(("wrong ", "red"), problem), soft_wrap=True)
         for path in found.missing:
@@ -177,11 +202,21 @@ class Verify:
             console.print("moved files are recognised when they are added again; --missing of remove forgets them")
         if found.ok:
             console.print(f"{found.checked} files checked, everything is in its place", highlight=False)
+        if (self.library / CANDIDATES).is_dir():
+            for name, recall in lib.recall().items():
+                console.print(f"approximate search, {name}: finds {recall}", highlight=False)
         return 0 if found.ok else 1
 
 
-Command: TypeAlias = Add | List | Remove | Status | Verify
-_COMMANDS: dict[str, type[Command]] = {"add": Add, "list": List, "remove": Remove, "status": Status, "verify": Verify}
+Command: TypeAlias = Add | List | Remove | Status | Verify | Index
+_COMMANDS: dict[str, type[Command]] = {
+    "add": Add,
+    "list": List,
+    "remove": Remove,
+    "status": Status,
+    "verify": Verify,
+    "index": Index,
+}
 
 
 def main(argv: list[str]) -> int:

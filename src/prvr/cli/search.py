@@ -52,6 +52,8 @@ class SearchArguments:
     """leave out hits below"""
     trace: bool = True
     """verify peaks with TRACE; --no-trace: the plain maximum over time"""
+    approximate: bool = False
+    """look only at the videos that `prvr library index` names as candidates: for very large libraries"""
     filters: Annotated[Filters, tyro.conf.arg(name="")] = field(default_factory=Filters)
     moments: MomentOptions = field(default_factory=MomentOptions)
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
@@ -73,6 +75,7 @@ def main(argv: list[str]) -> int:
         min_confidence=arguments.min_confidence,
         trace=arguments.trace,
         moments=arguments.moments,
+        approximate=arguments.approximate,
     )
     clips = {} if arguments.export is None else export(found, arguments.export)
     if arguments.as_json:

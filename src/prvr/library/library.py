@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import torch
 
 from prvr.library.adding import Adder, AddProgress, AddReport, Work
+from prvr.library.candidates import CandidateIndex, IndexSettings
 from prvr.library.catalogue import Catalogue, Video, drop_video, read_videos
 from prvr.library.committing import disk_problem
 from prvr.library.errors import LibraryError
@@ -30,6 +31,7 @@ from prvr.library.filters import Filters
 from prvr.library.making import Given, open_tracks, plan_library, require_encoder
 from prvr.library.model import require_model
 from prvr.library.moments import MomentOptions
+from prvr.library.narrowing import Recall, build_indexes, measured, narrowed, open_indexes
 from prvr.library.ranking import RankedTrack, Table
 from prvr.library.results import Hit, SearchResult
 from prvr.library.searching import GroupBy, Ranking, SearchOptions, answer, look, nothing
@@ -231,6 +233,7 @@ class Library:
         min_confidence: float = 0.0,
         trace: bool = True,
         moments: MomentOptions | None = None,
+        approximate: bool = False,
     ) -> SearchResult:
         """Find moments for a sentence, or for a picture (a ``Path`` or an array (H, W, 3))."""
         options = SearchOptions(
@@ -241,6 +244,7 @@ class Library:
             min_confidence=min_confidence,
             trace=trace,
             moments=moments or MomentOptions(),
+            approximate=approximate,
         )
         return self.search_many([query], options)[0]
 
@@ -259,6 +263,9 @@ class Library:
         if not snapshot.videos:
             return [nothing(name, "the library holds no video yet", began) for name in names]
         wanted = [options] * len(queries) if isinstance(options, SearchOptions) else list(options)
+        if all(one.approximate and not one.filters.any for one in wanted):
+            asked = {name: self.encode(name, queries) for name in snapshot.tracks}
+            snapshot = narrowed(snapshot, asked, open_indexes(self.folder, snapshot))
         chosen = {
             each: each.choose(snapshot.videos.values()) if each.any else None for each in {o.filters for o in wanted}
         }
@@ -285,6 +292,22 @@ class Library:
             else nothing(name, self._not_understood(query), began)
             for query, name, ranking in zip(queries, names, rankings, strict=True)
         ]
+
+    def index(
+        self, settings: IndexSettings | None = None, said: Callable[[str], None] = lambda _: None
+    ) -> dict[str, CandidateIndex]:
+        """Build the index that approximate searches take candidates from; a track too small for one gets none."""
+        banks = {name: track.bank for name, track in self.tracks.items()}
+        return build_indexes(self.folder, self.snapshot(), banks, settings or IndexSettings(), said)
+
+    def recall(self, best: int = 10) -> dict[str, Recall]:
+        """By track: how many of the exact best videos of background sentences an approximate search finds."""
+        snapshot = self.snapshot()
+        indexes = open_indexes(self.folder, snapshot)
+        return {
+            name: measured(snapshot.tracks[name], self.tracks[name].bank, index, best)
+            for name, index in indexes.items()
+        }
 
     def encode(self, track: str, queries: Sequence[str | Path | Image]) -> torch.Tensor:
         """(Q, D); a row is zero where the track has nothing to say to a query."""

@@ -88,7 +88,7 @@ class RankedTrack:
 
     @cached_property
     def spread(self) -> Spread | None:
-        return Spread.of(self.scores)
+        return Spread.of(self.table.view.for_spread(self.scores, self.table.ids))
 
     def confidence(self, score: float) -> float | None:
         return confidence(score, self.table.background, self.spread)

@@ -43,6 +43,8 @@ class SearchOptions:
     trace: bool = True
     """verify peaks with TRACE; off: the plain maximum over time"""
     moments: MomentOptions = field(default_factory=MomentOptions)
+    approximate: bool = False
+    """score the videos that the index of candidates names, instead of all (searches with filters always score all)"""
 
     def __post_init__(self) -> None:
         if self.limit < 1 or self.offset < 0:

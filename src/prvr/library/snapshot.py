@@ -30,6 +30,7 @@ class Mapped:
     gallery: Gallery
     arrays: dict[str, Tensor]
     rows: NDArray[np.int64]  # the living ones
+    id: int = 0  # in the catalogue
 
     @cached_property
     def spans(self) -> NDArray[np.float32]:
@@ -69,6 +70,11 @@ class TrackView:
     def owners(self) -> NDArray[np.int64]:
         return np.array(self.videos, np.int64)
 
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """The number of each shard's first section here, and that of all sections."""
+        return np.cumsum([0, *(len(shard.rows) for shard in self.shards)])
+
     @property
     def fusion_weight(self) -> float:
         """TRACE's share λ in the score."""
@@ -90,6 +96,10 @@ class TrackView:
         """(S, B, 2): base and evidence scores of the background sentences that the encoder understands."""
         found = np.concatenate([shard.arrays["background"].numpy()[shard.rows] for shard in self.shards])
         return found[:, (found[..., 0] != 0).any(0)]
+
+    def for_spread(self, scores: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Which of a query's scores on videos show how it scores anywhere: all of them."""
+        return scores
 
     def best_background(self, weight: float) -> Background:
         """What background sentences find in all sections; the same for every query without filters."""
@@ -137,6 +147,6 @@ def _mapped(db: sqlite3.Connection, folder: Path, now: int, projection: Projecti
         arrays = map_shard(folder, shard)
         gallery = Gallery.of_arrays(shard.about["gallery"], arrays, query_projection=projection(shard.track))
         view.places += [(len(view.shards), row, tokens) for _, row, tokens in sections]
-        view.shards.append(Mapped(gallery, arrays, np.array([row for _, row, _ in sections], np.int64)))
+        view.shards.append(Mapped(gallery, arrays, np.array([row for _, row, _ in sections], np.int64), shard.id))
         view.videos += [video for video, _, _ in sections]
     return Snapshot(now, videos, tracks)

@@ -1,0 +1,128 @@
+"""A library narrowed to a few sections: candidates are scored exactly, all else is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prvr.library.candidates import CandidateIndex, IndexSettings, build_index
+from prvr.library.confidence import FEWEST_VIDEOS, Background
+from prvr.library.errors import LibraryError
+from prvr.library.snapshot import Mapped, Snapshot, TrackView
+
+SAMPLE = 256  # videos that are scored whatever the query, to know how it scores anywhere
+
+
+@dataclass
+class NarrowView(TrackView):
+    """Some sections of a track. Confidence is still that of the whole."""
+
+    whole: TrackView = field(default_factory=TrackView)
+    sample: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # videos drawn at random
+
+    def for_spread(self, scores: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        drawn: NDArray[np.float32] = scores[np.isin(ids, self.sample)]
+        return drawn if len(drawn) >= FEWEST_VIDEOS else scores
+
+    def best_background(self, weight: float) -> Background:
+        return self.whole.best_background(weight)
+
+
+@dataclass(frozen=True)
+class Recall:
+    """How many of the exact best are found."""
+
+    share: float
+    best: int  # so many of each query
+    queries: int
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:.1f} % of the exact best {self.best} of {self.queries} sentences"
+
+
+def open_indexes(library: Path, snapshot: Snapshot) -> dict[str, CandidateIndex]:
+    """The indexes of a snapshot's tracks; refuses where none was built."""
+    found = {name: CandidateIndex.open(library, name) for name in snapshot.tracks}
+    if not any(found.values()):
+        raise LibraryError(
+            f"{library} has no index of candidates: build one with `prvr library index`, or search exactly"
+        )
+    return {name: index for name, index in found.items() if index is not None}
+
+
+def build_indexes(
+    library: Path,
+    snapshot: Snapshot,
+    banks: Mapping[str, Tensor],
+    settings: IndexSettings,
+    said: Callable[[str], None],
+) -> dict[str, CandidateIndex]:
+    """An index of every track that is large enough; ``banks``: the background sentences as vectors."""
+    made = {}
+    for name, view in snapshot.tracks.items():
+        judge = partial(_judged, view, banks[name])
+        index = build_index(library, name, view, settings, judge, said)
+        if index is not None:
+            made[name] = index
+    return made
+
+
+def _judged(view: TrackView, bank: Tensor, index: CandidateIndex, probes: int) -> float:
+    return measured(view, bank, index, 10, probes).share
+
+
+def measured(view: TrackView, bank: Tensor, index: CandidateIndex, best: int, probes: int | None = None) -> Recall:
+    """Recall of background sentences. Their exact scores stand in the library, so that nothing is read for it."""
+    scores = np.concatenate([shard.arrays["background"].numpy()[shard.rows] for shard in view.shards])  # (S, B, 2)
+    final = scores[..., 0] + view.fusion_weight * scores[..., 1]
+    order = np.argsort(view.owners, kind="stable")
+    ids, first = np.unique(view.owners[order], return_index=True)
+    videos = np.maximum.reduceat(final[order], first, axis=0)  # (V, B)
+    best = min(best, len(ids))
+    understood = np.flatnonzero((scores[..., 0] != 0).any(0))
+    drawn, shares = _drawn(view), []
+    for number in understood:
+        exact = ids[np.argsort(-videos[:, number], kind="stable")[:best]]
+        looked_at = np.union1d(index.videos(view, bank[number : number + 1], probes), drawn)
+        shares.append(float(np.isin(exact, looked_at).mean()))
+    return Recall(float(np.mean(shares)) if shares else 1.0, best, len(shares))
+
+
+def narrowed(
+    snapshot: Snapshot, queries: Mapping[str, Tensor], indexes: Mapping[str, CandidateIndex], probes: int | None = None
+) -> Snapshot:
+    """A snapshot of what may answer any of the queries, (Q, D) for each track; a track without index stays whole."""
+    tracks = dict(snapshot.tracks)
+    for name, index in indexes.items():
+        view = tracks[name]
+        drawn = _drawn(view)
+        videos = np.union1d(index.videos(view, queries[name], probes), drawn)
+        tracks[name] = _cut(view, np.flatnonzero(np.isin(view.owners, videos)), drawn)
+    return replace(snapshot, tracks=tracks)
+
+
+def _drawn(view: TrackView) -> NDArray[np.int64]:
+    ids = np.unique(view.owners)
+    return np.random.default_rng(0).choice(ids, min(SAMPLE, len(ids)), replace=False)
+
+
+def _cut(view: TrackView, sections: NDArray[np.int64], drawn: NDArray[np.int64]) -> NarrowView:
+    found = NarrowView(whole=view, sample=drawn)
+    for place, shard in enumerate(view.shards):
+        here = sections[(sections >= view.starts[place]) & (sections < view.starts[place + 1])]
+        if not len(here):
+            continue
+        rows = [view.places[number][1] for number in here]
+        first = shard.gallery.first_page
+        pages = np.concatenate([np.arange(int(first[row]), int(first[row + 1])) for row in rows])
+        arrays = {"spans": shard.arrays["spans"][pages], "background": shard.arrays["background"][rows]}
+        found.places += [(len(found.shards), row, view.places[number][2]) for row, number in enumerate(here)]
+        found.videos += [view.videos[number] for number in here]
+        found.shards.append(Mapped(shard.gallery.take(rows), arrays, np.arange(len(rows)), shard.id))
+    return found
