@@ -28,7 +28,7 @@ def test_python_blocks_run(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_commands_exist(path: Path) -> None:
     for block in blocks(path, "sh"):
-        for line in block.splitlines():
+        for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
             if words[:1] == ["prvr"]:
                 assert words[1] in _COMMANDS, line

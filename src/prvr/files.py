@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     """The object that a JSON file holds, or ``NotAnObject`` with the reason."""
     try:
         value = json.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # no text, no JSON, numbers or nesting without end
         raise NotAnObject(f"{path} cannot be read ({error})") from None
     if not isinstance(value, dict):
         raise NotAnObject(f"{path} should hold a JSON object, found {type(value).__name__}")
@@ -71,6 +73,35 @@ def settle(parent: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
         else:
             os.rename(old, place)
+
+
+class Busy(RuntimeError):
+    """Somebody else holds a lock; ``holder`` is what they said of themselves."""
+
+    def __init__(self, holder: str):
+        super().__init__(holder)
+        self.holder = holder
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a lock file for the length of the block, or raise ``Busy`` at once; a killed holder lets go by itself.
+
+    Where the file system has no locks, the block runs without.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(os.pread(handle, 200, 0).decode("utf-8", "replace").strip()) from None
+        except OSError:  # no locks here
+            pass
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _beside(path: Path) -> Path:

@@ -12,13 +12,16 @@ import torch
 
 from prvr.cli import main as prvr
 from prvr.data.resample import normalise_rows, sample_clips
-from prvr.library import Library, LibraryError
+from prvr.library import Library, LibraryError, SearchOptions
 from prvr.media.encoders import PlainEncoder
 from prvr.media.features import video_features
 from prvr.media.recipe import RecipeMismatch
 from prvr.media.render import RenderedWorld
 from prvr.tokens import Evidence, VideoTokens
 from prvr.training import Run
+from tests.cluster.alike import arrays, same_answers
+from tests.cluster.standin import actors, searcher
+from tests.cluster.test_stages import Stages
 from tests.library.conftest import RATE, SLOTS, fresh_run
 
 SENTENCES = ("a red square moves to the left", "then a green ring at night", "something blue falls")
@@ -98,6 +101,18 @@ def test_a_library_is_whole_without_its_run(trained: Library, run: Run, data: Pa
     assert [score for _, score in found] == pytest.approx([score for _, score in before], abs=1e-4)
     (next(lib.folder.glob("model-*")) / "weights" / "average" / "model.safetensors").unlink()
     assert any("is gone" in problem for problem in lib.verify().problems)
+
+
+def test_stages_and_shards_of_a_cluster_know_the_model(
+    films: RenderedWorld, run: Run, trained: Library, tmp_path: Path
+) -> None:
+    """Made in stages and searched in shards, it is the library that one machine makes and searches."""
+    made = Library.create(tmp_path / "staged", model=run.path, storage="fp32")
+    made.add([films.folder], work=Stages())
+    assert arrays(made.folder) == arrays(trained.folder)
+    for options in (SearchOptions(limit=100), SearchOptions(limit=5, group_by="moment")):
+        found = searcher(made, actors(made, 3)).search_many(SENTENCES, options)
+        same_answers(found, made.search_many(SENTENCES, options))
 
 
 def test_encoder_and_rate_come_from_the_run(trained: Library) -> None:

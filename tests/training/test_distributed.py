@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -68,34 +69,86 @@ def test_gradients_equal_one_process_at_the_same_global_batch(preset: Path, worl
             torch.testing.assert_close(together[name], value, atol=2e-6, rtol=1e-3, msg=lambda m, n=name: f"{n}: {m}")
 
 
-def torchrun(preset: Path, world: Path, out: Path) -> subprocess.Popen[str]:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+def torchrun(
+    preset: Path, world: Path, out: Path, *flags: str, processes: int = 2, restarts: int = 0
+) -> subprocess.Popen[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
+    launcher += ["--max-restarts", str(restarts)]
     command = [*launcher, "-m", "prvr", "train", str(preset), "--data", str(world), "--out", str(out), "--resume"]
     return subprocess.Popen(
-        [*command, "--checkpoint-seconds", "0"],
+        [*command, "--checkpoint-seconds", "0", *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        # The second: without it workers that were restarted may wait for each other for ever (gloo).
+        env=os.environ | {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
         start_new_session=True,
     )
+
+
+def wait_for_step(process: subprocess.Popen[str], out: Path, step: int) -> None:
+    deadline = time.monotonic() + 300
+    while not any(int(p.name) >= step for p in (out / "checkpoints").glob("[0-9]*")):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def ended_well(process: subprocess.Popen[str]) -> str:
+    try:
+        output, _ = process.communicate(timeout=300)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, output
+    return output
+
+
+def weights(run: Path, name: str) -> dict[str, Tensor]:
+    return load_file(run / "weights" / name / "model.safetensors")
 
 
 def test_torchrun_killed_midway_resumes_to_the_same_weights(preset: Path, world: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     first = torchrun(preset, world, broken)
-    deadline = time.monotonic() + 120
-    while not any(int(p.name) >= 8 for p in (broken / "checkpoints").glob("[0-9]*")):
-        assert first.poll() is None, first.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for_step(first, broken, 8)
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate()
     for out in (broken, whole):
-        process = torchrun(preset, world, out)
-        output, _ = process.communicate(timeout=180)
-        assert process.returncode == 0, output
+        ended_well(torchrun(preset, world, out))
     assert [e["epoch"] for e in read_metrics(broken)] == list(range(6))
     for name in ("average", "best", "backbone"):
-        a, b = (load_file(run / "weights" / name / "model.safetensors") for run in (whole, broken))
+        a, b = weights(whole, name), weights(broken, name)
+        assert all(torch.equal(a[key], b[key]) for key in a), name
+
+
+@pytest.mark.slow
+def test_two_processes_end_where_one_does_at_the_same_global_batch(preset: Path, world: Path, tmp_path: Path) -> None:
+    """With everything that is drawn by chance off: each process would draw its own dropout, and random negatives are
+    drawn by their place in the batch, which is gathered in another order."""
+    still = ("--model.dropout", "0", "--model.input-dropout", "0", "--model.perturbation", "0")
+    still += ("--model.hard-pool", "1", "--model.hard-negative-epoch", "0")
+    runs = {count: tmp_path / str(count) for count in (1, 2)}
+    for count, out in runs.items():
+        ended_well(torchrun(preset, world, out, *still, processes=count))
+    one, two = weights(runs[1], "average"), weights(runs[2], "average")
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, atol=1e-4, rtol=1e-3, msg=lambda m, n=name: f"{n}: {m}")
+    for first, second in zip(read_metrics(runs[1]), read_metrics(runs[2]), strict=True):
+        assert second["loss"] == pytest.approx(first["loss"], rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_restarted_from_the_last_checkpoint(preset: Path, world: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    ended_well(torchrun(preset, world, whole))
+    process = torchrun(preset, world, broken, restarts=3)
+    wait_for_step(process, broken, 8)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[-1]), signal.SIGKILL)  # one worker; the launcher starts both again
+    said = ended_well(process)
+    assert said.count("resuming") >= 1
+    for name in ("average", "best", "backbone"):
+        a, b = weights(whole, name), weights(broken, name)
         assert all(torch.equal(a[key], b[key]) for key in a), name

@@ -72,7 +72,11 @@ def read_official_checkpoint(path: str | Path, config: str | Path | None = None)
 def _load(path: Path) -> Any:
     if not path.is_file():
         raise CheckpointMismatch(f"there is no file {path}")
-    if not zipfile.is_zipfile(path):
+    try:
+        zipped = zipfile.is_zipfile(path)
+    except zipfile.BadZipFile:  # nearly one
+        zipped = False
+    if not zipped:
         return _load_old(path)
     try:
         named = torch.serialization.get_unsafe_globals_in_checkpoint(str(path))

@@ -22,6 +22,7 @@ _COMMANDS = {  # name: (module with main(argv) -> int, one line of help)
     "search": ("prvr.cli.search", "find the moment in your videos that a sentence describes"),
     "serve": ("prvr.cli.serve", "a library as a page in the browser, and as an API for programs"),
     "prepare": ("prvr.cli.prepare", "fetch an encoder's weights, after saying how much that is"),
+    "doctor": ("prvr.cli.doctor", "versions, devices, encoders, disks, licences; whether all is in order"),
     "demo": ("prvr.cli.demo", "all of it on small films drawn here, in a few minutes, up to the page"),
 }
 

@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 
 from prvr.backbones import CheckpointMismatch, UnknownMethod
 from prvr.data import DataError
+from prvr.evaluation.records import RecordError
 from prvr.library.errors import LibraryError
 from prvr.media.errors import EncoderError, MediaError, MissingExtra
 from prvr.scoring import NotSeparable
@@ -18,7 +19,7 @@ from prvr.training import ConfigError, Interrupted, RunError, TrainingError
 
 _FIXABLE = (
     DataError, ConfigError, RunError, TrainingError, CheckpointMismatch, NotSeparable, UnknownMethod,
-    MediaError, EncoderError, MissingExtra, LibraryError, GalleryError,
+    MediaError, EncoderError, MissingExtra, LibraryError, GalleryError, RecordError,
 )  # fmt: skip
 
 
@@ -42,5 +43,6 @@ def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
 
 
 def fail(message: str) -> None:
-    """Print an error line to stderr."""
+    """Print an error line to stderr; what a file's text holds of half characters must not keep it from being said."""
+    message = message.encode("utf-8", "backslashreplace").decode()
     Console(stderr=True).print(Text.assemble(("error:", "bold red"), " ", message), soft_wrap=True)

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from prvr.cli.group import print_group_help
 from prvr.library import AddProgress, AddReport, Library, LibraryError, LibrarySettings, Video
+from prvr.library.adding import Work
 from prvr.library.settings import FILE
 from prvr.library.sources import VIDEO_SUFFIXES
 
@@ -45,11 +46,17 @@ class Add:
     """words to attach to these videos"""
     retry: bool = False
     """try files again that failed before; without paths, all of them"""
+    cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """decode and encode on a Ray cluster: auto (of this machine), host:port, or local (a new one, here alone). Library
+    and videos must lie on storage that all nodes share"""
+    cluster_encoders: int | None = None
+    """processes that encode on the cluster [one for each GPU, or one for three CPUs]"""
     settings: Annotated[LibrarySettings, tyro.conf.arg(name="")] = field(default_factory=LibrarySettings)
 
     def run(self) -> int:
         if not self.paths and not self.retry:
             raise LibraryError("no files were named: give video files or folders, or --retry")
+        work = self._work()
         lib = open_or_create(self.library, self.settings)
         with _bar() as bar:
             task = bar.add_task("looking for videos", total=None, said="")
@@ -60,7 +67,7 @@ class Add:
                 bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, said=said)
 
             try:
-                report = lib.add(self.paths, tags=self.tags, retry=self.retry, progress=show)
+                report = lib.add(self.paths, tags=self.tags, retry=self.retry, progress=show, work=work)
             except KeyboardInterrupt:
                 bar.console.print("stopped; what was finished is kept, and the same command goes on from here")
                 raise
@@ -69,6 +76,13 @@ class Add:
             raise LibraryError(f"no video was found in what was named; in folders these are looked for: {endings}")
         _show_report(report, lib)
         return 0 if not report.failed else 1
+
+    def _work(self) -> Work | None:
+        if self.cluster is None:
+            return None
+        from prvr.cluster import ClusterIndexing  # Ray is an extra
+
+        return ClusterIndexing(self.cluster, self.cluster_encoders)
 
 
 @dataclass(frozen=True)

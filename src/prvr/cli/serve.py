@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from prvr.cli.library import default_library
 from prvr.library import Library
-from prvr.server import ServerOptions, serve
+from prvr.server import ServerError, ServerOptions, serve
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,12 @@ class ServeArguments:
     """secret that requests must carry, 16 characters or more [$PRVR_TOKEN]"""
     allow_root: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR")] = ()
     """folders that videos may be added from, through the page or the API"""
+    cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """serve from a Ray cluster: auto (of this machine), host:port, or local (a new one, here alone)"""
+    shards: int = 1
+    """parts that the library is held in, on the cluster"""
+    replicas: int = 1
+    """copies of each part; with two, one may fail and nothing is missing"""
 
 
 def main(argv: list[str]) -> int:
@@ -43,15 +50,28 @@ def main(argv: list[str]) -> int:
         token=arguments.token or os.environ.get("PRVR_TOKEN") or None,
         roots=arguments.allow_root,
     )
-    open_page(Library.open(arguments.library), options)
+    library = Library.open(arguments.library)
+    if arguments.cluster is None and (arguments.shards, arguments.replicas) != (1, 1):
+        raise ServerError("--shards and --replicas are for a cluster: say which with --cluster ADDRESS, or leave them")
+    if arguments.cluster is None:
+        open_page(library, options)
+    else:
+        from prvr.cluster.serving import ClusterOptions, serve_on_cluster  # Ray is an extra
+
+        cluster = ClusterOptions(arguments.cluster, arguments.shards, arguments.replicas)
+        serve_on_cluster(library, options, cluster, _announce())
     return 0
 
 
 def open_page(library: Library, options: ServerOptions) -> None:
     """Serve until Ctrl-C, with the address printed first."""
+    serve(library, options, _announce())
+
+
+def _announce() -> Callable[[str], None]:
     console = Console(highlight=False, soft_wrap=True)
 
     def ready(address: str) -> None:
         console.print(f"the page: [bold]{address}[/]   the API: {address}v1/docs   Ctrl-C stops it")
 
-    serve(library, options, ready)
+    return ready

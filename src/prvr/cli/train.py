@@ -54,16 +54,17 @@ def main(argv: list[str]) -> int:
         trainer = Trainer(config, data, run, group, console)  # reads the data: what is wrong with it shows here
         if resumed:
             run.require_same_data(trainer.fingerprint)
-        if group.is_first and console is not None:
-            if resumed:
-                run.data_is_at(data)
-                console.print(f"resuming {run.path}", highlight=False, markup=False, soft_wrap=True)
-            else:
-                command = shlex.join(["prvr", "train", *argv])
-                run.create(config, data, fingerprint=trainer.fingerprint, command=command)
-                _announce(run, arguments, console)
-        group.barrier()
-        trainer.train()
+        with run.locked(group):
+            if group.is_first and console is not None:
+                if resumed:
+                    run.data_is_at(data)
+                    console.print(f"resuming {run.path}", highlight=False, markup=False, soft_wrap=True)
+                else:
+                    command = shlex.join(["prvr", "train", *argv])
+                    run.create(config, data, fingerprint=trainer.fingerprint, command=command)
+                    _announce(run, arguments, console)
+            group.barrier()
+            trainer.train()
     return 0
 
 

@@ -15,6 +15,8 @@ from typing import Any
 from prvr.data.errors import DataError
 from prvr.data.textfiles import text_lines
 
+_LONGEST_TIME = 1e12  # seconds; JSON has integers that no float holds
+
 
 @dataclass(frozen=True)
 class Caption:
@@ -108,4 +110,6 @@ def _refuse_repeat(path: Path, number: int, name: str, first_seen: dict[str, int
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= _LONGEST_TIME and math.isfinite(value)

@@ -42,7 +42,7 @@ class CheckReport:
         return not any(row.state == "error" for row in self.rows)
 
 
-def check(root: str | Path, collection: str | None = None) -> CheckReport:
+def check(root: str | Path, collection: str | None = None, *, every: bool = False) -> CheckReport:
     """Look at one collection, or at every collection under ``root``."""
     root = Path(root)
     names = [collection] if collection else find_collections(root)
@@ -51,7 +51,7 @@ def check(root: str | Path, collection: str | None = None) -> CheckReport:
             f"{root} holds no collection; expected a folder with TextData and FeatureData inside, "
             f"such as {root / 'charades' / 'TextData'}."
         )
-    return CheckReport(root, tuple(row for name in names for row in _check_collection(root, name)))
+    return CheckReport(root, tuple(row for name in names for row in _check_collection(root, name, every)))
 
 
 def find_collections(root: Path) -> list[str]:
@@ -67,7 +67,7 @@ def find_collections(root: Path) -> list[str]:
     return sorted(path.parent.name for path in root.glob("*/TextData"))
 
 
-def _check_collection(root: Path, name: str) -> Iterator[CheckRow]:
+def _check_collection(root: Path, name: str, every: bool) -> Iterator[CheckRow]:
     spec = DATASETS.get(name)
     place = Collection(name, collection_folder(root, name), "")
     videos, words = _Opened(), _Opened()
@@ -77,8 +77,9 @@ def _check_collection(root: Path, name: str) -> Iterator[CheckRow]:
         except DataError as problem:
             yield CheckRow(name, "frame features", "error", str(problem))
         else:
-            yield from _check_store(place, "frame features", "video", spec.visual_width if spec else None, videos)
-        yield from _check_store(place, "word features", "query", spec.query_width if spec else None, words)
+            width = spec.visual_width if spec else None
+            yield from _check_store(place, "frame features", "video", width, videos, every)
+        yield from _check_store(place, "word features", "query", spec.query_width if spec else None, words, every)
         yield from _check_auxiliary(place, words.store)
         if not place.splits:
             yield CheckRow(name, "captions", "error", f"no {name}*.caption.txt in {place.text}")
@@ -126,7 +127,7 @@ class _Opened:
 
 
 def _check_store(
-    place: Collection, item: str, kind: Literal["video", "query"], width: int | None, opened: _Opened
+    place: Collection, item: str, kind: Literal["video", "query"], width: int | None, opened: _Opened, every: bool
 ) -> Iterator[CheckRow]:
     try:
         path = place.video_features if kind == "video" else place.query_features
@@ -142,14 +143,15 @@ def _check_store(
         f"{path.name}: {len(store.ids):,} ids, {store.width} wide",
         f"{width} wide" if width else "",
     )
-    sample = store.ids[:: max(1, len(store.ids) // SAMPLE)]
+    sample = store.ids if every else store.ids[:: max(1, len(store.ids) // SAMPLE)]
+    which = f"{item}, {'all' if every else 'sample'}"
     try:
         lengths = [len(store.read(name)) for name in sample]
     except DataError as problem:
-        yield CheckRow(place.name, f"{item}, sample", "error", str(problem))
+        yield CheckRow(place.name, which, "error", str(problem))
     else:
         found = f"{len(sample)} read, {min(lengths)} to {max(lengths)} rows each, all finite"
-        yield CheckRow(place.name, f"{item}, sample", "ok", found)
+        yield CheckRow(place.name, which, "ok", found)
 
 
 def _check_split(

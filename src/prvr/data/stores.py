@@ -140,10 +140,16 @@ class H5Store(_Closing):
             if name in self._members:
                 raise DataError(f"{self.path}: '{name}' cannot be read ({problem}); fetch the file again.") from problem
             raise DataError(f"{self.path} holds nothing under '{name}'.") from problem
-        except (OSError, RuntimeError) as problem:
+        except (OSError, RuntimeError, ValueError) as problem:
             raise DataError(f"{self.path}: '{name}' cannot be read ({problem}); fetch the file again.") from problem
+        try:
+            kind = str(dataset.dtype) if isinstance(dataset, h5py.Dataset) else "a group"
+        except (TypeError, ValueError, RuntimeError) as problem:  # a type that numpy has not
+            raise DataError(
+                f"{self.path}: '{name}' is of no known type ({problem}); fetch the file again."
+            ) from problem
         if not isinstance(dataset, h5py.Dataset) or len(dataset.shape or ()) != 2 or dataset.dtype.kind != "f":
-            found = f"{dataset.dtype} {dataset.shape}" if isinstance(dataset, h5py.Dataset) else "a group"
+            found = f"{kind} {dataset.shape}" if isinstance(dataset, h5py.Dataset) else kind
             raise DataError(f"{self.path}: '{name}' is {found}; expected a dataset of floats, (rows, width).")
         return dataset
 
@@ -186,7 +192,9 @@ def checked(features: Array, path: Path, name: str) -> Array:
     if len(features) == 0:
         raise DataError(f"{path}: '{name}' has no rows; take it out of the captions, or extract its features again.")
     # One sum finds any NaN or infinity; only a suspicious sum pays for looking at every number.
-    if not np.isfinite(features.sum()) and not np.isfinite(features).all():
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = features.sum()
+    if not np.isfinite(total) and not np.isfinite(features).all():
         row = int(np.flatnonzero(~np.isfinite(features).all(axis=1))[0])
         raise DataError(f"{path}: '{name}' holds NaN or infinity in row {row}; extract its features again.")
     return features

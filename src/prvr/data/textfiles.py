@@ -15,7 +15,8 @@ def text_lines(path: Path, collection: str = "") -> Iterator[tuple[int, str]]:
     """The non-blank lines of a UTF-8 file, stripped, with their numbers."""
     try:
         raw = _bytes(path, collection)
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as problem:
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as problem:
+        # The last two: an archive that is encrypted, or packed in a way that Python does not know.
         raise DataError(f"{path} cannot be read: {getattr(problem, 'strerror', None) or problem}.") from problem
     for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         try:

@@ -17,13 +17,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prvr.files import write_whole
+from prvr.files import read_json_object, write_whole
 from prvr.scoring.ranks import Recall, recalls, require_ranks
 
 RANKS_FILE = "ranks.csv"
 SUMMARY_FILE = "summary.json"
 FORMAT = "prvr-evaluation/1"
 KEYS = ("query_id", "video_id")
+
+
+class RecordError(ValueError):
+    """A record that cannot be read back; says what was found and what to do."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,26 @@ def save_record(record: EvaluationRecord, folder: str | Path) -> Path:
 
 
 def load_record(folder: str | Path) -> EvaluationRecord:
-    """Read a record back and check that its two files tell the same story."""
+    """Read a record back and check that its two files tell the same story; ``RecordError`` if they do not."""
     folder = Path(folder)
+    try:
+        return _load(folder)
+    except RecordError:
+        raise
+    except (
+        OSError,
+        csv.Error,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RuntimeError,
+        RecursionError,
+    ) as problem:
+        raise RecordError(f"{folder} holds no evaluation that can be read ({problem}): evaluate again") from problem
+
+
+def _load(folder: Path) -> EvaluationRecord:
     summary = _read_summary(folder / SUMMARY_FILE)
     header, lines = _read_table(folder / RANKS_FILE)
     record = EvaluationRecord(
@@ -98,7 +120,7 @@ def load_record(folder: str | Path) -> EvaluationRecord:
         protocol=EvaluationProtocol(**{**summary["protocol"], "seeds": tuple(summary["protocol"]["seeds"])}),
     )
     if {name: recall.as_dict() for name, recall in record.recalls().items()} != summary["recalls"]:
-        raise ValueError(
+        raise RecordError(
             f"the recalls in {folder / SUMMARY_FILE} are not those of {folder / RANKS_FILE}; "
             "expected both from one run: evaluate again into this folder"
         )
@@ -106,9 +128,9 @@ def load_record(folder: str | Path) -> EvaluationRecord:
 
 
 def _read_summary(path: Path) -> dict[str, Any]:
-    summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    summary = read_json_object(path)
     if summary.get("format") != FORMAT:
-        raise ValueError(
+        raise RecordError(
             f"{path} has format {summary.get('format')!r}, expected {FORMAT!r}; evaluate again to renew it"
         )
     return summary
@@ -118,8 +140,12 @@ def _read_table(path: Path) -> tuple[list[str], list[list[str]]]:
     with path.open(encoding="utf-8", newline="") as file:
         header, *lines = list(csv.reader(file)) or [[]]
     if tuple(header[:2]) != KEYS:
-        raise ValueError(f"{path} begins with columns {header[:2]}, expected {list(KEYS)}; is it an evaluation's file?")
+        raise RecordError(
+            f"{path} begins with columns {header[:2]}, expected {list(KEYS)}; is it an evaluation's file?"
+        )
     for number, line in enumerate(lines, start=2):
         if len(line) != len(header) or not all(cell.isdecimal() for cell in line[2:]):
-            raise ValueError(f"{path}, line {number}: found {line}, expected two ids and {len(header) - 2} whole ranks")
+            raise RecordError(
+                f"{path}, line {number}: found {line}, expected two ids and {len(header) - 2} whole ranks"
+            )
     return header, lines

@@ -8,7 +8,7 @@ from prvr.library.explaining import Explanation, explain_video
 from prvr.library.filters import Filters
 from prvr.library.library import Library
 from prvr.library.moments import MomentOptions
-from prvr.library.results import Hit, SearchResult
+from prvr.library.results import Hit, Missing, SearchResult
 from prvr.library.searching import SearchOptions
 from prvr.library.settings import LibrarySettings
 
@@ -21,6 +21,7 @@ __all__ = [
     "Library",
     "LibraryError",
     "LibrarySettings",
+    "Missing",
     "MomentEvidence",
     "MomentOptions",
     "SearchOptions",

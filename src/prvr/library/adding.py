@@ -58,6 +58,9 @@ class AddReport:
     elapsed: float = 0.0
 
 
+Work = Callable[["Adder", list[Source], float], None]  # files that need work, and when adding began
+
+
 @dataclass
 class Adder:
     """One call of ``Library.add``."""
@@ -70,6 +73,7 @@ class Adder:
     retry: bool
     progress: Callable[[AddProgress], None] | None
     with_text: bool
+    work: Work | None = None  # who decodes and encodes; None: this process, one file after the other
     report: AddReport = field(default_factory=AddReport)
 
     def run(self, paths: Sequence[Path]) -> AddReport:
@@ -81,7 +85,7 @@ class Adder:
                     sweep(db, self.folder)
             except OSError as problem:
                 raise disk_problem(self.folder, problem) from problem
-            self._work(todo, began)
+            (self.work or Adder.work_here)(self, todo, began)
         self.report.elapsed = time.perf_counter() - began
         return self.report
 
@@ -119,9 +123,10 @@ class Adder:
         self.report.unchanged.append(video.path)
         return True
 
-    def _work(self, todo: list[Source], began: float) -> None:
+    def work_here(self, todo: list[Source], began: float) -> None:
+        """Decode and encode in this process, commit in a thread."""
         total, done = sum(source.size for source in todo), 0
-        committer = Committer(self.catalogue, self.folder, self._done)
+        committer = Committer(self.catalogue, self.folder, self.done)
         later: list[Source] = []
         try:
             for turn, sources in enumerate((todo, later)):
@@ -158,7 +163,7 @@ class Adder:
         """Index a claimed file, unless it was done in the meantime or is known under another name."""
         handed_over = False
         try:
-            if not self._known_after_all(source):
+            if not self.known_after_all(source):
                 item = index_file(self.folder, source, self.tracks(), self.rate, self.tags, seen)
                 handed_over = True
                 committer.put(item, held)
@@ -168,7 +173,8 @@ class Adder:
             if not handed_over:
                 held.release()
 
-    def _known_after_all(self, source: Source) -> bool:
+    def known_after_all(self, source: Source) -> bool:
+        """Whether a file was done in the meantime, or is known under another name; says so in the report."""
         path = source.path
         with self.catalogue.reading() as db:
             same_name = read_videos(db, "path = ?", (str(path),))
@@ -196,7 +202,8 @@ class Adder:
             return True
         return False
 
-    def _done(self, item: Indexed) -> None:
+    def done(self, item: Indexed) -> None:
+        """Say in the report what became of a file that has been committed."""
         video = item.video
         if video.state == "failed":
             self.report.failed[video.path] = str(video.problem)

@@ -108,6 +108,7 @@ class Catalogue:
         with _closing(self._connect("rw" if writable else "ro")) as db, _explained(self.path):
             db.execute("BEGIN")
             if _has_tables(db):
+                _require_whole(db, self.path)
                 yield db
             else:  # killed before its first commit
                 with _empty() as nothing:
@@ -152,6 +153,13 @@ def _has_tables(db: sqlite3.Connection) -> bool:
     return db.execute("SELECT name FROM sqlite_master WHERE name = 'lines'").fetchone() is not None
 
 
+def _require_whole(db: sqlite3.Connection, path: Path) -> None:
+    """SQLite finds missing pages by itself, but reads the missing end of the last one as zeros."""
+    (page,) = db.execute("PRAGMA page_size").fetchone()
+    if path.stat().st_size % page:
+        raise LibraryError(f"{path} is cut short: restore it from a copy, or make the library anew")
+
+
 @contextmanager
 def _closing(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     try:
@@ -164,7 +172,7 @@ def _closing(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.DatabaseError as problem:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
         said = str(problem)
         if "full" in said:
             remedy = "free some space and run it again; what was added so far is kept"
@@ -191,7 +199,10 @@ def read_videos(db: sqlite3.Connection, where: str = "1", values: tuple[object, 
     rows = db.execute(f"SELECT {_COLUMNS} FROM videos WHERE {where} ORDER BY id", values)
     names = _COLUMNS.split(", ")
     found = (dict(zip(names, row, strict=True)) for row in rows)
-    return [Video(**{**row, "path": Path(row["path"]), "tags": tuple(json.loads(row["tags"]))}) for row in found]
+    try:
+        return [Video(**{**row, "path": Path(row["path"]), "tags": tuple(json.loads(row["tags"]))}) for row in found]
+    except (ValueError, TypeError, RecursionError) as problem:  # a row that no version of this program wrote
+        raise LibraryError(f"the catalogue is damaged ({problem}): restore it from a copy") from problem
 
 
 def put_video(db: sqlite3.Connection, video: NewVideo) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from prvr.library.tracks import FRAMES, TEXT, Piece, Track, timed
 from prvr.media.encoders.base import Encoder
 from prvr.media.errors import MediaError
 from prvr.media.features import FeaturePart, feature_parts
-from prvr.media.reader import VideoReader, open_video
+from prvr.media.frames import VideoInfo
+from prvr.media.reader import open_video
 from prvr.media.subtitles import TimedLine, subtitle_tracks
 
 Seen = Callable[[float, float | None], None]  # seconds looked at, of how many
@@ -26,29 +28,68 @@ def index_file(
     folder: Path, source: Source, tracks: Mapping[str, Track], rate: float, tags: tuple[str, ...], seen: Seen
 ) -> Indexed:
     """Decode and encode a file. What is wrong with it becomes its ``problem``; nothing of that is raised."""
-    video = NewVideo(source.path, source.size, source.mtime, digest="", tags=tags)
+    video = new_video(source, tags)
     try:
-        video = replace(video, digest=digest(source.path), subtitles=subtitle_signature(source.path))
+        video = fingerprinted(video)
         with open_video(source.path) as opened:
-            return _index_open(folder, video, opened, tracks, rate, seen)
-    except MediaError as problem:
-        return Indexed(replace(video, state="failed", problem=problem.reason))
-    except (ValueError, ArithmeticError) as problem:  # an encoder that gives no numbers
-        return Indexed(replace(video, state="failed", problem=str(problem)))
-    except OSError as problem:
-        if problem.filename is not None and Path(str(problem.filename)) == source.path:
-            return Indexed(replace(video, state="failed", problem=f"cannot be read: {problem.strerror}"))
-        raise
+            encoder = tracks[FRAMES].encoder
+            assert isinstance(encoder, Encoder)
+            parts = feature_parts(opened, encoder, rate)
+            return index_parts(folder, video, opened, parts, tracks, rate, seen)
+    except FILE_PROBLEMS as problem:
+        return failed(video, problem)
 
 
-def _index_open(
-    folder: Path, video: NewVideo, opened: VideoReader, tracks: Mapping[str, Track], rate: float, seen: Seen
+FILE_PROBLEMS = (MediaError, ValueError, ArithmeticError, OSError)  # what may be a file's own fault
+
+
+def new_video(source: Source, tags: tuple[str, ...]) -> NewVideo:
+    return NewVideo(source.path, source.size, source.mtime, digest="", tags=tags)
+
+
+def fingerprinted(video: NewVideo) -> NewVideo:
+    """With what tells whether the file has changed."""
+    return replace(video, digest=digest(video.path), subtitles=subtitle_signature(video.path))
+
+
+def failed(video: NewVideo, problem: Exception) -> Indexed:
+    """A file that cannot be indexed, with the reason; what is no fault of the file is raised again."""
+    return Indexed(replace(video, state="failed", problem=reason(problem, video.path)))
+
+
+def reason(problem: Exception, path: Path) -> str:
+    """What is wrong with a file, in words; what is no fault of the file is raised again."""
+    if isinstance(problem, MediaError):
+        return problem.reason
+    if not isinstance(problem, OSError):  # an encoder that gives no numbers
+        return str(problem)
+    if problem.filename is not None and Path(str(problem.filename)) == path:
+        return f"cannot be read: {problem.strerror}"
+    raise problem
+
+
+class Opened(Protocol):
+    """What there is to know of a file besides its frames; ``problem`` counts when all of them have been seen."""
+
+    @property
+    def info(self) -> VideoInfo: ...
+    @property
+    def problem(self) -> str | None: ...
+
+
+def index_parts(
+    folder: Path,
+    video: NewVideo,
+    opened: Opened,
+    parts: Iterator[FeaturePart],
+    tracks: Mapping[str, Track],
+    rate: float,
+    seen: Seen,
 ) -> Indexed:
-    frames = tracks[FRAMES]
-    assert isinstance(frames.encoder, Encoder)
+    """What the library keeps of a file whose frames have been encoded, and of its subtitles."""
     info, count = opened.info, 0
 
-    def counted(parts: Iterator[FeaturePart]) -> Iterator[FeaturePart]:
+    def counted() -> Iterator[FeaturePart]:
         nonlocal count
         for part in parts:
             count += len(part.times)
@@ -56,7 +97,7 @@ def _index_open(
             yield part
 
     pictures = Pending(folder)
-    for section in frames.sections(timed(counted(feature_parts(opened, frames.encoder, rate)), rate)):
+    for section in tracks[FRAMES].sections(timed(counted(), rate)):
         pictures.add(section)
     if count == 0:
         raise MediaError(video.path, opened.problem or "no picture could be decoded from it")

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from prvr.library.adding import Adder, AddProgress, AddReport
+from prvr.library.adding import Adder, AddProgress, AddReport, Work
 from prvr.library.catalogue import Catalogue, Video, drop_video, read_videos
 from prvr.library.committing import disk_problem
 from prvr.library.errors import LibraryError
@@ -119,9 +119,11 @@ class Library:
         tags: Sequence[str] = (),
         retry: bool = False,
         progress: Callable[[AddProgress], None] | None = None,
+        work: Work | None = None,
     ) -> AddReport:
         """Add files, or all videos in folders. Unchanged files are skipped; with ``retry``, files that failed before
-        are tried again (all of them, where no path is given). Interrupt it as you like and run it again."""
+        are tried again (all of them, where no path is given). Interrupt it as you like and run it again.
+        ``work``: who decodes and encodes, where it is not this process (``prvr.cluster.ClusterIndexing``)."""
         if isinstance(paths, str | Path):
             paths = [paths]
         wanted = find_videos(paths)
@@ -136,6 +138,7 @@ class Library:
             retry=retry,
             progress=progress,
             with_text=self.settings.text_encoder is not None,
+            work=work,
         )
         report = adder.run(wanted)
         self._compact()
@@ -241,11 +244,16 @@ class Library:
         return self.search_many([query], options)[0]
 
     def search_many(
-        self, queries: Sequence[str | Path | Image], options: SearchOptions | Sequence[SearchOptions]
+        self,
+        queries: Sequence[str | Path | Image],
+        options: SearchOptions | Sequence[SearchOptions],
+        snapshot: Snapshot | None = None,
     ) -> list[SearchResult]:
-        """Several queries, with the same options or each with its own, in one pass over the vectors."""
+        """Several queries, with the same options or each with its own, in one pass over the vectors.
+
+        ``snapshot``: what to search, where it is not the library as it is now (``prvr.cluster.ClusterSearcher``)."""
         began = time.perf_counter()
-        snapshot = self.snapshot()
+        snapshot = self.snapshot() if snapshot is None else snapshot
         names = [str(query) if isinstance(query, str | Path) else "a picture" for query in queries]
         if not snapshot.videos:
             return [nothing(name, "the library holds no video yet", began) for name in names]
@@ -282,6 +290,10 @@ class Library:
                 vector = embedding.picture(load_picture(query) if isinstance(query, Path) else query)
                 if vector is not None:
                     found[number] = vector
+        if not bool(torch.isfinite(found).all()):
+            raise LibraryError(
+                "the encoder gave numbers that are none (NaN or infinite) for this query: use other words"
+            )
         return found
 
     def _not_understood(self, query: str | Path | Image) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, overload
 
 from prvr.library.catalogue import Video
@@ -48,6 +48,15 @@ class Hit:
 
 
 @dataclass(frozen=True)
+class Missing:
+    """What a search could not look at: parts of a library that nobody answered for."""
+
+    shards: tuple[int, ...]  # their numbers, from 0
+    videos: int  # in them
+    share: float  # of all videos of the library
+
+
+@dataclass(frozen=True)
 class SearchResult(Sequence[Hit]):
     """Hits, best first, and what to know about them."""
 
@@ -58,6 +67,7 @@ class SearchResult(Sequence[Hit]):
     total: int | None  # videos that were searched
     next_offset: int | None  # where the next page begins; None at the end
     seconds: float
+    missing: Missing | None = None  # None: the whole library was searched
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -79,5 +89,7 @@ class SearchResult(Sequence[Hit]):
             "videos_searched": self.total,
             "next_offset": self.next_offset,
             "seconds": round(self.seconds, 4),
+            "partial": self.missing is not None,
+            "missing": None if self.missing is None else asdict(self.missing),
             "hits": [hit.to_dict(evidence=evidence) for hit in self.hits],
         }

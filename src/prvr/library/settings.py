@@ -10,7 +10,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from prvr import __version__
 from prvr.files import write_whole
@@ -19,6 +19,7 @@ from prvr.library.model import ModelRecord
 
 FORMAT = 2  # the newest that is read; a library is written in the oldest that can hold it: 2 where it has a model
 FILE = "library.json"
+_LONGEST_WINDOW = 1e6  # seconds
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,11 @@ class LibrarySettings:
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1000:
             raise LibraryError(f"frames are looked at at a rate between 0 and 1000 per second, not {self.rate}")
-        if not (0 < self.stride <= self.window):
-            raise LibraryError(f"a stride is above 0 and at most a window, not {self.stride} of {self.window} seconds")
+        if not (0 < self.stride <= self.window <= _LONGEST_WINDOW):
+            raise LibraryError(
+                f"a stride is above 0 and at most a window, and that at most {_LONGEST_WINDOW:g} seconds, not "
+                f"{self.stride!s:.20} of {self.window!s:.20}"
+            )
         usual = {each.name: each.default for each in fields(self) if each.name in ("local", "window", "stride")}
         changed = [name for name, value in usual.items() if getattr(self, name) != value]
         if self.model is not None and changed:
@@ -110,8 +114,25 @@ def read_about(folder: Path) -> About:
         )
     try:
         known = {field.name for field in fields(LibrarySettings)}
-        settings = LibrarySettings(**{name: value for name, value in found["settings"].items() if name in known})
+        given = {name: value for name, value in found["settings"].items() if name in known}
+        _require_types(given)
+        settings = LibrarySettings(**given)
         model = None if found.get("model") is None else ModelRecord(**found["model"])
         return About(settings, dict(found["recipes"]), model, str(found["made_by"]))
     except (TypeError, KeyError, ValueError, AttributeError) as problem:
         raise LibraryError(f"{path} does not describe a library ({problem}): restore it from a copy") from None
+
+
+def _require_types(given: dict[str, Any]) -> None:
+    """Refuse values that the settings cannot hold, whatever wrote them."""
+    for name, hint in get_type_hints(LibrarySettings).items():
+        value = given.get(name, getattr(LibrarySettings, name))
+        choices = get_args(hint)  # of a Literal, or of a union
+        if get_origin(hint) is Literal:
+            fits = value in choices
+        else:
+            kinds = choices or (hint,)
+            kinds += (int,) if float in kinds else ()
+            fits = isinstance(value, kinds) and not isinstance(value, bool)
+        if not fits:
+            raise TypeError(f"{name} is {value!r:.40}")

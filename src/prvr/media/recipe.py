@@ -52,7 +52,7 @@ class Recipe:
         try:
             usual = asdict(Recipe(str(found["encoder"])))
             return Recipe(**{name: type(value)(found.get(name, value)) for name, value in usual.items()})
-        except (ValueError, TypeError, KeyError, AttributeError) as problem:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as problem:
             raise EncoderError(f"a recipe cannot be read ({problem}); found: {str(found)[:80]!r}") from problem
 
     def differences(self, other: Recipe) -> dict[str, tuple[object, object]]:

@@ -85,7 +85,7 @@ def _entry(entry: Any, where: str) -> tuple[float, list[tuple[str, float, float]
     try:
         seconds, stamps, sentences = float(entry["duration"]), entry["timestamps"], entry["sentences"]
         pairs = [(text, float(start), float(end)) for text, (start, end) in zip(sentences, stamps, strict=True)]
-    except (KeyError, TypeError, ValueError) as problem:
+    except (KeyError, TypeError, ValueError, OverflowError) as problem:
         raise DataError(f"{where}: {expected} ({type(problem).__name__}: {problem}).") from problem
     numbers = [seconds, *(time for _, start, end in pairs for time in (start, end))]
     if not all(map(math.isfinite, numbers)) or seconds <= 0 or not all(isinstance(text, str) for text, *_ in pairs):

@@ -122,6 +122,13 @@ def read_stories(path: Path, classes: dict[str, str], notes: list[str]) -> dict[
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    try:
+        yield from _table(path)
+    except csv.Error as problem:
+        raise DataError(f"{path} is not a table ({problem}); fetch the file again.") from problem
+
+
+def _table(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     reader = csv.DictReader(line for _, line in text_lines(path))
     missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
     if missing:

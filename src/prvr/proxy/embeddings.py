@@ -39,7 +39,7 @@ class Embeddings:
                 np.save(beside / "vectors.npy", _vectors(texts, encoder, progress))
                 _write_words(beside / "words.hdf5", source, encoder, progress)
                 write_whole(beside / "about.json", json.dumps(about, indent=1))
-        rows: Array = np.load(folder / "vectors.npy")
+        rows: Array = np.load(folder / "vectors.npy", allow_pickle=False)
         return Embeddings(dict(zip(texts, rows, strict=True)), folder / "words.hdf5", encoder.width)
 
 

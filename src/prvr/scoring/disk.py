@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from prvr import __version__
 from prvr.files import whole_folder
 
 FORMAT = "prvr-gallery-2"
@@ -51,7 +52,7 @@ def write(path: str | Path, parts: Iterator[Record]) -> None:
             with open(folder / f"{name}.bin", "wb") as file:
                 file.write(raw_bytes(tensor))
         shared = {name: describe_array(tensor) for name, tensor in first.shared.items()}
-        about = {"format": FORMAT, **described, "shared": shared}
+        about = {"format": FORMAT, "made_by": __version__, **described, "shared": shared}
         (folder / _ABOUT).write_text(json.dumps(about))
 
 
@@ -91,14 +92,25 @@ def read(path: str | Path) -> Record:
         about = json.loads((folder / _ABOUT).read_text())
     except FileNotFoundError:
         raise GalleryError(f"{folder} is no gallery: it has no {_ABOUT}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, NotADirectoryError) as error:
+    except (ValueError, RecursionError, NotADirectoryError) as error:
         raise GalleryError(f"{folder} is no gallery of this version ({error}): rebuild it") from None
     found = about.get("format") if isinstance(about, dict) else None
     if found != FORMAT:
-        raise GalleryError(f"{folder} is no gallery of this version (found {found!r}, expected {FORMAT!r}): rebuild it")
-    arrays = {name: map_array(folder / f"{name}.bin", described) for name, described in about["arrays"].items()}
-    shared = {name: map_array(folder / f"{name}.bin", described) for name, described in about["shared"].items()}
-    return Record(about["about"], about["ids"], arrays, shared)
+        made_by = about.get("made_by", "unknown") if isinstance(about, dict) else "unknown"
+        raise GalleryError(
+            f"{folder} is no gallery of this version (found {found!r}, made by prvr {made_by}; expected {FORMAT!r}, "
+            f"this is prvr {__version__}): rebuild it, or update prvr if it is newer"
+        )
+    try:
+        arrays = {name: map_array(folder / f"{name}.bin", described) for name, described in about["arrays"].items()}
+        shared = {name: map_array(folder / f"{name}.bin", described) for name, described in about["shared"].items()}
+        return Record(about["about"], about["ids"], arrays, shared)
+    except GalleryError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RuntimeError, OSError) as error:
+        raise GalleryError(
+            f"{folder / _ABOUT} does not describe a gallery ({type(error).__name__}: {error}): rebuild it"
+        ) from None
 
 
 def describe_array(tensor: Tensor) -> dict[str, Any]:

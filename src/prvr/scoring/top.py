@@ -27,9 +27,13 @@ class TopKeeper:
     def __init__(self, queries: int, k: int, device: torch.device):
         self.k = k
         self.best = torch.full((queries, k), torch.iinfo(torch.int64).min, device=device)
+        self.finite = torch.ones((), dtype=torch.bool, device=device)  # looked at once, at the end: looking waits
 
     def offer(self, scores: Tensor, queries: slice, first_video: int) -> None:
         """Scores of some queries for a run of videos, (q, v)."""
+        if scores.numel():
+            low, high = scores.aminmax()  # NaN passes through both
+            self.finite &= torch.isfinite(low) & torch.isfinite(high)
         fresh = _pack(scores.float(), first_video)
         if fresh.shape[1] > self.k:
             fresh = fresh.topk(self.k, dim=1, sorted=False).values
@@ -37,6 +41,11 @@ class TopKeeper:
         self.best[queries] = pool.topk(self.k, dim=1, sorted=False).values
 
     def top(self) -> Top:
+        if not bool(self.finite):
+            raise ValueError(
+                "scores hold NaN or infinite values, which have no place in a ranking: look for queries or features "
+                "that are not finite, a zero vector that was normalised, or a half-precision overflow"
+            )
         return _unpack(self.best.sort(dim=1, descending=True).values)
 
 

@@ -10,6 +10,6 @@ except ImportError as problem:  # pragma: no cover
     raise MissingExtra("FastAPI, which serves the page and the API,", "server", problem) from problem
 
 from prvr.server.app import create_app
-from prvr.server.serving import serve
+from prvr.server.serving import listen, serve
 
-__all__ = ["ServerError", "ServerOptions", "create_app", "serve"]
+__all__ = ["ServerError", "ServerOptions", "create_app", "listen", "serve"]

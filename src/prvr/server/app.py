@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from prvr import __version__
 from prvr.library import Library
 from prvr.server import job_routes, search_routes, service_routes, video_routes
+from prvr.server.batching import Searcher
 from prvr.server.guard import GUARD_STATUSES, Guard
 from prvr.server.options import ServerOptions
 from prvr.server.problems import ProblemDocument, documented, install
@@ -25,10 +26,10 @@ ASSETS = {path.name: path for path in PAGE.iterdir() if path.suffix in (".html",
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
-def create_app(library: Library, options: ServerOptions | None = None) -> FastAPI:
-    """A library behind HTTP."""
+def create_app(library: Library, options: ServerOptions | None = None, searcher: Searcher | None = None) -> FastAPI:
+    """A library behind HTTP; ``searcher``: who searches it, where it is not this process."""
     options = options or ServerOptions()
-    state = State.of(library, options)
+    state = State.of(library, options, searcher)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -9,20 +9,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
-from prvr.library import Library, SearchOptions, SearchResult
+from prvr.library import SearchOptions, SearchResult
 from prvr.server.metrics import Metrics
 from prvr.server.problems import Problem
 
 Asked = tuple[str, SearchOptions, "asyncio.Future[SearchResult]"]
 
 
+class Searcher(Protocol):
+    """A library, or somebody who asks the shards of one."""
+
+    def search_many(self, queries: Sequence[str], options: Sequence[SearchOptions]) -> list[SearchResult]: ...
+
+
 class Batcher:
     """The one place from which the library is searched."""
 
-    def __init__(self, library: Library, metrics: Metrics, batch: int, waiting: int):
-        self.library, self.metrics, self.batch, self.most = library, metrics, batch, waiting
+    def __init__(self, searcher: Searcher, metrics: Metrics, batch: int, waiting: int):
+        self.searcher, self.metrics, self.batch, self.most = searcher, metrics, batch, waiting
         self._queue: deque[Asked] = deque()
         self._running: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "prvr-search")
@@ -68,7 +76,7 @@ class Batcher:
     def _together(self, batch: list[Asked]) -> list[SearchResult | Exception]:
         began = time.perf_counter()
         try:
-            found = self.library.search_many([query for query, _, _ in batch], [options for _, options, _ in batch])
+            found = self.searcher.search_many([query for query, _, _ in batch], [options for _, options, _ in batch])
             self.metrics.batch(len(batch), time.perf_counter() - began)
             return [*found]
         except Exception as problem:  # handed to whoever asked; one bad query must not fail its neighbours

@@ -26,6 +26,11 @@ class ServerOptions:
     waiting: int = 1024  # searches that may wait; more are turned away
     batch: int = 64  # searches scored in one pass
 
+    @property
+    def shown_host(self) -> str:
+        """As it stands in an address."""
+        return f"[{self.host.strip('[]')}]" if ":" in self.host else self.host
+
     def __post_init__(self) -> None:
         if not is_loopback(self.host) and not self.token:
             raise ServerError(

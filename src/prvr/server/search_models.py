@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Literal
 from urllib.parse import urlencode
@@ -125,6 +126,14 @@ class HitModel(BaseModel):
         )
 
 
+class MissingModel(BaseModel):
+    """Which part of the library could not be searched."""
+
+    shards: list[int]
+    videos: int
+    share: float = Field(description="of all videos of the library, 0 to 1")
+
+
 class SearchResponse(BaseModel):
     query: str
     confident: bool = Field(description="whether the best hit stands out from common sentences")
@@ -132,6 +141,8 @@ class SearchResponse(BaseModel):
     note: str
     videos_searched: int
     seconds: float
+    partial: bool = Field(description="whether a part of the library could not be searched")
+    missing: MissingModel | None = Field(description="that part; null where all of it was searched")
     hits: list[HitModel]
     next_cursor: str | None
 
@@ -146,6 +157,8 @@ class SearchResponse(BaseModel):
             note=SCORES_NOTE,
             videos_searched=found.total or 0,
             seconds=round(found.seconds, 4),
+            partial=found.missing is not None,
+            missing=None if found.missing is None else MissingModel(**asdict(found.missing)),
             hits=[HitModel.of(hit, first + number, places, request) for number, hit in enumerate(found)],
             next_cursor=None if further is None or further > DEEPEST else write_cursor(further),
         )

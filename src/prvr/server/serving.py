@@ -16,18 +16,8 @@ _GRACE = 5  # seconds that open answers get when the server is stopped
 
 def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]) -> None:
     """Listen and answer until Ctrl-C or SIGTERM; ``ready`` is told the address. Port 0 takes any free one."""
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((options.host.strip("[]"), options.port))
-    except OSError as problem:
-        listening.close()
-        raise ServerError(
-            f"{options.host}:{options.port} cannot be listened on ({problem.strerror}): choose another --port"
-        ) from problem
+    listening = listen(options)
     port = listening.getsockname()[1]
-    shown = f"[{options.host.strip('[]')}]" if ":" in options.host else options.host
     library.tracks  # noqa: B018 (the encoder is loaded now: what is wrong with it is said before anybody asks)
     app = create_app(library, options)
     config = uvicorn.Config(
@@ -40,6 +30,21 @@ def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]
         limit_concurrency=2000,
         lifespan="on",
     )
-    ready(f"http://{shown}:{port}/")
+    ready(f"http://{options.shown_host}:{port}/")
     with listening:
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def listen(options: ServerOptions) -> socket.socket:
+    """A socket at the address that was asked for; port 0 takes any free one."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((options.host.strip("[]"), options.port))
+    except OSError as problem:
+        listening.close()
+        raise ServerError(
+            f"{options.host}:{options.port} cannot be listened on ({problem.strerror}): choose another --port"
+        ) from problem
+    return listening

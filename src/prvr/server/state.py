@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from prvr.library import Library, Video
-from prvr.server.batching import Batcher
+from prvr.server.batching import Batcher, Searcher
 from prvr.server.jobs import Jobs
 from prvr.server.metrics import Metrics
 from prvr.server.options import ServerOptions
@@ -31,14 +31,14 @@ class State:
     _places: dict[int, Places] = field(default_factory=dict)
 
     @staticmethod
-    def of(library: Library, options: ServerOptions) -> State:
+    def of(library: Library, options: ServerOptions, searcher: Searcher | None = None) -> State:
         metrics = Metrics()
         return State(
             library,
             options,
             Roots(options.roots),
             metrics,
-            Batcher(library, metrics, options.batch, options.waiting),
+            Batcher(searcher or library, metrics, options.batch, options.waiting),
             Jobs(library.folder),
             Stills(),
         )

@@ -206,6 +206,8 @@ def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
 
 def config_from_dict(values: Mapping[str, Any], where: str) -> TrainConfig:
     """A configuration from nested tables; unknown names and wrong types are refused by name."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where}: expected a table, found {type(values).__name__}")
     values = dict(values)
     name = values.get("method", TrainConfig.method)
     try:
@@ -250,7 +252,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return value
     kinds = tuple(choices) or (hint,)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError(f"{where}: a number of {len(str(abs(value)))} digits is too large") from None
     if not any(type(value) is kind or (value is None and kind is type(None)) for kind in kinds):
         expected = " or ".join(kind.__name__ for kind in kinds)
         raise ConfigError(f"{where}: expected {expected}, found {value!r}")
@@ -260,5 +265,5 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
 def _parse(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers and nesting without end
         raise ConfigError(f"{where} is not valid TOML: {error}") from None

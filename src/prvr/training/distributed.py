@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,12 +35,17 @@ class Processes:
             dist.barrier()
 
     def share(self, value: Any) -> Any:
-        """The first process's value, on every process."""
+        """The first process's value, on every process: whatever JSON holds (torch would send a pickle)."""
         if self.world == 1:
             return value
-        box = [value]
-        dist.broadcast_object_list(box, src=0)
-        return box[0]
+        text = json.dumps(value if self.is_first else None).encode()
+        size = torch.tensor([len(text)], device=self.device)
+        dist.broadcast(size, src=0)
+        body = torch.zeros(int(size), dtype=torch.uint8, device=self.device)
+        if self.is_first:
+            body.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+        dist.broadcast(body, src=0)
+        return json.loads(bytes(body.tolist()))
 
 
 @contextmanager

@@ -236,13 +236,12 @@ class Trainer:
         due = (now.epoch + 1) % config.validate_every == 0 or last
         if not due:
             return None
-        result = None
+        told = None
         if self.group.is_first:
             weight = fusion_weight(now.trace_epoch, config.trace.fusion_weight, config.trace_stage)
-            result = validate(self.model, self.validation_set, weight)
+            told = validate(self.model, self.validation_set, weight).to_plain()
         self.model.enter(now)
-        shared: Validation | None = self.group.share(result)
-        return shared
+        return Validation.from_plain(self.group.share(told))
 
     def _remember(self, now: Moment, validation: Validation | None) -> None:
         progress = self.progress

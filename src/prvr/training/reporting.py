@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from prvr.files import write_whole
+from prvr.training.run import RunError
 
 _SILENCE = 30.0  # seconds after which a log file, which shows no bar, gets a line
 
@@ -88,9 +89,23 @@ class Reporter:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The epochs of a run, oldest first."""
+    """The epochs of a run, oldest first. A line that a kill cut short is no epoch yet."""
     path = folder / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as problem:
+            if number == len(lines):  # without an end of line: empty, or cut
+                break
+            raise RunError(f"{path}:{number}: not JSON ({problem}): restore it from a copy, or delete it") from None
+        if not isinstance(record, dict):
+            raise RunError(f"{path}:{number}: expected a JSON object: restore it from a copy, or delete it")
+        found.append(record)
+    return found
 
 
 def _epoch_of(line: str) -> float:

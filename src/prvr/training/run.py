@@ -13,7 +13,8 @@ import json
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,13 @@ from torch import Tensor
 
 import prvr
 from prvr.data import Collection
-from prvr.files import NotAnObject, read_json_object, settle, whole_folder, write_whole
+from prvr.files import Busy, NotAnObject, held, read_json_object, settle, whole_folder, write_whole
 from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
+from prvr.training.distributed import Processes
 from prvr.training.model import TraceModel
+
+FORMAT = 1  # of run.json and of what lies beside it
+LOCK = ".lock"
 
 
 class RunError(RuntimeError):
@@ -47,8 +52,24 @@ class Run:
         self.path.mkdir(parents=True, exist_ok=True)
         made = Collection.find(data, config.data.collection, config.data.visual_feature).recipes
         where = {"data": str(Path(data).resolve()), "features": made}
-        record = {"config": config_to_dict(config), **where, **provenance(), **about}
+        record = {"format": FORMAT, "config": config_to_dict(config), **where, **provenance(), **about}
         write_json(self.path / "run.json", record)
+
+    @contextmanager
+    def locked(self, group: Processes) -> Iterator[None]:
+        """Keep other trainings out of the folder for the length of the block; all processes of a group together."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            problem = None
+            if group.is_first:
+                try:
+                    stack.enter_context(held(self.path / LOCK))
+                except Busy as busy:
+                    problem = f"{busy.holder or 'another process'} is training in {self.path}"
+            problem = group.share(problem)
+            if problem is not None:
+                raise RunError(f"{problem}: wait until it is done, stop it, or choose another --out")
+            yield
 
     def require_free(self) -> None:
         if (self.path / "run.json").exists():
@@ -70,7 +91,16 @@ class Run:
         path = self.path / "run.json"
         if not path.is_file():
             raise RunError(f"{self.path} is no run: it has no run.json (train one with `prvr train`)")
-        return read_json(path)
+        found = read_json(path)
+        version = found.get("format", FORMAT)
+        if not isinstance(version, int) or version > FORMAT:
+            versions = found.get("versions")
+            made_by = versions.get("prvr", "unknown") if isinstance(versions, dict) else "unknown"
+            raise RunError(
+                f"{self.path} was made by a newer prvr (format {version}, made by {made_by}; this is prvr "
+                f"{prvr.__version__}, which reads up to format {FORMAT}): update prvr"
+            )
+        return found
 
     @property
     def config(self) -> TrainConfig:
@@ -81,7 +111,10 @@ class Run:
 
     @property
     def data(self) -> str:
-        return str(self.record["data"])
+        found = self.record.get("data")
+        if not isinstance(found, str):
+            raise RunError(f"{self.path}/run.json does not say where its data lies: give --data, or train anew")
+        return found
 
     @property
     def features(self) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +20,15 @@ class Validation(NamedTuple):
 
     base: Recall
     final: Recall
+
+    def to_plain(self) -> list[dict[str, Any]]:
+        """What JSON holds of it."""
+        return [asdict(recall) for recall in self]
+
+    @staticmethod
+    def from_plain(told: list[dict[str, Any]]) -> Validation:
+        base, final = (Recall(tuple((k, percent) for k, percent in each["at"]), each["count"]) for each in told)
+        return Validation(base, final)
 
 
 def split_scores(model: TraceModel, dataset: Dataset, *, use_trace: bool = True) -> Scores:

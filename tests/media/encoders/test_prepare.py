@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 
 from prvr.cli import main
 from prvr.media import EncoderError
-from prvr.media.encoders import prepare
+from prvr.media.encoders import open_text_encoder, prepare
+from prvr.media.encoders.hashes import expected_hashes, record_hashes, require_unchanged
 
 hub = pytest.importorskip("huggingface_hub")
 WEIGHTS = b"weights" * 1000
@@ -85,3 +87,24 @@ def test_the_command_says_the_size_and_asks(fake: Hub, capsys: pytest.CaptureFix
     assert main(["prepare", "plain"]) == 0
     assert main(["prepare", "other/model"]) == 1
     assert "network" in capsys.readouterr().err
+
+
+def test_fetched_files_are_compared_whenever_they_are_loaded(sentence_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(sentence_folder, folder)
+    record_hashes(folder, [path.name for path in folder.iterdir()], "0123")
+    assert open_text_encoder(str(folder)).width > 0
+    weights = bytearray((folder / "model.safetensors").read_bytes())
+    weights[-1] ^= 1  # one bit of one weight
+    (folder / "model.safetensors").write_bytes(weights)
+    with pytest.raises(EncoderError, match=r"model.safetensors has sha256 .* was fetched: it was damaged or replaced"):
+        open_text_encoder(str(folder))
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(EncoderError, match="is missing, though it was fetched"):
+        open_text_encoder(str(folder))
+
+
+def test_fetching_notes_hashes_beside_the_files(fake: Hub) -> None:
+    folder = prepare.download(prepare.plan("some/model"))
+    assert expected_hashes(folder)["model.safetensors"] == hashlib.sha256(WEIGHTS).hexdigest()
+    assert require_unchanged(folder) == 2

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prvr.media.encoders.weights import file_hash, require_hub
+from prvr.media.encoders.hashes import file_hash, record_hashes
+from prvr.media.encoders.weights import require_hub
 from prvr.media.errors import EncoderError
 
 _WANTED = (".safetensors", ".json", ".txt", ".model")
@@ -46,7 +47,10 @@ def plan(name: str) -> Plan:
 
 
 def download(wanted: Plan) -> Path:
-    """Fetch what was planned, compare hashes, and return the folder. Can be interrupted and repeated."""
+    """Fetch what was planned, compare hashes and note them beside the files; returns the folder.
+
+    Can be interrupted and repeated. From here on the files are compared with the note whenever they are loaded.
+    """
     hub = require_hub()
     folder = Path(hub.snapshot_download(wanted.name, revision=wanted.revision, allow_patterns=list(wanted.files)))
     for name, expected in wanted.hashes.items():
@@ -55,4 +59,5 @@ def download(wanted: Plan) -> Path:
             raise EncoderError(
                 f"{folder / name} has sha256 {found}, the hub says {expected}: delete it and fetch again"
             )
+    record_hashes(folder, wanted.files, wanted.revision)
     return folder

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from prvr.media.encoders.hashes import file_hash, require_unchanged
 from prvr.media.errors import EncoderError, MissingExtra
 
 
 def load_pretrained(name: str) -> tuple[Path, Any, Any]:
-    """Folder, model (evaluation mode) and tokenizer of a model that is on this machine."""
+    """Folder, model (evaluation mode) and tokenizer of a model that is on this machine, its files as they were."""
     folder = model_folder(name)
+    require_unchanged(folder)
     transformers = require_transformers()
     try:
         model = transformers.AutoModel.from_pretrained(
@@ -49,16 +50,6 @@ def weights_hash(folder: Path) -> str:
     if not files:
         raise EncoderError(f"{folder} holds no .safetensors file")
     return file_hash(*files)
-
-
-def file_hash(*paths: Path) -> str:
-    """sha256 of files, one after the other."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
 
 
 def best_device(asked: str | None = None) -> torch.device:

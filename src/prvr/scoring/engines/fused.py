@@ -47,12 +47,8 @@ _packed: weakref.WeakKeyDictionary[Gallery, Packed] = weakref.WeakKeyDictionary(
 
 def obstacle(gallery: Gallery) -> str:
     """Why this engine cannot score a gallery, in a sentence; empty if it can."""
-    if gallery.device.type != "cuda":
-        return f"the gallery is on {gallery.device.type}, and the triton engine needs a CUDA device"
-    if importlib.util.find_spec("triton") is None or not _has_descriptors():
-        return "Triton 3.4 or newer is not installed (pip install triton)"
-    if torch.cuda.get_device_capability(gallery.device) < (9, 0):
-        return "the triton engine needs a GPU of compute capability 9.0 or newer"
+    if here := device_obstacle(gallery.device):
+        return here
     if gallery.storage == "fp64":
         return "the gallery is kept in float64"
     if len(gallery.weights.fixed) > 1 or sum(n for _, n in gallery.weights.fixed) > MOST_FIXED:
@@ -65,6 +61,17 @@ def obstacle(gallery: Gallery) -> str:
         return f"the triton engine needs a width that {_WIDTH_STEP} divides, found {gallery.width}"
     if gallery.page not in _PAGES:
         return f"the triton engine takes pages of {', '.join(map(str, _PAGES))} slots, found {gallery.page}"
+    return ""
+
+
+def device_obstacle(device: torch.device) -> str:
+    """Why this engine does not run on a device, whatever the gallery; empty if it does."""
+    if device.type != "cuda":
+        return f"the gallery is on {device.type}, and the triton engine needs a CUDA device"
+    if importlib.util.find_spec("triton") is None or not _has_descriptors():
+        return "Triton 3.4 or newer is not installed (pip install triton)"
+    if torch.cuda.get_device_capability(device) < (9, 0):
+        return "the triton engine needs a GPU of compute capability 9.0 or newer"
     return ""
 
 

@@ -1,0 +1,65 @@
+"""Read many nearly-right inputs with every parser, and keep those that show a fault.
+
+python benchmarks/fuzz.py --inputs 100000                     all targets, the inputs of seed 0
+python benchmarks/fuzz.py --targets captions preset --seed 7  some, and other inputs
+python benchmarks/fuzz.py --targets video2frames --atheris    guided by coverage, where atheris is installed
+
+A fault is an error that the parser does not declare, or no end. Its input goes to tests/fuzz/seeds/TARGET, where the
+tests read it from then on; the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the targets are the tests'
+
+from tests.fuzz.running import drive, keep, scratch
+from tests.fuzz.targets import TARGETS, open_target
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=100_000, help="for each target")
+    parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=list(TARGETS), metavar="TARGET")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--atheris", action="store_true", help="one target, guided by coverage")
+    args = parser.parse_args()
+    if args.atheris:
+        guided(args.targets[0], args.inputs)
+        return 0
+    faults = 0
+    for name in args.targets:
+        began = time.perf_counter()
+        found = drive(name, args.inputs, args.seed)
+        seconds = time.perf_counter() - began
+        pace = f"{found.inputs:8,} inputs {found.inputs / seconds:8,.0f}/s"
+        print(f"{name:20} {pace}  {len(found.faults)} faults", flush=True)
+        for kind, (said, data) in found.faults.items():
+            faults += 1
+            print(f"    {kind}: {said}\n    kept as {keep(name, data)}", flush=True)
+    return 1 if faults else 0
+
+
+def guided(name: str, inputs: int) -> None:
+    """Let libFuzzer choose; it stops at the first fault and says where it put the input."""
+    try:
+        import atheris
+    except ImportError:
+        raise SystemExit("atheris is not installed: pip install atheris") from None
+    with scratch() as folder:
+        target = open_target(name, folder / "work")
+        corpus = folder / "corpus"
+        corpus.mkdir()
+        for number, document in enumerate(target.target.documents):
+            (corpus / str(number)).write_bytes(document)
+        atheris.instrument_all()
+        atheris.Setup([sys.argv[0], f"-runs={inputs}", "-timeout=20", str(corpus)], target)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

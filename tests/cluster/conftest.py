@@ -1,0 +1,34 @@
+"""Films and the library that one machine makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prvr.library import Library
+from prvr.media.render import SIZES, RenderedWorld, render_world
+
+RATE = 2.0
+
+
+@pytest.fixture(scope="session")
+def films(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
+    """Sixteen films, and a file that is none; read only."""
+    world = render_world(tmp_path_factory.mktemp("rendered") / "films", SIZES["tiny"])
+    (world.folder / "videos" / "broken.mp4").write_text("no video")
+    return world
+
+
+@pytest.fixture(scope="session")
+def whole(films: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """What one machine makes of them, without interruption; read only."""
+    lib = Library.create(tmp_path_factory.mktemp("library") / "whole", rate=RATE)
+    report = lib.add([films.folder], tags=["rendered"])
+    assert len(report.added) == len(films.videos)
+    return lib
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Library:
+    return Library.create(tmp_path / "library", rate=RATE)

@@ -1,0 +1,84 @@
+"""Files cut short: safetensors, HDF5, TOML, JSON, a catalogue, a shard. One sentence that names the file."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from prvr.cli import main
+from prvr.library import Library
+from prvr.training import Run
+from tests.cli.test_commands import fails
+
+
+@pytest.fixture(scope="module")
+def trained(preset: Path, world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("trained") / "run"
+    assert main(["train", str(preset), "--data", str(world), "--out", str(run)]) == 0
+    return run
+
+
+def cut(path: Path, share: float = 0.5) -> Path:
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+    return path
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_weights_and_checkpoints(
+    share: float, trained: Path, preset: Path, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    capsys.readouterr()
+    damaged = cut(run / "weights" / "average" / "model.safetensors", share)
+    assert f"{damaged} cannot be read" in fails(capsys, "eval", run)
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    damaged = cut(checkpoint / "optimiser.safetensors", share)
+    said = fails(capsys, "train", preset, "--data", world, "--out", run, "--resume")
+    assert f"{damaged} cannot be read" in said
+    assert "train on with --resume" in said
+    shutil.rmtree(checkpoint)  # as it says; then there is nothing to refuse any more
+    assert Run(run).load_checkpoint() is None
+
+
+@pytest.mark.parametrize("name", ["run.json", "weights/average/model.json"])
+def test_the_records_of_a_run(name: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    capsys.readouterr()
+    damaged = cut(tmp_path / "run" / name)
+    assert f"{damaged} cannot be read" in fails(capsys, "eval", tmp_path / "run")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.95])
+def test_features(share: float, preset: Path, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(world, tmp_path / "world", ignore=shutil.ignore_patterns(".prvr-cache"))
+    (features,) = tmp_path.rglob("FeatureData/*/feature.hdf5")
+    cut(features, share)
+    assert main(["data", "check", str(tmp_path / "world")]) == 1
+    capsys.readouterr()
+    assert str(features) in fails(capsys, "train", preset, "--data", tmp_path / "world", "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_preset(preset: Path, world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = tmp_path / "own.toml"
+    own.write_bytes(preset.read_bytes()[:-9] + b"= [")
+    assert f"{own} is not valid TOML" in fails(capsys, "train", own, "--data", world, "--out", tmp_path / "run")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.97])
+@pytest.mark.parametrize("name", ["library.json", "catalogue.sqlite", "local.values.bin"])
+def test_a_library(name: str, share: float, whole: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lib = tmp_path / "library"
+    shutil.copytree(whole.folder, lib)
+    cut(next(lib.rglob(name)), share)
+    status = main(["search", "a red square", "--library", str(lib), "--json"])
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    if name == "catalogue.sqlite" and share == 0.0:  # as a kill before the first commit leaves it: an empty library
+        assert status in (0, 1)
+        return
+    assert status == 1, said.out
+    assert name.split(".")[0] in said.err

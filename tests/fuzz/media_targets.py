@@ -1,0 +1,35 @@
+"""Subtitles, recipes, and the notes beside a model's files."""
+
+from __future__ import annotations
+
+from prvr.media.encoders.hashes import RECORD, require_unchanged
+from prvr.media.errors import EncoderError, MediaError
+from prvr.media.recipe import Recipe
+from prvr.media.subtitles import read_subtitles
+from tests.fuzz.target import BREAK, Target, of_file, of_files
+
+SRT = "1\n00:00:01,500 --> 00:00:02,000\n<i>Hello</i> &amp; bye\n\n2\n00:01:03,0 --> 00:01:04,250\n{\\an8}again\nmore\n"
+VTT = "WEBVTT - x\n\nNOTE hi\n\nSTYLE\n::cue{}\n\nid\n00:01.000 --> 00:02.500 align:start\n<v Ann>Yes</v>\n"
+_TEXTS = [SRT.encode(), VTT.encode(), SRT.encode("utf-16"), ("\ufeff" + VTT.replace("\n", "\r\n")).encode()]
+_RECIPE = Recipe("clip", "ab" * 32, 512, "224x224 cover", "mean", 1.0, "pyav 18").to_json().encode()
+_HASH = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"  # of b"x"
+_NOTE = b'{"revision": "abc", "sha256": {"model.safetensors": "' + _HASH.encode() + b'"}}'
+
+TARGETS = (
+    Target("subtitles", (MediaError,), _TEXTS, of_file("film.en.srt", read_subtitles)),
+    Target("recipe", (EncoderError,), [_RECIPE], lambda scratch: lambda data: _read_recipe(data)),
+    Target(
+        "weights-note",
+        (EncoderError,),
+        [BREAK.join([_NOTE, b"x"])],
+        of_files((RECORD, "model.safetensors"), require_unchanged),
+    ),
+)
+
+
+def _read_recipe(data: bytes) -> None:
+    found = Recipe.from_json(data.decode("utf-8", "replace"))
+    try:
+        found.require(Recipe("clip"))
+    except EncoderError:
+        return
