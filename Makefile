@@ -2,12 +2,13 @@
 #             cores; DEMO_SERVE=0 make demo ends without the page)
 # make test   set up, then the tests that CI runs
 # make browser   Chromium for the tests of the page, where this is Debian and we are root; without it they are skipped
+# make picture   docs/images/page.png anew, drawn by the test of the page
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-all browser lint format clean
+.PHONY: setup demo test test-all picture browser lint format clean
 
 setup: $(STAMP)
 
@@ -22,6 +23,9 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -m "not slow and not gpu"
+
+picture: setup
+	PRVR_PICTURES=1 $(BIN)/python -m pytest -q tests/server/test_page.py -k picture
 
 browser:
 	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null; then echo "== Chromium is there"; \

@@ -3,21 +3,27 @@
     python benchmarks/server_load.py                    # 1,000 videos of 5 minutes, 64 clients
     python benchmarks/server_load.py --videos 200 --searches 128
 
-The library holds synthetic vectors (see library_search.py); the server runs in a process of its own, the clients in
-this one, all on the same cores. "One at a time": one client that waits for each answer before it asks again. "At
-once": 64 clients that do the same.
+The library holds synthetic vectors (see library_search.py). The server runs in a process of its own, the clients in
+this one, all on the same cores: clients speak HTTP over plain sockets that they keep open, so that little of the cores
+goes to them, and it is printed how much. "One at a time": one client that waits for each answer before it asks again.
+"At once": 64 clients that do the same. Both take turns, round by round: what else the machine does hits both alike.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import multiprocessing
+import os
+import re
 import shutil
 import socket
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -36,6 +42,7 @@ from prvr.server import ServerOptions, serve
 
 _KINDS = 25  # videos that differ; the others repeat them, which costs the same to score
 _AT_ONCE = 50  # videos committed together
+SOLO = 64  # searches of a round, one at a time
 
 
 def main() -> None:
@@ -45,6 +52,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--searches", type=int, default=512, help="by all clients together")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=10, help="hits on a page")
     parser.add_argument("--folder", type=Path, help="where to make the library (kept, and used again if it is there)")
     args = parser.parse_args()
@@ -58,16 +66,24 @@ def main() -> None:
     server = multiprocessing.get_context("spawn").Process(target=run_server, args=(place, args.width, port))
     server.start()
     try:
-        address = f"http://127.0.0.1:{port}"
-        wait_for(address)
-        alone = asyncio.run(load(address, 1, max(16, args.searches // 16), args.limit))
-        many = asyncio.run(load(address, args.clients, args.searches, args.limit))
-        for name, (rate, times, failed) in {"one at a time": alone, f"{args.clients} at once": many}.items():
+        wait_for(port)
+        rounds: dict[str, list[Round]] = {"one at a time": [], f"{args.clients} at once": []}
+        for number in range(args.rounds):
+            for name, clients, searches in zip(rounds, (1, args.clients), (SOLO, args.searches), strict=True):
+                asked = [search(f"{1000 * number + each}", args.limit, port) for each in range(searches)]
+                rounds[name].append(asyncio.run(load(port, clients, asked, server.pid or 0)))
+        for name, found in rounds.items():
+            times = np.concatenate([each.times for each in found])
             console.print(
-                f"{name}: {rate:.1f} searches a second, median {1000 * np.median(times):.0f} ms, "
-                f"95 % within {1000 * np.quantile(times, 0.95):.0f} ms, {failed} of {len(times)} failed"
+                f"{name}: {', '.join(f'{each.rate:.1f}' for each in found)} searches a second, "
+                f"median {1000 * np.median(times):.0f} ms, 95 % within {1000 * np.quantile(times, 0.95):.0f} ms, "
+                f"{sum(each.failed for each in found)} of {len(times)} failed"
             )
-        console.print(f"throughput × {many[0] / alone[0]:.1f}")
+            cores = [1000 * sum(getattr(each, who) for each in found) / len(times) for who in ("server", "clients")]
+            console.print(f"   of a core for each search: server {cores[0]:.1f} ms, clients {cores[1]:.2f} ms")
+        ratios = [many.rate / alone.rate for alone, many in zip(*rounds.values(), strict=True)]
+        console.print(f"throughput × {', '.join(f'{each:.1f}' for each in ratios)}, median × {np.median(ratios):.1f}")
+        console.print(f"searches in a pass: {batches(port)}")
     finally:
         server.terminate()
         server.join(10)
@@ -101,37 +117,78 @@ def run_server(place: Path, width: int, port: int) -> None:
     serve(Library.open(place, encoder=synthetic.Standstill(width)), ServerOptions(port=port), lambda address: None)
 
 
-def wait_for(address: str) -> None:
+def wait_for(port: int) -> None:
     for _ in range(600):
         try:
-            httpx.get(f"{address}/v1/health")
+            httpx.get(f"http://127.0.0.1:{port}/v1/health")
             break
         except httpx.TransportError:
             time.sleep(0.1)
-    httpx.post(f"{address}/v1/search", json={"query": "0"}, timeout=120)  # reads the files once
+    httpx.post(f"http://127.0.0.1:{port}/v1/search", json={"query": "0"}, timeout=120)  # reads the files once
 
 
-async def load(address: str, clients: int, searches: int, limit: int) -> tuple[float, list[float], int]:
-    """Searches a second, the time of each, and how many failed."""
+@dataclass(frozen=True)
+class Round:
+    """Searches a second, the time of each, how many failed, and seconds of a core that server and clients took."""
+
+    rate: float
+    times: list[float]
+    failed: int
+    server: float
+    clients: float
+
+
+def search(query: str, limit: int, port: int) -> bytes:
+    body = json.dumps({"query": query, "limit": limit}).encode()
+    head = (
+        f"POST /v1/search HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def load(port: int, clients: int, asked: Sequence[bytes], server: int) -> Round:
     times: list[float] = []
-    failed, left = 0, iter(range(searches))
+    failed, left = 0, iter(asked)
 
-    async def ask(client: httpx.AsyncClient) -> None:
+    async def ask() -> None:
         nonlocal failed
-        for number in left:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for request in left:
             began = time.perf_counter()
-            try:
-                answer = await client.post("/v1/search", json={"query": str(number + 1), "limit": limit})
-                failed += answer.status_code != 200
-            except httpx.HTTPError:
-                failed += 1
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+            answer = await reader.readexactly(length)
+            failed += not head.startswith(b"HTTP/1.1 200") or b'"hits":[{' not in answer
             times.append(time.perf_counter() - began)
+        writer.close()
 
-    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
-    async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits) as client:
-        began = time.perf_counter()
-        await asyncio.gather(*(ask(client) for _ in range(clients)))
-        return searches / (time.perf_counter() - began), times, failed
+    began, own, theirs = time.perf_counter(), time.process_time(), core_seconds(server)
+    await asyncio.gather(*(ask() for _ in range(clients)))
+    rate = len(asked) / (time.perf_counter() - began)
+    return Round(rate, times, failed, core_seconds(server) - theirs, time.process_time() - own)
+
+
+def core_seconds(process: int) -> float:
+    """What a process has used of the cores; NaN where the system has no /proc."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return float("nan")
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def batches(port: int) -> str:
+    """How searches shared passes, from the server's own counters."""
+    text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    found = re.findall(r'prvr_search_batch_size_bucket\{le="([^"]+)"\} (\d+)', text)
+    below, told = 0, []
+    for bound, count in found:
+        if int(count) > below:
+            told.append(f"{int(count) - below} of up to {float(bound):g}")
+        below = int(count)
+    return ", ".join(told)
 
 
 if __name__ == "__main__":

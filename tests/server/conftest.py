@@ -9,14 +9,16 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 
 from prvr.library import Library
 from prvr.media.render import RenderConfig, RenderedWorld, render_world
 from prvr.server import ServerOptions, create_app
+from prvr.server.serving import server_of
+from tests.server.browsing import FLAGS
 
 RATE = 1.0
 
@@ -72,7 +74,7 @@ def address(base: Path, tmp_path: Path) -> Iterator[str]:
     shutil.copytree(base / "new", tmp_path / "new")
     app = create_app(Library.open(tmp_path / "library"), ServerOptions(roots=(tmp_path / "new",)))
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    server = server_of(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -88,3 +90,19 @@ def browser_path() -> str:
     if found is None:
         pytest.skip("no Chromium was found: `make browser` installs it on Debian, or set CHROMIUM to its path")
     return found
+
+
+@pytest.fixture(scope="module")  # while it is open, no other test of the process can run an event loop
+def browser(browser_path: str) -> Iterator[Any]:
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: pip install 'prvr[dev]'"
+    )
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=browser_path, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def sentence(world: RenderedWorld) -> str:
+    return world.queries["test"][0].sentence

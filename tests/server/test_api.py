@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from prvr.library import LibraryError, SearchOptions
+from prvr.library import LibraryError
 from prvr.server import ServerOptions, create_app
 from prvr.server.batching import Batcher
 from prvr.server.metrics import Metrics
+from prvr.server.search_models import SearchRequest
+from prvr.server.searches import Searches
 from tests.server.conftest import Served
 
 QUERY = "a red square moves to the left"
@@ -63,8 +66,8 @@ def test_evidence_of_a_hit_is_what_the_search_saw(served: Served) -> None:
     (a, b), (c, d) = expected.spans[expected.direct_peak], expected.spans[expected.routed_peak]
     assert found["unsupported"] == (b <= c or d <= a)
     assert found["moments"][0]["start"] == hit["start"]
-    assert served.client.get("/v1/videos/1/evidence?query=xyzzy").status_code == 422
-    assert served.client.get("/v1/videos/1/evidence?query=red&track=text").status_code == 422
+    assert served.client.get("/v1/videos/1/evidence?query=xyzzy").status_code == 404
+    assert served.client.get("/v1/videos/1/evidence?query=red&track=text").status_code == 404
     assert served.client.get("/v1/videos/999/evidence?query=red").status_code == 404
 
 
@@ -132,15 +135,23 @@ def test_adding_is_a_job_with_events_and_a_broken_file_is_only_reported(served: 
     failed = served.client.get("/v1/videos?status=failed").json()["videos"]
     assert [v["filename"] for v in failed] == ["broken.mp4"]
     assert served.client.get(failed[0]["thumbnail_url"]).status_code == 409  # and the server lives on
+    assert served.client.get(failed[0]["media_url"]).status_code == 409  # nobody knows what it is
     assert served.client.get(f"/v1/videos/{served.library.videos('ok')[-1].id}/thumbnail").status_code == 200
     assert [j["id"] for j in served.client.get("/v1/jobs").json()["jobs"]] == [job["id"]]
 
 
-def test_a_decoder_that_crashes_takes_only_its_job_with_it(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def sabotage(served: Served, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Code that the process which adds runs first."""
     module = served.folder / "site" / "sitecustomize.py"
     module.parent.mkdir()
-    module.write_text("import os, sys\nif 'prvr.server.worker' in ' '.join(sys.orig_argv): os.abort()\n")
+    module.write_text(f"import os, sys, time\nif 'prvr.server.worker' in ' '.join(sys.orig_argv):\n{code}\n")
     monkeypatch.setenv("PYTHONPATH", str(module.parent), prepend=":")
+
+
+def test_a_decoder_that_crashes_at_once_takes_only_its_job_with_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sabotage(served, monkeypatch, "    os.abort()")
     job = served.client.post("/v1/videos", json={"root": "new"}).json()
     last = events(served.client.get(job["events_url"]).text)[-1]
     assert last["state"] == "failed"
@@ -148,9 +159,38 @@ def test_a_decoder_that_crashes_takes_only_its_job_with_it(served: Served, monke
     assert served.client.post("/v1/search", json={"query": QUERY}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [("os.abort()", "crash"), pytest.param("time.sleep(600)", "nothing was heard", marks=pytest.mark.slow)],
+)
+def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
+    served: Served, monkeypatch: pytest.MonkeyPatch, does: str, said: str
+) -> None:
+    """As a bug of the decoder would, in the middle of a job."""
+    first = min(served.folder.glob("new/[0-9a-z]*.mp4"), key=lambda path: (path.name == "broken.mp4", path.name))
+    code = (
+        "    import prvr.library.adding as adding\n    before = adding.index_file\n"
+        "    def index_file(folder, source, *others):\n"
+        f"        if source.path.name == {first.name!r}: {does}\n"
+        "        return before(folder, source, *others)\n"
+        "    adding.index_file = index_file"
+    )
+    sabotage(served, monkeypatch, code)
+    monkeypatch.setattr("prvr.server.jobs.PATIENCE", 15.0)
+    job = served.client.post("/v1/videos", json={"root": "new"}).json()
+    last = events(served.client.get(job["events_url"]).text)[-1]
+    assert last["state"] == "done"
+    report = last["report"]
+    assert isinstance(report, dict)
+    assert report["added"] == 1
+    assert set(report["failed"]) == {first.name, "broken.mp4"}
+    assert said in report["failed"][first.name]
+    assert served.client.get("/v1/library").json()["videos"] == 11
+
+
 def test_a_job_can_be_stopped(served: Served) -> None:
     job = served.client.post("/v1/videos", json={"root": "new"}).json()
-    assert served.client.delete(f"/v1/jobs/{job['id']}").json()["state"] == "cancelled"
+    assert served.client.post(f"/v1/jobs/{job['id']}/cancel").json()["state"] == "cancelled"
     assert events(served.client.get(job["events_url"]).text)[-1]["state"] == "cancelled"
     assert served.library.verify().ok
 
@@ -179,9 +219,14 @@ def test_health_metrics_and_documents(served: Served) -> None:
         ("POST", "/v1/search", {}, 422),
         ("POST", "/v1/search", {"query": "   "}, 422),
         ("POST", "/v1/search", {"query": "x" * 501}, 422),
+        ("POST", "/v1/search", {"query": "red\0"}, 422),
+        ("POST", "/v1/search", {"query": "\x1c"}, 422),
         ("POST", "/v1/search", {"query": "red", "limitt": 3}, 422),
         ("POST", "/v1/search", {"query": "red", "cursor": "abc"}, 422),
         ("POST", "/v1/search", {"query": "red", "limit": 101}, 422),
+        ("POST", "/v1/search", {"query": "red", "limit": "10"}, 422),
+        ("POST", "/v1/search", {"query": "red", "trace": 1}, 422),
+        ("POST", "/v1/search", {"query": "red", "filters": {"after": 0}}, 422),
         ("POST", "/v1/search", {"query": "red", "filters": {"after": "yesterday"}}, 422),
         ("GET", "/v1/videos/0", None, 422),
         ("GET", "/v1/jobs/7", None, 404),
@@ -201,6 +246,11 @@ def test_errors_are_problems_with_a_remedy(
     assert told["remedy"]
 
 
+def test_a_wrong_method_is_told_which_ones_there_are(served: Served) -> None:
+    answer = served.client.options("/v1/videos")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+
+
 def test_an_unexpected_failure_says_nothing_of_the_machine(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError(f"{served.folder}/secret")
@@ -216,19 +266,36 @@ def test_an_unexpected_failure_says_nothing_of_the_machine(served: Served, monke
 
 def test_searches_that_wait_together_share_a_pass(served: Served) -> None:
     metrics = Metrics()
+    sentences = ["red", "blue", "green", "zzz", "a square", "a circle", "night", "snow", "left", "right"]
+    asked = [SearchRequest(query=text, limit=number + 1) for number, text in enumerate(sentences)]
 
-    async def ask() -> list[object]:
-        batcher = Batcher(served.library, metrics, batch=8, waiting=100)
-        sentences = ["red", "blue", "green", "", "a square", "a circle", "night", "snow", "left", "right"]
-        asked = (batcher.search(text, SearchOptions(limit=number + 1)) for number, text in enumerate(sentences))
-        found = await asyncio.gather(*asked, return_exceptions=True)
+    async def ask() -> list[bytes]:
+        batcher = Batcher(Searches(served.library), metrics, batch=8, waiting=100)
+        found = await asyncio.gather(*map(batcher.ask, asked))
         await batcher.close()
-        return [(text, result) for text, result in zip(sentences, found, strict=True)]
+        return found
 
-    for number, (text, result) in enumerate(asyncio.run(ask())):  # type: ignore[misc]
-        alone = served.library.search(text, limit=number + 1)
-        assert [h.video.id for h in result] == [h.video.id for h in alone]
+    for request, answer in zip(asked, asyncio.run(ask()), strict=True):
+        alone = served.library.search(request.query, limit=request.limit)
+        assert [hit["video"]["id"] for hit in json.loads(answer)["hits"]] == [hit.video.id for hit in alone]
     assert "prvr_search_batch_size_count 2" in metrics.text({})  # ten searches, eight at a time
+
+
+def test_a_search_that_fails_does_not_fail_its_neighbours() -> None:
+    def together(questions: Sequence[int]) -> list[int]:
+        if 3 in questions:
+            raise ValueError("three")
+        return [2 * each for each in questions]
+
+    async def ask() -> list[int | BaseException]:
+        batcher = Batcher(together, Metrics(), batch=8, waiting=100)
+        found = await asyncio.gather(*map(batcher.ask, range(5)), return_exceptions=True)
+        await batcher.close()
+        return found
+
+    found = asyncio.run(ask())
+    assert isinstance(found.pop(3), ValueError)
+    assert found == [0, 2, 4, 8]
 
 
 def test_options_are_refused_where_they_are_unsafe(tmp_path: Path) -> None:

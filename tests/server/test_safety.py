@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -78,6 +81,16 @@ def test_links_out_of_a_root_are_left_out_of_a_folder(served: Served) -> None:
     assert "led out" in answer.json()["detail"]
 
 
+def test_subtitles_that_lead_out_of_a_root_keep_their_video_out(served: Served) -> None:
+    film = min(path for path in (served.folder / "new").glob("*.mp4") if path.name != "broken.mp4")
+    secret = served.folder / "secret.srt"
+    secret.write_text("1\n00:00:01,000 --> 00:00:02,000\nthe secret\n")
+    film.with_suffix(".en.srt").symlink_to(secret)
+    answer = served.client.post("/v1/videos", json={"root": "new", "path": film.name})
+    assert answer.status_code == 404
+    assert "led out" in answer.json()["detail"]
+
+
 def test_every_answer_carries_its_policy(served: Served) -> None:
     for url in ("/", "/v1/health", "/nowhere", "/page/app.js"):
         headers = served.client.get(url).headers
@@ -92,9 +105,54 @@ def test_sizes_are_limited(served: Served) -> None:
     assert served.client.post("/v1/search", content=big, headers=json).status_code == 413
     chunked = served.client.post("/v1/search", content=iter([big[:40_000], big[40_000:]]), headers=json)
     assert chunked.status_code == 413
-    assert served.client.get("/v1/videos?folder=" + "x" * 9000).status_code == 414
+    assert served.client.get("/v1/videos?folder=" + "x" * 17000).status_code == 414
     deep = b'{"query": ' + b"[" * 20_000 + b"}"
     assert served.client.post("/v1/search", content=deep, headers=json).status_code in (400, 422)
+
+
+def raw(address: str, *parts: bytes, pause: float = 0.0) -> bytes:
+    """What a server says to bytes; b"" where it closes the connection without a word."""
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        with suppress(ConnectionError):  # it may have heard enough before the end
+            for part in parts:
+                connection.sendall(part)
+                time.sleep(pause)
+        found = b""
+        with suppress(ConnectionError):
+            while more := connection.recv(65536):
+                found += more
+                if b"\r\n\r\n" in found:
+                    break
+        return found
+
+
+def test_bytes_that_are_no_request_are_turned_away(address: str) -> None:
+    host = address.removeprefix("http://").encode()
+    get = b"GET /v1/health HTTP/1.1\r\nHost: " + host + b"\r\n"
+    assert raw(address, get + b"\r\n").startswith(b"HTTP/1.1 200")
+    assert raw(address, get + b"X: " + b"x" * 40_000 + b"\r\n\r\n")[9:12] in (b"400", b"431")  # in one piece or more
+    assert raw(address, get + b"X: " + b"x" * 300_000)[9:12] == b"400"  # and never an end
+    assert raw(address, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n").startswith(b"HTTP/1.1 400")
+    assert raw(address, b"GET /../../etc/passwd HTTP/1.1\r\nHost: " + host + b"\r\n\r\n").startswith(b"HTTP/1.1 404")
+    both = b"POST /v1/search HTTP/1.1\r\nHost: " + host + b"\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert b" 200 " not in raw(address, both + b"0\r\n\r\n")
+    assert raw(address, get.replace(host, b"evil.example") + b"\r\n").startswith(b"HTTP/1.1 421")
+    assert raw(address, get + b"\r\n").startswith(b"HTTP/1.1 200")  # and it lives on
+
+
+def test_slow_connections_are_closed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prvr.server.impatience.HEAD_SECONDS", 0.5)
+    monkeypatch.setattr("prvr.server.guard.BODY_SECONDS", 0.5)
+    host = address.removeprefix("http://").encode()
+    began = time.monotonic()
+    assert raw(address) == b""  # connects, and says nothing
+    assert raw(address, *(b"GET /v1/health HTTP/1.1\r\nHost: " + host)[:12].split(), pause=0.2) == b""
+    head = b"POST /v1/search HTTP/1.1\r\nHost: " + host + b"\r\nContent-Length: 100\r\n\r\n"
+    assert raw(address, head, b"{").startswith(b"HTTP/1.1 408")
+    assert time.monotonic() - began < 15
+    fast = b"GET /v1/health HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"
+    assert raw(address, fast[:10], fast[10:], pause=0.1).startswith(b"HTTP/1.1 200")
 
 
 def test_other_sites_and_other_names_are_turned_away(served: Served) -> None:

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install 'prvr[dev]'")
-from schemathesis.specs.openapi.checks import positive_data_acceptance  # noqa: E402
 
 EXAMPLES = 12  # for each way to call each operation
-# Which words an encoder knows, and that a query is more than blanks, a schema cannot say: such requests may be refused.
 
 
 def test_the_server_does_what_its_schema_says(address: str, tmp_path: Path) -> None:
@@ -31,9 +29,7 @@ def test_the_server_does_what_its_schema_says(address: str, tmp_path: Path) -> N
                 nonlocal tried
                 tried += 1
                 answer = case.call(base_url=address)
-                if answer.status_code == 414:  # longer than any address may be, whatever the schema says of its parts
-                    return
-                case.validate_response(answer, excluded_checks=[positive_data_acceptance])
+                case.validate_response(answer)
                 assert str(tmp_path).encode() not in answer.content
 
             try:

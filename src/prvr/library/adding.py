@@ -152,6 +152,7 @@ class Adder:
                             )
                             self.progress(told)
 
+                    seen(0.0, None)  # before it is opened: whoever listens knows which file it was if that is the end
                     self._one(source, held, committer, seen)
                     done += source.size
         finally:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prvr.library.errors import LibraryError
-from prvr.library.evidence import MomentEvidence, video_evidence
+from prvr.library.evidence import Asked, MomentEvidence
 from prvr.library.moments import MomentOptions, Stretch, find_stretches
+from prvr.library.pair_evidence import evidence_of
 from prvr.library.tracks import FRAMES
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ def explain_video(
     if not bool(vector.any()):
         raise LibraryError("the encoder understands nothing of this: use other words")
     view = snapshot.tracks[name]
-    weight = view.shards[0].gallery.config.fusion_weight if trace else 0.0
-    evidence = video_evidence(vector, view, (view.owners == video).nonzero()[0], weight)
+    sections = tuple((view.owners == video).nonzero()[0].tolist())
+    (evidence,) = evidence_of(view, [Asked(vector, sections, view.fusion_weight if trace else 0.0)])
     curve = evidence.routed if trace else evidence.direct
     found = find_stretches(curve, evidence.spans, snapshot.videos[video].duration, moments or MomentOptions())
     return Explanation(name, evidence, tuple(found))

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from prvr.library.library import Library
 from prvr.library.moments import MomentOptions, find_stretches, overlap
-from prvr.library.searching import CONFIDENT, RankedTrack, one_core
+from prvr.library.pair_evidence import evidence_of
+from prvr.library.ranking import RankedTrack, Table
+from prvr.library.searching import CONFIDENT
 from prvr.library.sources import absolute
 from prvr.library.tracks import FRAMES
 from prvr.media.render import RenderedWorld
@@ -72,28 +74,33 @@ def judge(
     snapshot = lib.snapshot()
     view = snapshot.tracks[FRAMES]
     number_of = {video.path: number for number, video in snapshot.videos.items()}
-    weight = view.shards[0].gallery.config.fusion_weight if trace else 0.0
+    weight = view.fusion_weight if trace else 0.0
     vectors = lib.encode(FRAMES, [query.sentence for query in known])
     scores = view.score(vectors)
+    understood = [row for row in range(len(known)) if bool(vectors[row].any())]
+    table = Table(view, scores, understood, weight, None)
+    seen_in = evidence_of(
+        view, [RankedTrack(table, vectors[row], row).asks(number_of[known[row].video]) for row in understood]
+    )
     ranks, overlaps, sure, right, unsure = [], [], [], [], []
-    with one_core():
-        for row, query in enumerate(known):
-            if not bool(vectors[row].any()):
-                ranks.append(len(number_of) + 1)
-                overlaps.append(0.0)
-                continue
-            correct = {number_of[path] for path in query.correct if path in number_of}
-            everything = RankedTrack(view, vectors[row], scores, row, weight, None)
-            others = RankedTrack(view, vectors[row], scores, row, weight, set(number_of.values()) - correct)
-            ranks.append(1 + min(everything.place[number] for number in correct))
-            sure.append(_sure(everything))
-            right.append(sure[-1] and ranks[-1] == 1)
-            unsure.append(_sure(others))
-            own = number_of[query.video]
-            seen = everything.evidence(own)
-            curve = seen.routed if trace else seen.direct
-            best = find_stretches(curve, seen.spans, snapshot.videos[own].duration, moments or MomentOptions())[0]
-            overlaps.append(overlap(best.start, best.end, query.start, query.end))
+    seen = dict(zip(understood, seen_in, strict=True))
+    for row, query in enumerate(known):
+        if row not in seen:
+            ranks.append(len(number_of) + 1)
+            overlaps.append(0.0)
+            continue
+        correct = {number_of[path] for path in query.correct if path in number_of}
+        everything = RankedTrack(table, vectors[row], row)
+        without = Table(view, scores, [row], weight, set(number_of.values()) - correct)
+        places = [everything.place(number) for number in correct]
+        ranks.append(1 + min(place for place in places if place is not None))
+        sure.append(_sure(everything))
+        right.append(sure[-1] and ranks[-1] == 1)
+        unsure.append(_sure(RankedTrack(without, vectors[row], row)))
+        curve = seen[row].routed if trace else seen[row].direct
+        duration = snapshot.videos[number_of[query.video]].duration
+        best = find_stretches(curve, seen[row].spans, duration, moments or MomentOptions())[0]
+        overlaps.append(overlap(best.start, best.end, query.start, query.end))
     shares = (float(np.mean(each)) if each else 0.0 for each in (sure, right, unsure))
     return Judgement(np.array(ranks), np.array(overlaps), *shares)
 

@@ -30,8 +30,9 @@ from prvr.library.filters import Filters
 from prvr.library.making import Given, open_tracks, plan_library, require_encoder
 from prvr.library.model import require_model
 from prvr.library.moments import MomentOptions
+from prvr.library.ranking import RankedTrack, Table
 from prvr.library.results import Hit, SearchResult
-from prvr.library.searching import GroupBy, RankedTrack, SearchOptions, answer, nothing, one_core
+from prvr.library.searching import GroupBy, Ranking, SearchOptions, answer, look, nothing
 from prvr.library.settings import FILE, About, LibrarySettings, read_about, unfinished, write_about
 from prvr.library.shards import compact, sweep
 from prvr.library.snapshot import Snapshot, take_snapshot
@@ -264,19 +265,26 @@ class Library:
         ranked: list[dict[str, RankedTrack]] = [{} for _ in queries]
         for name, view in snapshot.tracks.items():
             vectors = self.encode(name, queries)
-            scores = view.score(vectors)
-            strength = view.shards[0].gallery.config.fusion_weight
+            scores, strength = view.score(vectors), view.fusion_weight
+            alike: dict[tuple[bool, Filters], list[int]] = {}
             for row, (vector, one) in enumerate(zip(vectors, wanted, strict=True)):
                 if bool(vector.any()):
-                    weight = strength if one.trace else 0.0
-                    ranked[row][name] = RankedTrack(view, vector, scores, row, weight, chosen[one.filters])
-        with one_core():
-            return [
-                answer(name, tracks, snapshot, one, began, self._with_line)
-                if tracks
-                else nothing(name, self._not_understood(query), began)
-                for query, name, tracks, one in zip(queries, names, ranked, wanted, strict=True)
-            ]
+                    alike.setdefault((one.trace, one.filters), []).append(row)
+            for (trace, filters), rows in alike.items():
+                table = Table(view, scores, rows, strength if trace else 0.0, chosen[filters])
+                for row in rows:
+                    ranked[row][name] = RankedTrack(table, vectors[row], row)
+        rankings = [
+            Ranking(tracks, snapshot.videos, one) if tracks else None
+            for tracks, one in zip(ranked, wanted, strict=True)
+        ]
+        look([(ranking, *each) for ranking in rankings if ranking is not None for each in ranking.wanted()])
+        return [
+            answer(name, ranking, began, self._with_line)
+            if ranking is not None
+            else nothing(name, self._not_understood(query), began)
+            for query, name, ranking in zip(queries, names, rankings, strict=True)
+        ]
 
     def encode(self, track: str, queries: Sequence[str | Path | Image]) -> torch.Tensor:
         """(Q, D); a row is zero where the track has nothing to say to a query."""

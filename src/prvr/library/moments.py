@@ -57,18 +57,21 @@ def find_stretches(
     >>> [(found.start, found.end) for found in find_stretches(curve, spans, 7.0, MomentOptions(pad=0.5))]
     [(1.5, 4.5), (5.5, 7.0)]
     """
-    level, top = float(np.median(curve)), float(curve.max())
-    free = np.ones(len(curve), bool)
+    heights = curve.tolist()  # Python's own numbers: a curve is walked along step by step
+    level, top = _median(curve), max(heights)
+    taken = [False] * len(heights)
+    high = (curve >= min(top, level + options.other * (top - level))).nonzero()[0].tolist()
     found: list[Stretch] = []
-    while len(found) < options.most and free.any():
-        peak = int(np.where(free, curve, -np.inf).argmax())
-        height = float(curve[peak])
-        if found and height < level + options.other * (top - level):
+    for peak in sorted(high, key=heights.__getitem__, reverse=True):  # stable: of equal peaks the first
+        if len(found) == options.most:
             break
-        first, last = _grown(curve, peak, level + options.keep * (height - level), free)
-        free[first : last + 1] = False
-        start, end = float(spans[first : last + 1, 0].min()), float(spans[first : last + 1, 1].max())
-        found = _with(found, Stretch(start, end, peak), options.merge)
+        if taken[peak]:
+            continue
+        height = heights[peak]
+        first, last = _grown(heights, peak, level + options.keep * (height - level), taken)
+        taken[first : last + 1] = [True] * (last + 1 - first)
+        end = float(spans[first : last + 1, 1].max())
+        found = _with(found, Stretch(float(spans[first, 0]), end, peak), options.merge)
     longest = duration if duration is not None else float(spans[:, 1].max())
     return [
         Stretch(max(0.0, each.start - options.pad), max(each.start, min(longest, each.end + options.pad)), each.peak)
@@ -86,11 +89,20 @@ def overlap(start: float, end: float, true_start: float, true_end: float) -> flo
     return shared / max(1e-9, max(end, true_end) - min(start, true_start))
 
 
-def _grown(curve: Curve, peak: int, floor: float, free: NDArray[np.bool_]) -> tuple[int, int]:
+def _median(curve: Curve) -> float:
+    """``np.median``, without the care it takes of arrays of any shape."""
+    middle = len(curve) // 2
+    if len(curve) % 2:
+        return float(np.partition(curve, middle)[middle])
+    low, high = np.partition(curve, (middle - 1, middle))[middle - 1 : middle + 1].tolist()
+    return (low + high) / 2
+
+
+def _grown(heights: list[float], peak: int, floor: float, taken: list[bool]) -> tuple[int, int]:
     first = last = peak
-    while first > 0 and free[first - 1] and curve[first - 1] >= floor:
+    while first > 0 and not taken[first - 1] and heights[first - 1] >= floor:
         first -= 1
-    while last + 1 < len(curve) and free[last + 1] and curve[last + 1] >= floor:
+    while last + 1 < len(heights) and not taken[last + 1] and heights[last + 1] >= floor:
         last += 1
     return first, last
 

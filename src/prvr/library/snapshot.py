@@ -15,9 +15,9 @@ from torch import Tensor
 
 from prvr.library.catalogue import Catalogue, Video, generation, read_videos
 from prvr.library.confidence import Background, background_of
+from prvr.library.passes import score_galleries
 from prvr.library.shards import ShardMissing, map_shard, read_shards
 from prvr.scoring import Gallery
-from prvr.scoring.engines import score_parts
 from prvr.tokens import TensorRecord
 
 _TRIES = 20
@@ -30,6 +30,16 @@ class Mapped:
     gallery: Gallery
     arrays: dict[str, Tensor]
     rows: NDArray[np.int64]  # the living ones
+
+    @cached_property
+    def spans(self) -> NDArray[np.float32]:
+        """(tokens, 2): seconds of every token, page after page."""
+        return self.arrays["spans"].reshape(-1, 2).numpy()
+
+    @cached_property
+    def pages(self) -> list[int]:
+        """Of each row."""
+        return [int(count) for count in self.gallery.first_page.diff()]
 
 
 @dataclass(frozen=True)
@@ -59,11 +69,17 @@ class TrackView:
     def owners(self) -> NDArray[np.int64]:
         return np.array(self.videos, np.int64)
 
+    @property
+    def fusion_weight(self) -> float:
+        """TRACE's share λ in the score."""
+        return self.shards[0].gallery.config.fusion_weight
+
     def score(self, queries: Tensor) -> TrackScores:
         """Score (Q, D) queries against every section: every stored token is looked at."""
         base, trace = [], []
-        for shard in self.shards:
-            found = score_parts(queries, shard.gallery, "torch" if shard.gallery.device.type == "cpu" else "auto")
+        for shard, found in zip(
+            self.shards, score_galleries(queries, [shard.gallery for shard in self.shards]), strict=True
+        ):
             assert found.trace is not None
             base.append(found.base[:, shard.rows])
             trace.append(found.trace[:, shard.rows])
@@ -80,15 +96,6 @@ class TrackView:
         if weight not in self._known:
             self._known[weight] = background_of(self.background, self.owners, weight)
         return self._known[weight]
-
-    def section(self, number: int) -> tuple[Gallery, NDArray[np.float32], int]:
-        """A section as a gallery of one, the seconds of its tokens, and how many of them are real."""
-        place, row, tokens = self.places[number]
-        shard = self.shards[place]
-        one = shard.gallery[row : row + 1]
-        first, last = int(shard.gallery.first_page[row]), int(shard.gallery.first_page[row + 1])
-        spans = shard.arrays["spans"][first:last].reshape(-1, 2).numpy()
-        return one, spans, tokens
 
 
 @dataclass(frozen=True)

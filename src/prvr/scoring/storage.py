@@ -53,7 +53,16 @@ class Vectors(TensorRecord):
         return floats if self.scale is None else floats.mul_(self.scale[..., None].to(dtype))
 
     def __getitem__(self, rows: slice) -> Vectors:
-        return self.map(lambda tensor: tensor[rows])
+        return Vectors(self.values[rows], None if self.scale is None else self.scale[rows])
+
+    def take(self, rows: Tensor) -> Vectors:
+        """Copies of some, by their numbers (N,)."""
+        taken = self.values.index_select(0, rows)
+        return Vectors(taken, None if self.scale is None else self.scale.index_select(0, rows))
+
+    def flat(self) -> Vectors:
+        """One axis of vectors, (N, D)."""
+        return Vectors(self.values.flatten(0, -2), None if self.scale is None else self.scale.flatten())
 
     @property
     def shape(self) -> torch.Size:

@@ -14,10 +14,10 @@ from starlette.exceptions import HTTPException
 from prvr import __version__
 from prvr.library import Library
 from prvr.server import job_routes, search_routes, service_routes, video_routes
-from prvr.server.batching import Searcher
 from prvr.server.guard import GUARD_STATUSES, Guard
 from prvr.server.options import ServerOptions
 from prvr.server.problems import ProblemDocument, documented, install
+from prvr.server.searches import Searcher
 from prvr.server.state import State
 
 PAGE = Path(__file__).parent / "page"

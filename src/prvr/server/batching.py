@@ -1,7 +1,8 @@
-"""Searches that arrive while one pass runs share the next one.
+"""Questions that arrive while a pass runs share the next one.
 
-Nobody waits for company: a lone search starts at once. While it runs, others gather, and the vectors of the library are
-then read once for all of them.
+A lone question is worked on at once. While that goes on others gather, and the vectors of the library are then read
+once for all of them. Whoever was answered together tends to ask again together: after a pass over several, the next
+one waits a moment for as many, because a pass for the first of them alone would hold up all others.
 """
 
 from __future__ import annotations
@@ -9,29 +10,29 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from contextlib import suppress
+from typing import Generic, TypeVar
 
-from prvr.library import SearchOptions, SearchResult
 from prvr.server.metrics import Metrics
 from prvr.server.problems import Problem
 
-Asked = tuple[str, SearchOptions, "asyncio.Future[SearchResult]"]
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+SEVERAL = 3  # questions of a pass after which the next one waits
+SHARE = 1 / 6  # of the time that a pass took, which the next one waits at most
+Together = Callable[[Sequence[Question]], Sequence[Answer]]
 
 
-class Searcher(Protocol):
-    """A library, or somebody who asks the shards of one."""
+class Batcher(Generic[Question, Answer]):
+    """The one place from which the library is searched; ``together`` answers several questions, in their order."""
 
-    def search_many(self, queries: Sequence[str], options: Sequence[SearchOptions]) -> list[SearchResult]: ...
-
-
-class Batcher:
-    """The one place from which the library is searched."""
-
-    def __init__(self, searcher: Searcher, metrics: Metrics, batch: int, waiting: int):
-        self.searcher, self.metrics, self.batch, self.most = searcher, metrics, batch, waiting
-        self._queue: deque[Asked] = deque()
+    def __init__(self, together: Together[Question, Answer], metrics: Metrics, batch: int, waiting: int):
+        self.together, self.metrics, self.batch, self.most = together, metrics, batch, waiting
+        self._queue: deque[tuple[Question, asyncio.Future[Answer]]] = deque()
+        self._enough = asyncio.Event()
+        self._expected = 0  # questions that are worth waiting for
         self._running: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "prvr-search")
 
@@ -39,11 +40,13 @@ class Batcher:
     def waiting(self) -> int:
         return len(self._queue)
 
-    async def search(self, query: str, options: SearchOptions) -> SearchResult:
+    async def ask(self, question: Question) -> Answer:
         if len(self._queue) >= self.most:
             raise Problem(503, "too many searches are waiting", "try again in a moment", {"Retry-After": "1"})
-        future = asyncio.get_running_loop().create_future()
-        self._queue.append((query, options, future))
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._queue.append((question, future))
+        if len(self._queue) >= self._expected:
+            self._enough.set()
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._work())
         return await future
@@ -57,29 +60,41 @@ class Batcher:
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while self._queue:
-            batch: list[Asked] = []
+            batch: list[tuple[Question, asyncio.Future[Answer]]] = []
             while self._queue and len(batch) < self.batch:
-                asked = self._queue.popleft()
-                if not asked[2].done():  # the client may have gone away
-                    batch.append(asked)
+                question, future = self._queue.popleft()
+                if not future.done():  # the client may have gone away
+                    batch.append((question, future))
             if not batch:
                 return
-            found = await loop.run_in_executor(self._thread, self._together, batch)
-            for (_, _, future), answer in zip(batch, found, strict=True):
+            began = time.perf_counter()
+            found = await loop.run_in_executor(self._thread, self._pass, [question for question, _ in batch])
+            for (_, future), answer in zip(batch, found, strict=True):
                 if future.done():
                     continue
-                if isinstance(answer, BaseException):
+                if isinstance(answer, Exception):
                     future.set_exception(answer)
                 else:
                     future.set_result(answer)
+            if len(batch) >= SEVERAL:
+                await self._gather(len(batch), SHARE * (time.perf_counter() - began))
 
-    def _together(self, batch: list[Asked]) -> list[SearchResult | Exception]:
+    async def _gather(self, count: int, seconds: float) -> None:
+        """Wait until so many questions are there, but not for long."""
+        self._expected = count
+        self._enough.clear()
+        if len(self._queue) < count:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._enough.wait(), seconds)
+        self._expected = 0
+
+    def _pass(self, questions: Sequence[Question]) -> list[Answer | Exception]:
         began = time.perf_counter()
         try:
-            found = self.searcher.search_many([query for query, _, _ in batch], [options for _, options, _ in batch])
-            self.metrics.batch(len(batch), time.perf_counter() - began)
+            found = [*self.together(questions)]
+            self.metrics.batch(len(questions), time.perf_counter() - began)
             return [*found]
-        except Exception as problem:  # handed to whoever asked; one bad query must not fail its neighbours
-            if len(batch) == 1:
+        except Exception as problem:  # handed to whoever asked; one bad question must not fail its neighbours
+            if len(questions) == 1:
                 return [problem]
-            return [answer for asked in batch for answer in self._together([asked])]
+            return [answer for question in questions for answer in self._pass([question])]

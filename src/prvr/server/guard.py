@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import time
 from http.cookies import CookieError, SimpleCookie
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from prvr.server.metrics import Metrics
@@ -16,19 +17,22 @@ from prvr.server.problems import Problem
 
 COOKIE = "prvr_token"
 _OPEN = {"/v1/health", "/v1/session"}  # without a token: is it alive, and how to hand one in
-GUARD_STATUSES = (401, 403, 413, 414, 421)
+GUARD_STATUSES = (401, 403, 408, 413, 414, 421, 431)
+BODY_SECONDS = 20.0  # a small body has arrived by then, or its sender is not in earnest
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
-_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; "
-        "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+_HEADERS = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; "
+        b"connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
     ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+_API_HEADERS = (*_HEADERS, (b"cache-control", b"no-store"))
 
 
 class Guard:
@@ -47,17 +51,18 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-                if scope["path"].startswith("/v1/"):
-                    headers.setdefault("Cache-Control", "no-store")
+                given = {name.lower() for name, _ in message["headers"]}
+                added = _API_HEADERS if scope["path"].startswith("/v1/") else _HEADERS
+                message["headers"] = [*message["headers"], *(pair for pair in added if pair[0] not in given)]
             await send(message)
 
         try:
             self._check(scope)
             if scope["method"] in _CHANGING:
-                receive = await self._read(receive)
+                try:
+                    receive = await asyncio.wait_for(self._read(receive), BODY_SECONDS)
+                except asyncio.TimeoutError:
+                    raise Problem(408, "the body of the request did not arrive", "send it in one go") from None
             await self.app(scope, receive, answer)
         except Problem as problem:
             await problem.response()(scope, receive, answer)
@@ -70,6 +75,8 @@ class Guard:
         options = self.options
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > options.max_url:
             raise Problem(414, f"the address is longer than {options.max_url} bytes", "make the query shorter")
+        if sum(len(name) + len(value) for name, value in headers.raw) > options.max_head:
+            raise Problem(431, f"the headers are longer than {options.max_head} bytes", "send fewer of them")
         host = headers.get("host", "")
         if is_loopback(options.host) and not is_loopback(_name(host)):  # a name that somebody else points here
             raise Problem(421, "this server answers under localhost alone", "open it as http://localhost")

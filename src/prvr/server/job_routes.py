@@ -28,9 +28,9 @@ async def job(job_id: JobId, state: Shared) -> JobModel:
     return JobModel.of(state.jobs.get(job_id))
 
 
-@router.delete("/jobs/{job_id}", responses=documented(404, 422))
+@router.post("/jobs/{job_id}/cancel", responses=documented(404, 422))
 async def cancel_job(job_id: JobId, state: Shared) -> JobModel:
-    """Stop a job. What was added so far is kept."""
+    """Stop a job, unless it has ended already. What was added so far is kept."""
     found = state.jobs.get(job_id)
     await state.jobs.cancel(found)
     return JobModel.of(found)

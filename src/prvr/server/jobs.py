@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from prvr.server import processes
 from prvr.server.problems import Problem
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
 _KEPT = 100  # jobs remembered
 _QUEUED = 20  # jobs that may wait
+PATIENCE = 900.0  # seconds without a sign of life after which a file is given up: a decoder can hang
+STARTING = 900.0  # the same, before the first sign: an encoder may take long to load
 _log = logging.getLogger("prvr.server")
 
 
@@ -66,7 +68,7 @@ class Jobs:
 
     def add(self, what: str, files: tuple[Path, ...], tags: tuple[str, ...], retry: bool) -> Job:
         if sum(job.state == "queued" for job in self.all.values()) >= _QUEUED:
-            raise Problem(503, "too many jobs are waiting", "wait until some are done", {"Retry-After": "10"})
+            raise Problem(429, "too many jobs are waiting", "wait until some are done", {"Retry-After": "10"})
         self._count += 1
         job = Job(self._count, what, files, tags, retry)
         self.all[job.id] = job
@@ -84,8 +86,7 @@ class Jobs:
         if job.state in ENDED:
             return
         await self._change(job, state="cancelled", problem=why)
-        if job.process is not None and job.process.returncode is None:
-            job.process.kill()  # a library bears it
+        processes.stop(job.process)  # a library bears it
 
     async def follow(self, job: Job) -> AsyncIterator[Job | None]:
         """The job at every change until it ends; None as a sign of life when nothing happens."""
@@ -114,38 +115,48 @@ class Jobs:
                 await self._change(job, state="failed", problem="adding could not be started on this machine")
 
     async def _work(self, job: Job) -> None:
+        """Add all files; one that crashes or hangs the decoder is left out, and the others go on without it."""
         await self._change(job, state="running")
-        pipe = asyncio.subprocess.PIPE
-        job.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "prvr.server.worker", stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL,
-            limit=1 << 24, start_new_session=True,  # Ctrl-C is for the server, which then stops this one
-        )  # fmt: skip
-        assert job.process.stdin is not None
-        assert job.process.stdout is not None
-        asked = {
-            "library": str(self.library),
-            "files": [str(file) for file in job.files],
-            "tags": job.tags,
-            "retry": job.retry,
-        }
+        left, lost = list(job.files), dict[str, str]()
+        while left:
+            at, why = await self._attempt(job, left)
+            if job.state != "running":
+                return
+            if why is None:
+                break
+            if at is None or at not in left:  # before it came to any file: it would do so again
+                await self._change(job, state="failed", problem=_without_paths(why, job.files, self.library))
+                return
+            lost[at.name] = why
+            left.remove(at)  # those before it are in the library, which the next process sees at a glance
+        told = {"added": 0, "unchanged": 0, "moved": 0, "damaged": {}, **job.report}
+        await self._change(job, state="done", report={**told, "failed": {**told.get("failed", {}), **lost}})
+
+    async def _attempt(self, job: Job, files: list[Path]) -> tuple[Path | None, str | None]:
+        """One process's try: the file it was at, and why it did not come to an end (None: it did)."""
+        process = job.process = await processes.start("prvr.server.worker")
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked = {"library": str(self.library), "files": [*map(str, files)], "tags": job.tags, "retry": job.retry}
+        at: Path | None = None
         try:
-            job.process.stdin.write(json.dumps(asked).encode() + b"\n")
-            job.process.stdin.close()
-            async for line in job.process.stdout:
+            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            process.stdin.close()
+            while line := await asyncio.wait_for(process.stdout.readline(), STARTING if at is None else PATIENCE):
                 told = json.loads(line)
+                if "problem" in told:
+                    return None, str(told["problem"])
+                if "at" in told:
+                    at = Path(told.pop("at"))
                 if job.state == "running":
                     await self._change(job, **told)
+        except asyncio.TimeoutError:
+            return at, "nothing was heard of the decoder for long, and it was stopped"
         finally:
-            if job.process.returncode is None and job.state in ENDED:
-                job.process.kill()
-            code = await job.process.wait()
-        if job.state == "running":
-            if job.problem is not None or code != 0:
-                crashed = "a file made the decoder crash; the others before it were added. Add them in smaller groups"
-                problem = _without_paths(job.problem, job.files, self.library) if job.problem else crashed
-                await self._change(job, state="failed", problem=problem)
-            else:
-                await self._change(job, state="done")
+            processes.stop(process)
+            code = await process.wait()
+        crashed = "made the decoder crash" if at is not None else "the decoder crashed before it read a file"
+        return (at, None) if code == 0 else (at, crashed)
 
     async def _change(self, job: Job, **values: Any) -> None:
         for name, value in values.items():

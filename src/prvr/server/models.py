@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints
 
 from prvr.library import Video
 from prvr.server.jobs import Job, State
@@ -13,19 +13,46 @@ from prvr.server.ranges import title
 from prvr.server.roots import Places
 
 DEEPEST = 99_999  # results that paging reaches
+_TOLD = 10_000  # videos whose description is kept ready
 
 
 def _plain(text: str) -> str:
-    """Text that can be stored and sent: no half characters, no NUL."""
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+    """Text that can be stored and sent: no half characters."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise ValueError("holds characters that are none")
     return text
 
 
+def _bare(text: str) -> str:
+    """Without the blanks around it; what a pattern takes for a letter may still be one."""
+    if not (bare := text.strip()):
+        raise ValueError("holds nothing but blanks")
+    return bare
+
+
+def _number(value: object) -> object:
+    """JSON has numbers: a word that looks like one is a mistake."""
+    if isinstance(value, str | bool):
+        raise ValueError("is no number")
+    return value
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError("is no time: write it as 2024-05-31T18:00:00Z")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_number)]
+Real = Annotated[float, BeforeValidator(_number)]
+Seconds = Annotated[float, Field(ge=0, le=1e9), BeforeValidator(_number)]
+Time = Annotated[datetime, BeforeValidator(_text)]
 Plain = AfterValidator(_plain)
-Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), Plain]
-Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100), Plain]
-Place = Annotated[str, StringConstraints(max_length=1000), Plain]
+Bare = AfterValidator(_bare)
+_SOMETHING = r"^[^\x00]*[^\s\x00][^\x00]*$"  # no NUL, and not only blanks: said in the schema, so that programs know
+Words = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=_SOMETHING), Plain, Bare]
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=_SOMETHING), Plain, Bare]
+Place = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00]*$"), Plain]
 Cursor = Annotated[str, StringConstraints(pattern=r"^p[0-9]{1,5}$"), Field(examples=["p10"])]
 Number = Annotated[int, Field(ge=1, le=2**53)]
 
@@ -58,7 +85,11 @@ class VideoModel(BaseModel):
 
     @staticmethod
     def of(video: Video, places: Places) -> VideoModel:
-        return VideoModel(
+        """Remembered with the names of places, which live as long as the library stays as it is."""
+        known = places.told.get(video.id)
+        if isinstance(known, VideoModel):
+            return known
+        made = VideoModel(
             id=video.id,
             title=title(video.path),
             filename=video.path.name,
@@ -73,6 +104,9 @@ class VideoModel(BaseModel):
                 for name in ("state", "problem", "duration", "width", "height", "fps", "size")
             },
         )
+        if len(places.told) < _TOLD:
+            places.told[video.id] = made
+        return made
 
 
 class VideoPage(BaseModel):
@@ -90,7 +124,7 @@ class AddRequest(Message):
     root: Tag = Field(description="as GET /v1/folders names it")
     path: Place = Field(default="", description="inside the root; '' is all of it")
     tags: list[Tag] = Field(default_factory=list, max_length=20)
-    retry: bool = Field(default=False, description="try files again that failed before")
+    retry: StrictBool = Field(default=False, description="try files again that failed before")
 
 
 class FolderModel(BaseModel):

@@ -22,7 +22,8 @@ class ServerOptions:
     token: str | None = None  # asked of every request where given
     roots: tuple[Path, ...] = ()  # folders that videos may be added from
     max_body: int = 64 * 1024  # bytes of a request
-    max_url: int = 8 * 1024  # bytes of an address with its query
+    max_head: int = 32 * 1024  # bytes of a request's headers
+    max_url: int = 16 * 1024  # bytes of an address with its query: the longest that the schema allows, and some
     waiting: int = 1024  # searches that may wait; more are turned away
     batch: int = 64  # searches scored in one pass
 

@@ -10,12 +10,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 _log = logging.getLogger("prvr.server")
 _TITLES = {
     400: "Bad request", 401: "Token needed", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
-    409: "Conflict", 410: "Gone", 411: "Length required", 413: "Too large", 414: "Address too long",
+    408: "Too slow", 409: "Conflict", 410: "Gone", 411: "Length required", 413: "Too large", 414: "Address too long",
     415: "Wrong content type", 416: "Range not satisfiable", 421: "Wrong host", 422: "Not understood",
+    429: "Too many", 431: "Headers too long",
     500: "Internal error", 503: "Busy",
 }  # fmt: skip
 _REMEDIES = {
@@ -90,6 +92,8 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
         headers = dict(error.headers or {})
+        if error.status_code == 405 and (allowed := _allowed(request)):
+            headers["Allow"] = ", ".join(sorted(allowed))
         remedy = _REMEDIES.get(error.status_code, "look at /v1/docs for what is expected")
         return Problem(error.status_code, str(error.detail), remedy, headers).response()
 
@@ -97,6 +101,16 @@ def install(app: FastAPI) -> None:
     async def _unexpected(request: Request, error: Exception) -> JSONResponse:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return unexpected().response()
+
+
+def _allowed(request: Request) -> set[str]:
+    """All methods of an address; the framework tells those of the first route that fits alone."""
+    return {
+        method.upper()
+        for path, methods in request.app.openapi()["paths"].items()
+        for method in methods
+        if compile_path(path)[0].match(request.url.path)
+    }
 
 
 def unexpected() -> Problem:

@@ -48,6 +48,8 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
 
 def file_response(video: Video, method: str, range_header: str | None, if_range: str | None) -> Response:
     """The file that was added, or a part of it. A file that is another one now is refused, whatever it is called."""
+    if video.state != "ok":  # nobody ever saw a video in it: it may be anything
+        raise Problem(409, f"the file of {title(video.path)!r} could not be read as a video", "add it again")
     file, etag = _open(video), f'"{video.digest[:32]}"'
     if if_range is not None and if_range != etag:
         range_header = None

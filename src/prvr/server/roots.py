@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from prvr.library import Video
 from prvr.library.sources import VIDEO_SUFFIXES, find_videos
+from prvr.media.subtitles import beside
 from prvr.server.problems import Problem
 
 _SHOWN = 500  # folders of one level
@@ -66,11 +67,13 @@ class Roots:
         return place
 
     def files(self, root: str, path: str) -> Found:
-        """Videos at a place; a link that leads out of the root is left out."""
+        """Videos at a place; one that leads out of the root by a link, or whose subtitles do, is left out."""
         base, place = self.by_name.get(root), self.resolve(root, path)
         assert base is not None
         found = find_videos([place])
-        inside = tuple(each for each in found if each.resolve().is_relative_to(base))
+        inside = tuple(
+            video for video in found if all(each.resolve().is_relative_to(base) for each in (video, *beside(video)))
+        )
         return Found(inside, len(found) - len(inside))
 
     def folders(self, root: str, path: str) -> list[Folder]:
@@ -101,6 +104,7 @@ class Places:
     def __init__(self, videos: Iterable[Video]):
         parents = {str(video.path.parent) for video in videos}
         self.base = Path(os.path.commonpath(parents)) if parents else Path("/")
+        self.told: dict[int, object] = {}  # what was said of videos under these names
 
     def name(self, video: Video) -> str:
         parent = video.path.parent

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Literal
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from prvr.library import Explanation, Filters, Hit, SearchOptions, SearchResult
 from prvr.library.moments import Stretch
@@ -17,8 +17,12 @@ from prvr.server.models import (
     Cursor,
     Message,
     Place,
+    Real,
+    Seconds,
     Tag,
+    Time,
     VideoModel,
+    Whole,
     Words,
     read_cursor,
     thumbnail_url,
@@ -33,16 +37,23 @@ class SearchFilters(Message):
     """All that is given must hold."""
 
     folder: Place | None = Field(default=None, description="only videos in this folder, named as in the results")
-    after: datetime | None = Field(default=None, description="only files changed at this time or later")
-    before: datetime | None = Field(default=None, description="only files changed before this time")
-    min_duration: float | None = Field(default=None, ge=0, le=1e9, description="seconds, at least")
-    max_duration: float | None = Field(default=None, ge=0, le=1e9, description="seconds, at most")
+    after: Time | None = Field(default=None, description="only files changed at this time or later")
+    before: Time | None = Field(default=None, description="only files changed before this time")
+    min_duration: Seconds | None = Field(default=None, description="seconds, at least")
+    max_duration: Seconds | None = Field(default=None, description="seconds, at most")
     tags: list[Tag] = Field(default_factory=list, max_length=20, description="only videos with all of these tags")
 
     def to_filters(self, places: Places) -> Filters:
-        after, before = (None if day is None else day.isoformat() for day in (self.after, self.before))
+        after, before = (None if day is None else _in_a_zone(day).isoformat() for day in (self.after, self.before))
         folder = places.path(self.folder) if self.folder else None
         return Filters(folder, after, before, self.min_duration, self.max_duration, tuple(self.tags))
+
+
+def _in_a_zone(day: datetime) -> datetime:
+    """A time without a zone is this machine's; years that its clock does not know are taken as they stand."""
+    if day.tzinfo is not None or 1970 < day.year < 9999:
+        return day
+    return day.replace(tzinfo=timezone.utc)
 
 
 class SearchRequest(Message):
@@ -64,13 +75,13 @@ class SearchRequest(Message):
     )
     query: Words = Field(description="a sentence")
     group_by: Literal["video", "moment"] = Field(default="video", description="one hit per video, or one per moment")
-    limit: int = Field(default=10, ge=1, le=MOST_RESULTS, description="hits on a page")
+    limit: Whole = Field(default=10, ge=1, le=MOST_RESULTS, description="hits on a page")
     cursor: Cursor | None = Field(
         default=None, description="`next_cursor` of the page before; leave the rest as it was"
     )
     filters: SearchFilters = SearchFilters()
-    min_confidence: float = Field(default=0.0, ge=0, le=1, description="leave out hits below")
-    trace: bool = Field(default=True, description="verify peaks with TRACE; false: the plain maximum over time")
+    min_confidence: Real = Field(default=0.0, ge=0, le=1, description="leave out hits below")
+    trace: StrictBool = Field(default=True, description="verify peaks with TRACE; false: the plain maximum over time")
 
     def to_options(self, places: Places) -> SearchOptions:
         return SearchOptions(
@@ -111,17 +122,17 @@ class HitModel(BaseModel):
     evidence_url: str
 
     @staticmethod
-    def of(hit: Hit, rank: int, places: Places, request: SearchRequest) -> HitModel:
+    def of(hit: Hit, rank: int, places: Places, asked: str) -> HitModel:
+        """``asked``: query and options as they stand in an address."""
         told = hit.to_dict(evidence=False)
         video = hit.video.id
-        asked = {"query": request.query, "track": hit.track, "trace": str(request.trace).lower()}
         times = [hit.start + (hit.end - hit.start) * share for share in (0.1, 0.5, 0.9)]
         return HitModel(
             rank=rank,
             video=VideoModel.of(hit.video, places),
             moments=[MomentModel.of(video, each) for each in hit.moments],
             thumbnail_urls=[thumbnail_url(video, time) for time in times],
-            evidence_url=f"/v1/videos/{video}/evidence?{urlencode(asked)}",
+            evidence_url=f"/v1/videos/{video}/evidence?{asked}&track={hit.track}",
             **{name: told[name] for name in ("start", "end", "score", "confidence", "track", "ranks", "line")},
         )
 
@@ -149,6 +160,7 @@ class SearchResponse(BaseModel):
     @staticmethod
     def of(found: SearchResult, request: SearchRequest, places: Places) -> SearchResponse:
         first = read_cursor(request.cursor) + 1
+        asked = urlencode({"query": request.query, "trace": str(request.trace).lower()})
         further = found.next_offset
         return SearchResponse(
             query=found.query,
@@ -159,7 +171,7 @@ class SearchResponse(BaseModel):
             seconds=round(found.seconds, 4),
             partial=found.missing is not None,
             missing=None if found.missing is None else MissingModel(**asdict(found.missing)),
-            hits=[HitModel.of(hit, first + number, places, request) for number, hit in enumerate(found)],
+            hits=[HitModel.of(hit, first + number, places, asked) for number, hit in enumerate(found)],
             next_cursor=None if further is None or further > DEEPEST else write_cursor(further),
         )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
-from fastapi.concurrency import run_in_threadpool
+from fastapi import APIRouter, Path, Query, Response
 
 from prvr.library import LibraryError, explain_video
 from prvr.server.models import Number, Words
@@ -16,12 +15,10 @@ from prvr.server.state import Shared
 router = APIRouter(tags=["search"])
 
 
-@router.post("/search", responses=documented(400, 422, 503))
-async def search(asked: SearchRequest, state: Shared) -> SearchResponse:
+@router.post("/search", response_model=SearchResponse, responses=documented(400, 422, 503))
+async def search(asked: SearchRequest, state: Shared) -> Response:
     """Find the moments that a sentence describes. Concurrent searches share one pass over the library."""
-    places = await run_in_threadpool(state.places)
-    found = await state.batcher.search(asked.query, asked.to_options(places))
-    return SearchResponse.of(found, asked, places)
+    return Response(await state.batcher.ask(asked), media_type="application/json")
 
 
 @router.get("/videos/{video_id}/evidence", responses=documented(404, 422))
@@ -39,4 +36,4 @@ def evidence(
             video_id, query, explain_video(state.library, query, video_id, track=track, trace=trace)
         )
     except LibraryError as problem:
-        raise Problem(422, str(problem), "search again and follow `evidence_url` of a hit") from None
+        raise Problem(404, str(problem), "search again and follow `evidence_url` of a hit") from None

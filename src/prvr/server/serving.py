@@ -6,12 +6,28 @@ import socket
 from collections.abc import Callable
 
 import uvicorn
+from fastapi import FastAPI
 
 from prvr.library import Library
 from prvr.server.app import create_app
+from prvr.server.impatience import ImpatientProtocol
+from prvr.server.jobs import Jobs
 from prvr.server.options import ServerError, ServerOptions
 
 _GRACE = 5  # seconds that open answers get when the server is stopped
+_FILES = 8192  # open files that are enough for everybody; half of them for connections
+
+
+class _Server(uvicorn.Server):
+    """Ends jobs before it waits for connections: whoever follows one hears that it was stopped."""
+
+    def __init__(self, config: uvicorn.Config, jobs: Jobs):
+        super().__init__(config)
+        self.jobs = jobs
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.jobs.close()
+        await super().shutdown(sockets)
 
 
 def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]) -> None:
@@ -19,20 +35,10 @@ def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]
     listening = listen(options)
     port = listening.getsockname()[1]
     library.tracks  # noqa: B018 (the encoder is loaded now: what is wrong with it is said before anybody asks)
-    app = create_app(library, options)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE,
-        timeout_keep_alive=30,
-        limit_concurrency=2000,
-        lifespan="on",
-    )
+    server = server_of(create_app(library, options))
     ready(f"http://{options.shown_host}:{port}/")
     with listening:
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
 
 
 def listen(options: ServerOptions) -> socket.socket:
@@ -48,3 +54,36 @@ def listen(options: ServerOptions) -> socket.socket:
             f"{options.host}:{options.port} cannot be listened on ({problem.strerror}): choose another --port"
         ) from problem
     return listening
+
+
+def server_of(app: FastAPI) -> uvicorn.Server:
+    """The app with its limits, ready to listen."""
+    config = uvicorn.Config(
+        app,
+        http=ImpatientProtocol,
+        ws="none",
+        h11_max_incomplete_event_size=app.state.prvr.options.max_head,
+        proxy_headers=False,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE,
+        timeout_keep_alive=30,
+        limit_concurrency=_open_files() // 2,
+        lifespan="on",
+    )
+    return _Server(config, app.state.prvr.jobs)
+
+
+def _open_files() -> int:
+    """How many files this process may open; the limit of the system is often low, and may be raised."""
+    try:
+        import resource
+    except ImportError:  # not on every system
+        return 512
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted

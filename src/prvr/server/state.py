@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from prvr.library import Library, Video
-from prvr.server.batching import Batcher, Searcher
+from prvr.server.batching import Batcher
 from prvr.server.jobs import Jobs
 from prvr.server.metrics import Metrics
 from prvr.server.options import ServerOptions
 from prvr.server.problems import Problem
 from prvr.server.roots import Places, Roots
+from prvr.server.search_models import SearchRequest
+from prvr.server.searches import Searcher, Searches
 from prvr.server.stills import Stills
 
 
@@ -25,31 +27,28 @@ class State:
     options: ServerOptions
     roots: Roots
     metrics: Metrics
-    batcher: Batcher
+    searches: Searches
+    batcher: Batcher[SearchRequest, bytes]
     jobs: Jobs
     stills: Stills
-    _places: dict[int, Places] = field(default_factory=dict)
 
     @staticmethod
     def of(library: Library, options: ServerOptions, searcher: Searcher | None = None) -> State:
-        metrics = Metrics()
+        metrics, searches = Metrics(), Searches(library, searcher)
         return State(
             library,
             options,
             Roots(options.roots),
             metrics,
-            Batcher(searcher or library, metrics, options.batch, options.waiting),
+            searches,
+            Batcher(searches, metrics, options.batch, options.waiting),
             Jobs(library.folder),
             Stills(),
         )
 
     def places(self) -> Places:
-        """Names of folders, made anew when the library has changed."""
-        now = self.library.snapshot().generation
-        if now not in self._places:
-            self._places.clear()
-            self._places[now] = Places(self.library.videos())
-        return self._places[now]
+        """Names of folders."""
+        return self.searches.places()
 
     def video(self, number: int) -> Video:
         """Files are named by number alone; a number that is not in the catalogue is no file."""
@@ -60,7 +59,7 @@ class State:
         return found
 
 
-def _state(request: Request) -> State:
+async def _state(request: Request) -> State:  # async: a plain function would take a trip through a thread
     state = request.app.state.prvr
     assert isinstance(state, State)
     return state

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections import OrderedDict
 
 from prvr.library import Video
+from prvr.server import processes
 from prvr.server.problems import Problem
 
-_KEPT = 2000  # pictures, some kilobytes each
+_KEPT = 64 << 20  # bytes of pictures that are kept
 _PATIENCE = 20.0  # seconds for one picture
+_WAITING = 200  # pictures that may wait for the decoder
 
 
 class Stills:
@@ -19,6 +20,7 @@ class Stills:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, float, int], bytes] = OrderedDict()
+        self._bytes = self._waiting = 0
         self._process: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
 
@@ -26,14 +28,24 @@ class Stills:
         at = round(min(time, max(0.0, (video.duration or 0.0) - 0.05)), 2)
         key = (video.digest, at, width)
         if key not in self._kept:
-            async with self._turn:  # one decoder at a time: searches need the other core
-                if key not in self._kept:
-                    self._kept[key] = await self._decode(video, at, width)
+            if self._waiting >= _WAITING:
+                raise Problem(503, "too many pictures are waiting", "try again in a moment", {"Retry-After": "1"})
+            self._waiting += 1
+            try:
+                async with self._turn:  # one decoder at a time: searches need the other core
+                    if key not in self._kept:
+                        self._keep(key, await self._decode(video, at, width))
+            finally:
+                self._waiting -= 1
         self._kept.move_to_end(key)
-        picture = self._kept[key]
-        while len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
-        return picture
+        return self._kept[key]
+
+    def _keep(self, key: tuple[str, float, int], picture: bytes) -> None:
+        """Those looked at longest ago make room; the newest stays, however large."""
+        self._kept[key] = picture
+        self._bytes += len(picture)
+        while self._bytes > _KEPT and len(self._kept) > 1:
+            self._bytes -= len(self._kept.popitem(last=False)[1])
 
     async def _decode(self, video: Video, at: float, width: int) -> bytes:
         remedy = "add the video again; if it stays so, the file is damaged there"
@@ -52,11 +64,7 @@ class Stills:
 
     async def _ask(self, line: bytes) -> tuple[dict[str, str], bytes]:
         if self._process is None or self._process.returncode is not None:
-            pipe = asyncio.subprocess.PIPE
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "prvr.media.stills", stdin=pipe, stdout=pipe,
-                stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+            self._process = await processes.start("prvr.media.stills")
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(line)
@@ -66,8 +74,7 @@ class Stills:
 
     def _drop(self) -> None:
         """The next picture is decoded by a fresh process."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+        processes.stop(self._process)
         self._process = None
 
     async def close(self) -> None:

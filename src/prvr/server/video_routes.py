@@ -53,7 +53,7 @@ def list_videos(
     return VideoPage(videos=[VideoModel.of(v, places) for v in page], total=len(found), next_cursor=further)
 
 
-@router.post("/videos", status_code=202, responses=documented(400, 403, 404, 422, 503))
+@router.post("/videos", status_code=202, responses=documented(400, 403, 404, 422, 429))
 async def add_videos(asked: AddRequest, state: Shared, response: Response) -> JobModel:
     """Add a file or a folder from an allowed root. Answers at once with a job; follow its `events_url`."""
     found = await run_in_threadpool(state.roots.files, asked.root, asked.path)

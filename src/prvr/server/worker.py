@@ -1,6 +1,7 @@
 """Adding in a process of its own: a decoder that crashes takes this process with it, and not the server.
 
-Reads one JSON line (library, files, tags, retry) from standard input, writes JSON lines: progress, then the report.
+Reads one JSON line (library, files, tags, retry) from standard input, writes JSON lines: which file it is at with the
+progress, then the report.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ _EVERY = 0.1  # seconds between two lines of progress
 
 def main() -> int:
     asked = json.loads(sys.stdin.readline())
-    last = 0.0
+    last, at = 0.0, None
 
     def tell(now: AddProgress) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _EVERY or now.files_done == 0:
+        nonlocal last, at
+        if time.monotonic() - last >= _EVERY or now.path != at:
+            at = now.path
             last = time.monotonic()
-            _write({"progress": {**asdict(now), "path": now.path.name, "speed": now.speed, "left": now.left}})
+            progress = {**asdict(now), "path": now.path.name, "speed": now.speed, "left": now.left}
+            _write({"at": str(now.path), "progress": progress})
 
     try:
         library = Library.open(asked["library"])

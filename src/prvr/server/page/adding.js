@@ -25,6 +25,7 @@ async function browse(place) {
     type: "button", class: "plain", onclick: () => browse({ root: folder.root, path: folder.path }),
   }, make("span", {}, place ? folder.path.split("/").pop() : folder.root), make("span", { class: "quiet" }, `${folder.videos} video${folder.videos === 1 ? "" : "s"}`)))));
   byId("add-here").hidden = !place;
+  (byId("folders").querySelector("button") || (place ? byId("add-here") : byId("add-close"))).focus(); // what had it is gone
   if (place) byId("add-here").textContent = `Add “${place.path.split("/").pop() || place.root}”`;
 }
 
@@ -42,10 +43,11 @@ function tell(problem) {
 
 function follow(job) {
   const words = make("div"), bar = make("progress", { max: 1, "aria-label": `Adding ${job.what}` });
-  const stop = make("button", { type: "button", class: "plain", onclick: () => call("DELETE", `/v1/jobs/${job.id}`).catch(tell) }, "Stop");
+  const stop = make("button", { type: "button", class: "plain", onclick: () => call("POST", `/v1/jobs/${job.id}/cancel`).catch(tell) }, "Stop");
   const box = make("div", { class: "job", "data-job": job.id }, make("strong", {}, job.what), words, bar, stop);
   byId("jobs").prepend(box);
   const source = new EventSource(job.events_url);
+  const say = (text) => { if (byId("add-told").textContent !== text) byId("add-told").textContent = text; }; // heard, not seen: one sentence a file
   let done = 0;
   source.addEventListener("job", (event) => {
     const now = JSON.parse(event.data), at = now.progress;
@@ -54,12 +56,14 @@ function follow(job) {
     if (now.state === "running") {
       if (at.bytes) bar.value = at.bytes_done / at.bytes;
       words.textContent = at.path ? `${at.files_done + 1} of ${at.files}: ${at.path}, ${Math.round(at.speed)} × real time${at.left ? ", " + clock(at.left) + " left" : ""}` : "Starting …";
+      say(at.path ? `Adding ${at.files_done + 1} of ${at.files}: ${at.path}` : `Adding ${job.what}`);
       if (at.files_done > done) { done = at.files_done; changed(); }
     }
     if (["done", "failed", "cancelled"].includes(now.state)) {
       source.close(); stop.remove(); bar.remove();
       const told = now.report, failed = Object.entries({ ...told.failed, ...told.damaged });
       words.textContent = now.problem || `Done: ${told.added} added, ${told.unchanged} unchanged${told.moved ? `, ${told.moved} moved` : ""}${failed.length ? `, ${failed.length} with problems:` : "."}`;
+      say(words.textContent);
       if (failed.length) box.append(make("ul", {}, ...failed.map(([name, why]) => make("li", {}, `${name}: ${why}`))));
       changed();
     }

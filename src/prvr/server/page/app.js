@@ -3,7 +3,7 @@ import { byId, call, clock, make, Problem } from "./api.js";
 import { closePlayer, play, setUpPlayer } from "./player.js";
 import { setUpAdding } from "./adding.js";
 
-let asked = null, cursor = null, running = null, before = new Map();
+let asked = null, cursor = null, running = null, before = new Map(), shown = new Set();
 
 const value = (id) => byId(id).value;
 const number = (id) => (value(id) === "" ? null : Number(value(id)));
@@ -18,7 +18,8 @@ function notice(text, bad) { return make("p", { class: bad ? "notice bad" : "not
 
 async function search(further) {
   if (!further) {
-    asked = request(); cursor = null;
+    asked = request(); cursor = null; shown = new Set();
+    document.title = asked.query ? `${asked.query} – prvr` : "prvr: find the moment";
     if (!asked.query) { byId("results").replaceChildren(); byId("more").hidden = true; closePlayer(); history.replaceState(null, "", "/"); return welcome(); }
     history.replaceState(null, "", `/?${new URLSearchParams({ q: asked.query })}`);
     say("Searching …");
@@ -31,7 +32,7 @@ async function search(further) {
     const found = await call("POST", "/v1/search", { ...asked, cursor: further ? cursor : null }, mine.signal);
     const arrived = performance.now();
     paint(found, further);
-    requestAnimationFrame(() => performance.measure("paint", { start: arrived }));
+    requestAnimationFrame(() => setTimeout(() => performance.measure("paint", { start: arrived }))); // after the frame
   } catch (problem) {
     if (problem.name === "AbortError") return;
     if (problem.status === 401) return askToken();
@@ -44,7 +45,10 @@ async function search(further) {
 }
 
 function paint(found, further) {
-  const cards = found.hits.map(card);
+  const place = (hit) => `${hit.video.id} ${hit.start}`; // videos may be added between two pages: nothing is shown twice
+  const fresh = found.hits.filter((hit) => !shown.has(place(hit)));
+  for (const hit of fresh) shown.add(place(hit));
+  const cards = fresh.map(card);
   if (further) byId("results").append(...cards); else byId("results").replaceChildren(...cards);
   cursor = found.next_cursor;
   byId("more").hidden = cursor === null;
@@ -61,18 +65,20 @@ function card(hit) {
   const when = `${clock(hit.start)} – ${clock(hit.end)}`;
   const sure = hit.confidence === null ? "confidence unknown" : `${Math.round(100 * hit.confidence)} % sure`;
   const open = (start) => {
-    document.querySelector(".hit.playing")?.classList.remove("playing");
-    item.classList.add("playing");
+    const last = document.querySelector(".hit.playing");
+    last?.classList.remove("playing"); last?.removeAttribute("aria-current");
+    item.classList.add("playing"); item.setAttribute("aria-current", "true");
     play(hit, start, asked.trace);
   };
   const strip = make("span", { class: "strip" }, ...hit.thumbnail_urls.map((url) => make("img", { src: url, alt: "", loading: "lazy", width: 160, height: 120, decoding: "async" })));
   const was = compared && compared.get(key(hit));
+  const moved = was && was !== hit.rank ? `${asked.trace ? "max pooling" : "TRACE"}: place ${was}` : null;
   const facts = make("span", { class: "facts" }, make("span", { class: "when" }, when), make("span", { class: hit.confidence >= 0.9 ? "yes" : "" }, sure),
-    was && was !== hit.rank ? make("span", {}, `${asked.trace ? "max pooling" : "TRACE"}: place ${was}`) : null,
+    moved ? make("span", {}, moved) : null,
     hit.video.folder ? make("span", {}, hit.video.folder) : null);
   const title = make("span", { class: "title" }, make("span", {}, `${hit.rank}`), hit.video.title);
   const text = make("div", { class: "text" }, make("div", {}, title), facts, hit.line ? make("p", { class: "said" }, `“${hit.line}”`) : null);
-  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${hit.video.title}, ${when}, ${sure}. Play`, onclick: () => open(hit.start) }, strip, text);
+  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.title, when, sure, moved, hit.line].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text);
   const others = hit.moments.slice(1);
   const chips = others.length ? make("div", { class: "chips", role: "group", "aria-label": "Other moments of this video" },
     ...others.map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.title} at ${clock(m.start)}` }, `also ${clock(m.start)}`))) : make("div", { class: "chips" });

@@ -25,7 +25,8 @@ export function closePlayer() {
   document.querySelector(".columns").classList.remove("open");
   video().removeAttribute("src"); video().load();
   document.querySelector(".hit.playing button")?.focus();
-  document.querySelector(".hit.playing")?.classList.remove("playing");
+  const last = document.querySelector(".hit.playing");
+  last?.classList.remove("playing"); last?.removeAttribute("aria-current");
 }
 
 function seek(time) { video().currentTime = time; if (show) show(time); }
