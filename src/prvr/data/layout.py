@@ -166,6 +166,11 @@ class Collection:
         return self.text / f"{self.name}{split}.{ending}"
 
 
+def has_collection(root: str | Path, collection: str) -> bool:
+    """Whether ``root`` holds a collection's folder, or is one."""
+    return any((place / "TextData").is_dir() for place in (Path(root) / collection, Path(root)))
+
+
 def collection_folder(root: Path, collection: str) -> Path:
     """``root/collection``, or ``root`` where that is the collection's own folder."""
     if (root / collection / "TextData").is_dir():

@@ -25,6 +25,7 @@ from torch import Tensor
 
 import prvr
 from prvr.data import Collection
+from prvr.data.layout import has_collection
 from prvr.files import Busy, NotAnObject, held, read_json_object, settle, whole_folder, write_whole
 from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
 from prvr.training.distributed import Processes
@@ -50,7 +51,8 @@ class Run:
         """Start a fresh folder; refuses one that already holds a run."""
         self.require_free()
         self.path.mkdir(parents=True, exist_ok=True)
-        made = Collection.find(data, config.data.collection, config.data.visual_feature).recipes
+        known = has_collection(data, config.data.collection)  # a run may be described before its data is there
+        made = Collection.find(data, config.data.collection, config.data.visual_feature).recipes if known else {}
         where = {"data": str(Path(data).resolve()), "features": made}
         record = {"format": FORMAT, "config": config_to_dict(config), **where, **provenance(), **about}
         write_json(self.path / "run.json", record)
