@@ -152,7 +152,6 @@ class Adder:
                             )
                             self.progress(told)
 
-                    seen(0.0, None)  # before it is opened: whoever listens knows which file it was if that is the end
                     self._one(source, held, committer, seen)
                     done += source.size
         finally:
@@ -164,6 +163,7 @@ class Adder:
         """Index a claimed file, unless it was done in the meantime or is known under another name."""
         handed_over = False
         try:
+            seen(0.0, None)  # before it is opened: whoever listens knows which file it was if that is the end
             if not self.known_after_all(source):
                 item = index_file(self.folder, source, self.tracks(), self.rate, self.tags, seen)
                 handed_over = True
