@@ -73,6 +73,7 @@ def main() -> None:
     parser.add_argument("--storage", default="fp16", choices=("fp16", "int8", "fp32"))
     parser.add_argument("--local", default="windows", choices=("windows", "frames", "moments"))
     parser.add_argument("--searches", type=int, default=20)
+    parser.add_argument("--index", action="store_true", help="index candidates too, and compare (needs faiss)")
     parser.add_argument("--folder", type=Path, help="where to make it (kept, and used again if it is there)")
     args = parser.parse_args()
     _TOPICS = topics(1000, args.width, 0)
@@ -104,8 +105,35 @@ def main() -> None:
     began = time.perf_counter()
     lib.search_many([str(seed) for seed in range(32)], SearchOptions())
     console.print(f"32 searches in one pass: {1000 * (time.perf_counter() - began):.0f} ms")
+    if args.index:
+        approximate(lib, args.searches, console)
     if args.folder is None:
         shutil.rmtree(folder.parent)
+
+
+def approximate(lib: Library, searches: int, console: Console) -> None:
+    """Index, search with candidates, and count how many of the exact best ten are found."""
+    began = time.perf_counter()
+    made = lib.index()
+    if not made:
+        console.print("too small to index")
+        return
+    about = made["frames"].about
+    megabytes = (lib.folder / "candidates" / about.file).stat().st_size / 1e6
+    console.print(
+        f"indexed {about.stretches:,} stretches in {time.perf_counter() - began:.0f} s: {megabytes:.0f} MB, "
+        f"{about.probes} lists looked at; {lib.recall()['frames']}"
+    )
+    times = timed(lib, SearchOptions(approximate=True), searches)
+    found = []
+    for seed in range(searches):
+        exact, quick = ({hit.video.id for hit in lib.search(str(seed), approximate=way)} for way in (False, True))
+        found.append(len(exact & quick) / len(exact))
+    middle, most = (1000 * float(np.quantile(times[1:], share)) for share in (0.5, 0.9))
+    console.print(
+        f"approximate: median {middle:.0f} ms, 90 % within {most:.0f} ms; "
+        f"{100 * np.mean(found):.1f} % of the exact best ten of {searches} queries"
+    )
 
 
 def fill(lib: Library, videos: int, frames: int) -> None:

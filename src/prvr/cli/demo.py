@@ -25,7 +25,8 @@ _MARK = ".prvr-demo"
 class DemoArguments:
     """Draw small films, train on them, index others with the trained model, search them, open the page.
 
-    DEMO_SERVE=0 in the environment: end without the page. Ctrl-C stops it at any time.
+    It ends with the page in a browser where the output is a terminal. In the environment, DEMO_SERVE=0: end without
+    it; DEMO_SERVE=1: serve it in any case. Ctrl-C stops it at any time.
     """
 
     out: Path = Path("demo")
@@ -61,7 +62,8 @@ def main(argv: list[str]) -> int:
 def _page(library: Library, console: Console) -> None:
     """The library in the browser, where somebody is there to look at it; else how to open it."""
     command = f"prvr serve {library.folder}"
-    if os.environ.get("DEMO_SERVE") == "0" or not sys.stdout.isatty():
+    wanted = os.environ.get("DEMO_SERVE") or ("1" if sys.stdout.isatty() else "0")
+    if wanted == "0":
         console.print(f"\nsearch it in a browser: {command}", highlight=False, markup=False, soft_wrap=True)
         return
     try:

@@ -16,7 +16,8 @@ from prvr.library.confidence import FEWEST_VIDEOS, Background
 from prvr.library.errors import LibraryError
 from prvr.library.snapshot import Mapped, Snapshot, TrackView
 
-SAMPLE = 256  # videos that are scored whatever the query, to know how it scores anywhere
+SAMPLE = 256  # videos at most that are scored whatever the query, to know how it scores anywhere
+_SAMPLE_TOKENS = 1 << 16  # and about so many stretches
 
 
 @dataclass
@@ -108,8 +109,13 @@ def narrowed(
 
 
 def _drawn(view: TrackView) -> NDArray[np.int64]:
-    ids = np.unique(view.owners)
-    return np.random.default_rng(0).choice(ids, min(SAMPLE, len(ids)), replace=False)
+    ids, first = np.unique(view.owners, return_inverse=True)
+    tokens = np.bincount(first, [tokens for _, _, tokens in view.places])
+    order = np.random.default_rng(0).permutation(len(ids))[:SAMPLE]
+    few = tokens[order].cumsum() <= _SAMPLE_TOKENS
+    few[: 2 * FEWEST_VIDEOS] = True
+    drawn: NDArray[np.int64] = ids[order[few]]
+    return drawn
 
 
 def _cut(view: TrackView, sections: NDArray[np.int64], drawn: NDArray[np.int64]) -> NarrowView:
