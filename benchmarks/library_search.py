@@ -14,6 +14,7 @@ import argparse
 import shutil
 import tempfile
 import time
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,8 +42,9 @@ class Standstill(Encoder):
         return np.zeros((len(images), self.width), np.float32)
 
     def encode_texts(self, texts: Sequence[str]) -> Array:
-        seeds = [abs(hash(text)) % 2**32 if not text.isdigit() else int(text) for text in texts]
-        return unit(np.stack([topics(1, self.width, seed)[0] for seed in seeds]))
+        seeds = [zlib.crc32(text.encode()) if not text.isdigit() else int(text) for text in texts]
+        near = np.stack([_TOPICS[seed % len(_TOPICS)] for seed in seeds])
+        return unit(near + 0.7 * np.stack([topics(1, self.width, seed)[0] for seed in seeds]))
 
     def encode_words(self, text: str) -> Array:
         return self.encode_texts([text])
@@ -83,7 +85,8 @@ def main() -> None:
     if not (folder / "library.json").exists():
         lib = Library.create(folder, encoder=encoder, storage=args.storage, local=args.local)
         began = time.perf_counter()
-        fill(lib, round(args.hours * 60 / args.minutes), round(args.minutes * 60))
+        videos = round(args.hours * 60 / args.minutes)
+        fill(lib, videos, round(args.minutes * 60), distinct=videos if args.index else _DISTINCT)
         console.print(f"filled in {time.perf_counter() - began:.0f} s")
     lib = Library.open(folder, encoder=encoder)
     status = lib.status()
@@ -136,19 +139,19 @@ def approximate(lib: Library, searches: int, console: Console) -> None:
     )
 
 
-def fill(lib: Library, videos: int, frames: int) -> None:
-    """Videos of so many frames each; after the first hundred they repeat, which no search can tell by its time."""
+def fill(lib: Library, videos: int, frames: int, distinct: int) -> None:
+    """Videos of so many frames each; they may repeat, which no exact search can tell by its time."""
     track = lib.tracks["frames"]
     made: list[Pending] = []
     for number in range(videos):
-        if number < _DISTINCT:
+        if number < distinct:
             rng = np.random.default_rng((7, number))
             start = np.arange(frames, dtype=np.float64)
             piece = Piece(walk(frames, track.encoder.width, rng), np.stack([start, start + 1], 1))
             made.append(Pending(lib.folder, held=0))
             for section in track.sections([piece]):
                 made[-1].add(section)
-        pending = made[number % _DISTINCT]
+        pending = made[number % distinct]
         video = NewVideo(
             Path(f"/made up/{number:06d}.mp4"), frames, 0, str(number), duration=float(frames), frames=frames
         )

@@ -184,3 +184,11 @@ def test_galleries_of_different_models_are_not_joined(backbone: Backbone, trace:
 def test_vectors_too_long_for_half_floats_are_refused() -> None:
     with pytest.raises(ValueError, match="bf16"):
         Vectors.store(torch.tensor([[1e5, 0.0]]), "fp16")
+
+
+def test_chosen_videos_score_as_they_did_within_the_whole(backbone: Backbone, trace: Trace, queries: Tensor) -> None:
+    gallery = Gallery.build(backbone, trace, [videos([16, 1, 9]), videos([4, 12])], page=16)
+    chosen = [3, 0, 4]
+    found = gallery.take(chosen)
+    assert found.ids == tuple(gallery.ids[number] for number in chosen)
+    torch.testing.assert_close(score(queries, found), score(queries, gallery)[:, chosen], atol=1e-6, rtol=0)

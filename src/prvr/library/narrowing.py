@@ -16,7 +16,7 @@ from prvr.library.confidence import FEWEST_VIDEOS, Background
 from prvr.library.errors import LibraryError
 from prvr.library.snapshot import Mapped, Snapshot, TrackView
 
-SAMPLE = 256  # videos at most that are scored whatever the query, to know how it scores anywhere
+SAMPLE = 64  # videos at most that are scored whatever the query, to know how it scores anywhere
 _SAMPLE_TOKENS = 1 << 16  # and about so many stretches
 
 
@@ -125,8 +125,8 @@ def _cut(view: TrackView, sections: NDArray[np.int64], drawn: NDArray[np.int64])
         if not len(here):
             continue
         rows = [view.places[number][1] for number in here]
-        first = shard.gallery.first_page
-        pages = np.concatenate([np.arange(int(first[row]), int(first[row + 1])) for row in rows])
+        first = shard.gallery.first_page.numpy()
+        pages = np.concatenate([np.arange(first[row], first[row + 1]) for row in rows])
         arrays = {"spans": shard.arrays["spans"][pages], "background": shard.arrays["background"][rows]}
         found.places += [(len(found.shards), row, view.places[number][2]) for row, number in enumerate(here)]
         found.videos += [view.videos[number] for number in here]

@@ -149,11 +149,22 @@ class Gallery:
         if step != 1:
             raise ValueError("a gallery is sliced in runs of videos, without a step")
         stop = max(start, stop)
-        first = int(self.first_page[start])
+        first, rows = int(self.first_page[start]), slice(start, stop)
         pages = slice(first, int(self.first_page[stop]))
-        rows = slice(start, stop)
+        return self._picked(rows, pages, self.ids[rows], self.first_page[start : stop + 1] - first)
 
-        def cut(part: Vectors | None, by: slice) -> Vectors | None:
+    def take(self, videos: Sequence[int]) -> Gallery:
+        """Chosen videos in the order given, copied."""
+        rows = torch.tensor(list(videos), dtype=torch.long)
+        counts = self.first_page.diff()[rows]
+        first_page = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        shift = (self.first_page[rows] - first_page[:-1]).repeat_interleave(counts)
+        pages = shift + torch.arange(int(first_page[-1]))
+        ids = tuple(self.ids[int(row)] for row in rows) if self.ids else ()
+        return self._picked(rows.to(self.device), pages.to(self.device), ids, first_page)
+
+    def _picked(self, rows: slice | Tensor, pages: slice | Tensor, ids: tuple[str, ...], first_page: Tensor) -> Gallery:
+        def cut(part: Vectors | None, by: slice | Tensor) -> Vectors | None:
             return None if part is None else part[by]
 
         routes = self.routes
@@ -162,8 +173,8 @@ class Gallery:
         local = self.local[pages]
         return replace(
             self,
-            ids=self.ids[rows],
-            first_page=self.first_page[start : stop + 1] - first,
+            ids=ids,
+            first_page=first_page,
             local=local,
             keys=local if self.keys is self.local else cut(self.keys, pages),
             fixed=cut(self.fixed, rows),
@@ -171,10 +182,6 @@ class Gallery:
             values=cut(self.values, rows),
             routes=routes,
         )
-
-    def take(self, videos: Sequence[int]) -> Gallery:
-        """Chosen videos in the order given, copied."""
-        return Gallery.cat([self[number : number + 1] for number in videos])
 
     def to(self, device: torch.device | str | None = None, *, storage: Storage | None = None) -> Gallery:
         """The same gallery on another device, or with its vectors kept in another type."""

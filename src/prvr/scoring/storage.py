@@ -52,7 +52,7 @@ class Vectors(TensorRecord):
         floats = self.values.to(dtype)
         return floats if self.scale is None else floats.mul_(self.scale[..., None].to(dtype))
 
-    def __getitem__(self, rows: slice) -> Vectors:
+    def __getitem__(self, rows: slice | Tensor) -> Vectors:
         return Vectors(self.values[rows], None if self.scale is None else self.scale[rows])
 
     def take(self, rows: Tensor) -> Vectors:
