@@ -50,7 +50,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     beside.mkdir()
     try:
         yield beside
-        for path in beside.iterdir():
+        for path in beside.rglob("*"):
             sync_folder(path)
         old = folder.with_name(f".{folder.name}.old")
         shutil.rmtree(old, ignore_errors=True)

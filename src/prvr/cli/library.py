@@ -202,7 +202,7 @@ class Verify:
             console.print("moved files are recognised when they are added again; --missing of remove forgets them")
         if found.ok:
             console.print(f"{found.checked} files checked, everything is in its place", highlight=False)
-        if (self.library / CANDIDATES).is_dir():
+        if found.ok and any((self.library / CANDIDATES).glob("*.json")):
             for name, recall in lib.recall().items():
                 console.print(f"approximate search, {name}: finds {recall}", highlight=False)
         return 0 if found.ok else 1

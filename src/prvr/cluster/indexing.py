@@ -49,6 +49,7 @@ class ClusterIndexing:
         with connected(self.address) as ray, _alone(adder.folder), _explained():
             run = Run(adder, [job_of(adder, source) for source in todo if not adder.known_after_all(source)], began)
             run.commit_ready()
+            run.pieces.begin_anew()
             if run.open:
                 _Pipeline(ray, run, self.encoders).work()
             run.pieces.tidy()

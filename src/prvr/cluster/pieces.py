@@ -116,6 +116,11 @@ class Pieces:
     def end(self, key: str) -> None:
         self._tries(key).unlink(missing_ok=True)
 
+    def begin_anew(self) -> None:
+        """Tries count within one run of the command: interrupting it as often as one likes gives no file up."""
+        for path in self.folder.glob("*.tries"):
+            path.unlink(missing_ok=True)
+
     def _tries(self, key: str) -> Path:
         return self.folder / f"{key}.tries"
 

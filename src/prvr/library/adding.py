@@ -144,7 +144,7 @@ class Adder:
                             told = AddProgress(
                                 source.path,
                                 len(todo),
-                                len(todo) - len(later) if sources is later else number,  # noqa: B023
+                                len(todo) - len(later) + number if sources is later else number,  # noqa: B023
                                 total,
                                 done + round(part * source.size),  # noqa: B023
                                 self.report.video_seconds,

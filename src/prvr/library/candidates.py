@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.files import write_whole
+from prvr.files import sync_folder, write_whole
 from prvr.library.errors import LibraryError
 from prvr.library.snapshot import Mapped, TrackView
 
@@ -154,13 +154,14 @@ def build_index(
     for vectors, numbers in _stretches(view, settings.every):
         index.add_with_ids(vectors, numbers)
     pages = {str(shard.id): int(shard.gallery.first_page[-1]) for shard in view.shards}
-    name = f"{track}-{os.getpid()}-{stretches}.faiss"
+    name = f"{track}-{uuid.uuid4().hex}.faiss"  # never one that another process has mapped
     about = IndexAbout(name, pages, stretches, settings.probes or 1, settings)
     made = CandidateIndex(about, index)
     probes, recall = _tuned(made, settings, lists, recall_of)
     about = IndexAbout(name, pages, stretches, probes, settings, recall)
     (library / FOLDER).mkdir(exist_ok=True)
     faiss.write_index(index, str(library / FOLDER / name))
+    sync_folder(library / FOLDER / name)
     write_whole(library / FOLDER / f"{track}.json", json.dumps(asdict(about), indent=1))
     for old in (library / FOLDER).glob(f"{track}-*.faiss"):
         if old.name != name:

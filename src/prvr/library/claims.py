@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -17,7 +18,8 @@ class Claim:
         self.lock, self.handle = lock, handle
 
     def release(self) -> None:
-        self.lock.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a disk that became read-only: the lock itself is what counts
+            self.lock.unlink()
         os.close(self.handle)
 
 

@@ -258,11 +258,14 @@ class Library:
 
         ``snapshot``: what to search, where it is not the library as it is now (``prvr.cluster.ClusterSearcher``)."""
         began = time.perf_counter()
+        given = snapshot is not None
         snapshot = self.snapshot() if snapshot is None else snapshot
         names = [str(query) if isinstance(query, str | Path) else "a picture" for query in queries]
         if not snapshot.videos:
             return [nothing(name, "the library holds no video yet", began) for name in names]
         wanted = [options] * len(queries) if isinstance(options, SearchOptions) else list(options)
+        if given and any(one.approximate for one in wanted):
+            raise LibraryError("a cluster scores all videos: search it without candidates")
         if all(one.approximate and not one.filters.any for one in wanted):
             asked = {name: self.encode(name, queries) for name in snapshot.tracks}
             snapshot = narrowed(snapshot, asked, open_indexes(self.folder, snapshot))

@@ -47,10 +47,17 @@ def describe_model(run: Run) -> ModelRecord:
 
 
 def keep_model(run: Run, record: ModelRecord, library: Path) -> None:
-    """Copy a run's description and weights into a library."""
-    with whole_folder(library / record.folder) as beside:
-        shutil.copy2(run.path / "run.json", beside)
-        shutil.copytree(run.path / "weights" / record.weights, beside / "weights" / record.weights)
+    """Copy a run's description and weights into a library, unless they are there: the folder is named by their hash."""
+    place = library / record.folder
+    if place.exists():
+        return
+    try:
+        with whole_folder(place) as beside:
+            shutil.copy2(run.path / "run.json", beside)
+            shutil.copytree(run.path / "weights" / record.weights, beside / "weights" / record.weights)
+    except OSError:
+        if not place.exists():  # else another process was first
+            raise
 
 
 def require_model(record: ModelRecord | None, run: Run, library: Path) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.candidates import CandidateIndex, IndexSettings, build_index
+from prvr.library.candidates import FOLDER, CandidateIndex, IndexSettings, build_index
+from prvr.library.claims import claim
 from prvr.library.confidence import FEWEST_VIDEOS, Background
 from prvr.library.errors import LibraryError
 from prvr.library.snapshot import Mapped, Snapshot, TrackView
@@ -65,12 +66,18 @@ def build_indexes(
     said: Callable[[str], None],
 ) -> dict[str, CandidateIndex]:
     """An index of every track that is large enough; ``banks``: the background sentences as vectors."""
+    held = claim(library, Path(FOLDER))
+    if held is None:
+        raise LibraryError(f"another process is indexing {library}: wait for it")
     made = {}
-    for name, view in snapshot.tracks.items():
-        judge = partial(_judged, view, banks[name])
-        index = build_index(library, name, view, settings, judge, said)
-        if index is not None:
-            made[name] = index
+    try:
+        for name, view in snapshot.tracks.items():
+            judge = partial(_judged, view, banks[name])
+            index = build_index(library, name, view, settings, judge, said)
+            if index is not None:
+                made[name] = index
+    finally:
+        held.release()
     return made
 
 

@@ -74,6 +74,9 @@ def _threads(cores: int) -> ThreadPoolExecutor:
     with _lock:
         if _pool is None:
             _pool = ThreadPoolExecutor(cores, "prvr-pass", initializer=torch.set_num_threads, initargs=(1,))
+            together = threading.Barrier(cores)
+            list(_pool.map(lambda _: together.wait(), range(cores)))  # all of them are there, each with one core
+            torch.set_num_threads(cores)  # what they set is also the default of threads that come later
         return _pool
 
 

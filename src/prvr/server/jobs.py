@@ -110,7 +110,7 @@ class Jobs:
                 continue
             try:
                 await self._work(job)
-            except OSError:
+            except Exception:  # whatever it was, the jobs after it are not to wait for ever
                 _log.exception("job %s", job.id)
                 await self._change(job, state="failed", problem="adding could not be started on this machine")
 
@@ -135,10 +135,15 @@ class Jobs:
     async def _attempt(self, job: Job, files: list[Path]) -> tuple[Path | None, str | None]:
         """One process's try: the file it was at, and why it did not come to an end (None: it did)."""
         process = job.process = await processes.start("prvr.server.worker")
+        if job.state != "running":  # it was cancelled in the meantime, when there was nothing to stop yet
+            processes.stop(process)
+            await process.wait()
+            return None, None
         assert process.stdin is not None
         assert process.stdout is not None
         asked = {"library": str(self.library), "files": [*map(str, files)], "tags": job.tags, "retry": job.retry}
         at: Path | None = None
+        code: int | None = None
         try:
             process.stdin.write(json.dumps(asked).encode() + b"\n")
             process.stdin.close()
@@ -150,11 +155,12 @@ class Jobs:
                     at = Path(told.pop("at"))
                 if job.state == "running":
                     await self._change(job, **told)
+            code = await processes.ended(process)
         except asyncio.TimeoutError:
             return at, "nothing was heard of the decoder for long, and it was stopped"
         finally:
             processes.stop(process)
-            code = await process.wait()
+            await process.wait()
         crashed = "made the decoder crash" if at is not None else "the decoder crashed before it read a file"
         return (at, None) if code == 0 else (at, crashed)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
 from pathlib import Path
 
 _LONGEST_LINE = 1 << 24
+_ENDING = 10.0  # seconds that a process may take to end
 
 
 async def start(module: str) -> Process:
@@ -26,6 +28,16 @@ async def start(module: str) -> Process:
 
 
 def stop(process: Process | None) -> None:
+    """Kill it, if it is there. Not by ``Process.kill``: that asks for the exit status of one that has just ended, which
+    whoever waits for it would then not get."""
     if process is not None and process.returncode is None:
         with suppress(ProcessLookupError):
-            process.kill()
+            os.kill(process.pid, signal.SIGKILL)
+
+
+async def ended(process: Process) -> int:
+    """The exit status of a process that has said its last; one that does not end by itself is stopped."""
+    with suppress(asyncio.TimeoutError):
+        return await asyncio.wait_for(process.wait(), _ENDING)
+    stop(process)
+    return await process.wait()

@@ -7,19 +7,24 @@ progress, then the report.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from prvr.library import AddProgress, Library, LibraryError
 from prvr.media.errors import EncoderError, MissingExtra
 
 _EVERY = 0.1  # seconds between two lines of progress
+_told: IO[str] | None = None  # where answers go
 
 
 def main() -> int:
+    global _told
+    _told = os.fdopen(os.dup(1), "w", encoding="utf-8", closefd=False)  # its end is that of this process
+    os.dup2(2, 1)  # whatever a library prints on the way is no answer
     asked = json.loads(sys.stdin.readline())
     last, at = 0.0, None
 
@@ -53,7 +58,7 @@ def main() -> int:
 
 
 def _write(line: dict[str, Any]) -> None:
-    print(json.dumps(line), flush=True)
+    print(json.dumps(line), file=_told, flush=True)
 
 
 if __name__ == "__main__":
