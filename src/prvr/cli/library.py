@@ -20,7 +20,7 @@ from prvr.library.adding import Work
 from prvr.library.candidates import FEWEST, IndexSettings
 from prvr.library.candidates import FOLDER as CANDIDATES
 from prvr.library.settings import FILE
-from prvr.library.sources import VIDEO_SUFFIXES
+from prvr.library.sources import VIDEO_SUFFIXES, find_videos
 
 _SHOWN = 20  # failures that are listed one by one
 
@@ -59,6 +59,9 @@ class Add:
         if not self.paths and not self.retry:
             raise LibraryError("no files were named: give video files or folders, or --retry")
         work = self._work()
+        if self.paths and not find_videos(self.paths):  # before a library is made of nothing
+            endings = " ".join(sorted(VIDEO_SUFFIXES))
+            raise LibraryError(f"no video was found in what was named; in folders these are looked for: {endings}")
         lib = open_or_create(self.library, self.settings)
         with _bar() as bar:
             task = bar.add_task("looking for videos", total=None, said="")
@@ -73,9 +76,6 @@ class Add:
             except KeyboardInterrupt:
                 bar.console.print("stopped; what was finished is kept, and the same command goes on from here")
                 raise
-        if not any((report.added, report.unchanged, report.moved, report.failed)) and self.paths:
-            endings = " ".join(sorted(VIDEO_SUFFIXES))
-            raise LibraryError(f"no video was found in what was named; in folders these are looked for: {endings}")
         _show_report(report, lib)
         return 0 if not report.failed else 1
 
@@ -201,7 +201,8 @@ class Verify:
         if found.missing:
             console.print("moved files are recognised when they are added again; --missing of remove forgets them")
         if found.ok:
-            console.print(f"{found.checked} files checked, everything is in its place", highlight=False)
+            place = "their vectors are in their place" if found.missing else "everything is in its place"
+            console.print(f"{found.checked} files checked, {place}", highlight=False)
         if found.ok and any((self.library / CANDIDATES).glob("*.json")):
             for name, recall in lib.recall().items():
                 console.print(f"approximate search, {name}: finds {recall}", highlight=False)

@@ -87,7 +87,8 @@ def main(argv: list[str]) -> int:
         _show(found, arguments)
         for path in clips.values():
             Console().print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
-    return 0 if found.hits else 1
+    every = arguments.export is None or len(clips) == len(found.hits)
+    return 0 if found.hits and every else 1
 
 
 def export(found: SearchResult, folder: Path) -> dict[int, Path]:

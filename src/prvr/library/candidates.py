@@ -85,7 +85,9 @@ class CandidateIndex:
             index = faiss.read_index(str(place.parent / about.file), faiss.IO_FLAG_MMAP)
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError, KeyError, RuntimeError) as problem:
+        except RuntimeError:
+            raise LibraryError(f"{place.parent / about.file} is damaged: run `prvr library index` anew") from None
+        except (ValueError, TypeError, KeyError) as problem:
             raise LibraryError(f"{place} cannot be used ({problem}): run `prvr library index` anew") from None
         return CandidateIndex(about, index)
 

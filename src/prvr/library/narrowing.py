@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from prvr.library import candidates
 from prvr.library.candidates import FOLDER, CandidateIndex, IndexSettings, build_index
 from prvr.library.claims import claim
 from prvr.library.confidence import FEWEST_VIDEOS, Background
@@ -49,9 +50,10 @@ class Recall:
 
 
 def open_indexes(library: Path, snapshot: Snapshot) -> dict[str, CandidateIndex]:
-    """The indexes of a snapshot's tracks; refuses where none was built."""
+    """The indexes of a snapshot's tracks; refuses where none was built, unless the library is too small for one."""
     found = {name: CandidateIndex.open(library, name) for name in snapshot.tracks}
-    if not any(found.values()):
+    largest = max((sum(tokens for _, _, tokens in view.places) for view in snapshot.tracks.values()), default=0)
+    if not any(found.values()) and largest >= candidates.FEWEST:
         raise LibraryError(
             f"{library} has no index of candidates: build one with `prvr library index`, or search exactly"
         )

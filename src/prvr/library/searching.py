@@ -230,7 +230,7 @@ def answer(query: str, ranking: Ranking, began: float, describe: Describe) -> Se
 
 def _message(confident: bool, top: float | None, any_hits: bool, options: SearchOptions) -> str:
     if options.offset:
-        return ""
+        return "" if any_hits else f"there are no results after the first {options.offset}"
     if not any_hits:
         return f"nothing reaches the confidence that was asked for ({options.min_confidence:g})"
     if top is None:

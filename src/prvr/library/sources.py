@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,13 +35,15 @@ class Source:
             found = path.stat()
         except OSError as problem:
             raise MediaError(path, f"cannot be looked at ({problem.strerror})") from problem
+        if stat.S_ISDIR(found.st_mode):  # of folders, only those that could not be read come here
+            raise MediaError(path, "is a folder that cannot be read: permission was denied")
         return Source(path, found.st_size, found.st_mtime_ns)
 
 
 def find_videos(paths: Iterable[str | Path]) -> list[Path]:
     """Named files, and the videos in named folders and the folders in them; absolute, each once, in order.
 
-    Hidden files and folders are left out.
+    Hidden files and folders are left out. A folder that cannot be read stands among the videos: adding it says why.
     """
     found: dict[Path, None] = {}
     for given in paths:
@@ -60,8 +63,8 @@ def absolute(path: str | Path) -> Path:
 
 
 def _in_folder(folder: Path) -> list[Path]:
-    found = []
-    for place, folders, files in os.walk(folder):
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder, onerror=lambda problem: found.append(Path(problem.filename))):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = Path(place) / name

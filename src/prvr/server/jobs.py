@@ -130,6 +130,9 @@ class Jobs:
             lost[at.name] = why
             left.remove(at)  # those before it are in the library, which the next process sees at a glance
         told = {"added": 0, "unchanged": 0, "moved": 0, "damaged": {}, **job.report}
+        if job.progress:
+            whole = {"files_done": job.progress["files"], "bytes_done": job.progress["bytes"], "left": 0.0}
+            job.progress = {**job.progress, **whole}
         await self._change(job, state="done", report={**told, "failed": {**told.get("failed", {}), **lost}})
 
     async def _attempt(self, job: Job, files: list[Path]) -> tuple[Path | None, str | None]:

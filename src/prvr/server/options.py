@@ -33,6 +33,8 @@ class ServerOptions:
         return f"[{self.host.strip('[]')}]" if ":" in self.host else self.host
 
     def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ServerError(f"a port lies between 0 (any that is free) and 65535, not {self.port}")
         if not is_loopback(self.host) and not self.token:
             raise ServerError(
                 f"{self.host} can be reached by others, so a token is needed: --token SECRET (or PRVR_TOKEN=SECRET in "

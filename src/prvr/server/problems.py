@@ -85,7 +85,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+        place = ".".join(str(part) for part in first["loc"][1:])  # first: body, query or path
         detail = f"{place}: {first['msg']}" if place else str(first["msg"])
         return Problem(422, detail, "correct it; /v1/docs shows what is expected, with examples").response()
 
