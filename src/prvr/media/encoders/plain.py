@@ -59,9 +59,8 @@ class PlainEncoder(Encoder):
 def describe(images: NDArray[np.uint8]) -> Array:
     """(N, SIDE, SIDE, 3) consecutive samples → (N, WIDTH) unit vectors. The first has no motion."""
     count = len(images)
-    colours = memberships(images).reshape(count, SIDE * SIDE, -1)
-    pooled = _POOLING @ colours  # (N, 16 + 2, 11): shares of cells, then the sums of x and y
-    cells = pooled[:, : GRID * GRID]
+    colours = memberships(images).reshape(count, SIDE, SIDE, -1)
+    cells = _cells(colours)  # (N, 16, 11) shares
     planes = np.ascontiguousarray(images.transpose(3, 0, 1, 2), np.float32) / np.float32(255)  # (3, N, SIDE, SIDE)
     light = np.float32(0.299) * planes[0] + np.float32(0.587) * planes[1] + np.float32(0.114) * planes[2]
     parts = {
@@ -69,7 +68,7 @@ def describe(images: NDArray[np.uint8]) -> Array:
         "salient": np.sqrt(cells.max(1)),
         "tone": _tone(light),
         "edges": _edges(light),
-        "motion": _motion(planes, _ways(cells.mean(1), pooled[:, GRID * GRID :])),
+        "motion": _motion(planes, _ways(cells.mean(1), _places(colours))),
     }
     found = np.empty((count, WIDTH), np.float32)
     for name, values in parts.items():
@@ -78,16 +77,21 @@ def describe(images: NDArray[np.uint8]) -> Array:
     return unit(found)
 
 
-def _pooling() -> Array:
-    """(16 + 2, pixels): the mean of each cell, and the mean of each pixel's x and y (0 to 1)."""
-    cell = np.arange(SIDE) * GRID // SIDE
-    member = (cell[:, None] * GRID + cell[None]).reshape(1, -1) == np.arange(GRID * GRID)[:, None]
-    place = np.linspace(0, 1, SIDE)
-    x, y = np.tile(place, SIDE), np.repeat(place, SIDE)
-    return np.concatenate([member / member.sum(1, keepdims=True), np.stack([x, y]) / SIDE**2]).astype(np.float32)
+def _cells(values: Array) -> Array:
+    """Means of the cells of a picture, (N, SIDE, SIDE, …) → (N, 16, …).
+
+    Sums, not a matrix product: a product's threads go on spinning for a while, on cores that the decoder needs.
+    """
+    step, rest = SIDE // GRID, values.shape[3:]
+    rows = np.add.reduceat(values, np.arange(0, SIDE, step), axis=1)
+    sums = np.add.reduceat(rows, np.arange(0, SIDE, step), axis=2)
+    return (sums / (step * step)).astype(np.float32).reshape(len(values), GRID * GRID, *rest)
 
 
-_POOLING = _pooling()
+def _places(colours: Array) -> Array:
+    """Mean over pixels of each colour's share times x, and times y (0 to 1): (N, SIDE, SIDE, 11) → (N, 2, 11)."""
+    place = np.linspace(0, 1, SIDE, dtype=np.float32)[:, None] / np.float32(SIDE**2)
+    return np.stack([(colours.sum(1) * place).sum(1), (colours.sum(2) * place).sum(1)], 1)
 
 
 def _tone(light: Array) -> Array:
@@ -119,10 +123,9 @@ def _edges(light: Array) -> Array:
 def _motion(planes: Array, ways: Array) -> Array:
     """Where something changed (16), still and moving (2), ways (4), ways of each colour (11 · 4)."""
     count = planes.shape[1]
-    step = np.abs(planes[:, 1:] - planes[:, :-1]).max(0).reshape(count - 1, SIDE * SIDE)
-    changed = np.zeros((count, SIDE * SIDE), np.float32)
-    changed[1:] = step > _MOVED
-    shares = changed @ _POOLING[: GRID * GRID].T  # (N, 16)
+    changed = np.zeros((count, SIDE, SIDE), np.float32)
+    changed[1:] = np.abs(planes[:, 1:] - planes[:, :-1]).max(0) > _MOVED
+    shares = _cells(changed)  # (N, 16)
     amount = np.minimum(1.0, 5 * shares.mean(1))
     known = np.arange(count) > 0  # nothing is known about the first sample's motion
     energy = np.stack([known * (1 - amount), amount], 1)
