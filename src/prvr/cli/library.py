@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -22,6 +23,7 @@ from prvr.library.candidates import FOLDER as CANDIDATES
 from prvr.library.settings import FILE
 from prvr.library.sources import VIDEO_SUFFIXES, find_videos
 
+_LOG_SECONDS = 30.0  # between lines of progress where no terminal shows a bar
 _SHOWN = 20  # failures that are listed one by one
 
 
@@ -65,10 +67,15 @@ class Add:
         lib = open_or_create(self.library, self.settings)
         with _bar() as bar:
             task = bar.add_task("looking for videos", total=None, said="")
+            told = time.monotonic()
 
             def show(now: AddProgress) -> None:
+                nonlocal told
                 left = "" if now.left is None else f" · {clock(now.left)} left"
                 said = f"{now.files_done + 1}/{now.files} · {now.speed:.0f} × real time{left}"
+                if not bar.console.is_terminal and time.monotonic() - told > _LOG_SECONDS:
+                    told = time.monotonic()
+                    bar.console.print(f"{now.path.name}: {said}", highlight=False, markup=False, soft_wrap=True)
                 bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, said=said)
 
             try:
