@@ -61,10 +61,10 @@ class Add:
         if not self.paths and not self.retry:
             raise LibraryError("no files were named: give video files or folders, or --retry")
         work = self._work()
-        if self.paths and not find_videos(self.paths):  # before a library is made of nothing
-            endings = " ".join(sorted(VIDEO_SUFFIXES))
-            raise LibraryError(f"no video was found in what was named; in folders these are looked for: {endings}")
+        if not (self.library / FILE).exists():  # before a library is made of nothing
+            self._require_videos()
         lib = open_or_create(self.library, self.settings)
+        self._require_videos()
         with _bar() as bar:
             task = bar.add_task("looking for videos", total=None, said="")
             told = time.monotonic()
@@ -85,6 +85,11 @@ class Add:
                 raise
         _show_report(report, lib)
         return 0 if not report.failed else 1
+
+    def _require_videos(self) -> None:
+        if self.paths and not find_videos(self.paths):
+            endings = " ".join(sorted(VIDEO_SUFFIXES))
+            raise LibraryError(f"no video was found in what was named; in folders these are looked for: {endings}")
 
     def _work(self) -> Work | None:
         if self.cluster is None:
