@@ -16,6 +16,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ class Standstill(Encoder):
 
     def encode_texts(self, texts: Sequence[str]) -> Array:
         seeds = [zlib.crc32(text.encode()) if not text.isdigit() else int(text) for text in texts]
-        near = np.stack([_TOPICS[seed % len(_TOPICS)] for seed in seeds])
+        near = scenes_about(self.width)[[seed % 1000 for seed in seeds]]
         return unit(near + 0.7 * np.stack([topics(1, self.width, seed)[0] for seed in seeds]))
 
     def encode_words(self, text: str) -> Array:
@@ -54,20 +55,24 @@ def topics(count: int, width: int, seed: int) -> Array:
     return np.random.default_rng(seed).standard_normal((count, width), np.float32)
 
 
+@lru_cache
+def scenes_about(width: int) -> Array:
+    """A thousand topics, the same in every process."""
+    return topics(1000, width, 0)
+
+
 def walk(frames: int, width: int, rng: np.random.Generator) -> Array:
     """A video: scenes of some seconds around one of a thousand topics each, changing a little with each frame."""
     lengths = rng.integers(4, 40, frames // 4 + 1)
     scenes = np.repeat(rng.integers(0, 1000, len(lengths)), lengths)[:frames]
     noise = rng.standard_normal((frames, width), np.float32)
-    return unit(_TOPICS[scenes] + 0.7 * noise)
+    return unit(scenes_about(width)[scenes] + 0.7 * noise)
 
 
-_TOPICS = np.zeros((0, 0), np.float32)
-_DISTINCT = 100
+DISTINCT = 100  # videos that differ, where nothing depends on it: exact search takes no notice
 
 
 def main() -> None:
-    global _TOPICS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=20.0, help="of video at one frame per second")
     parser.add_argument("--minutes", type=float, default=60.0, help="of each video")
@@ -78,7 +83,6 @@ def main() -> None:
     parser.add_argument("--index", action="store_true", help="index candidates too, and compare (needs faiss)")
     parser.add_argument("--folder", type=Path, help="where to make it (kept, and used again if it is there)")
     args = parser.parse_args()
-    _TOPICS = topics(1000, args.width, 0)
     folder = args.folder or Path(tempfile.mkdtemp()) / "library"
     encoder = Standstill(args.width)
     console = Console(highlight=False)
@@ -86,7 +90,7 @@ def main() -> None:
         lib = Library.create(folder, encoder=encoder, storage=args.storage, local=args.local)
         began = time.perf_counter()
         videos = round(args.hours * 60 / args.minutes)
-        fill(lib, videos, round(args.minutes * 60), distinct=videos if args.index else _DISTINCT)
+        fill(lib, videos, round(args.minutes * 60), distinct=videos if args.index else DISTINCT)
         console.print(f"filled in {time.perf_counter() - began:.0f} s")
     lib = Library.open(folder, encoder=encoder)
     status = lib.status()
@@ -139,7 +143,7 @@ def approximate(lib: Library, searches: int, console: Console) -> None:
     )
 
 
-def fill(lib: Library, videos: int, frames: int, distinct: int) -> None:
+def fill(lib: Library, videos: int, frames: int, distinct: int = DISTINCT) -> None:
     """Videos of so many frames each; they may repeat, which no exact search can tell by its time."""
     track = lib.tracks["frames"]
     made: list[Pending] = []

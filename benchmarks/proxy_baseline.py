@@ -10,6 +10,7 @@ test split, labelled video only; with shuffled pairs it must fall to chance.
 from __future__ import annotations
 
 import argparse
+import statistics
 from pathlib import Path
 
 import torch
@@ -63,7 +64,13 @@ def baseline(root: Path) -> dict[str, float]:
     means = normalize(pooled(test).double() - centre, dim=-1)
     scores = {"mean": predicted @ means.T, "best frame": best_frame(predicted.float(), test, centre.float())}
     chance = 100 * sum(min(1.0, k / len(test)) for k in (1, 5, 10, 100))
-    return {name: recalls(ranks(s, test.query_video)).sum_r for name, s in scores.items()} | {"chance": chance}
+    found = {name: recalls(ranks(s, test.query_video)).sum_r for name, s in scores.items()}
+    return found | {"chance": chance, "median share of a video that a moment covers, %": 100 * moment_share(test)}
+
+
+def moment_share(data: Dataset) -> float:
+    moments = [moment for moment in (data.moments or {}).values() if moment.duration]
+    return statistics.median((moment.end - moment.start) / moment.duration for moment in moments if moment.duration)
 
 
 def main() -> None:

