@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.library.snapshot import Mapped, Snapshot, TrackView
+from prvr.library.snapshot import Snapshot, TrackView, cut
 
 
 def assign(snapshot: Snapshot, shards: int) -> list[NDArray[np.int64]]:
@@ -26,30 +26,14 @@ def assign(snapshot: Snapshot, shards: int) -> list[NDArray[np.int64]]:
 
 
 def part_of(snapshot: Snapshot, videos: NDArray[np.int64]) -> Snapshot:
-    """A snapshot of some of its videos; arrays are cut, not copied."""
+    """A snapshot of some of its videos; arrays of neighbours are cut, not copied."""
     mine = set(videos.tolist())
-    tracks = {name: _cut(view, videos) for name, view in snapshot.tracks.items()}
+    tracks = {
+        name: cut(view, np.flatnonzero(np.isin(view.owners, videos)), TrackView())
+        for name, view in snapshot.tracks.items()
+    }
     return Snapshot(
         snapshot.generation,
         {number: video for number, video in snapshot.videos.items() if number in mine},
         {name: view for name, view in tracks.items() if len(view)},
     )
-
-
-def _cut(view: TrackView, videos: NDArray[np.int64]) -> TrackView:
-    found = TrackView()
-    kept = np.isin(view.owners, videos).nonzero()[0]
-    for number, shard in enumerate(view.shards):
-        sections = [int(place) for place in kept if view.places[place][0] == number]
-        if not sections:
-            continue
-        rows = np.array([view.places[place][1] for place in sections], np.int64)
-        first, last = int(rows.min()), int(rows.max()) + 1
-        pages = slice(int(shard.gallery.first_page[first]), int(shard.gallery.first_page[last]))
-        arrays = {"spans": shard.arrays["spans"][pages], "background": shard.arrays["background"][first:last]}
-        found.places += [
-            (len(found.shards), view.places[place][1] - first, view.places[place][2]) for place in sections
-        ]
-        found.videos += [view.videos[place] for place in sections]
-        found.shards.append(Mapped(shard.gallery[first:last], arrays, rows - first))
-    return found

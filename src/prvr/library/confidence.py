@@ -38,13 +38,20 @@ def background_of(scores: NDArray[np.float32], owners: NDArray[np.int64], weight
     """From the scores of background sentences on sections, (S, B, 2), and whose sections they are, (S,)."""
     if scores.shape[0] == 0 or scores.shape[1] == 0:
         return Background(np.zeros(0, np.float32))
-    order = np.argsort(owners, kind="stable")
-    _, first = np.unique(owners[order], return_index=True)
-    videos = np.maximum.reduceat((scores[..., 0] + weight * scores[..., 1])[order], first, axis=0)  # (V, B)
+    _, videos = best_sections(scores, owners, weight)
     best = videos.max(0)
     if len(videos) < FEWEST_VIDEOS:
         return Background(np.sort(best))
     return Background(np.sort(best), np.sort((best - videos.mean(0)) / np.maximum(videos.std(0), 1e-9)))
+
+
+def best_sections(
+    scores: NDArray[np.float32], owners: NDArray[np.int64], weight: float
+) -> tuple[NDArray[np.int64], Floats]:
+    """Videos (V,) and what each sentence scores on each of them, (V, B), by its best section; from (S, B, 2)."""
+    order = np.argsort(owners, kind="stable")
+    ids, first = np.unique(owners[order], return_index=True)
+    return ids, np.maximum.reduceat((scores[..., 0] + weight * scores[..., 1])[order], first, axis=0)
 
 
 def confidence(score: float, background: Background, spread: Spread | None = None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +29,11 @@ class Filters:
     """seconds, at most"""
     tags: tuple[str, ...] = ()
     """only videos with all of these tags"""
+
+    def __post_init__(self) -> None:
+        for seconds in (self.min_duration, self.max_duration):
+            if seconds is not None and not math.isfinite(seconds):
+                raise LibraryError(f"a length is given in seconds, not as {seconds}")
 
     @property
     def any(self) -> bool:

@@ -31,7 +31,7 @@ from prvr.library.filters import Filters
 from prvr.library.making import Given, open_tracks, plan_library, require_encoder
 from prvr.library.model import require_model
 from prvr.library.moments import MomentOptions
-from prvr.library.narrowing import Recall, build_indexes, measured, narrowed, open_indexes
+from prvr.library.narrowing import CandidateRecall, build_indexes, measured, narrowed, open_indexes
 from prvr.library.ranking import RankedTrack, Table
 from prvr.library.results import Hit, SearchResult
 from prvr.library.searching import GroupBy, Ranking, SearchOptions, answer, look, nothing
@@ -303,7 +303,7 @@ class Library:
         banks = {name: track.bank for name, track in self.tracks.items()}
         return build_indexes(self.folder, self.snapshot(), banks, settings or IndexSettings(), said)
 
-    def recall(self, best: int = 10) -> dict[str, Recall]:
+    def recall(self, best: int = 10) -> dict[str, CandidateRecall]:
         """By track: how many of the exact best videos of background sentences an approximate search finds."""
         snapshot = self.snapshot()
         indexes = open_indexes(self.folder, snapshot)

@@ -34,7 +34,7 @@ class MomentOptions:
     def __post_init__(self) -> None:
         if not (0 < self.keep <= 1 and 0 < self.other <= 1):
             raise LibraryError(f"keep and other are shares above 0 and up to 1, not {self.keep} and {self.other}")
-        if self.merge < 0 or self.pad < 0 or self.most < 1:
+        if not (0 <= self.merge < np.inf and 0 <= self.pad < np.inf and self.most >= 1):
             raise LibraryError("merge and pad are seconds from 0 on, and a video has at least 1 moment")
 
 

@@ -14,9 +14,9 @@ from torch import Tensor
 from prvr.library import candidates
 from prvr.library.candidates import FOLDER, CandidateIndex, IndexSettings, build_index
 from prvr.library.claims import claim
-from prvr.library.confidence import FEWEST_VIDEOS, Background
+from prvr.library.confidence import FEWEST_VIDEOS, Background, best_sections
 from prvr.library.errors import LibraryError
-from prvr.library.snapshot import Mapped, Snapshot, TrackView
+from prvr.library.snapshot import Snapshot, TrackView, cut
 
 SAMPLE = 64  # videos at most that are scored whatever the query, to know how it scores anywhere
 _SAMPLE_TOKENS = 1 << 16  # and about so many stretches
@@ -38,7 +38,7 @@ class NarrowView(TrackView):
 
 
 @dataclass(frozen=True)
-class Recall:
+class CandidateRecall:
     """How many of the exact best are found."""
 
     share: float
@@ -87,13 +87,12 @@ def _judged(view: TrackView, bank: Tensor, index: CandidateIndex, probes: int) -
     return measured(view, bank, index, 10, probes).share
 
 
-def measured(view: TrackView, bank: Tensor, index: CandidateIndex, best: int, probes: int | None = None) -> Recall:
+def measured(
+    view: TrackView, bank: Tensor, index: CandidateIndex, best: int, probes: int | None = None
+) -> CandidateRecall:
     """Recall of background sentences. Their exact scores stand in the library, so that nothing is read for it."""
     scores = np.concatenate([shard.arrays["background"].numpy()[shard.rows] for shard in view.shards])  # (S, B, 2)
-    final = scores[..., 0] + view.fusion_weight * scores[..., 1]
-    order = np.argsort(view.owners, kind="stable")
-    ids, first = np.unique(view.owners[order], return_index=True)
-    videos = np.maximum.reduceat(final[order], first, axis=0)  # (V, B)
+    ids, videos = best_sections(scores, view.owners, view.fusion_weight)
     best = min(best, len(ids))
     understood = np.flatnonzero((scores[..., 0] != 0).any(0))
     drawn, shares = _drawn(view), []
@@ -101,7 +100,7 @@ def measured(view: TrackView, bank: Tensor, index: CandidateIndex, best: int, pr
         exact = ids[np.argsort(-videos[:, number], kind="stable")[:best]]
         looked_at = np.union1d(index.videos(view, bank[number : number + 1], probes), drawn)
         shares.append(float(np.isin(exact, looked_at).mean()))
-    return Recall(float(np.mean(shares)) if shares else 1.0, best, len(shares))
+    return CandidateRecall(float(np.mean(shares)) if shares else 1.0, best, len(shares))
 
 
 def narrowed(
@@ -113,7 +112,8 @@ def narrowed(
         view = tracks[name]
         drawn = _drawn(view)
         videos = np.union1d(index.videos(view, queries[name], probes), drawn)
-        tracks[name] = _cut(view, np.flatnonzero(np.isin(view.owners, videos)), drawn)
+        chosen = NarrowView(whole=view, sample=drawn)
+        tracks[name] = cut(view, np.flatnonzero(np.isin(view.owners, videos)), chosen)
     return replace(snapshot, tracks=tracks)
 
 
@@ -125,19 +125,3 @@ def _drawn(view: TrackView) -> NDArray[np.int64]:
     few[: 2 * FEWEST_VIDEOS] = True
     drawn: NDArray[np.int64] = ids[order[few]]
     return drawn
-
-
-def _cut(view: TrackView, sections: NDArray[np.int64], drawn: NDArray[np.int64]) -> NarrowView:
-    found = NarrowView(whole=view, sample=drawn)
-    for place, shard in enumerate(view.shards):
-        here = sections[(sections >= view.starts[place]) & (sections < view.starts[place + 1])]
-        if not len(here):
-            continue
-        rows = [view.places[number][1] for number in here]
-        first = shard.gallery.first_page.numpy()
-        pages = np.concatenate([np.arange(first[row], first[row + 1]) for row in rows])
-        arrays = {"spans": shard.arrays["spans"][pages], "background": shard.arrays["background"][rows]}
-        found.places += [(len(found.shards), row, view.places[number][2]) for row, number in enumerate(here)]
-        found.videos += [view.videos[number] for number in here]
-        found.shards.append(Mapped(shard.gallery.take(rows), arrays, np.arange(len(rows)), shard.id))
-    return found

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -115,6 +116,33 @@ class Snapshot:
     generation: int
     videos: dict[int, Video]
     tracks: dict[str, TrackView]
+
+
+_View = TypeVar("_View", bound=TrackView)
+
+
+def cut(view: TrackView, sections: NDArray[np.int64], into: _View) -> _View:
+    """Some sections of a track, in order, put into an empty view. Neighbours stay mapped where they lie; others are
+    copied together."""
+    for place, shard in enumerate(view.shards):
+        here = sections[(sections >= view.starts[place]) & (sections < view.starts[place + 1])]
+        if not len(here):
+            continue
+        rows = np.array([view.places[number][1] for number in here], np.int64)
+        neighbours = int(rows[-1]) + 1 - int(rows[0]) == len(rows)
+        first = shard.gallery.first_page.numpy()
+        if neighbours:
+            chosen: slice | NDArray[np.int64] = slice(int(rows[0]), int(rows[-1]) + 1)
+            pages: slice | NDArray[np.int64] = slice(int(first[rows[0]]), int(first[rows[-1] + 1]))
+            gallery = shard.gallery[slice(int(rows[0]), int(rows[-1]) + 1)]
+        else:
+            chosen, pages = rows, np.concatenate([np.arange(first[row], first[row + 1]) for row in rows])
+            gallery = shard.gallery.take(rows.tolist())
+        arrays = {"spans": shard.arrays["spans"][pages], "background": shard.arrays["background"][chosen]}
+        into.places += [(len(into.shards), row, view.places[number][2]) for row, number in enumerate(here)]
+        into.videos += [view.videos[number] for number in here]
+        into.shards.append(Mapped(gallery, arrays, np.arange(len(rows)), shard.id))
+    return into
 
 
 Projection = Callable[[str], Tensor | None]  # TRACE's query projection of a track; None where there is none
