@@ -99,7 +99,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        _log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
         return unexpected().response()
 
 
@@ -109,7 +109,7 @@ def _allowed(request: Request) -> set[str]:
         method.upper()
         for path, methods in request.app.openapi()["paths"].items()
         for method in methods
-        if compile_path(path)[0].match(request.url.path)
+        if compile_path(path)[0].match(request.scope["path"])
     }
 
 

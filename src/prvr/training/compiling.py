@@ -11,7 +11,7 @@ from torch import nn
 
 from prvr.backbones import Backbone
 
-PAYS_AFTER_STEPS = 5_000  # compiling takes a minute or so and saves about fifteen milliseconds of each step on an H200
+PAYS_AFTER_STEPS = 5_000  # compiling takes a minute or so, which shorter trainings do not win back
 
 
 class CompiledParts:

@@ -176,9 +176,13 @@ class Trainer:
         if not graphed:
             return plain
         optim.rate_on_device(self.optimiser, device)
+        return GraphedStep(plain, config.batch_size, config.model, self._compiled(now))
+
+    def _compiled(self, now: Moment) -> CompiledParts | None:
+        """The compiled parts, made once. A frozen backbone would need a form of its own, for a few quick epochs."""
         if self._compiles() and self.parts is None:
             self.parts = CompiledParts(self.model.backbone)
-        return GraphedStep(plain, config.batch_size, config.model, self.parts)
+        return None if now.phase == "frozen" else self.parts
 
     def _compiles(self) -> bool:
         left = (self._epochs() - self.progress.epoch) * self.steps
