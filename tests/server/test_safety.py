@@ -137,6 +137,8 @@ def test_bytes_that_are_no_request_are_turned_away(address: str) -> None:
     assert raw(address, b"GET /../../etc/passwd HTTP/1.1\r\nHost: " + host + b"\r\n\r\n").startswith(b"HTTP/1.1 404")
     both = b"POST /v1/search HTTP/1.1\r\nHost: " + host + b"\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert b" 200 " not in raw(address, both + b"0\r\n\r\n")
+    slash = get.replace(b" HTTP", b"/?a=\x80 HTTP")  # is redirected, for which the framework decodes the address
+    assert raw(address, slash + b"\r\n").startswith(b"HTTP/1.1 400")
     assert raw(address, get.replace(host, b"evil.example") + b"\r\n").startswith(b"HTTP/1.1 421")
     assert raw(address, get + b"\r\n").startswith(b"HTTP/1.1 200")  # and it lives on
 

@@ -61,7 +61,7 @@ def _epoch(device: torch.device, model: TraceModel, step: Step) -> Iterator[Row]
             step(train.train_batch(rows), now, torch.Generator(device).manual_seed(number))
 
     def check() -> None:
-        validate(model, test, fusion_weight=0.03)
+        validate(model, test, 0.03, 2 * _VIDEOS)  # as a training does
         model.enter(now)
 
     clock = Clock(device)

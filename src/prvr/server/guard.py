@@ -75,6 +75,8 @@ class Guard:
         options = self.options
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > options.max_url:
             raise Problem(414, f"the address is longer than {options.max_url} bytes", "make the query shorter")
+        if not scope["query_string"].isascii():  # the framework would fail on it wherever it builds an address
+            raise Problem(400, "the address has bytes that no address may have", "write them as %XX")
         if sum(len(name) + len(value) for name, value in headers.raw) > options.max_head:
             raise Problem(431, f"the headers are longer than {options.max_head} bytes", "send fewer of them")
         host = headers.get("host", "")

@@ -31,7 +31,7 @@ from prvr.training.run import Run, RunError
 from prvr.training.schedule import Moment, backbone_rate, fusion_weight, moment, trace_rate
 from prvr.training.splits import place, training_splits
 from prvr.training.step import GraphedStep, PlainStep, Step
-from prvr.training.validate import Validation, validate
+from prvr.training.validate import VIDEOS_AT_ONCE, Validation, validate
 
 _LOSS_EVERY_SECONDS = 0.5  # reading the loss waits for the device, so it is done rarely
 _ASK_EVERY_STEPS = 10
@@ -243,7 +243,9 @@ class Trainer:
         told = None
         if self.group.is_first:
             weight = fusion_weight(now.trace_epoch, config.trace.fusion_weight, config.trace_stage)
-            told = validate(self.model, self.validation_set, weight).to_plain()
+            # A GPU waits less for its host; without gradients two batches take less memory than one in training.
+            together = 2 * config.batch_size if self.group.device.type == "cuda" else 0
+            told = validate(self.model, self.validation_set, weight, max(together, VIDEOS_AT_ONCE)).to_plain()
         self.model.enter(now)
         return Validation.from_plain(self.group.share(told))
 

@@ -14,6 +14,8 @@ from prvr.scoring import Gallery, Recall, Scores, encode_queries, pairwise_score
 from prvr.training.model import TraceModel
 from prvr.training.run import Run
 
+VIDEOS_AT_ONCE = 100  # encoded together, unless a caller knows better
+
 
 class Validation(NamedTuple):
     """Recalls of the base score and of the score in force."""
@@ -31,7 +33,9 @@ class Validation(NamedTuple):
         return Validation(base, final)
 
 
-def split_scores(model: TraceModel, dataset: Dataset, *, use_trace: bool = True) -> Scores:
+def split_scores(
+    model: TraceModel, dataset: Dataset, *, use_trace: bool = True, videos_at_once: int = VIDEOS_AT_ONCE
+) -> Scores:
     """Base and evidence scores of every query of a split against every video of it."""
     with (
         torch.no_grad(),
@@ -40,7 +44,8 @@ def split_scores(model: TraceModel, dataset: Dataset, *, use_trace: bool = True)
         queries = encode_queries(model.backbone, dataset.query_batches())
         if not model.backbone.separable and not use_trace:
             return Scores(_pair_scores(model, queries, dataset), None)
-        gallery = Gallery.build(model.backbone, model.trace if use_trace else None, dataset.video_batches())
+        videos = dataset.video_batches(videos_at_once)
+        gallery = Gallery.build(model.backbone, model.trace if use_trace else None, videos)
     with torch.no_grad():
         return score_parts(queries, gallery)
 
@@ -63,9 +68,11 @@ def load_first_stage(stage: FirstStage, device: torch.device) -> tuple[TraceMode
     return model, run.config.trace_stage.epochs > 0
 
 
-def validate(model: TraceModel, dataset: Dataset, fusion_weight: float) -> Validation:
+def validate(
+    model: TraceModel, dataset: Dataset, fusion_weight: float, videos_at_once: int = VIDEOS_AT_ONCE
+) -> Validation:
     """Recalls on the single labelled video of each query."""
-    scores = split_scores(model, dataset, use_trace=fusion_weight > 0)
+    scores = split_scores(model, dataset, use_trace=fusion_weight > 0, videos_at_once=videos_at_once)
     base = recalls(ranks(scores.base, dataset.query_video))
     if fusion_weight == 0:
         return Validation(base, base)
