@@ -11,14 +11,30 @@ tests read it from then on; the exit status is 1.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the targets are the tests'
 
-from tests.fuzz.running import drive, keep, scratch
-from tests.fuzz.targets import TARGETS, open_target
+
+def watched() -> AbstractContextManager[None]:
+    """While it lasts, our modules and Python's parsers are loaded so that libFuzzer sees which lines they reach."""
+    if "--atheris" not in sys.argv:
+        return nullcontext()
+    try:
+        import atheris
+    except ImportError:
+        raise SystemExit("atheris is not installed: pip install atheris") from None
+    watching: AbstractContextManager[None] = atheris.instrument_imports(include=["prvr", "json", "tomllib", "csv"])
+    return watching
+
+
+with watched():
+    from tests.fuzz.running import drive, keep, scratch
+    from tests.fuzz.targets import TARGETS, open_target
 
 
 def main() -> int:
@@ -29,8 +45,7 @@ def main() -> int:
     parser.add_argument("--atheris", action="store_true", help="one target, guided by coverage")
     args = parser.parse_args()
     if args.atheris:
-        guided(args.targets[0], args.inputs)
-        return 0
+        return guided(args.targets[0], args.inputs)
     faults = 0
     for name in args.targets:
         began = time.perf_counter()
@@ -44,21 +59,30 @@ def main() -> int:
     return 1 if faults else 0
 
 
-def guided(name: str, inputs: int) -> None:
-    """Let libFuzzer choose; it stops at the first fault and says where it put the input."""
-    try:
-        import atheris
-    except ImportError:
-        raise SystemExit("atheris is not installed: pip install atheris") from None
+def guided(name: str, inputs: int) -> int:
+    """Let libFuzzer choose; it ends the process at the first fault, so it gets one of its own."""
+    import atheris
+
     with scratch() as folder:
         target = open_target(name, folder / "work")
         corpus = folder / "corpus"
         corpus.mkdir()
         for number, document in enumerate(target.target.documents):
             (corpus / str(number)).write_bytes(document)
-        atheris.instrument_all()
-        atheris.Setup([sys.argv[0], f"-runs={inputs}", "-timeout=20", str(corpus)], target)
-        atheris.Fuzz()
+
+        def read(data: bytes) -> None:
+            try:
+                target(data)
+            except BaseException:
+                print(f"kept as {keep(name, data)}", flush=True)
+                raise
+
+        child = os.fork()
+        if child == 0:
+            kept = f"-artifact_prefix={folder}/"  # we keep it ourselves
+            atheris.Setup([sys.argv[0], f"-runs={inputs}", "-timeout=20", kept, str(corpus)], read)
+            atheris.Fuzz()
+        return 1 if os.waitpid(child, 0)[1] else 0
 
 
 if __name__ == "__main__":
