@@ -36,6 +36,7 @@ from prvr.cluster import ClusterSearcher, Shards, connected, start_shards, stop_
 from prvr.cluster.decoding import Decode
 from prvr.cluster.encoding import EncodeFrames, Finish
 from prvr.cluster.partition import assign
+from prvr.cluster.pieces import FolderPieces
 from prvr.cluster.run import Run, job_of
 from prvr.cluster.shards import Shard
 from prvr.library import Library, SearchOptions
@@ -101,7 +102,7 @@ def indexing(folder: Path, seconds: float) -> dict[str, float]:
         job, opening = job_of(adder, todo[0]), (str(adder.folder), __version__)
         encode, finish = EncodeFrames(*opening), Finish(*opening)
         for _ in range(4):
-            run = Run(adder, [job], began)
+            run = Run(adder, [job], began, FolderPieces(adder.folder))
             row = {"video": 0, "path": str(path), "key": job.key}
             decode = Decode(str(adder.folder), encoder.fit, encoder.batch, adder.rate)
             decoded = noted(times["decode"], lambda: list(decode(row)), time.process_time)  # noqa: B023 (called at once)

@@ -15,7 +15,7 @@ from prvr import __version__
 from prvr.cluster.connecting import ClusterError, same_version
 from prvr.cluster.decoding import Decode, Row
 from prvr.cluster.encoding import EncodeFrames, Finish, opened_library
-from prvr.cluster.pieces import PIECES, Pieces
+from prvr.cluster.pieces import PIECES, FolderPieces
 from prvr.cluster.run import Run, job_of
 from prvr.library import Library, LibraryError, SearchOptions
 from prvr.library.adding import Adder
@@ -41,7 +41,12 @@ class Stages:
     stop_after: int | None = None  # videos
 
     def __call__(self, adder: Adder, todo: list[Source], began: float) -> None:
-        run = Run(adder, [job_of(adder, source) for source in todo if not adder.known_after_all(source)], began)
+        run = Run(
+            adder,
+            [job_of(adder, source) for source in todo if not adder.known_after_all(source)],
+            began,
+            FolderPieces(adder.folder),
+        )
         run.commit_ready()
         self.decoded = len(run.open)
         opening = (str(adder.folder), __version__)
@@ -108,7 +113,7 @@ def test_a_file_that_kills_its_decoder_is_given_up(films: RenderedWorld, library
     crashing, tries = Stages(), []
 
     def work(adder: Adder, todo: list[Source], began: float) -> None:
-        pieces = Pieces(adder.folder)
+        pieces = FolderPieces(adder.folder)
         tries.extend(pieces.begin(job_of(adder, source).key) for source in todo for _ in range(6))
         crashing(adder, todo, began)
 
@@ -125,7 +130,7 @@ def test_a_node_that_does_not_see_the_videos_is_an_error_of_the_cluster(
     shutil.copy2(sorted(films.videos.values())[0], path)
 
     def elsewhere(adder: Adder, todo: list[Source], began: float) -> None:
-        run = Run(adder, [job_of(adder, source) for source in todo], began)
+        run = Run(adder, [job_of(adder, source) for source in todo], began, FolderPieces(adder.folder))
         run.jobs[0] = replace(run.jobs[0], source=replace(run.jobs[0].source, path=tmp_path / "not there.mp4"))
         (row,) = (EncodeFrames(str(adder.folder), __version__)(each) for each in _decoded(run))
         run.jobs[0] = job_of(adder, todo[0])

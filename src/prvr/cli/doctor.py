@@ -15,6 +15,7 @@ from rich.text import Text
 
 from prvr.cli.console import print_table
 from prvr.cli.library import size
+from prvr.cli.places import Where, local_folder
 from prvr.doctor import Diagnosis, Package, examine
 from prvr.doctor.encoders import FoundEncoder
 
@@ -29,7 +30,7 @@ class DoctorArguments:
     fetched, a library with damage. What is merely not installed is no error; the line that installs it is shown.
     """
 
-    library: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    library: Where | None = None
     """a library to look at too, as `prvr library verify` does"""
     data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR")] = ()
     """other folders whose disk matters, such as datasets or runs"""
@@ -41,7 +42,7 @@ class DoctorArguments:
 
 def main(argv: list[str]) -> int:
     arguments = tyro.cli(DoctorArguments, prog="prvr doctor", args=argv)
-    found = examine(arguments.library, arguments.data or (Path(),))
+    found = examine(None if arguments.library is None else local_folder(arguments.library), arguments.data or (Path(),))
     if arguments.as_json:
         print(json.dumps(found.to_dict(), indent=1))
     else:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import tyro
 from rich.console import Console
@@ -16,23 +15,20 @@ from rich.table import Table
 from rich.text import Text
 
 from prvr.cli.group import print_group_help
+from prvr.cli.places import Place, Where, changing, default_library, opened, refuse_addresses
 from prvr.library import AddProgress, AddReport, Library, LibraryError, LibrarySettings, Video
 from prvr.library.adding import Work
 from prvr.library.candidates import FEWEST, IndexSettings
 from prvr.library.candidates import FOLDER as CANDIDATES
 from prvr.library.settings import FILE
 from prvr.library.sources import VIDEO_SUFFIXES, find_videos
+from prvr.objects import is_address, published_problems
+
+if TYPE_CHECKING:
+    from prvr.cluster import ClusterIndexing
 
 _LOG_SECONDS = 30.0  # between lines of progress where no terminal shows a bar
 _SHOWN = 20  # failures that are listed one by one
-
-
-def default_library() -> Path:
-    """$PRVR_LIBRARY, or a folder here."""
-    return Path(os.environ.get("PRVR_LIBRARY", "library.prvr"))
-
-
-Where: TypeAlias = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 
 
 @dataclass(frozen=True)
@@ -40,19 +36,21 @@ class Add:
     """Add files, or all videos in folders. Unchanged ones are skipped; interrupt it and run it again as you like.
 
     The library is made if it is not there; how videos are looked at is decided then, and cannot be changed later.
+    One on object storage (s3://BUCKET/films.prvr, gs://…, file:///…) is added to in a local copy, and published
+    every half minute and at the end.
     """
 
-    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    paths: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """video files and folders"""
     library: Where = field(default_factory=default_library)
-    """the library's folder [$PRVR_LIBRARY or library.prvr]"""
+    """the library's folder, or its address on object storage [$PRVR_LIBRARY or library.prvr]"""
     tags: tuple[str, ...] = ()
     """words to attach to these videos"""
     retry: bool = False
     """try files again that failed before; without paths, all of them"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """decode and encode on a Ray cluster: auto (of this machine), host:port, or local (a new one, here alone). Library
-    and videos must lie on storage that all nodes share"""
+    """decode and encode on a Ray cluster: auto (of this machine), host:port, or local (a new one, here alone). Videos
+    must lie on storage that all nodes share, and the library too unless it is on object storage"""
     cluster_encoders: int | None = None
     """processes that encode on the cluster [one for each GPU, or one for three CPUs]"""
     settings: Annotated[LibrarySettings, tyro.conf.arg(name="")] = field(default_factory=LibrarySettings)
@@ -60,17 +58,26 @@ class Add:
     def run(self) -> int:
         if not self.paths and not self.retry:
             raise LibraryError("no files were named: give video files or folders, or --retry")
+        refuse_addresses(self.paths)
         work = self._work()
-        if not (self.library / FILE).exists():  # before a library is made of nothing
+        with changing(self.library) as place:
+            if not (place.folder / FILE).exists():  # before a library is made of nothing
+                self._require_videos()
+            lib = open_or_create(place.folder, self.settings)
+            place.publish()  # others see an empty library, and how videos are looked at
             self._require_videos()
-        lib = open_or_create(self.library, self.settings)
-        self._require_videos()
+            report = self._add(place, lib, work if work is None else replace(work, copy=place.copy))
+        _show_report(report, self.library)
+        return 0 if not report.failed else 1
+
+    def _add(self, place: Place, lib: Library, work: Work | None) -> AddReport:
         with _bar() as bar:
             task = bar.add_task("looking for videos", total=None, said="")
             told = time.monotonic()
 
             def show(now: AddProgress) -> None:
                 nonlocal told
+                place.check()
                 left = "" if now.left is None else f" · {clock(now.left)} left"
                 said = f"{now.files_done + 1}/{now.files} · {now.speed:.0f} × real time{left}"
                 if not bar.console.is_terminal and time.monotonic() - told > _LOG_SECONDS:
@@ -79,19 +86,17 @@ class Add:
                 bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, said=said)
 
             try:
-                report = lib.add(self.paths, tags=self.tags, retry=self.retry, progress=show, work=work)
+                return lib.add(self.paths, tags=self.tags, retry=self.retry, progress=show, work=work)
             except KeyboardInterrupt:
                 bar.console.print("stopped; what was finished is kept, and the same command goes on from here")
                 raise
-        _show_report(report, lib)
-        return 0 if not report.failed else 1
 
     def _require_videos(self) -> None:
         if self.paths and not find_videos(self.paths):
             endings = " ".join(sorted(VIDEO_SUFFIXES))
             raise LibraryError(f"no video was found in what was named; in folders these are looked for: {endings}")
 
-    def _work(self) -> Work | None:
+    def _work(self) -> ClusterIndexing | None:
         if self.cluster is None:
             return None
         from prvr.cluster import ClusterIndexing  # Ray is an extra
@@ -104,14 +109,14 @@ class List:
     """List the videos of a library."""
 
     library: Where = field(default_factory=default_library)
-    """the library's folder"""
+    """the library's folder, or its address on object storage"""
     failed: bool = False
     """only those that could not be read, with the reason"""
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
     """print JSON"""
 
     def run(self) -> int:
-        videos = Library.open(self.library).videos("failed" if self.failed else None)
+        videos = opened(self.library).videos("failed" if self.failed else None)
         if self.as_json:
             print(json.dumps([{**asdict(video), "path": str(video.path)} for video in videos], indent=1))
             return 0
@@ -131,14 +136,15 @@ class Remove:
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
     """files, or folders: everything in them"""
     library: Where = field(default_factory=default_library)
-    """the library's folder"""
+    """the library's folder, or its address on object storage"""
     missing: bool = False
     """also those whose files are gone"""
 
     def run(self) -> int:
         if not self.paths and not self.missing:
             raise LibraryError("nothing was named: give files or folders, or --missing")
-        gone = Library.open(self.library).remove(self.paths, missing=self.missing)
+        with changing(self.library) as place:
+            gone = place.open().remove(self.paths, missing=self.missing)
         Console().print(f"removed {len(gone)} video{'' if len(gone) == 1 else 's'}", highlight=False)
         return 0
 
@@ -148,12 +154,12 @@ class Status:
     """Say how much a library holds and how large it is."""
 
     library: Where = field(default_factory=default_library)
-    """the library's folder"""
+    """the library's folder, or its address on object storage"""
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
     """print JSON"""
 
     def run(self) -> int:
-        lib = Library.open(self.library)
+        lib = opened(self.library)
         status, model = lib.status(), lib.about.model
         if self.as_json:
             print(
@@ -182,13 +188,14 @@ class Index:
     """
 
     library: Where = field(default_factory=default_library)
-    """the library's folder"""
+    """the library's folder, or its address on object storage"""
     settings: Annotated[IndexSettings, tyro.conf.arg(name="")] = field(default_factory=IndexSettings)
 
     def run(self) -> int:
         console = Console(highlight=False)
-        lib = Library.open(self.library)
-        made = lib.index(self.settings, lambda text: console.print(text, markup=False))
+        with changing(self.library) as place:
+            lib = place.open()
+            made = lib.index(self.settings, lambda text: console.print(text, markup=False))
         for name, recall in lib.recall().items() if made else ():
             console.print(f"{name}: {made[name].about.probes} lists looked at find {recall}")
         if not made:
@@ -201,11 +208,13 @@ class Verify:
     """Compare the catalogue with the files it speaks of; where candidates are indexed, with exact search too."""
 
     library: Where = field(default_factory=default_library)
-    """the library's folder"""
+    """the library's folder, or its address on object storage"""
 
     def run(self) -> int:
-        lib, console = Library.open(self.library), Console()
+        lib, console = opened(self.library), Console()
         found = lib.verify()
+        if is_address(self.library):
+            found.problems += published_problems(self.library)
         for problem in found.problems:
             console.print(Text.assemble(("wrong ", "red"), problem), soft_wrap=True)
         for path in found.missing:
@@ -215,7 +224,7 @@ class Verify:
         if found.ok:
             place = "their vectors are in their place" if found.missing else "everything is in its place"
             console.print(f"{found.checked} files checked, {place}", highlight=False)
-        if found.ok and any((self.library / CANDIDATES).glob("*.json")):
+        if found.ok and any((lib.folder / CANDIDATES).glob("*.json")):
             for name, recall in lib.recall().items():
                 console.print(f"approximate search, {name}: finds {recall}", highlight=False)
         return 0 if found.ok else 1
@@ -261,14 +270,14 @@ def open_or_create(folder: Path, settings: LibrarySettings) -> Library:
     return lib
 
 
-def _show_report(report: AddReport, lib: Library) -> None:
+def _show_report(report: AddReport, where: str) -> None:
     console = Console()
     parts = [f"{len(report.added)} added"]
     parts += [f"{len(report.unchanged)} unchanged"] if report.unchanged else []
     parts += [f"{len(report.moved)} moved"] if report.moved else []
     parts += [f"{len(report.failed)} could not be read"] if report.failed else []
     pace = f" ({clock(report.video_seconds)} of video in {clock(report.elapsed)})" if report.added else ""
-    console.print(f"{', '.join(parts)}{pace}: {lib.folder}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{', '.join(parts)}{pace}: {where}", highlight=False, markup=False, soft_wrap=True)
     for mark, some in (("damaged", report.damaged), ("failed", report.failed)):
         for path, reason in list(some.items())[:_SHOWN]:
             console.print(Text.assemble((f"{mark} ", "yellow"), f"{path}: {reason}"), soft_wrap=True)

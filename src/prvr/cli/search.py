@@ -16,8 +16,9 @@ from rich.text import Text
 
 from prvr.cli.console import print_table
 from prvr.cli.errors import fail
-from prvr.cli.library import Where, clock, default_library
-from prvr.library import Filters, Hit, Library, LibraryError, MomentEvidence, MomentOptions, SearchResult
+from prvr.cli.library import clock
+from prvr.cli.places import Where, default_library, opened
+from prvr.library import Filters, Hit, LibraryError, MomentEvidence, MomentOptions, SearchResult
 from prvr.library.results import SCORES_NOTE
 from prvr.library.searching import GroupBy
 from prvr.media.clips import cut_clip
@@ -39,7 +40,7 @@ class SearchArguments:
     query: Annotated[str, tyro.conf.Positional] = ""
     """what to look for, in words"""
     library: Where = field(default_factory=default_library)
-    """the library's folder [$PRVR_LIBRARY or library.prvr]"""
+    """the library's folder, or its address on object storage [$PRVR_LIBRARY or library.prvr]"""
     image: Path | None = None
     """a picture to look for instead of words"""
     limit: int = 10
@@ -66,7 +67,7 @@ def main(argv: list[str]) -> int:
     arguments = tyro.cli(SearchArguments, prog="prvr search", args=argv)
     if bool(arguments.query.strip()) == (arguments.image is not None):
         raise LibraryError('give a sentence (prvr search "a red car") or --image FILE, one of them')
-    found = Library.open(arguments.library).search(
+    found = opened(arguments.library).search(
         arguments.image if arguments.image is not None else arguments.query,
         limit=arguments.limit,
         offset=arguments.offset,

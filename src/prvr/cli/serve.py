@@ -11,8 +11,9 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from prvr.cli.library import default_library
+from prvr.cli.places import Where, default_library, opened
 from prvr.library import Library
+from prvr.objects import is_address
 from prvr.server import ServerError, ServerOptions, serve
 
 
@@ -24,8 +25,8 @@ class ServeArguments:
     they may come from: --allow-root FILMS. Ctrl-C stops it; adding that was going on can be taken up again.
     """
 
-    library: Annotated[Path, tyro.conf.Positional] = field(default_factory=default_library)
-    """the library's folder [$PRVR_LIBRARY or library.prvr]"""
+    library: tyro.conf.Positional[Where] = field(default_factory=default_library)
+    """the library's folder, or its address on object storage (a copy is fetched now) [$PRVR_LIBRARY or library.prvr]"""
     host: str = "127.0.0.1"
     """address to listen on; 0.0.0.0 is every one of this machine"""
     port: int = 7870
@@ -50,7 +51,12 @@ def main(argv: list[str]) -> int:
         token=arguments.token or os.environ.get("PRVR_TOKEN") or None,
         roots=arguments.allow_root,
     )
-    library = Library.open(arguments.library)
+    if is_address(arguments.library) and (arguments.cluster is not None or arguments.allow_root):
+        raise ServerError(
+            f"a copy of {arguments.library} can be searched here alone: leave --cluster and --allow-root out; videos "
+            "are added by `prvr library add`, and a cluster serves a library on storage that its nodes share"
+        )
+    library = opened(arguments.library)
     if arguments.cluster is None and (arguments.shards, arguments.replicas) != (1, 1):
         raise ServerError("--shards and --replicas are for a cluster: say which with --cluster ADDRESS, or leave them")
     if arguments.cluster is None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from prvr.cluster.pieces import Pieces
+from prvr.cluster.object_pieces import pieces_at
 from prvr.library.indexing import FILE_PROBLEMS, reason
 from prvr.media.frames import Fit, Frame, StreamInfo, VideoInfo
 from prvr.media.reader import open_video
@@ -60,7 +60,7 @@ class Decode:
     rate: float
 
     def __call__(self, row: Row) -> Iterator[Row]:
-        number, path, pieces = int(row["video"]), Path(row["path"]), Pieces(Path(self.library))
+        number, path, pieces = int(row["video"]), Path(row["path"]), pieces_at(self.library)
         chunks = 0
         if not path.exists():
             yield _last(number, Ending(0, failed="is not there (moved, renamed or deleted?)", unseen=_node()))

@@ -1,7 +1,7 @@
 """The other stages: a pool of actors that encode pictures, and a pool that finishes videos.
 
-Whoever encodes opens the library itself, from the folder that all nodes see: its encoders, and the refusal of ones
-whose vectors cannot be compared with those already there.
+Whoever encodes opens the library itself, from the folder that all nodes see or from object storage: its encoders, and
+the refusal of ones whose vectors cannot be compared with those already there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from prvr.cluster.connecting import ClusterError, same_version
 from prvr.cluster.decoding import Ending, Row
-from prvr.cluster.pieces import Pieces
+from prvr.cluster.object_pieces import pieces_at
 from prvr.library import Library
 from prvr.library.catalogue import NewVideo
 from prvr.library.indexing import FILE_PROBLEMS, index_parts, reason
@@ -24,6 +24,7 @@ from prvr.library.tracks import FRAMES
 from prvr.media.encoders.base import Encoder
 from prvr.media.features import FeaturePart
 from prvr.media.frames import VideoInfo
+from prvr.objects import described, is_address
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,10 @@ class Chunk:
 
 
 def opened_library(folder: str, version: str) -> Library:
-    """The library, as a node sees it."""
+    """The library, as a node sees it; of one on object storage, what encoding needs."""
     same_version(version)
+    if is_address(folder):
+        return Library.open(described(folder))
     if not (Path(folder) / FILE).exists():
         raise ClusterError(
             f"a node of the cluster does not see the library {folder}: put it on storage that all nodes share, under "
@@ -87,7 +90,7 @@ class Finish:
 
     def __init__(self, folder: str, version: str):
         self.folder, self.version = folder, version
-        self.pieces = Pieces(Path(folder))
+        self.pieces = pieces_at(folder)
 
     @cached_property
     def library(self) -> Library:

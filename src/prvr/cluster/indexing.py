@@ -2,9 +2,9 @@
 
     Library.open("films.prvr").add(["archive/"], work=ClusterIndexing("auto"))
 
-Workers leave pieces (``pieces.py``) on the storage that all nodes share; this process alone writes the catalogue and
-the shards, in the order in which a single machine would have: the library comes out the same. Whatever Ray repeats
-after a lost worker or node is recognised by its number or replaces an equal piece.
+Workers leave pieces (``pieces.py``) on storage that all nodes share, or on object storage; this process alone writes
+the catalogue and the shards, in the order in which a single machine would have: the library comes out the same.
+Whatever Ray repeats after a lost worker or node is recognised by its number or replaces an equal piece.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from prvr import __version__
 from prvr.cluster.connecting import ClusterError, causes, connected, last_line, require_ray
 from prvr.cluster.decoding import Decode, Row
 from prvr.cluster.encoding import EncodeFrames, Finish
+from prvr.cluster.object_pieces import ObjectPieces
+from prvr.cluster.pieces import FolderPieces
 from prvr.cluster.run import Arrived, Run, job_of
 from prvr.library.adding import Adder
 from prvr.library.claims import claim
 from prvr.library.errors import LibraryError
-from prvr.library.sources import Source, absolute
+from prvr.library.sources import Source
 from prvr.library.tracks import FRAMES
 from prvr.media.encoders.base import Encoder
 from prvr.media.errors import EncoderError, MissingExtra
+from prvr.objects import WorkingCopy
 
 _BLOCKS = 4096  # the most tasks that decoding is cut into
 _AHEAD = 4  # videos that wait at each finishing actor
@@ -39,6 +42,7 @@ class ClusterIndexing:
 
     address: str = "auto"
     encoders: int | None = None  # actors that encode pictures; None: one for each GPU, or one for three CPUs
+    copy: WorkingCopy | None = None  # of a library on object storage: the one that is added to
 
     def __post_init__(self) -> None:
         require_ray(self.address)
@@ -47,7 +51,9 @@ class ClusterIndexing:
 
     def __call__(self, adder: Adder, todo: list[Source], began: float) -> None:
         with connected(self.address) as ray, _alone(adder.folder), _explained():
-            run = Run(adder, [job_of(adder, source) for source in todo if not adder.known_after_all(source)], began)
+            jobs = [job_of(adder, source) for source in todo if not adder.known_after_all(source)]
+            pieces = FolderPieces(adder.folder) if self.copy is None else ObjectPieces(self.copy.store, self.copy)
+            run = Run(adder, jobs, began, pieces)
             run.commit_ready()
             run.pieces.begin_anew()
             if run.open:
@@ -92,7 +98,7 @@ class _Pipeline:
         self.gpus = int(resources.get("GPU", 0))
         cpus = int(resources.get("CPU", 1))
         self.encoders = encoders or self.gpus or max(1, cpus // 3)
-        self.opening = (str(absolute(run.adder.folder)), __version__)
+        self.opening = (run.pieces.address, __version__)
         actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy="SPREAD")(Finish)
         self.finishing = [actor.remote(*self.opening) for _ in range(max(1, cpus // 8))]
         self.waiting: dict[Any, int] = {}  # what a finishing actor will answer, and for which video

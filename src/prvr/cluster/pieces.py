@@ -1,5 +1,7 @@
 """What workers leave for the one who commits: a file for each video, ``pieces/KEY``, whole or not at all.
 
+On a file system that all nodes share here, on object storage in ``object_pieces.py``.
+
 The key follows from the file (name, size, time, content) and from how the library looks at videos. A task that Ray runs
 twice writes the same piece twice under one name; a piece that was finished before a crash is used and not made again.
 """
@@ -13,7 +15,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -24,10 +26,11 @@ from prvr.library.catalogue import NewVideo
 from prvr.library.pending import Indexed, Pending
 from prvr.library.settings import About
 from prvr.library.shards import Section
+from prvr.library.sources import absolute
 from prvr.media.subtitles import TimedLine
 
 PIECES = "pieces"
-_MOST_TRIES = 5  # begun and never ended: a file that kills its decoder, or five nodes lost at the same file
+MOST_TRIES = 5  # begun and never ended: a file that kills its decoder, or five nodes lost at the same file
 _OWN = (
     "path",
     "size",
@@ -44,11 +47,73 @@ def piece_key(video: NewVideo, about: About) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()[:40]
 
 
-class Pieces:
-    """The folder of pieces of one library."""
+def packed(item: Indexed) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """What a piece's file holds: arrays, and the rest as its metadata."""
+    arrays: dict[str, Tensor] = {}
+    tracks = {}
+    for track, sections in item.tracks.items():
+        told = []
+        for number, section in enumerate(sections):
+            arrays |= {f"{track}/{number}/{name}": array.contiguous() for name, array in section.arrays.items()}
+            told.append({"about": section.about, "tokens": section.tokens, "arrays": list(section.arrays)})
+        tracks[track] = told
+    facts = {name: value for name, value in asdict(item.video).items() if name not in _OWN}
+    about = {"video": facts, "lines": [asdict(line) for line in item.lines], "tracks": tracks}
+    return arrays, {"piece": json.dumps(about)}
+
+
+def unpacked(path: Path, library: Path, video: NewVideo) -> Indexed | None:
+    """What a piece's file says of a video; None where it is damaged. ``library``: a folder for what is large."""
+    try:
+        with safe_open(path, "pt") as file:
+            about: dict[str, Any] = json.loads(file.metadata()["piece"])
+            tracks = {}
+            for track, sections in about["tracks"].items():
+                tracks[track] = Pending(library)
+                for number, told in enumerate(sections):
+                    arrays = {name: file.get_tensor(f"{track}/{number}/{name}") for name in told["arrays"]}
+                    tracks[track].add(Section(told["about"], arrays, told["tokens"]))
+            lines = tuple(TimedLine(**line) for line in about["lines"])
+            return Indexed(replace(video, **about["video"]), tracks, lines)
+    except (SafetensorError, ValueError, KeyError, TypeError):
+        return None
+
+
+class Pieces(Protocol):
+    """The pieces of one library."""
+
+    address: str  # of the library, for workers
+
+    def has(self, key: str) -> bool:
+        """Whether a piece is there."""
+
+    def write(self, key: str, item: Indexed) -> None:
+        """Leave a piece; others see all of it or nothing."""
+
+    def read(self, key: str, video: NewVideo) -> Indexed | None:
+        """A finished piece, as what is to be committed; None (and it goes) where it is damaged."""
+
+    def begin(self, key: str) -> bool:
+        """Note that somebody decodes a file now; False where that has been begun too often and never ended."""
+
+    def end(self, key: str) -> None:
+        """A file was decoded, or is known to be unreadable."""
+
+    def begin_anew(self) -> None:
+        """Tries count within one run of the command: interrupting it as often as one likes gives no file up."""
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Pieces that are committed."""
+
+    def tidy(self) -> None:
+        """At the end of everything: what was begun and given up, or belongs to files that have changed since."""
+
+
+class FolderPieces:
+    """Pieces in a library's folder."""
 
     def __init__(self, folder: Path):
-        self.library = folder
+        self.library, self.address = folder, str(absolute(folder))
         self.folder = folder / PIECES
 
     def path(self, key: str) -> Path:
@@ -67,20 +132,11 @@ class Pieces:
 
     def write(self, key: str, item: Indexed) -> None:
         """Write beside its place, then rename: another node sees all of it or nothing."""
-        arrays: dict[str, Tensor] = {}
-        tracks = {}
-        for track, sections in item.tracks.items():
-            told = []
-            for number, section in enumerate(sections):
-                arrays |= {f"{track}/{number}/{name}": array.contiguous() for name, array in section.arrays.items()}
-                told.append({"about": section.about, "tokens": section.tokens, "arrays": list(section.arrays)})
-            tracks[track] = told
-        facts = {name: value for name, value in asdict(item.video).items() if name not in _OWN}
-        about = {"video": facts, "lines": [asdict(line) for line in item.lines], "tracks": tracks}
+        arrays, about = packed(item)
         self.folder.mkdir(parents=True, exist_ok=True)
         beside = self.folder / f".{key}.{uuid.uuid4().hex}.part"  # two nodes may have equal process numbers
         try:
-            save_file(arrays, beside, {"piece": json.dumps(about)})
+            save_file(arrays, beside, about)
             sync_folder(beside)
             os.replace(beside, self.path(key))
             sync_folder(self.folder)
@@ -89,20 +145,10 @@ class Pieces:
 
     def read(self, key: str, video: NewVideo) -> Indexed | None:
         """A finished piece, as what is to be committed; None (and it goes) where it is damaged."""
-        try:
-            with safe_open(self.path(key), "pt") as file:
-                about: dict[str, Any] = json.loads(file.metadata()["piece"])
-                tracks = {}
-                for track, sections in about["tracks"].items():
-                    tracks[track] = Pending(self.library)
-                    for number, told in enumerate(sections):
-                        arrays = {name: file.get_tensor(f"{track}/{number}/{name}") for name in told["arrays"]}
-                        tracks[track].add(Section(told["about"], arrays, told["tokens"]))
-                lines = tuple(TimedLine(**line) for line in about["lines"])
-                return Indexed(replace(video, **about["video"]), tracks, lines)
-        except (SafetensorError, ValueError, KeyError, TypeError):
+        found = unpacked(self.path(key), self.library, video)
+        if found is None:
             self.path(key).unlink(missing_ok=True)
-            return None
+        return found
 
     # -- files that kill whoever opens them ---------------------------------------------------------------------------
 
@@ -111,7 +157,7 @@ class Pieces:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._tries(key).open("ab") as file:
             file.write(b".")
-            return file.tell() <= _MOST_TRIES
+            return file.tell() <= MOST_TRIES
 
     def end(self, key: str) -> None:
         self._tries(key).unlink(missing_ok=True)

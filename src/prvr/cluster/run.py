@@ -58,6 +58,7 @@ class Run:
     adder: Adder
     jobs: list[Job]
     began: float
+    pieces: Pieces
     committed: int = 0  # jobs from the first on
     settled: dict[int, str | None] = field(default_factory=dict)  # job: None where its piece lies there, or a problem
     arrived: set[int] = field(default_factory=set)
@@ -67,7 +68,6 @@ class Run:
     bytes_done: int = 0
 
     def __post_init__(self) -> None:
-        self.pieces = Pieces(self.adder.folder)
         self.bytes = sum(job.source.size for job in self.jobs)
         for number, job in enumerate(self.jobs):
             if job.problem is not None or self.pieces.has(job.key):

@@ -1,0 +1,129 @@
+"""Buckets of object storage, through pyarrow: Amazon S3 and what speaks like it, Google Cloud Storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from prvr.media.errors import MissingExtra
+from prvr.objects.store import ObjectMissing, StoreError
+
+# pyarrow's own patience is minutes; a command should end in a sentence before anybody gives it up.
+_CONNECT, _REQUEST, _ATTEMPTS = 5.0, 30.0, 4  # seconds, seconds without a byte, tries of one request
+_S3_OPTIONS = ("region", "scheme", "endpoint_override", "force_virtual_addressing", "anonymous")
+_YES = ("1", "true", "yes")
+
+
+def open_bucket(address: str) -> BucketStore:
+    """The store at ``s3://bucket/path?endpoint_override=http://host:port&region=…`` or ``gs://bucket/path``."""
+    try:
+        from pyarrow import fs
+    except ImportError as problem:
+        raise MissingExtra("pyarrow, which object storage needs,", "objects", problem) from None
+    parts = urlsplit(address)
+    options = dict(parse_qsl(parts.query))
+    try:
+        if parts.scheme.lower() == "s3":
+            files = fs.S3FileSystem(**_s3_options(address, options), **_patience(fs))
+        else:
+            query = urlencode({"retry_limit_seconds": "60", **options})
+            files, _ = fs.FileSystem.from_uri(f"gs://{parts.netloc}{parts.path}?{query}")
+    except (OSError, ValueError, TypeError) as problem:
+        raise StoreError(f"{address} cannot be opened: {_first_line(problem)}") from None
+    store = BucketStore(address, files, parts.netloc, parts.path.strip("/"))
+    store.require_bucket()
+    return store
+
+
+def _s3_options(address: str, given: dict[str, str]) -> dict[str, Any]:
+    unknown = sorted(given.keys() - set(_S3_OPTIONS))
+    if unknown:
+        raise StoreError(f"{address}: {', '.join(unknown)} is not understood, but {', '.join(_S3_OPTIONS)} are")
+    options: dict[str, Any] = dict(given)
+    endpoint = given.get("endpoint_override", "")
+    if "://" in endpoint:
+        options["scheme"], _, options["endpoint_override"] = endpoint.partition("://")
+        options["endpoint_override"] = options["endpoint_override"].rstrip("/")
+    for name in ("force_virtual_addressing", "anonymous"):
+        if name in given:
+            options[name] = given[name].lower() in _YES
+    return options
+
+
+def _patience(fs: Any) -> dict[str, Any]:
+    tries = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
+    return {"connect_timeout": _CONNECT, "request_timeout": _REQUEST, "retry_strategy": tries}
+
+
+class BucketStore:
+    """Objects under a path of a bucket."""
+
+    def __init__(self, address: str, files: Any, bucket: str, path: str):
+        self.address, self.files, self.bucket = address, files, bucket
+        self.root = f"{bucket}/{path}"
+
+    def require_bucket(self) -> None:
+        with self._explained("looked at"):
+            (found,) = self.files.get_file_info([self.bucket])
+            missing = found.type.name == "NotFound"
+        if missing:
+            raise StoreError(f"{self.address}: there is no bucket {self.bucket}; make it first, or correct the name")
+
+    def put(self, name: str, data: bytes) -> None:
+        with self._explained(f"written ({name})"), self.files.open_output_stream(f"{self.root}/{name}") as stream:
+            stream.write(data)
+
+    def get(self, name: str) -> bytes:
+        with self._explained(f"read ({name})"):
+            try:
+                with self.files.open_input_stream(f"{self.root}/{name}") as stream:
+                    return bytes(stream.read())
+            except FileNotFoundError:
+                raise ObjectMissing(f"{self.address}: the object {name} is not there") from None
+
+    def list(self, folder: str) -> dict[str, int]:
+        from pyarrow.fs import FileSelector
+
+        with self._explained(f"listed ({folder})"):
+            selector = FileSelector(f"{self.root}/{folder}", allow_not_found=True, recursive=True)
+            found = [each for each in self.files.get_file_info(selector) if each.is_file]
+            return {each.path[len(self.root) + 1 :]: each.size for each in found}
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            with self._explained(f"deleted ({name})"):
+                try:
+                    self.files.delete_file(f"{self.root}/{name}")
+                except FileNotFoundError:
+                    continue
+
+    @contextmanager
+    def _explained(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except StoreError:
+            raise
+        except (OSError, ValueError) as problem:  # what pyarrow raises
+            raise StoreError(f"{self.address} could not be {doing}: {_reason(problem)}") from None
+
+
+def _reason(problem: Exception) -> str:
+    """What storage said, and what to do."""
+    said = str(problem)
+    marks = said.upper()
+    if "NO_SUCH_BUCKET" in marks:
+        return "there is no such bucket; make it first, or correct the name"
+    if "NETWORK_CONNECTION" in marks or "TIMEOUT" in marks or "CURLCODE" in marks:
+        return f"nobody answers there ({said.rpartition('; Details: ')[2][:120]}); see to the address and the network"
+    if any(mark in marks for mark in ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE", "CREDENTIAL", "403")):
+        return (
+            "access is denied; see to AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or GOOGLE_APPLICATION_CREDENTIALS), "
+            "and to what they allow"
+        )
+    return _first_line(problem)
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]

@@ -1,0 +1,102 @@
+"""From a published state to a folder: only what is missing travels, and every byte of it is compared with its hash."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO
+
+from prvr.library.catalogue import FILE as CATALOGUE
+from prvr.objects.manifest import Files, Manifest, Segment
+from prvr.objects.store import Store, StoreError
+
+AT_ONCE = 4  # transfers
+_OURS = ("shards", "candidates")  # folders in which nothing lies but what was published
+
+
+def bring(store: Store, manifest: Manifest, folder: Path, known: Files) -> None:
+    """Make a folder hold a state; ``known``: what of it surely lies there already, in files that only grow.
+
+    A file that changes is built beside its place and renamed: whoever has the old one mapped keeps it. The catalogue
+    comes last, and what it no longer speaks of goes after it.
+    """
+    (folder / f"{CATALOGUE}-journal").unlink(missing_ok=True)  # of what is about to be replaced
+    first = {path: parts for path, parts in manifest.files.items() if path != CATALOGUE}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(lambda path: bring_file(store, folder / path, first[path], known.get(path, ())), first))
+    if CATALOGUE in manifest.files:
+        bring_file(store, folder / CATALOGUE, manifest.files[CATALOGUE])
+    else:
+        (folder / CATALOGUE).unlink(missing_ok=True)
+    _remove(folder, manifest.files.keys())
+
+
+def bring_file(store: Store, path: Path, parts: tuple[Segment, ...], known: tuple[Segment, ...] = ()) -> None:
+    """One file, out of the stretches of it that lie there and objects that do not."""
+    trusted = _common(parts, known)
+    total = sum(part.size for part in parts)
+    try:
+        if trusted == len(parts) and path.is_file() and path.stat().st_size >= total:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+        try:
+            with beside.open("wb") as file:
+                _fill(store, path, parts, trusted, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as problem:
+        raise StoreError(f"the local copy {path} could not be written: {problem.strerror or problem}") from problem
+
+
+def _fill(store: Store, path: Path, parts: tuple[Segment, ...], trusted: int, file: IO[bytes]) -> None:
+    old = path.open("rb") if path.is_file() else None
+    try:
+        for number, part in enumerate(parts):
+            data = old.read(part.size) if old is not None else b""
+            if len(data) != part.size or (number >= trusted and not part.fits(data)):
+                data = checked(store, part)
+            file.write(data)
+    finally:
+        if old is not None:
+            old.close()
+
+
+def checked(store: Store, part: Segment) -> bytes:
+    """An object's content, which is what its name says."""
+    data = store.get(part.name)
+    if not part.fits(data):
+        raise StoreError(
+            f"the object {part.name} of {store.address} is damaged (its {len(data)} bytes are not the {part.size} that "
+            "were published): restore it from a copy, or make the library anew"
+        )
+    return data
+
+
+def _common(parts: tuple[Segment, ...], known: tuple[Segment, ...]) -> int:
+    """How many segments both begin with."""
+    count = 0
+    for one, other in zip(parts, known, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _remove(folder: Path, keep: Iterable[str]) -> None:
+    wanted = {folder / path for path in keep}
+    places = {parent for path in wanted for parent in path.parents}
+    for name in _OURS:
+        for path in sorted((folder / name).rglob("*"), reverse=True):
+            if path.is_dir() and not path.is_symlink():
+                if path not in places:
+                    shutil.rmtree(path, ignore_errors=True)
+            elif path not in wanted:
+                path.unlink(missing_ok=True)

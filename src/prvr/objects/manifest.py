@@ -1,0 +1,120 @@
+"""What one published state of a library consists of: ``manifests/NUMBER-HASH.json``, uploaded after all it names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
+
+from prvr import __version__
+from prvr.objects.store import ObjectMissing, Store, StoreError
+
+FORMAT = 1  # the newest that is read
+MANIFESTS, OBJECTS = "manifests", "objects"
+_OBJECT = re.compile(rf"{OBJECTS}/[0-9a-f]{{64}}-[0-9a-f]{{1,32}}")
+_TRIES = 5
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of a file, kept as one object; its name begins with the hash of its content."""
+
+    name: str
+    size: int
+
+    @property
+    def sha256(self) -> str:
+        return self.name.partition("/")[2][:64]
+
+    def fits(self, data: bytes) -> bool:
+        return len(data) == self.size and hashlib.sha256(data).hexdigest() == self.sha256
+
+
+Files = dict[str, tuple[Segment, ...]]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A state of a library."""
+
+    generation: int  # one more than its predecessor's
+    parent: str | None  # its predecessor's name
+    copy: str  # which local copy it was published from
+    catalogue: int  # the catalogue's own generation
+    files: Files
+    made_by: str = __version__
+
+    @cached_property
+    def text(self) -> str:
+        files = {path: [[part.name, part.size] for part in parts] for path, parts in self.files.items()}
+        return json.dumps({"format": FORMAT, **asdict(self), "files": files}, sort_keys=True) + "\n"
+
+    @cached_property
+    def name(self) -> str:
+        return f"{MANIFESTS}/{self.generation:012d}-{_hash(self.text.encode())}.json"
+
+    @property
+    def objects(self) -> dict[str, int]:
+        return {part.name: part.size for parts in self.files.values() for part in parts}
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.objects.values())
+
+
+def newest(store: Store) -> Manifest | None:
+    """The state that counts; None where no library was published."""
+    for _ in range(_TRIES):
+        names = manifest_names(store)
+        if not names:
+            return None
+        try:
+            return read_manifest(store, names[-1])
+        except ObjectMissing:  # it was old, and tidied away
+            continue
+    raise StoreError(f"{store.address}: its manifests go as soon as they are listed; try again")
+
+
+def manifest_names(store: Store) -> list[str]:
+    """The oldest first."""
+    return sorted(name for name in store.list(MANIFESTS) if name.endswith(".json"))
+
+
+def read_manifest(store: Store, name: str) -> Manifest:
+    data = store.get(name)
+    where = f"the object {name} of {store.address}"
+    if _hash(data) != name.rpartition("-")[2].removesuffix(".json"):
+        raise StoreError(f"{where} is damaged (its content is not what its name says): restore it from a copy")
+    try:
+        found: dict[str, Any] = json.loads(data)
+        version = found.pop("format")
+        if not isinstance(version, int) or version > FORMAT:
+            raise StoreError(
+                f"{store.address} was published by a newer prvr (format {version}, made by "
+                f"{found.get('made_by', 'unknown')}; this is prvr {__version__}, which reads {FORMAT}): update prvr"
+            )
+        files = {path: tuple(Segment(*part) for part in parts) for path, parts in found.pop("files").items()}
+        manifest = Manifest(**found, files=files)
+        _require_tame(manifest)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
+        raise StoreError(f"{where} does not describe a library ({problem}): restore it from a copy") from None
+    return manifest
+
+
+def _require_tame(manifest: Manifest) -> None:
+    """Whoever may write to a bucket must not be able to write elsewhere on the machines that read it."""
+    for path, parts in manifest.files.items():
+        pieces = PurePosixPath(path).parts
+        if not pieces or path.startswith("/") or ".." in pieces or "\\" in path or "\0" in path:
+            raise ValueError(f"{path!r:.60} is no place in a library")
+        for part in parts:
+            if not _OBJECT.fullmatch(part.name) or not isinstance(part.size, int) or part.size < 0:
+                raise ValueError(f"{part.name!r:.90} is no object of a library")
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]

@@ -1,0 +1,122 @@
+"""Where objects are kept: four verbs, over a folder (``file://``) or a bucket (``s3://``, ``gs://``)."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from prvr.files import sync_folder
+from prvr.library.errors import LibraryError
+
+_SCHEMES = ("file", "s3", "gs", "gcs")
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+
+
+class StoreError(LibraryError):
+    """Object storage that cannot be used as asked; the message says what to do."""
+
+
+class ObjectMissing(StoreError):
+    """An object is not there."""
+
+
+class Store(Protocol):
+    """Objects under one address. Names are relative, with ``/`` between their parts."""
+
+    address: str
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object, whole or not at all; one of that name is replaced."""
+
+    def get(self, name: str) -> bytes:
+        """An object's content, or ``ObjectMissing``."""
+
+    def list(self, folder: str) -> dict[str, int]:
+        """Names below a folder, with their sizes."""
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects; those that are gone already are no problem."""
+
+
+def is_address(text: str | Path) -> bool:
+    """Whether a library is named by a URI and not by a folder.
+
+    >>> is_address("s3://bucket/films.prvr"), is_address("films.prvr")
+    (True, False)
+    """
+    return _ADDRESS.match(str(text)) is not None
+
+
+def open_store(address: str) -> Store:
+    """The store of an address; its bucket must be there."""
+    parts = urlsplit(address)
+    if parts.scheme.lower() not in _SCHEMES:
+        raise StoreError(f"{address}: libraries lie in folders, or at s3://, gs:// and file:// addresses")
+    if parts.scheme.lower() == "file":
+        if parts.netloc not in ("", "localhost") or not parts.path.strip("/"):
+            raise StoreError(f"{address} names no folder: write file:///folder/films.prvr, with three strokes")
+        return FolderStore(address, Path(unquote(parts.path)))
+    if parts.password or parts.username:
+        raise StoreError(
+            "keys do not belong into an address, where others see them: set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY (or a profile in ~/.aws) and leave them out"
+        )
+    if not parts.netloc or not parts.path.strip("/"):
+        raise StoreError(f"{address} names no place: write {parts.scheme}://BUCKET/films.prvr")
+    from prvr.objects.buckets import open_bucket  # pyarrow is an extra
+
+    return open_bucket(address)
+
+
+class FolderStore:
+    """Objects as files: for network storage whose locks do not work, and to try things."""
+
+    def __init__(self, address: str, folder: Path):
+        self.address, self.folder = address, folder
+
+    def put(self, name: str, data: bytes) -> None:
+        path = self.folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(beside, path)
+            finally:
+                Path(beside).unlink(missing_ok=True)
+            sync_folder(path.parent)
+        except OSError as problem:
+            raise StoreError(f"{path} could not be written: {problem.strerror or problem}") from problem
+
+    def get(self, name: str) -> bytes:
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            raise ObjectMissing(f"{self.folder / name} is not there") from None
+        except OSError as problem:
+            raise StoreError(f"{self.folder / name} could not be read: {problem.strerror or problem}") from problem
+
+    def list(self, folder: str) -> dict[str, int]:
+        found = {}
+        for path in (self.folder / folder).rglob("*"):
+            try:
+                if not path.name.startswith(".") and path.is_file():
+                    found[path.relative_to(self.folder).as_posix()] = path.stat().st_size
+            except FileNotFoundError:  # deleted meanwhile
+                continue
+        return found
+
+    def delete(self, names: Iterable[str]) -> None:
+        try:
+            for name in names:
+                (self.folder / name).unlink(missing_ok=True)
+        except OSError as problem:
+            raise StoreError(f"{problem.filename} could not be deleted: {problem.strerror}") from problem

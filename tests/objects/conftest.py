@@ -1,0 +1,68 @@
+"""Addresses to publish at, and a library that was made without any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from prvr.library import Library
+from prvr.media.render import SIZES, RenderedWorld, render_world
+from prvr.objects import lease
+from tests.objects.s3 import KEYS, S3
+
+RATE = 2.0
+
+
+@pytest.fixture(scope="session")
+def films(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
+    """Sixteen films; read only."""
+    return render_world(tmp_path_factory.mktemp("rendered") / "films", SIZES["tiny"])
+
+
+@pytest.fixture(scope="session")
+def some(films: RenderedWorld) -> list[Path]:
+    """Five of them."""
+    return sorted(films.videos.values())[:5]
+
+
+@pytest.fixture(scope="session")
+def whole(some: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """What one machine makes of the five in a folder; read only."""
+    lib = Library.create(tmp_path_factory.mktemp("library") / "whole", rate=RATE)
+    lib.add(some)
+    return lib
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[S3]:
+    pytest.importorskip("pyarrow", reason='object storage needs pyarrow: pip install "prvr[objects]"')
+    pytest.importorskip("moto", reason="the S3 server of the tests is moto's: pip install 'moto[server]'")
+    made = S3()
+    yield made
+    made.kill()
+
+
+@pytest.fixture(params=["file", "s3"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place nobody has published at."""
+    if request.param == "file":
+        return (tmp_path / "store" / "films.prvr").as_uri()
+    return str(request.getfixturevalue("server").address(f"{tmp_path.name}/films.prvr"))
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A machine of its own, with an empty cache; call it to go to another one."""
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(lease, "SETTLE", 0.05)
+    monkeypatch.setattr(lease, "SILENCE", 1.0)
+    monkeypatch.setattr(lease, "BEAT", 0.2)
+
+    def at(name: str) -> None:
+        monkeypatch.setenv("PRVR_CACHE", str(tmp_path / "machines" / name))
+
+    at("first")
+    return at
