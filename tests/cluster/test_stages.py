@@ -15,6 +15,7 @@ from prvr import __version__
 from prvr.cluster.connecting import ClusterError, same_version
 from prvr.cluster.decoding import Decode, Row
 from prvr.cluster.encoding import EncodeFrames, Finish, opened_library
+from prvr.cluster.object_pieces import ObjectPieces
 from prvr.cluster.pieces import PIECES, FolderPieces
 from prvr.cluster.run import Run, job_of
 from prvr.library import Library, LibraryError, SearchOptions
@@ -23,6 +24,7 @@ from prvr.library.sources import Source
 from prvr.library.tracks import FRAMES
 from prvr.media.encoders.base import Encoder
 from prvr.media.render import RenderedWorld
+from prvr.objects import WorkingCopy
 from tests.cluster.alike import SENTENCES, same_answers, same_library
 from tests.cluster.conftest import RATE
 from tests.cluster.standin import actors, searcher
@@ -39,17 +41,15 @@ class Stages:
 
     seed: int = 0
     stop_after: int | None = None  # videos
+    copy: WorkingCopy | None = None  # of a library on object storage
 
     def __call__(self, adder: Adder, todo: list[Source], began: float) -> None:
-        run = Run(
-            adder,
-            [job_of(adder, source) for source in todo if not adder.known_after_all(source)],
-            began,
-            FolderPieces(adder.folder),
-        )
+        pieces = FolderPieces(adder.folder) if self.copy is None else ObjectPieces(self.copy.store, self.copy)
+        jobs = [job_of(adder, source) for source in todo if not adder.known_after_all(source)]
+        run = Run(adder, jobs, began, pieces)
         run.commit_ready()
         self.decoded = len(run.open)
-        opening = (str(adder.folder), __version__)
+        opening = (run.pieces.address, __version__)
         encode, finish = EncodeFrames(*opening), Finish(*opening)
         rows = [encode(row) for row in _decoded(run)]
         random.Random(self.seed).shuffle(rows)
@@ -70,7 +70,7 @@ class Stages:
 def _decoded(run: Run) -> Iterator[Row]:
     encoder = run.adder.tracks()[FRAMES].encoder
     assert isinstance(encoder, Encoder)
-    decode = Decode(str(run.adder.folder), encoder.fit, 5, run.adder.rate)  # chunks of five pictures
+    decode = Decode(run.pieces.address, encoder.fit, 5, run.adder.rate)  # chunks of five pictures
     for number in run.open:
         job = run.jobs[number]
         yield from decode({"video": number, "path": str(job.source.path), "key": job.key})

@@ -10,8 +10,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from prvr.media.errors import MissingExtra
 from prvr.objects.store import ObjectMissing, StoreError
 
-# pyarrow's own patience is minutes; a command should end in a sentence before anybody gives it up.
-_CONNECT, _REQUEST, _ATTEMPTS = 5.0, 30.0, 4  # seconds, seconds without a byte, tries of one request
+# pyarrow's own patience is minutes; a command should end in a sentence before anybody gives it up. Once storage has
+# answered, work in progress is worth more patience.
+_CONNECT, _REQUEST = 5.0, 30.0  # seconds to connect, and without a byte
+FIRST_TRIES, TRIES = 3, 8  # of the first request, and of later ones; the pauses between them double
 _S3_OPTIONS = ("region", "scheme", "endpoint_override", "force_virtual_addressing", "anonymous")
 _YES = ("1", "true", "yes")
 
@@ -24,17 +26,20 @@ def open_bucket(address: str) -> BucketStore:
         raise MissingExtra("pyarrow, which object storage needs,", "objects", problem) from None
     parts = urlsplit(address)
     options = dict(parse_qsl(parts.query))
-    try:
+
+    def connected(tries: int) -> BucketStore:
         if parts.scheme.lower() == "s3":
-            files = fs.S3FileSystem(**_s3_options(address, options), **_patience(fs))
+            files = fs.S3FileSystem(**_s3_options(address, options), **_patience(fs, tries))
         else:
-            query = urlencode({"retry_limit_seconds": "60", **options})
+            query = urlencode({"retry_limit_seconds": str(6 * tries), **options})
             files, _ = fs.FileSystem.from_uri(f"gs://{parts.netloc}{parts.path}?{query}")
+        return BucketStore(address, files, parts.netloc, parts.path.strip("/"))
+
+    try:
+        connected(FIRST_TRIES).require_bucket()
+        return connected(TRIES)
     except (OSError, ValueError, TypeError) as problem:
         raise StoreError(f"{address} cannot be opened: {_first_line(problem)}") from None
-    store = BucketStore(address, files, parts.netloc, parts.path.strip("/"))
-    store.require_bucket()
-    return store
 
 
 def _s3_options(address: str, given: dict[str, str]) -> dict[str, Any]:
@@ -52,9 +57,9 @@ def _s3_options(address: str, given: dict[str, str]) -> dict[str, Any]:
     return options
 
 
-def _patience(fs: Any) -> dict[str, Any]:
-    tries = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
-    return {"connect_timeout": _CONNECT, "request_timeout": _REQUEST, "retry_strategy": tries}
+def _patience(fs: Any, tries: int) -> dict[str, Any]:
+    strategy = fs.AwsStandardS3RetryStrategy(max_attempts=tries)
+    return {"connect_timeout": _CONNECT, "request_timeout": _REQUEST, "retry_strategy": strategy}
 
 
 class BucketStore:

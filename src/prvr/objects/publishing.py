@@ -68,7 +68,11 @@ def upload(store: Store, folder: Path, before: Manifest | None, copy: str) -> Ma
             for name, file in files.items():
                 kept[name], stretches = _split(file, published.get(name, ()))
                 sent[name] = [pool.submit(_send, store, stretch, old) for stretch, old in stretches]
-            found = {name: kept[name] + tuple(each.result() for each in sent[name]) for name in files}
+            try:
+                found = {name: kept[name] + tuple(each.result() for each in sent[name]) for name in files}
+            except BaseException:
+                pool.shutdown(cancel_futures=True)  # where one fails, the others need not be tried
+                raise
     number = before.generation + 1 if before is not None else 1
     return Manifest(number, before.name if before is not None else None, copy, now, found)
 

@@ -1,0 +1,333 @@
+"""What goes wrong on object storage ends in a sentence, and leaves one whole state for everybody."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from prvr.cli import main
+from prvr.library import Library, LibraryError
+from prvr.objects import lease, newest, open_published, open_store, published_problems, working_copy
+from prvr.objects.manifest import Manifest, Segment, read_manifest
+from prvr.objects.store import FolderStore, StoreError
+from tests.objects.conftest import RATE
+from tests.objects.s3 import BUCKET, S3, free_port
+
+Machine = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of a command as a user gives it."""
+
+    status: int
+    out: str
+    err: str
+
+    def refuses(self, said: str) -> None:
+        """In one sentence, with the exit status 1."""
+        assert self.status == 1, self.err
+        assert self.err.count("error:") == 1, self.err
+        assert said in self.err, self.err
+
+
+Prvr = Callable[..., Answer]
+
+
+@pytest.fixture
+def prvr(capsys: pytest.CaptureFixture[str]) -> Prvr:
+    def given(*words: str) -> Answer:
+        status = main(words)
+        return Answer(status, *capsys.readouterr())
+
+    return given
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderStore:
+    return FolderStore((tmp_path / "store").as_uri(), tmp_path / "store")
+
+
+def add(address: str, paths: list[Path]) -> None:
+    with working_copy(address) as copy:
+        copy.open_or_create(rate=RATE).add(paths)
+
+
+@pytest.fixture
+def made(store: FolderStore, some: list[Path]) -> FolderStore:
+    """A published library of two videos."""
+    add(store.address, some[:2])
+    return store
+
+
+def test_commands_on_a_real_s3_server(
+    server: S3, tmp_path: Path, some: list[Path], prvr: Prvr, machine: Machine
+) -> None:
+    """add, search, status, list, verify, remove; and what they say where a bucket, a key or a server is wrong."""
+    address = server.address(f"{tmp_path.name}/films.prvr")
+    place = ("--library", address)
+    added = prvr("library", "add", *map(str, some[:2]), *place, "--rate", "2")
+    assert (added.status, "2 added" in added.out) == (0, True), added.err
+    assert address in added.out
+    for name in ("status", "list", "verify"):
+        assert prvr("library", name, *place).status == 0
+    assert prvr("library", "remove", str(some[0]), *place).status == 0
+    machine("another machine")
+    found = prvr("search", "a red square", *place, "--json")
+    assert [Path(hit["path"]).name for hit in json.loads(found.out)["hits"]] == [some[1].name]
+    assert "another machine" in found.err  # where the copy lies
+    prvr("library", "status", "--library", server.address("films.prvr", "nowhere")).refuses("no bucket nowhere")
+    prvr("search", "red", "--library", server.address("nothing")).refuses("no library was published")
+    prvr("library", "remove", "film.mp4", "--library", server.address("nothing")).refuses("no library was published")
+    prvr("library", "add", "s3://bucket/film.mp4", *place).refuses("videos must be files")
+    prvr("serve", address, "--cluster", "local").refuses("can be searched here alone")
+
+
+def test_nobody_answers(some: list[Path], prvr: Prvr) -> None:
+    pytest.importorskip("pyarrow")
+    address = f"s3://{BUCKET}/films.prvr?endpoint_override=http://127.0.0.1:{free_port()}&region=us-east-1"
+    prvr("library", "add", str(some[0]), "--library", address).refuses("nobody answers there")
+
+
+def test_wrong_keys(prvr: Prvr) -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("moto")
+    strict = S3(free=1)
+    try:
+        prvr("library", "list", "--library", strict.address("films.prvr")).refuses("access is denied")
+    finally:
+        strict.kill()
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("ftp://host/films.prvr", "s3://, gs:// and file://"),
+        ("s3://key:secret@bucket/films", "keys do not belong"),
+        ("s3://bucket", "names no place"),
+        ("file://films.prvr", "three strokes"),
+        ("s3://bucket/films?colour=red", "colour is not understood"),
+    ],
+)
+def test_addresses_that_name_nothing(address: str, said: str, prvr: Prvr) -> None:
+    found = prvr("library", "list", "--library", address)
+    found.refuses(said)
+    assert "secret" not in found.err
+
+
+def test_a_server_that_is_killed_half_way(some: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was published stays; what was not is added by the same command when the server is back."""
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("moto")
+    monkeypatch.setattr("prvr.objects.buckets.TRIES", 1)
+    server = S3()
+    address = server.address("films.prvr")
+
+    def add_and_lose_it() -> None:
+        with working_copy(address) as copy:
+            lib = copy.open_or_create(rate=RATE)
+            lib.add(some[:1])
+            copy.publish()
+            lib.add(some[1:2])
+            server.kill()
+
+    with pytest.raises(StoreError, match="nobody answers"):
+        add_and_lose_it()
+    with pytest.raises(StoreError, match="nobody answers"):
+        open_published(address)
+
+
+class Failing(FolderStore):
+    """Storage that fails at one of its writes."""
+
+    left = 0
+
+    def put(self, name: str, data: bytes) -> None:
+        if name != lease.LEASE:
+            Failing.left -= 1
+            if Failing.left == 0:
+                raise StoreError("the storage failed")
+        super().put(name, data)
+
+
+def test_an_upload_that_fails_at_any_object(
+    made: FolderStore, some: list[Path], whole: Library, monkeypatch: pytest.MonkeyPatch, machine: Machine
+) -> None:
+    """Readers see the old state until the very end; the same command then goes on, and nothing is left over."""
+    before = newest(made)
+    monkeypatch.setattr("prvr.objects.working.open_store", lambda address: Failing(address, made.folder))
+    for at in (1, 2, 5, 9):
+        Failing.left = at
+        with pytest.raises(StoreError, match="failed"):
+            add(made.address, some[2:3])
+        assert newest(made) == before
+    Failing.left = 0
+    with working_copy(made.address) as copy:
+        assert Library.open(copy.folder).add(some[2:3]).unchanged
+    machine("second")
+    assert len(open_published(made.address).videos()) == 3
+    manifests = [read_manifest(made, name) for name in made.list("manifests")]
+    assert made.list("objects").keys() == {name for each in manifests for name in each.objects}
+
+
+def test_a_damaged_object_is_named(made: FolderStore, machine: Machine) -> None:
+    manifest = newest(made)
+    assert manifest is not None
+    part = manifest.files["catalogue.sqlite"][0]
+    content = made.get(part.name)
+    machine("second")
+    made.put(part.name, content[:-1] + b"?")
+    with pytest.raises(StoreError, match=f"{part.name}.*is damaged"):
+        open_published(made.address)
+    made.put(part.name, content[:-1])
+    assert any(part.name in problem for problem in published_problems(made.address))
+    made.delete([part.name])
+    with pytest.raises(StoreError, match=rf"{part.name}.* is not there"):
+        open_published(made.address)
+    made.put(part.name, content)
+    assert len(open_published(made.address).videos()) == 2  # and nothing of the failures is left in the copy
+
+
+def test_a_damaged_manifest_and_one_of_a_newer_version_are_refused(made: FolderStore) -> None:
+    manifest = newest(made)
+    assert manifest is not None
+    made.put(manifest.name, manifest.text.replace("files", "flies").encode())
+    with pytest.raises(StoreError, match="is damaged"):
+        open_published(made.address)
+    newer = Manifest(manifest.generation + 1, manifest.name, manifest.copy, 0, {}, "9.9")
+    newer.__dict__["text"] = json.dumps({**json.loads(newer.text), "format": 2, "more": "than we know"})
+    made.put(newer.name, newer.text.encode())
+    for change in (lambda: open_published(made.address), lambda: working_copy(made.address).__enter__()):
+        with pytest.raises(StoreError, match=r"newer prvr \(format 2, made by 9\.9"):
+            change()
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/outside", "shards/../../outside", ""])
+def test_a_manifest_cannot_write_outside_the_copy(made: FolderStore, tmp_path: Path, path: str) -> None:
+    part = Segment(f"objects/{'0' * 64}-0", 0)
+    for evil in (Manifest(9, None, "", 0, {path: (part,)}), Manifest(9, None, "", 0, {"a": (Segment("../x", 1),)})):
+        made.put(evil.name, evil.text.encode())
+        with pytest.raises(StoreError, match="is no"):
+            open_published(made.address)
+        made.delete([evil.name])
+
+
+# -- two that change --------------------------------------------------------------------------------------------------
+
+
+def test_a_second_process_is_refused(made: FolderStore, machine: Machine) -> None:
+    with working_copy(made.address):
+        with pytest.raises(StoreError, match=rf"process {os.getpid()} on .* changes"), working_copy(made.address):
+            pass  # on the same machine
+        machine("second")
+        with pytest.raises(StoreError, match=r"wait until it is done"), working_copy(made.address):
+            pass
+        machine("first")
+
+
+def test_a_dead_holder_is_waited_for_and_then_forgotten(made: FolderStore, machine: Machine) -> None:
+    left = {"owner": "x", "copy": "elsewhere", "holder": "process 1 on a dead machine", "beat": 3}
+    made.put(lease.LEASE, json.dumps(left).encode())
+    said: list[str] = []
+    with working_copy(made.address, said.append):
+        assert "process 1 on a dead machine" in said[0]
+    made.put(lease.LEASE, b"no lease")
+    with working_copy(made.address):
+        pass
+
+
+def test_one_that_was_asleep_publishes_nothing(made: FolderStore, some: list[Path], machine: Machine) -> None:
+    """Its lease was taken, and the library went on without it."""
+
+    def sleep_and_go_on() -> None:
+        with working_copy(made.address) as sleeper:
+            sleeper.lease.ended.set()  # no more signs of life
+            sleeper.lease.thread.join()
+            Library.open(sleeper.folder).add(some[2:3])
+            machine("second")
+            add(made.address, some[3:4])
+            machine("first")
+
+    with pytest.raises(StoreError, match=r"no longer ours"):
+        sleep_and_go_on()
+    assert {video.path for video in open_published(made.address).videos()} == {*some[:2], some[3]}
+    add(made.address, some[2:3])  # the same command again
+    assert len(open_published(made.address).videos()) == 4
+
+
+def test_two_states_with_one_number(made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease was asked, then another published, then we: ours is taken back."""
+    before = newest(made)
+    assert before is not None
+    rival = Manifest(before.generation + 1, before.name, "rival", before.catalogue, before.files)
+
+    class Late(FolderStore):
+        def put(self, name: str, data: bytes) -> None:
+            if name.startswith("manifests"):
+                super().put(rival.name, rival.text.encode())
+            super().put(name, data)
+
+    monkeypatch.setattr("prvr.objects.working.open_store", lambda address: Late(address, made.folder))
+    with pytest.raises(StoreError, match="somebody else published"):
+        add(made.address, some[2:3])
+    assert newest(made) == rival
+
+
+def test_work_that_can_no_longer_be_published_stops(
+    made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prvr.objects.working.EVERY", 0.02)
+
+    def lose_it() -> None:
+        with working_copy(made.address) as copy:
+            Library.open(copy.folder).add(some[2:3])
+            copy.lease.ended.set()  # no sign of life may come in between
+            copy.lease.thread.join()
+            made.put(lease.LEASE, json.dumps({"owner": "y", "holder": "somebody"}).encode())
+            Library.open(copy.folder).remove(some[2:3])
+            end = time.monotonic() + 30
+            while time.monotonic() < end:
+                copy.check()
+            raise AssertionError("it went on and on")
+
+    with pytest.raises(LibraryError, match="no longer ours"):
+        lose_it()
+
+
+def test_a_reader_is_overtaken(made: FolderStore, some: list[Path], machine: Machine) -> None:
+    """While it fetches, the state it fetches is tidied away: it takes the newest."""
+    old = newest(made)
+    assert old is not None
+    machine("second")
+    names = iter([old])
+
+    class Overtaken(FolderStore):
+        def list(self, folder: str) -> dict[str, int]:
+            return {each.name: 1 for each in names} or super().list(folder)
+
+    machine("first")
+    with working_copy(made.address) as copy:
+        Library.open(copy.folder).remove(some[:1])
+    made.put(old.name, old.text.encode())
+    made.delete(set(old.objects) - set(newest(made).objects))  # type: ignore[union-attr]
+    machine("second")
+    from prvr.objects.copies import Copy, bring_newest
+
+    here = Copy.of(made.address)
+    found = bring_newest(Overtaken(made.address, made.folder), here)
+    assert found is not None
+    assert found.generation == old.generation + 1
+    assert len(Library.open(here.folder).videos()) == 1
+
+
+def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r'pip install "prvr\[objects\]"'):
+        open_store("s3://bucket/films")
