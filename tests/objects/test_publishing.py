@@ -123,6 +123,7 @@ def test_a_reader_that_has_a_state_mapped_keeps_it(address: str, machine: Machin
     assert {hit.video.path for hit in reader.search(SENTENCES[0], limit=5)} == set(some[1:3])
 
 
+@in_a_folder
 def test_what_was_begun_and_not_published_goes_on(
     address: str, machine: Machine, some: list[Path], whole: Library
 ) -> None:

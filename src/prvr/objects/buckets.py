@@ -13,7 +13,7 @@ from prvr.objects.store import ObjectMissing, StoreError
 # pyarrow's own patience is minutes; a command should end in a sentence before anybody gives it up. Once storage has
 # answered, work in progress is worth more patience.
 _CONNECT, _REQUEST = 5.0, 30.0  # seconds to connect, and without a byte
-FIRST_TRIES, TRIES = 3, 8  # of the first request, and of later ones; the pauses between them double
+FIRST_TRIES, TRIES = 3, 7  # of the first request, and of later ones; pauses double, to some 20 s in all
 _S3_OPTIONS = ("region", "scheme", "endpoint_override", "force_virtual_addressing", "anonymous")
 _YES = ("1", "true", "yes")
 

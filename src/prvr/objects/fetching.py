@@ -24,7 +24,8 @@ def bring(store: Store, manifest: Manifest, folder: Path, known: Files) -> None:
     A file that changes is built beside its place and renamed: whoever has the old one mapped keeps it. The catalogue
     comes last, and what it no longer speaks of goes after it.
     """
-    (folder / f"{CATALOGUE}-journal").unlink(missing_ok=True)  # of what is about to be replaced
+    for useless in (folder / f"{CATALOGUE}-journal", *folder.glob(".*.part")):  # of what is replaced, or of a kill
+        useless.unlink(missing_ok=True)
     first = {path: parts for path, parts in manifest.files.items() if path != CATALOGUE}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(lambda path: bring_file(store, folder / path, first[path], known.get(path, ())), first))
@@ -40,7 +41,7 @@ def bring_file(store: Store, path: Path, parts: tuple[Segment, ...], known: tupl
     trusted = _common(parts, known)
     total = sum(part.size for part in parts)
     try:
-        if trusted == len(parts) and path.is_file() and path.stat().st_size >= total:
+        if path.is_file() and (path.stat().st_size >= total if trusted == len(parts) else _holds(path, parts)):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
@@ -54,6 +55,12 @@ def bring_file(store: Store, path: Path, parts: tuple[Segment, ...], known: tupl
             beside.unlink(missing_ok=True)
     except OSError as problem:
         raise StoreError(f"the local copy {path} could not be written: {problem.strerror or problem}") from problem
+
+
+def _holds(path: Path, parts: tuple[Segment, ...]) -> bool:
+    """Whether a file is exactly what was published, by its hashes."""
+    with path.open("rb") as file:
+        return all(part.fits(file.read(part.size)) for part in parts) and not file.read(1)
 
 
 def _fill(store: Store, path: Path, parts: tuple[Segment, ...], trusted: int, file: IO[bytes]) -> None:

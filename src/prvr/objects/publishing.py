@@ -8,12 +8,12 @@ changed are uploaded. The catalogue is copied by SQLite's own backup, at one com
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sqlite3
-import tempfile
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,8 +58,8 @@ def upload(store: Store, folder: Path, before: Manifest | None, copy: str) -> Ma
 
     ``FileNotFoundError``: files went away meanwhile, because videos were removed; try again.
     """
-    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
-        saved = Path(place) / CATALOGUE
+    with _empty_folder(folder.with_name("saving")) as place:
+        saved = place / CATALOGUE
         files, now = _wanted(folder, saved)
         published = before.files if before is not None else {}
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -75,6 +75,17 @@ def upload(store: Store, folder: Path, before: Manifest | None, copy: str) -> Ma
                 raise
     number = before.generation + 1 if before is not None else 1
     return Manifest(number, before.name if before is not None else None, copy, now, found)
+
+
+@contextmanager
+def _empty_folder(place: Path) -> Iterator[Path]:
+    """One process at a time publishes: whatever lies there was left by one that was killed."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _wanted(folder: Path, saved: Path) -> tuple[dict[str, _File], int]:
