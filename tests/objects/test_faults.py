@@ -16,6 +16,7 @@ import pytest
 from prvr.cli import main
 from prvr.library import Library, LibraryError
 from prvr.objects import lease, newest, open_published, open_store, published_problems, working_copy
+from prvr.objects.copies import Copy, bring_newest
 from prvr.objects.manifest import Manifest, Segment, read_manifest
 from prvr.objects.store import FolderStore, StoreError
 from tests.objects.conftest import RATE
@@ -288,6 +289,43 @@ def test_two_states_with_one_number(made: FolderStore, some: list[Path], monkeyp
     assert newest(made) == rival
 
 
+def test_an_answer_that_is_lost(made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifest had arrived, and its sender was told that it had not: it goes on from it."""
+
+    class Deaf(FolderStore):
+        lost = 0
+
+        def put(self, name: str, data: bytes) -> None:
+            super().put(name, data)
+            if name.startswith("manifests") and not Deaf.lost:
+                Deaf.lost += 1
+                raise StoreError("no answer")
+
+    monkeypatch.setattr("prvr.objects.working.open_store", lambda address: Deaf(address, made.folder))
+    before = newest(made)
+    with working_copy(made.address) as copy:
+        Library.open(copy.folder).add(some[2:3])
+        with pytest.raises(StoreError, match="no answer"):
+            copy.publish()
+        Library.open(copy.folder).add(some[3:4])
+    after = newest(made)
+    assert before is not None
+    assert after is not None
+    assert after.generation == before.generation + 2
+    assert len(open_published(made.address).videos()) == 4
+
+
+def test_a_copy_that_was_carried_to_another_machine(
+    made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(made.address, some[:2])
+    here = Copy.of(made.address)
+    monkeypatch.setattr("platform.node", lambda: "elsewhere")
+    there = Copy.of(made.address)
+    assert there.base == here.base
+    assert there.id != here.id  # whose lease it finds it takes for somebody else's
+
+
 def test_work_that_can_no_longer_be_published_stops(
     made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,8 +364,6 @@ def test_a_reader_is_overtaken(made: FolderStore, some: list[Path], machine: Mac
     made.put(old.name, old.text.encode())
     made.delete(set(old.objects) - set(newest(made).objects))  # type: ignore[union-attr]
     machine("second")
-    from prvr.objects.copies import Copy, bring_newest
-
     here = Copy.of(made.address)
     found = bring_newest(Overtaken(made.address, made.folder), here)
     assert found is not None

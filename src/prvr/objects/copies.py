@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import time
@@ -42,12 +43,16 @@ def home_of(address: str) -> Path:
     return copies_home() / f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:12]}"
 
 
+def _here() -> str:
+    return f"@{platform.node()}"
+
+
 @dataclass
 class Copy:
     """The copy of one address on this machine."""
 
     address: str
-    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    id: str = field(default_factory=lambda: uuid.uuid4().hex + _here())
     base: str | None = None  # the manifest it rests on; it may be ahead of that
     files: Files = field(default_factory=dict)  # as that manifest has them
 
@@ -57,7 +62,9 @@ class Copy:
         try:
             copy.home.mkdir(parents=True, exist_ok=True)
             found = read_json_object(copy.home / _STATE)
-            copy.id, copy.base = str(found["id"]), found["base"]
+            copy.base = found["base"]
+            if str(found["id"]).endswith(_here()):  # a folder that was copied to another machine is another copy
+                copy.id = str(found["id"])
             copy.files = {path: tuple(Segment(*part) for part in parts) for path, parts in found["files"].items()}
         except OSError as problem:
             raise StoreError(

@@ -23,7 +23,7 @@ from prvr.library.settings import FILE as ABOUT
 from prvr.library.shards import SHARDS, read_shards
 from prvr.objects.fetching import AT_ONCE
 from prvr.objects.manifest import OBJECTS, Files, Manifest, Segment, manifest_names, read_manifest
-from prvr.objects.store import ObjectMissing, Store
+from prvr.objects.store import ObjectMissing, Store, StoreError
 
 LARGEST = 1 << 25  # bytes of an object
 SMALL = 1 << 23  # a last segment of fewer is uploaded again together with what came behind it
@@ -119,7 +119,11 @@ def _split(file: _File, old: tuple[Segment, ...]) -> tuple[tuple[Segment, ...], 
     if covered < file.length and old and old[-1].size < SMALL:
         old = old[:-1]
         covered = sum(part.size for part in old)
-    assert covered <= file.length, f"{file.path} became shorter than what was published of it"
+    if covered > file.length:
+        raise StoreError(
+            f"{file.path} is shorter than what was published of it, so this copy is damaged: delete "
+            f"{file.path.parents[3]} and run it again"
+        )
     return old, [(stretch, None) for stretch in _cut(file, covered, LARGEST)]
 
 

@@ -33,6 +33,7 @@ class WorkingCopy:
     def __init__(self, store: Store, copy: Copy, lease: Lease, manifest: Manifest | None):
         self.store, self.copy, self.lease, self.manifest = store, copy, lease, manifest
         self.published = manifest.catalogue if manifest is not None else -1  # the catalogue's generation
+        self._sent: Manifest | None = None  # of which it is not known whether it arrived
         self._lock = threading.Lock()
         self._failures: list[LibraryError | OSError] = []
         self._ended = threading.Event()
@@ -62,17 +63,23 @@ class WorkingCopy:
     def publish(self) -> None:
         """Make the copy as it is now the newest state at the address; nothing happens where it is that already."""
         with self._lock:
+            if self._sent is not None and manifest_names(self.store)[-1:] == [self._sent.name]:
+                self._rest_on(self._sent)  # storage had taken it before the answer was lost
             made = self._upload()
             if self.manifest is None or made.files != self.manifest.files:
                 self.lease.check()
                 self._require_newest(self.manifest)
+                self._sent = made
                 self.store.put(made.name, made.text.encode())
                 self._require_newest(made)
-                self.manifest = made
-                self.copy.rests_on(made.name, made.files)
+                self._rest_on(made)
                 if made.generation % _SWEEP == 0:
                     self._sweep()
             self.published = made.catalogue
+
+    def _rest_on(self, made: Manifest) -> None:
+        self.manifest, self._sent = made, None
+        self.copy.rests_on(made.name, made.files)
 
     def _upload(self) -> Manifest:
         for _ in range(_TRIES):
