@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 from prvr.library import Library
 from prvr.media.render import SIZES, RenderedWorld, render_world
-from prvr.objects import lease
+from prvr.objects import lease, working_copy
+from prvr.objects.store import FolderStore
 from tests.objects.s3 import KEYS, S3
 
 RATE = 2.0
@@ -66,3 +68,25 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
     at("first")
     return at
+
+
+def add(address: str, paths: list[Path]) -> None:
+    with working_copy(address) as copy:
+        copy.open_or_create(rate=RATE).add(paths)
+
+
+@pytest.fixture(scope="module")
+def published(some: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in a folder, with a library of two videos; read only."""
+    folder = tmp_path_factory.mktemp("published")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PRVR_CACHE", str(folder / "cache"))
+        add((folder / "store").as_uri(), some[:2])
+    return folder / "store"
+
+
+@pytest.fixture
+def made(published: Path, tmp_path: Path) -> FolderStore:
+    """A copy of it: what is published does not know where."""
+    shutil.copytree(published, tmp_path / "store")
+    return FolderStore((tmp_path / "store").as_uri(), tmp_path / "store")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from prvr.cli import main
-from prvr.library import Library, LibraryError
+from prvr.library import Library
 from prvr.objects import lease, newest, open_published, open_store, published_problems, working_copy
 from prvr.objects.copies import Copy, bring_newest
 from prvr.objects.manifest import Manifest, Segment, read_manifest
 from prvr.objects.store import FolderStore, StoreError
-from tests.objects.conftest import RATE
+from tests.objects.conftest import RATE, add
 from tests.objects.s3 import BUCKET, S3, free_port
 
 Machine = Callable[[str], None]
@@ -50,28 +47,6 @@ def prvr(capsys: pytest.CaptureFixture[str]) -> Prvr:
         return Answer(status, *capsys.readouterr())
 
     return given
-
-
-def add(address: str, paths: list[Path]) -> None:
-    with working_copy(address) as copy:
-        copy.open_or_create(rate=RATE).add(paths)
-
-
-@pytest.fixture(scope="module")
-def published(some: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in a folder, with a library of two videos; read only."""
-    folder = tmp_path_factory.mktemp("published")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PRVR_CACHE", str(folder / "cache"))
-        add((folder / "store").as_uri(), some[:2])
-    return folder / "store"
-
-
-@pytest.fixture
-def made(published: Path, tmp_path: Path) -> FolderStore:
-    """A copy of it: what is published does not know where."""
-    shutil.copytree(published, tmp_path / "store")
-    return FolderStore((tmp_path / "store").as_uri(), tmp_path / "store")
 
 
 def test_commands_on_a_real_s3_server(
@@ -226,125 +201,6 @@ def test_a_manifest_cannot_write_outside_the_copy(made: FolderStore) -> None:
         with pytest.raises(StoreError, match="is no"):
             open_published(made.address)
         made.delete([evil.name])
-
-
-# -- two that change --------------------------------------------------------------------------------------------------
-
-
-def test_a_second_process_is_refused(made: FolderStore, machine: Machine) -> None:
-    with working_copy(made.address):
-        with pytest.raises(StoreError, match=rf"process {os.getpid()} on .* changes"), working_copy(made.address):
-            pass  # on the same machine
-        machine("second")
-        with pytest.raises(StoreError, match=r"wait until it is done"), working_copy(made.address):
-            pass
-        machine("first")
-
-
-def test_a_dead_holder_is_waited_for_and_then_forgotten(made: FolderStore, machine: Machine) -> None:
-    left = {"owner": "x", "copy": "elsewhere", "holder": "process 1 on a dead machine", "beat": 3}
-    made.put(lease.LEASE, json.dumps(left).encode())
-    said: list[str] = []
-    with working_copy(made.address, said.append):
-        assert "process 1 on a dead machine" in said[0]
-    made.put(lease.LEASE, b"no lease")
-    with working_copy(made.address):
-        pass
-
-
-def test_one_that_was_asleep_publishes_nothing(made: FolderStore, some: list[Path], machine: Machine) -> None:
-    """Its lease was taken, and the library went on without it."""
-
-    def sleep_and_go_on() -> None:
-        with working_copy(made.address) as sleeper:
-            sleeper.lease.ended.set()  # no more signs of life
-            sleeper.lease.thread.join()
-            Library.open(sleeper.folder).add(some[2:3])
-            machine("second")
-            add(made.address, some[3:4])
-            machine("first")
-
-    with pytest.raises(StoreError, match=r"no longer ours"):
-        sleep_and_go_on()
-    assert {video.path for video in open_published(made.address).videos()} == {*some[:2], some[3]}
-    add(made.address, some[2:3])  # the same command again
-    assert len(open_published(made.address).videos()) == 4
-
-
-def test_two_states_with_one_number(made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lease was asked, then another published, then we: ours is taken back."""
-    before = newest(made)
-    assert before is not None
-    rival = Manifest(before.generation + 1, before.name, "rival", before.catalogue, before.files)
-
-    class Late(FolderStore):
-        def put(self, name: str, data: bytes) -> None:
-            if name.startswith("manifests"):
-                super().put(rival.name, rival.text.encode())
-            super().put(name, data)
-
-    monkeypatch.setattr("prvr.objects.working.open_store", lambda address: Late(address, made.folder))
-    with pytest.raises(StoreError, match="somebody else published"):
-        add(made.address, some[2:3])
-    assert newest(made) == rival
-
-
-def test_an_answer_that_is_lost(made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The manifest had arrived, and its sender was told that it had not: it goes on from it."""
-
-    class Deaf(FolderStore):
-        lost = 0
-
-        def put(self, name: str, data: bytes) -> None:
-            super().put(name, data)
-            if name.startswith("manifests") and not Deaf.lost:
-                Deaf.lost += 1
-                raise StoreError("no answer")
-
-    monkeypatch.setattr("prvr.objects.working.open_store", lambda address: Deaf(address, made.folder))
-    before = newest(made)
-    with working_copy(made.address) as copy:
-        Library.open(copy.folder).add(some[2:3])
-        with pytest.raises(StoreError, match="no answer"):
-            copy.publish()
-        Library.open(copy.folder).add(some[3:4])
-    after = newest(made)
-    assert before is not None
-    assert after is not None
-    assert after.generation == before.generation + 2
-    assert len(open_published(made.address).videos()) == 4
-
-
-def test_a_copy_that_was_carried_to_another_machine(
-    made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add(made.address, some[:2])
-    here = Copy.of(made.address)
-    monkeypatch.setattr("platform.node", lambda: "elsewhere")
-    there = Copy.of(made.address)
-    assert there.base == here.base
-    assert there.id != here.id  # whose lease it finds it takes for somebody else's
-
-
-def test_work_that_can_no_longer_be_published_stops(
-    made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("prvr.objects.working.EVERY", 0.02)
-
-    def lose_it() -> None:
-        with working_copy(made.address) as copy:
-            Library.open(copy.folder).add(some[2:3])
-            copy.lease.ended.set()  # no sign of life may come in between
-            copy.lease.thread.join()
-            made.put(lease.LEASE, json.dumps({"owner": "y", "holder": "somebody"}).encode())
-            Library.open(copy.folder).remove(some[2:3])
-            end = time.monotonic() + 30
-            while time.monotonic() < end:
-                copy.check()
-            raise AssertionError("it went on and on")
-
-    with pytest.raises(LibraryError, match="no longer ours"):
-        lose_it()
 
 
 def test_a_reader_is_overtaken(made: FolderStore, some: list[Path], machine: Machine) -> None:

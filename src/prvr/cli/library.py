@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from prvr.cli.group import print_group_help
-from prvr.cli.places import Place, Where, changing, default_library, opened, refuse_addresses
+from prvr.cli.places import Place, Where, changing, default_library, open_or_create, opened, refuse_addresses
 from prvr.library import AddProgress, AddReport, Library, LibraryError, LibrarySettings, Video
 from prvr.library.adding import Work
 from prvr.library.candidates import FEWEST, IndexSettings
@@ -248,26 +248,6 @@ def main(argv: list[str]) -> int:
         print_group_help("prvr library", f"{__doc__}", _COMMANDS)
         return 0 if name in ("", "-h", "--help") else 2
     return tyro.cli(_COMMANDS[name], args=argv[1:], prog=f"prvr library {name}").run()
-
-
-def open_or_create(folder: Path, settings: LibrarySettings) -> Library:
-    """The library in a folder; settings that were asked for must be the library's own."""
-    if not (folder / FILE).exists():
-        given = {each.name: getattr(settings, each.name) for each in fields(settings)}
-        return Library.create(folder, **given)
-    lib, usual = Library.open(folder), LibrarySettings()
-    if settings.model is not None:
-        lib.require_model(settings.model)
-    for each in fields(settings):
-        if each.name == "model":
-            continue
-        asked, is_so = getattr(settings, each.name), getattr(lib.settings, each.name)
-        if asked not in (getattr(usual, each.name), is_so):
-            raise LibraryError(
-                f"{folder} was made with {each.name} {is_so}, not {asked}: leave --{each.name.replace('_', '-')} out, "
-                "or make another library"
-            )
-    return lib
 
 
 def _show_report(report: AddReport, where: str) -> None:

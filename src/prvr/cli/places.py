@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import tyro
 from rich.console import Console
 
-from prvr.library import Library, LibraryError
+from prvr.library import Library, LibraryError, LibrarySettings
 from prvr.library.settings import FILE
 from prvr.objects import WorkingCopy, is_address, open_published, working_copy
 
@@ -69,6 +69,26 @@ def changing(where: str) -> Iterator[Place]:
         return
     with working_copy(where, _say) as copy:
         yield Place(where, copy.folder, copy)
+
+
+def open_or_create(folder: Path, settings: LibrarySettings) -> Library:
+    """The library in a folder; settings that were asked for must be the library's own."""
+    if not (folder / FILE).exists():
+        given = {each.name: getattr(settings, each.name) for each in fields(settings)}
+        return Library.create(folder, **given)
+    lib, usual = Library.open(folder), LibrarySettings()
+    if settings.model is not None:
+        lib.require_model(settings.model)
+    for each in fields(settings):
+        if each.name == "model":
+            continue
+        asked, is_so = getattr(settings, each.name), getattr(lib.settings, each.name)
+        if asked not in (getattr(usual, each.name), is_so):
+            raise LibraryError(
+                f"{folder} was made with {each.name} {is_so}, not {asked}: leave --{each.name.replace('_', '-')} out, "
+                "or make another library"
+            )
+    return lib
 
 
 def refuse_addresses(paths: Sequence[str]) -> None:
