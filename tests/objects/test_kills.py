@@ -19,7 +19,7 @@ from prvr.objects import newest, open_published, open_store
 from tests.cluster.alike import same_library
 from tests.objects.conftest import RATE
 
-KILLS = 24
+KILLS = 12
 # The command, with the patience of a test: it publishes often, and takes a dead one's lease over soon.
 PROGRAM = """
 import sys
