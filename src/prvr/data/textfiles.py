@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -10,13 +12,18 @@ from pathlib import Path
 
 from prvr.data.errors import DataError
 
+_UNREADABLE = (
+    *(OSError, EOFError, zlib.error, lzma.LZMAError, struct.error, zipfile.BadZipFile),
+    *(NotImplementedError, RuntimeError),  # an archive packed in a way that Python does not know, or encrypted
+    UnicodeDecodeError,  # one whose files have damaged names
+)
+
 
 def text_lines(path: Path, collection: str = "") -> Iterator[tuple[int, str]]:
     """The non-blank lines of a UTF-8 file, stripped, with their numbers."""
     try:
         raw = _bytes(path, collection)
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as problem:
-        # The last two: an archive that is encrypted, or packed in a way that Python does not know.
+    except _UNREADABLE as problem:
         raise DataError(f"{path} cannot be read: {getattr(problem, 'strerror', None) or problem}.") from problem
     for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         try:
