@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.group import print_group_help
+from prvr.cli.group import explain
 from prvr.data.check import CheckReport, check, find_collections
 from prvr.data.convert import convert
 from prvr.data.errors import DataError
@@ -146,8 +146,7 @@ def main(argv: list[str]) -> int:
 def _parse(argv: list[str]) -> Command:
     name = argv[0] if argv else ""
     if name not in _COMMANDS:
-        print_group_help("prvr data", f"{__doc__}", _COMMANDS)
-        raise SystemExit(0 if name in ("", "-h", "--help") else 2)
+        raise SystemExit(explain("prvr data", f"{__doc__}", _COMMANDS, name))
     prog, rest = f"prvr data {name}", argv[1:]
     if name != "synth":
         return tyro.cli(_COMMANDS[name], args=rest, prog=prog)

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.group import print_group_help
+from prvr.cli.group import explain
 from prvr.cli.places import Place, Where, changing, default_library, open_or_create, opened, refuse_addresses
 from prvr.library import AddProgress, AddReport, Library, LibraryError, LibrarySettings, Video
 from prvr.library.adding import Work
@@ -245,8 +245,7 @@ def main(argv: list[str]) -> int:
     """Run ``prvr library`` with what follows on the command line; returns the exit status."""
     name = argv[0] if argv else ""
     if name not in _COMMANDS:
-        print_group_help("prvr library", f"{__doc__}", _COMMANDS)
-        return 0 if name in ("", "-h", "--help") else 2
+        return explain("prvr library", f"{__doc__}", _COMMANDS, name)
     return tyro.cli(_COMMANDS[name], args=argv[1:], prog=f"prvr library {name}").run()
 
 

@@ -94,7 +94,10 @@ def main(argv: list[str]) -> int:
 
 def export(found: SearchResult, folder: Path) -> dict[int, Path]:
     """Cut each hit; a file that is gone or broken is reported, the others are cut."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise LibraryError(f"--export {folder} is a file: name a folder, in which the clips are written") from None
     clips = {}
     for number, hit in enumerate(found):
         stem = re.sub(r"[^\w.-]+", "_", hit.video.path.stem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable
 
@@ -50,8 +51,9 @@ def listen(options: ServerOptions) -> socket.socket:
         listening.bind((options.host.strip("[]"), options.port))
     except OSError as problem:
         listening.close()
+        other = "--host: it is no address of this machine" if problem.errno == errno.EADDRNOTAVAIL else "--port"
         raise ServerError(
-            f"{options.host}:{options.port} cannot be listened on ({problem.strerror}): choose another --port"
+            f"{options.host}:{options.port} cannot be listened on ({problem.strerror}): choose another {other}"
         ) from problem
     return listening
 
