@@ -90,13 +90,14 @@ def know(ask: Ask, needed: Sequence[tuple[GatheredTrack, Sequence[int]]]) -> Non
         return
     told = ask([ScoresOf(track.row, track.name, np.array(videos, np.int64)) for track, videos in wanted])
     held = []
-    for (track, videos), parts in zip(wanted, told, strict=True):
+    for (track, _), parts in zip(wanted, told, strict=True):
         ids = np.concatenate([np.zeros(0, np.int64), *(ids for ids, _ in parts)])
         scores = np.concatenate([np.zeros(0, np.float32), *(scores for _, scores in parts)])
         held.append((track, ids, scores))
     before = ask([PlacesOf(track.row, track.name, ids, scores) for track, ids, scores in held])
     for (track, ids, scores), parts, (_, videos) in zip(held, before, wanted, strict=True):
-        track.learn(ids.tolist(), scores.tolist(), np.sum(parts, axis=0, dtype=np.int64).tolist() if parts else [])
+        places = np.stack([np.zeros(len(ids), np.int64), *parts]).sum(0)
+        track.learn(ids.tolist(), scores.tolist(), places.tolist())
         track.learn_absent(videos)
 
 

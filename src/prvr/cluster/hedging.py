@@ -135,9 +135,7 @@ class Shards:
                 return True
         return False
 
-    def _take(
-        self, number: int, each: _Asking, answer: Any, replies: dict[int, Reply], asked: tuple[Any, ...]
-    ) -> None:
+    def _take(self, number: int, each: _Asking, answer: Any, replies: dict[int, Reply], asked: tuple[Any, ...]) -> None:
         """An answer has come, or the news that none will."""
         if answer not in each.waiting:
             return

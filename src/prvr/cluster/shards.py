@@ -11,8 +11,8 @@ import torch
 
 from prvr import __version__
 from prvr.cluster.encoding import opened_library
-from prvr.cluster.parts import Need, Part, Reply
 from prvr.cluster.partition import assign, part_of
+from prvr.cluster.parts import Need, Part, Reply
 from prvr.library.asking import Question
 from prvr.library.snapshot import Snapshot
 from prvr.library.sources import absolute
@@ -37,7 +37,7 @@ class Shard:
         return max(self.held)
 
     def answer(self, generation: int, key: str, question: Question, needs: Sequence[Need]) -> Reply:
-        """Exact: every stored token of the part is looked at (or of its candidates), once for all needs of a ``key``."""
+        """Exact: every stored token of the part (or of its candidates) is looked at, once for all needs of a ``key``."""
         if generation not in self.held:
             self._take()
         whole = self.held.get(generation)

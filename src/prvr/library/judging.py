@@ -21,8 +21,8 @@ from prvr.library.library import Library
 from prvr.library.moments import MomentOptions, find_stretches, overlap
 from prvr.library.pair_evidence import evidence_of
 from prvr.library.ranking import Table, TableTrack
-from prvr.library.sections import Sections
 from prvr.library.searching import CONFIDENT
+from prvr.library.sections import Sections
 from prvr.library.sources import absolute
 from prvr.library.tracks import FRAMES
 from prvr.media.render import RenderedWorld

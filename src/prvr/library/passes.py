@@ -58,9 +58,7 @@ def score_galleries(queries: Tensor, galleries: Sequence[Gallery]) -> list[Score
 def score_rows(queries: Tensor, chosen: Sequence[tuple[Gallery, NDArray[np.int64]]]) -> list[Scores]:
     """Score (Q, D) queries against some rows of each gallery, which are copied together a few at a time."""
     pieces = [
-        (number, gallery, rows)
-        for number, (gallery, wanted) in enumerate(chosen)
-        for rows in _few(gallery, wanted)
+        (number, gallery, rows) for number, (gallery, wanted) in enumerate(chosen) for rows in _few(gallery, wanted)
     ]
 
     def of_piece(piece: tuple[int, Gallery, list[int]]) -> Scores:

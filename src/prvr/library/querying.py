@@ -56,11 +56,13 @@ def question_of(
         name: dict(zip(narrow, index.of(vectors[name][narrow]), strict=True)) if narrow else {}
         for name, index in candidates.items()
     }
+    understood = torch.stack([each.any(1) for each in vectors.values()])  # (tracks, Q)
+    several = set(understood.sum(0).gt(1).nonzero().flatten().tolist())  # rankings to be fused
     wanted = tuple(
         Wanted(
             trace=one.trace,
             filters=one.filters.fixed(),
-            depth=max(one.through, DEPTH) if len(vectors) > 1 or one.group_by == "moment" else one.through,
+            depth=max(one.through, DEPTH) if row in several or one.group_by == "moment" else one.through,
             candidates={name: found[row] for name, found in named.items() if row in found},
         )
         for row, one in enumerate(options)

@@ -72,9 +72,7 @@ class Table:
     drawn: Ids | None = None  # videos whose scores show how a query scores anywhere; None: all
 
     @staticmethod
-    def of(
-        view: TrackView, sections: Sections, scores: Tensor, weight: float, drawn: Ids | None = None
-    ) -> Table:
+    def of(view: TrackView, sections: Sections, scores: Tensor, weight: float, drawn: Ids | None = None) -> Table:
         """From the scores of these sections, (rows, S)."""
         return Table(view, sections, sections.best(scores.numpy()), weight, drawn)
 

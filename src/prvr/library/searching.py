@@ -138,7 +138,7 @@ class Ranking:
 
     @cached_property
     def passing(self) -> list[int]:
-        """Videos up to the page's end and one more, best first; those that are less sure than was asked for left out."""
+        """Videos up to the page's end and one more, best first, without those that are less sure than was asked for."""
         needed = self.options.through
         if self.options.min_confidence == 0:
             return self.first(needed)
