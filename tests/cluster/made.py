@@ -59,7 +59,7 @@ def made_library(folder: Path, videos: int = VIDEOS) -> Library:
         for name in (FRAMES, TEXT):
             if (name == TEXT and number % 3 == 0) or (name == FRAMES and number % 40 == 1):
                 continue
-            held[name] = Pending(folder, held=0)
+            held[name] = Pending(folder)
             vectors = unit(drawn(frames, 2 * seed + (name == TEXT)))
             for section in lib.tracks[name].sections([Piece(vectors, np.stack([start, start + 1], 1))]):
                 held[name].add(section)

@@ -37,7 +37,7 @@ class Shard:
         return max(self.held)
 
     def answer(self, generation: int, key: str, question: Question, needs: Sequence[Need]) -> Reply:
-        """Exact: every stored token of the part (or of its candidates) is looked at, once for all needs of a ``key``."""
+        """Exact: every token of the part (or of its candidates) is looked at, once for all needs of a ``key``."""
         if generation not in self.held:
             self._take()
         whole = self.held.get(generation)

@@ -65,7 +65,7 @@ def _of_all(
     alike: dict[tuple[bool, Filters], list[int]] = {}
     for place, row in enumerate(rows):
         alike.setdefault((question.wanted[row].trace, question.wanted[row].filters), []).append(place)
-    found = {}
+    found: dict[int, TableTrack] = {}
     for (trace, filters), places in alike.items():
         weight = view.fusion_weight if trace else 0.0
         sections = view.by_video.only(chosen[filters]) if filters.any else view.by_video

@@ -9,9 +9,9 @@ from typing import Protocol
 import torch
 
 from prvr.library.asking import Question, Wanted
+from prvr.library.candidates import Candidates
 from prvr.library.errors import LibraryError
 from prvr.library.fusing import DEPTH
-from prvr.library.narrowing import Candidates
 from prvr.library.ranking import Ranked
 from prvr.library.searching import Ranking, SearchOptions, look
 from prvr.library.snapshot import Snapshot
