@@ -211,6 +211,30 @@ def test_shards_answer_as_one_machine_while_some_are_killed(nodes: Nodes, whole:
         stop_shards(ray, whole.folder)
 
 
+def test_a_stopped_replica_is_not_waited_for(nodes: Nodes, whole: Library) -> None:
+    """SIGSTOP: it neither answers nor fails. The limit is ten minutes; the other replica answers long before."""
+    import ray
+
+    with connected(nodes.address):
+        expected = whole.search_many(SENTENCES, EVERYTHING)
+        asking = ClusterSearcher(whole, Shards(ray, start_shards(ray, whole.folder, 2, 2), patience=600))
+        for _ in range(10):
+            same_answers(asking.search_many(SENTENCES, EVERYTHING), expected)
+        stopped, hedged = processes_of(nodes, "ray::Shard")[0], asking.shards.hedged
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            for _ in range(4):  # it is its turn once at least
+                found = asking.search_many(SENTENCES, EVERYTHING)
+                same_answers(found, expected)
+                assert not any(each.missing for each in found)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert asking.shards.hedged > hedged  # it was asked, and another answered for it
+        wait_until(lambda: not any(replica.late for row in asking.shards.replicas for replica in row))
+        same_answers(asking.search_many(SENTENCES, EVERYTHING), expected)
+        stop_shards(ray, whole.folder)
+
+
 def test_a_shard_without_replica_is_reported_and_comes_back(nodes: Nodes, whole: Library) -> None:
     import ray
 

@@ -148,9 +148,8 @@ def test_a_sentence_that_scores_high_everywhere_does_not_stand_out() -> None:
     top = [confidence(float(s.max()), background, Spread.of(Moments.of(s))) or 0.0 for s in (flat, sharp)]
     assert top[0] < 0.9 < top[1]
     few = Heard.of(scores[:5], np.arange(5), weight=0.0).background
-    assert confidence(float(flat.max()), few, Spread.of(Moments.of(flat[:5]))) == pytest.approx(
-        100 / 101
-    )  # too few to tell
+    spread = Spread.of(Moments.of(flat[:5]))
+    assert confidence(float(flat.max()), few, spread) == pytest.approx(100 / 101)  # too few to tell
     sections = Heard.of(np.concatenate([scores, scores - 1]), np.tile(np.arange(30), 2), weight=0.0).background
     assert sections.best == pytest.approx(background.best)  # a video counts as its best section
 

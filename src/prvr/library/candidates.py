@@ -35,7 +35,7 @@ _BLOCK = 2048  # pages at a time
 SAMPLE = 64  # videos at most that are scored whatever the query
 _SAMPLE_TOKENS = 1 << 16  # and about so many stretches
 
-_ANEW = "run `prvr library index` anew"
+_ANEW = "run `prvr library index` anew, or search exactly"
 
 Rows = NDArray[np.int64]
 
@@ -87,7 +87,7 @@ class CandidateIndex:
             told = json.loads(place.read_text("utf-8"))
             if told["format"] > FORMAT:
                 raise NoCandidates(
-                    library, "has an index of candidates by a newer prvr", f"update prvr, or {_ANEW}, or search exactly"
+                    library, "has an index of candidates by a newer prvr", f"update prvr, or {_ANEW}"
                 )
             about = IndexAbout(**{**told, "settings": IndexSettings(**told["settings"])})
             faiss = require_faiss()
