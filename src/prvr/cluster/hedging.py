@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from prvr.cluster.parts import Reply
+from prvr.cluster.parts import Need, Reply
+from prvr.library.asking import Question
 
 _log = logging.getLogger("prvr.cluster")
 _RECENT = 256  # answers whose times are remembered
@@ -70,9 +71,10 @@ class Replica:
 class _Asking:
     """One shard during one question."""
 
-    def __init__(self, row: Sequence[Replica], turn: int):
+    def __init__(self, row: Sequence[Replica], turn: int, before: Replica | None):
+        """``before``: who answered about the same question; its scores are there still."""
         order = [row[(turn + number) % len(row)] for number in range(len(row))]
-        self.left = sorted(order, key=lambda replica: replica.late)  # stable: whose turn it is comes first
+        self.left = sorted(order, key=lambda replica: (replica.late, replica is not before))  # stable: turns count
         self.began = time.monotonic()
         self.waiting: dict[Any, tuple[Replica, float]] = {}  # by answer: who, and when it is due
         self.hedge_at = np.inf  # when the next replica is asked as well
@@ -92,6 +94,8 @@ class Shards:
         self.hedged = 0  # how often a second replica was asked because the first was late
         self._turn = 0
         self._took: deque[float] = deque(maxlen=_RECENT)
+        self._late = self.late_after
+        self._before: tuple[str, dict[int, Replica]] = ("", {})  # who answered about the latest question
 
     def __len__(self) -> int:
         return len(self.replicas)
@@ -106,17 +110,26 @@ class Shards:
         usual = float(np.quantile(self._took, _LATE)) if len(self._took) >= _ENOUGH else self.patience / 10
         return min(max(_SOONEST, usual), self.patience)
 
-    def ask(self, numbers: Sequence[int], *asked: Any) -> dict[int, Reply]:
-        """Replies of these shards; one is missing where no replica of it answers."""
+    def ask(
+        self, numbers: Sequence[int], generation: int, key: str, question: Question, needs: Sequence[Need]
+    ) -> dict[int, Reply]:
+        """Replies of these shards (``Shard.answer``); one is missing where no replica of it answers."""
         self._turn += 1
+        self._late = self.late_after
+        if self._before[0] != key:
+            self._before = (key, {})
+        asked, before = (generation, key, question, needs), self._before[1]
         replies: dict[int, Reply] = {}
-        asking = {number: _Asking(self.replicas[number], self._turn) for number in numbers}
+        asking = {number: _Asking(self.replicas[number], self._turn, before.get(number)) for number in numbers}
         for each in asking.values():
             self._ask_next(each, asked)
         while open_ones := {number: each for number, each in asking.items() if each.waiting}:
             of = {answer: number for number, each in open_ones.items() for answer in each.waiting}
             soon = min(each.until for each in open_ones.values()) - time.monotonic()
-            done, _ = self.ray.wait(list(of), num_returns=1, timeout=max(0.0, soon))
+            if self.ray.wait(list(of), num_returns=1, timeout=max(0.0, soon))[0]:
+                done, _ = self.ray.wait(list(of), num_returns=len(of), timeout=0)  # all that have come meanwhile
+            else:
+                done = []
             for answer in done:
                 self._take(of[answer], asking[of[answer]], answer, replies, asked)
             for number, each in asking.items():
@@ -131,7 +144,7 @@ class Shards:
                 answer = replica.actor.answer.remote(*asked)
                 each.waiting[answer] = (replica, time.monotonic() + self.patience)
                 if each.left:
-                    each.hedge_at = time.monotonic() + self.late_after
+                    each.hedge_at = time.monotonic() + self._late
                 return True
         return False
 
@@ -149,6 +162,7 @@ class Shards:
             return
         # From the first asking on, also where a second was faster: else what is late would come sooner and sooner.
         self._took.append(time.monotonic() - each.began)
+        self._before[1][number] = replica
         for owed, (slow, due) in each.waiting.items():
             slow.owes(owed, due)
         each.waiting.clear()

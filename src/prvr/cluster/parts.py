@@ -7,7 +7,7 @@ where they were asked for (``gathering``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -124,3 +124,16 @@ class Reply:
 
     generation: int
     answers: Sequence[Any] | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Of the numbers in it: what travels, but for names and lengths."""
+        return _bytes(self.answers)
+
+
+def _bytes(told: Any) -> int:
+    if isinstance(told, np.ndarray | np.generic):
+        return told.nbytes
+    if is_dataclass(told):
+        return sum(_bytes(getattr(told, each.name)) for each in fields(told))
+    return sum(map(_bytes, told)) if isinstance(told, Sequence) else 8 * (told is not None)

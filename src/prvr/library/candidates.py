@@ -30,7 +30,8 @@ FOLDER = "candidates"
 FORMAT = 1
 FEWEST = 20_000  # stretches below which reading them all is as fast
 _SHARD_BITS = 40  # a stretch's number is its shard's, then its slot in it
-_SAMPLE = 64  # training vectors for each list
+_SAMPLE = 40  # training vectors for each list: faiss wants 39 at least
+_ROUNDS = 6  # of learning the lists; how well they fit is a matter of speed alone, as probes are tuned to them
 _BLOCK = 2048  # pages at a time
 SAMPLE = 64  # videos at most that are scored whatever the query
 _SAMPLE_TOKENS = 1 << 16  # and about so many stretches
@@ -86,9 +87,7 @@ class CandidateIndex:
         try:
             told = json.loads(place.read_text("utf-8"))
             if told["format"] > FORMAT:
-                raise NoCandidates(
-                    library, "has an index of candidates by a newer prvr", f"update prvr, or {_ANEW}"
-                )
+                raise NoCandidates(library, "has an index of candidates by a newer prvr", f"update prvr, or {_ANEW}")
             about = IndexAbout(**{**told, "settings": IndexSettings(**told["settings"])})
             faiss = require_faiss()
             index = faiss.read_index(str(place.parent / about.file), faiss.IO_FLAG_MMAP)
@@ -183,6 +182,7 @@ def build_index(
     index = faiss.IndexIVFScalarQuantizer(
         quantiser, width, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
     )
+    index.cp.niter = _ROUNDS
     said(f"{stretches:,} stretches in {lists:,} lists: learning the lists")
     index.train(_sample(view, settings.every, stretches, lists * _SAMPLE))
     said("filling them")
