@@ -154,14 +154,15 @@ class Shards:
             return
         replica, _ = each.waiting.pop(answer)
         try:
-            replies[number] = self.ray.get(answer)
+            replies[number] = self.ray.get(answer, timeout=self.patience)
         except Exception as problem:  # killed, unreachable, or its storage is gone
             self._give_up(number, replica, problem)
             if not each.waiting:
                 self._ask_next(each, asked)
             return
-        # From the first asking on, also where a second was faster: else what is late would come sooner and sooner.
-        self._took.append(time.monotonic() - each.began)
+        if number not in self._before[1]:  # what more is asked about the same question is quick
+            # From the first asking on, also where a second was faster: else what is late would come sooner and sooner.
+            self._took.append(time.monotonic() - each.began)
         self._before[1][number] = replica
         for owed, (slow, due) in each.waiting.items():
             slow.owes(owed, due)

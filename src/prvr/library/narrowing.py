@@ -58,18 +58,31 @@ class OpenIndexes:
             return self._known[1]
 
     def _open(self, track: str) -> CandidateIndex | None:
+        for last in (False, False, True):  # another process may be just putting a new one in its place
+            now = self._stamp(track)
+            if now is None:
+                return None
+            before = self._opened.get(track)
+            if before is not None and before[0] == now:
+                return before[1]
+            try:
+                index = CandidateIndex.open(self.library, track)
+            except NoCandidates:
+                if last or self._stamp(track) == now:
+                    raise
+                continue
+            if index is not None:
+                self._opened[track] = (now, index)
+                return index
+        return None
+
+    def _stamp(self, track: str) -> tuple[int, int] | None:
+        """What changes when an index is built anew."""
         try:
             about = (self.library / FOLDER / f"{track}.json").stat()
         except FileNotFoundError:
             return None
-        now = (about.st_mtime_ns, about.st_ino)
-        before = self._opened.get(track)
-        if before is None or before[0] != now:
-            index = CandidateIndex.open(self.library, track)
-            if index is None:
-                return None
-            before = self._opened[track] = (now, index)
-        return before[1]
+        return about.st_mtime_ns, about.st_ino
 
 
 def _largest(snapshot: Snapshot) -> int:
