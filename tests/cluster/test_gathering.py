@@ -160,9 +160,16 @@ def test_what_more_is_asked_goes_to_whoever_has_the_scores(
 
     monkeypatch.setattr(Part, "__init__", counted)
     made = actors_of(two_tracks, 3, replicas=2)
-    searcher(two_tracks, made).search_many(QUERIES, SearchOptions())
+    asking = searcher(two_tracks, made)
+    asking.search_many(QUERIES, SearchOptions())
     assert scored == [len(QUERIES)] * 3
-    assert sum(actor.answered for row in made for actor in row) > 3
+    assert 3 < sum(actor.answered for row in made for actor in row) <= 3 * 5  # rounds: best, and twice places
+    for far in (SearchOptions(limit=150, group_by="moment"), SearchOptions(limit=10, min_confidence=0.95)):
+        scored.clear()
+        before = sum(actor.answered for row in made for actor in row)
+        asking.search_many(QUERIES[:1], far)
+        assert scored == [1] * 3
+        assert sum(actor.answered for row in made for actor in row) - before <= 3 * 20  # not one for each video
 
 
 def test_a_late_replica_is_not_waited_for(folder: Path) -> None:

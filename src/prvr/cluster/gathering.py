@@ -55,8 +55,7 @@ class GatheredTrack(RankedTrack):
         return self._first[:count]
 
     def place(self, video: int) -> int | None:
-        if video not in self._places:
-            know(self._ask, [(self, [video])])
+        self.know([video])
         return self._places[video]
 
     def score(self, video: int) -> float:
@@ -70,6 +69,9 @@ class GatheredTrack(RankedTrack):
     @property
     def moments(self) -> Moments:
         return self._moments
+
+    def know(self, videos: Sequence[int]) -> None:
+        know(self._ask, [(self, videos)])
 
     def unknown(self, videos: Sequence[int]) -> list[int]:
         return sorted(set(videos) - set(self._places))

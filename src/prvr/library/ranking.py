@@ -40,6 +40,10 @@ class RankedTrack(ABC):
     def score(self, video: int) -> float:
         """Of a video that has a place."""
 
+    @abstractmethod
+    def know(self, videos: Sequence[int]) -> None:
+        """Places and scores of these will be asked for."""
+
     @property
     @abstractmethod
     def heard(self) -> Heard:
@@ -131,6 +135,9 @@ class TableTrack(RankedTrack):
         assert column is not None
         return float(self.scores[column])
 
+    def know(self, videos: Sequence[int]) -> None:
+        """They are known."""
+
     @property
     def heard(self) -> Heard:
         return self.table.heard
@@ -147,4 +154,4 @@ class Ranked:
         self.rows = rows
 
     def know(self, needed: Sequence[tuple[int, str, Sequence[int]]]) -> None:
-        """Places and scores of these videos (search, track, videos) will be asked for: here they are known."""
+        """As ``RankedTrack.know``, for many at once: (search, track, videos)."""

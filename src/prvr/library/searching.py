@@ -133,6 +133,10 @@ class Ranking:
         found = [self.tracks[name].confidence(self.tracks[name].score(video)) for name in names]
         return max((each for each in found if each is not None), default=None)
 
+    def _know(self, videos: Sequence[int]) -> None:
+        for track in self.tracks.values():
+            track.know(videos)
+
     def sure(self, confidence: float | None) -> bool:
         return (confidence or 0.0) >= self.options.min_confidence
 
@@ -147,6 +151,7 @@ class Ranking:
         count = needed
         while True:
             some = self.first(count)
+            self._know(some)
             found = [video for video in some if self.sure(self.confidence(video))]
             if len(found) >= needed or len(some) < count:
                 return found[:needed]
@@ -210,6 +215,7 @@ class Ranking:
         done, count = 0, max(DEPTH, self.options.through)
         while True:
             some = self.tracks[name].first(count)
+            self._know(some[done:])
             yield from some[done:]
             if len(some) < count:
                 return
