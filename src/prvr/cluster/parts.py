@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.library.asking import Question, rank_here
+from prvr.library.asking import Question, passing, rank_here
 from prvr.library.confidence import Heard, Moments
 from prvr.library.filters import Filters
 from prvr.library.ranking import TableTrack
@@ -114,8 +114,7 @@ class HeardOf:
         weight = view.fusion_weight if self.trace else 0.0
         if not self.filters.any:
             return view.heard(weight)
-        chosen = np.array(sorted(self.filters.choose(part.snapshot.videos.values())), np.int64)
-        return view.heard_on(view.by_video.only(chosen), weight)
+        return view.heard_on(view.by_video.only(passing(self.filters, part.snapshot)), weight)
 
 
 @dataclass(frozen=True)

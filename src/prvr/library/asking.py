@@ -37,10 +37,15 @@ class Question:
         return bool(self.vectors[track][row].any())
 
 
+def passing(filters: Filters, snapshot: Snapshot) -> Ids:
+    """Numbers of the videos for which filters hold."""
+    return np.array(sorted(filters.choose(snapshot.videos.values())), np.int64)
+
+
 def rank_here(snapshot: Snapshot, question: Question) -> list[dict[str, TableTrack]]:
     """Score what a snapshot holds, for each search by track. Searches that are alike share a table."""
     chosen = {
-        filters: np.array(sorted(filters.choose(snapshot.videos.values())), np.int64)
+        filters: passing(filters, snapshot)
         for filters in {wanted.filters for wanted in question.wanted if wanted.filters.any}
     }
     found: list[dict[str, TableTrack]] = [{} for _ in question.wanted]
