@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -123,6 +124,25 @@ def test_filters(whole: Library, films: RenderedWorld, own: Path, library: Libra
     assert library.search("red", filters=Filters(tags=("cat",))).message == "no video of the library passes the filters"
     with pytest.raises(LibraryError, match="is no date"):
         names(after="yesterday")
+
+
+def test_filters_mean_the_same_wherever_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Filters(folder=Path("films"), after="2024-05-01")
+    here = asked.fixed()
+    before = os.environ.get("TZ")
+    monkeypatch.chdir(tmp_path)
+    try:
+        os.environ["TZ"] = "Asia/Tokyo" if time.timezone != -9 * 3600 else "UTC"
+        time.tzset()
+        assert here.fixed() == here
+        assert asked.fixed().after != here.after
+        assert asked.fixed().folder != here.folder
+    finally:
+        os.environ.pop("TZ")
+        if before is not None:
+            os.environ["TZ"] = before
+        time.tzset()
+    assert Filters().fixed() == Filters()
 
 
 def test_confidence_is_a_tail_probability(whole: Library) -> None:
