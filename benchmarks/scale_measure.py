@@ -36,11 +36,13 @@ from prvr.cluster import ClusterSearcher, Shards, connected, start_shards, stop_
 from prvr.cluster.decoding import Decode
 from prvr.cluster.encoding import EncodeFrames, Finish
 from prvr.cluster.partition import assign
+from prvr.cluster.parts import Best
 from prvr.cluster.pieces import FolderPieces
 from prvr.cluster.run import Run, job_of
 from prvr.cluster.shards import Shard
 from prvr.library import Library, SearchOptions
 from prvr.library.adding import Adder
+from prvr.library.asking import Question, Wanted
 from prvr.library.catalogue import NewVideo
 from prvr.library.committing import commit
 from prvr.library.pending import Indexed, Pending
@@ -173,10 +175,16 @@ def searching(lib: Library, rounds: int) -> dict[str, Any]:
     shard = Shard(str(lib.folder), __version__, 0, 1, threads=1)
     for name, queries in (("one_core", 1), ("one_core_batch", _BATCH)):
         vectors = lib.encode(FRAMES, [str(seed) for seed in range(queries)]).numpy()
+        depth = SearchOptions().through
+        question = Question({FRAMES: vectors}, (Wanted(depth=depth),) * queries)
+        needs = [Best(row, FRAMES, depth) for row in range(queries)]
         times: list[float] = []
-        for _ in range(rounds + 1):
-            noted(times, lambda: shard.score(shard.ping(), FRAMES, vectors), time.process_time)  # noqa: B023
+        for turn in range(rounds + 1):
+            asked = (shard.ping(), f"{name} {turn}", question, needs)
+            reply = noted(times, lambda: shard.answer(*asked), time.process_time)  # noqa: B023
         found[name] = times[1:]
+        found[f"{name}_bytes"] = reply.bytes / queries
+    found["all_scores_bytes"] = 8 * len(lib.snapshot().tracks[FRAMES])  # base and evidence of every section
     whole: list[float] = []
     for seed in range(rounds + 1):
         noted(whole, lambda: lib.search_many([str(seed)], SearchOptions()), time.process_time)  # noqa: B023

@@ -5,9 +5,10 @@
     python benchmarks/scale_simulation.py scale.json --minutes 10 --node-memory 1024 --replicas 3
 
 Sizes and costs are sums. Waiting is simulated: a search waits for the slowest of its shards; each takes as long as the
-measured one did, stretched to its size, with the spread that was measured, and stalls now and then; nodes fail and load
-their part again. The share of partial answers is checked against its closed form, and a simulation of the measured
-cluster against what was measured there. Whatever is not measured is an option of this command (``Assumed``).
+measured one did, stretched to its size, with the spread that was measured, and stalls now and then (a replica is then
+asked too, ``--hedge``); nodes fail and load their part again. The share of partial answers is checked against its
+closed form, and a simulation of the measured cluster against what was measured there. Whatever is not measured is an
+option of this command (``Assumed``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from rich.table import Table
 
 Times = NDArray[np.float64]  # seconds
 SIZES = (10**6, 10**8, 10**9)
+SOONEST = 0.05  # seconds before which no answer is late
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ class Assumed:
     replicas: int = 2
     stall: float = 0.001  # share of a shard's answers that stall
     stall_seconds: float = 0.5
+    hedge: float = 0.95  # share of usual answers after whose time another replica is asked as well; 0: never
     node_days: float = 180.0  # from one failure of a node to its next
     load: float = 1.0  # GB/s that a node loads its part at
     lookup: float = 0.020  # seconds for an approximate index to name candidates
@@ -152,15 +156,29 @@ def simulate(
 ) -> tuple[Times, float]:
     """How long searches wait, and which share of them is partial."""
     rng = np.random.default_rng(seed)
-    waited, partial = np.zeros(searches), 0
+    waited, partial, late = np.zeros(searches), 0, late_after(scan, m, a)
+
+    def taken() -> Times:
+        usual = scan * np.exp(m.spread * rng.standard_normal(shards))
+        return usual + a.stall_seconds * (rng.random(shards) < a.stall)
+
     for number in range(searches):
         asked = rng.choice(m.ask, shards)
-        taken = scan * np.exp(m.spread * rng.standard_normal(shards))
-        taken += a.stall_seconds * (rng.random(shards) < a.stall)
-        away = (rng.random((a.replicas, shards)) < down).cumprod(0).sum(0)  # replicas asked in vain, in turn
+        there = rng.random((a.replicas, shards)) >= down
+        away = (~there).cumprod(0).sum(0)  # replicas asked in vain, in turn
         partial += bool((away == a.replicas).any())
-        waited[number] = float(np.max(asked * (1 + away) + np.where(away == a.replicas, 0.0, taken))) + m.page
+        time = taken()
+        if late < math.inf:
+            time = np.where((time > late) & (there.sum(0) > 1), np.minimum(time, late + asked + taken()), time)
+        waited[number] = float(np.max(asked * (1 + away) + np.where(away == a.replicas, 0.0, time))) + m.page
     return waited, partial / searches
+
+
+def late_after(scan: float, m: Measured, a: Assumed) -> float:
+    """Seconds after which a shard's answer is late, as ``prvr.cluster.hedging`` has it."""
+    if a.hedge <= 0 or a.replicas < 2:
+        return math.inf
+    return max(SOONEST, scan * math.exp(m.spread * NormalDist().inv_cdf(a.hedge)))
 
 
 def main() -> None:

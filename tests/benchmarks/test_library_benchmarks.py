@@ -6,11 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from prvr.library import Library
+from prvr.library.tracks import Piece
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import library_search as synthetic
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
-    "library_search.py": ("--hours 0.5 --minutes 1 --width 16 --searches 3", "exact, TRACE off"),
+    "library_search.py": ("--videos 700 --minutes 1 --width 16 --searches 3 --index", "of the exact best ten"),
     "server_load.py": ("--videos 20 --minutes 1 --width 16 --clients 4 --searches 8 --rounds 1", "0 of 8 failed"),
 }
 
@@ -23,3 +30,16 @@ def test_it_runs(name: str) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert ended.returncode == 0, ended.stderr
     assert said in ended.stdout
+
+
+@pytest.mark.parametrize("frames", [1, 40])
+def test_videos_made_together_are_those_that_a_track_makes(tmp_path: Path, frames: int) -> None:
+    lib = Library.create(tmp_path / "library", encoder=synthetic.Standstill(16))
+    track, start = lib.tracks["frames"], np.arange(frames, dtype=np.float64)
+    for number, made in enumerate(synthetic.pending(lib, track, range(5), frames)):
+        walk = synthetic.walk(frames, 16, np.random.default_rng((7, number)))
+        (alone,) = track.sections([Piece(walk, np.stack([start, start + 1], 1))])
+        (section,) = made
+        assert (section.about, section.tokens, set(section.arrays)) == (alone.about, alone.tokens, set(alone.arrays))
+        for name, array in alone.arrays.items():
+            assert section.arrays[name].numpy() == pytest.approx(array.numpy(), abs=2e-3)

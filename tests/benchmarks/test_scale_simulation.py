@@ -58,9 +58,23 @@ def test_waiting_for_the_slowest_of_many_takes_longer() -> None:
 
 
 def test_stalls_show_where_there_are_many_shards() -> None:
-    few, many = (scale.simulate(0.01, shards, 0.0, MEASURED, ASSUMED, 2000)[0] for shards in (1, 1000))
+    alone = replace(ASSUMED, hedge=0.0)
+    few, many = (scale.simulate(0.01, shards, 0.0, MEASURED, alone, 2000)[0] for shards in (1, 1000))
     assert (few > 0.4).mean() == pytest.approx(0.001, abs=0.004)
     assert (many > 0.4).mean() == pytest.approx(1 - 0.999**1000, abs=0.05)
+
+
+def test_a_replica_that_is_asked_too_takes_the_stalls_away() -> None:
+    """Both must stall: p² of the shards instead of p. Without a replica nothing changes."""
+    stalling = replace(ASSUMED, stall=0.02)
+    waited, partial = scale.simulate(0.01, 500, 0.0, MEASURED, stalling, 4000)
+    assert (waited > 0.4).mean() == pytest.approx(1 - (1 - 0.02**2) ** 500, abs=0.03)
+    assert partial == 0
+    late = scale.late_after(0.01, MEASURED, stalling)
+    assert np.median(waited) == pytest.approx(late + 0.01 + 2 * 0.002 + 0.01, rel=0.15)
+    single = replace(stalling, replicas=1)
+    alone = scale.simulate(0.01, 500, 0.0, MEASURED, single, 500)[0]
+    assert (alone > 0.4).mean() == pytest.approx(1 - 0.98**500, abs=0.03)
 
 
 def test_a_measurement_is_read() -> None:

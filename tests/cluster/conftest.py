@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from prvr.library import Library
 from prvr.media.render import SIZES, RenderedWorld, render_world
+from tests.cluster.nodes import Nodes
 
 RATE = 2.0
 
@@ -32,3 +34,13 @@ def whole(films: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Lib
 @pytest.fixture
 def library(tmp_path: Path) -> Library:
     return Library.create(tmp_path / "library", rate=RATE)
+
+
+@pytest.fixture
+def nodes() -> Iterator[Nodes]:
+    import ray
+
+    made = Nodes(3)
+    yield made
+    ray.shutdown()
+    made.cluster.shutdown()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
 from prvr import __version__
+from prvr.cluster.hedging import Shards
 from prvr.cluster.searching import ClusterSearcher
-from prvr.cluster.shards import Shard, Shards
+from prvr.cluster.shards import Shard
 from prvr.library import Library
 
 
@@ -33,23 +35,31 @@ class Actor:
 
     shard: Shard
     dead: bool = False
+    stopped: bool = False  # neither answers nor fails
     answered: int = 0
+    told: int = 0  # bytes of its answers
 
     def __getattr__(self, name: str) -> Call:
         return Call(self, name)
 
 
 class Ray:
-    """Everything is answered at once, where it is answered."""
+    """Everything is answered at once, where it is answered. Time passes only when nobody answers."""
 
     def wait(self, answers: list[Call], num_returns: int = 1, timeout: float | None = None) -> tuple[list[Call], Any]:
-        return answers[:num_returns], answers[num_returns:]
+        ready = [answer for answer in answers if not answer.actor.stopped]
+        if not ready and timeout:
+            time.sleep(timeout)
+        return ready[:num_returns], answers
 
     def get(self, answer: Call, timeout: float | None = None) -> Any:
         if answer.actor.dead:
             raise Gone
-        answer.actor.answered += answer.method == "score"
-        return getattr(answer.actor.shard, answer.method)(*answer.given)
+        found = getattr(answer.actor.shard, answer.method)(*answer.given)
+        if answer.method == "answer":
+            answer.actor.answered += 1
+            answer.actor.told += found.bytes
+        return found
 
 
 def actors(library: Library, shards: int, replicas: int = 1) -> list[list[Actor]]:
@@ -57,5 +67,5 @@ def actors(library: Library, shards: int, replicas: int = 1) -> list[list[Actor]
     return [[Actor(Shard(*opening, number, shards)) for _ in range(replicas)] for number in range(shards)]
 
 
-def searcher(library: Library, made: list[list[Actor]]) -> ClusterSearcher:
-    return ClusterSearcher(library, Shards(Ray(), made))
+def searcher(library: Library, made: list[list[Actor]], patience: float = 10.0) -> ClusterSearcher:
+    return ClusterSearcher(library, Shards(Ray(), made, patience))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from prvr.cli import main
-from prvr.library import Library, LibraryError
+from prvr.library import Library, LibraryError, SearchOptions
 from prvr.library import candidates as module
-from prvr.library.candidates import IndexSettings
+from prvr.library.candidates import CandidateIndex, IndexSettings
 from prvr.library.filters import Filters
 from prvr.media.render import RenderedWorld
 
@@ -43,6 +43,35 @@ def test_candidates_are_scored_as_in_exact_search(mine: Library) -> None:
         assert (hit.start, hit.end) == pytest.approx((other.start, other.end))
         assert hit.confidence == pytest.approx(other.confidence)
     assert found[0].video == mine.search(QUERY, limit=1).hits[0].video
+
+
+def test_neighbours_in_a_pass_change_nothing(mine: Library) -> None:
+    """Each query has candidates of its own, whatever else is asked at the same time, and with what options."""
+    mine.index(IndexSettings(videos=2, neighbours=4))
+    mates = ["something blue falls", "a yellow star", "a green circle over sand"]
+    options = SearchOptions(limit=50, approximate=True)
+    alone = mine.search_many([QUERY], options)[0]
+    for others in (options, SearchOptions(limit=5), SearchOptions(filters=Filters(min_duration=0.1))):
+        found = mine.search_many([*mates, QUERY], [others] * 3 + [options])[-1]
+        assert [(h.video.id, h.score, h.confidence) for h in found] == [
+            (h.video.id, h.score, h.confidence) for h in alone
+        ]
+        assert found.total == alone.total
+
+
+def test_a_query_is_encoded_once_and_the_index_opened_once(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine.index()
+    opened, encoded = [], []
+    real, encode = CandidateIndex.open, Library.encode
+    monkeypatch.setattr(CandidateIndex, "open", lambda *given: opened.append(given) or real(*given))
+    monkeypatch.setattr(Library, "encode", lambda lib, *given: encoded.append(given) or encode(lib, *given))
+    lib = Library.open(mine.folder)
+    for _ in range(3):
+        lib.search(QUERY, approximate=True)
+    assert (len(opened), len(encoded)) == (1, 3)
+    mine.index()  # another process builds it anew
+    lib.search(QUERY, approximate=True)
+    assert len(opened) == 3  # by who built it, and by who searches
 
 
 def test_what_came_later_is_found_and_what_went_is_not(mine: Library, films: RenderedWorld) -> None:

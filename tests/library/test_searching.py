@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 
 from prvr.backbones import build
 from prvr.library import Filters, Library, LibraryError, MomentOptions, SearchOptions
-from prvr.library.confidence import Spread, background_of, confidence
+from prvr.library.confidence import Heard, Moments, Spread, confidence
 from prvr.media.encoders import PlainEncoder, TextEncoder
 from prvr.media.encoders.base import Array, unit
 from prvr.media.features import video_features
@@ -125,6 +126,25 @@ def test_filters(whole: Library, films: RenderedWorld, own: Path, library: Libra
         names(after="yesterday")
 
 
+def test_filters_mean_the_same_wherever_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Filters(folder=Path("films"), after="2024-05-01")
+    here = asked.fixed()
+    before = os.environ.get("TZ")
+    monkeypatch.chdir(tmp_path)
+    try:
+        os.environ["TZ"] = "Asia/Tokyo" if time.timezone != -9 * 3600 else "UTC"
+        time.tzset()
+        assert here.fixed() == here
+        assert asked.fixed().after != here.after
+        assert asked.fixed().folder != here.folder
+    finally:
+        os.environ.pop("TZ")
+        if before is not None:
+            os.environ["TZ"] = before
+        time.tzset()
+    assert Filters().fixed() == Filters()
+
+
 def test_confidence_is_a_tail_probability(whole: Library) -> None:
     hits = whole.search("a red square moves to the left", limit=100)
     sure = [h.confidence for h in hits]
@@ -141,15 +161,16 @@ def test_confidence_is_a_tail_probability(whole: Library) -> None:
 def test_a_sentence_that_scores_high_everywhere_does_not_stand_out() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(0, 0.1, (30, 100, 2)).astype(np.float32)  # 30 videos, 100 background sentences
-    background = background_of(scores, np.arange(30), weight=0.0)
+    background = Heard.of(scores, np.arange(30), weight=0.0).background
     flat = np.full(30, 0.9, np.float32) + rng.normal(0, 0.1, 30).astype(np.float32)
     sharp = np.zeros(30, np.float32) + rng.normal(0, 0.1, 30).astype(np.float32)
     sharp[7] = 1.0
-    top = [confidence(float(s.max()), background, Spread.of(s)) or 0.0 for s in (flat, sharp)]
+    top = [confidence(float(s.max()), background, Spread.of(Moments.of(s))) or 0.0 for s in (flat, sharp)]
     assert top[0] < 0.9 < top[1]
-    few = background_of(scores[:5], np.arange(5), weight=0.0)
-    assert confidence(float(flat.max()), few, Spread.of(flat[:5])) == pytest.approx(100 / 101)  # too few to tell
-    sections = background_of(np.concatenate([scores, scores - 1]), np.tile(np.arange(30), 2), weight=0.0)
+    few = Heard.of(scores[:5], np.arange(5), weight=0.0).background
+    spread = Spread.of(Moments.of(flat[:5]))
+    assert confidence(float(flat.max()), few, spread) == pytest.approx(100 / 101)  # too few to tell
+    sections = Heard.of(np.concatenate([scores, scores - 1]), np.tile(np.arange(30), 2), weight=0.0).background
     assert sections.best == pytest.approx(background.best)  # a video counts as its best section
 
 

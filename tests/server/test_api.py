@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from prvr.library import LibraryError
+from prvr.library import LibraryError, candidates
 from prvr.server import ServerOptions, create_app
 from prvr.server.batching import Batcher
 from prvr.server.metrics import Metrics
@@ -53,6 +53,28 @@ def test_pages_join_to_one_list_and_grouping_and_filters_reach_the_library(serve
     plain = served.client.post("/v1/search", json={"query": QUERY, "trace": False, "limit": 50}).json()["hits"]
     without = served.library.search(QUERY, trace=False, limit=50)
     assert [h["video"]["id"] for h in plain] == [h.video.id for h in without]
+
+
+def test_candidates_are_asked_for_and_refused_where_there_are_none(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')
+    monkeypatch.setattr(candidates, "FEWEST", 10)
+    body = {"query": QUERY, "limit": 3, "approximate": True}
+    refused = served.client.post("/v1/search", json=body)
+    assert refused.status_code == 409
+    assert refused.json()["detail"] == "the library has no index of candidates"
+    assert refused.json()["remedy"] == "build one with `prvr library index`, or leave `approximate` out"
+    assert served.client.post("/v1/search", json={**body, "approximate": False}).status_code == 200
+    served.library.index()
+    found = served.client.post("/v1/search", json=body)
+    assert found.status_code == 200
+    expected = served.library.search(QUERY, limit=3, approximate=True)
+    assert [h["video"]["id"] for h in found.json()["hits"]] == [h.video.id for h in expected]
+    (file,) = (served.library.folder / candidates.FOLDER).glob("*.faiss")
+    served.library.index()  # built anew: noticed without a restart
+    assert not file.exists()
+    assert served.client.post("/v1/search", json=body).status_code == 200
 
 
 def test_evidence_of_a_hit_is_what_the_search_saw(served: Served) -> None:

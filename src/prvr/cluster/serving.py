@@ -17,8 +17,9 @@ from typing import Any
 from prvr import __version__
 from prvr.cluster.connecting import ClusterError, connected, require_ray
 from prvr.cluster.encoding import opened_library
+from prvr.cluster.hedging import Shards
 from prvr.cluster.searching import ClusterSearcher
-from prvr.cluster.shards import Shards, find_shards, service_name, start_shards, stop_shards
+from prvr.cluster.shards import find_shards, service_name, start_shards, stop_shards
 from prvr.library import Library
 from prvr.library.sources import absolute
 from prvr.server import ServerOptions, create_app, listen
@@ -32,7 +33,7 @@ class ClusterOptions:
     address: str = "auto"  # auto, host:port or local
     shards: int = 1
     replicas: int = 1
-    patience: float = 10.0  # seconds that a shard may take before its replica is asked
+    patience: float = 10.0  # seconds after which a replica of a shard counts as silent
 
     def __post_init__(self) -> None:
         if self.shards < 1 or self.replicas < 1:

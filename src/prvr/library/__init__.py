@@ -2,7 +2,7 @@
 
 from prvr.library.adding import AddProgress, AddReport
 from prvr.library.catalogue import Video
-from prvr.library.errors import LibraryError
+from prvr.library.errors import LibraryError, NoCandidates
 from prvr.library.evidence import MomentEvidence
 from prvr.library.explaining import Explanation, explain_video
 from prvr.library.filters import Filters
@@ -24,6 +24,7 @@ __all__ = [
     "Missing",
     "MomentEvidence",
     "MomentOptions",
+    "NoCandidates",
     "SearchOptions",
     "SearchResult",
     "Video",

@@ -12,6 +12,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.files import sync_folder, write_whole
-from prvr.library.errors import LibraryError
+from prvr.library.confidence import FEWEST_VIDEOS
+from prvr.library.errors import LibraryError, NoCandidates
+from prvr.library.sections import Ids
 from prvr.library.snapshot import Mapped, TrackView
 
 FOLDER = "candidates"
 FORMAT = 1
 FEWEST = 20_000  # stretches below which reading them all is as fast
 _SHARD_BITS = 40  # a stretch's number is its shard's, then its slot in it
-_SAMPLE = 64  # training vectors for each list
+_SAMPLE = 40  # training vectors for each list: faiss wants 39 at least
+_ROUNDS = 6  # of learning the lists; how well they fit is a matter of speed alone, as probes are tuned to them
 _BLOCK = 2048  # pages at a time
+SAMPLE = 64  # videos at most that are scored whatever the query
+_SAMPLE_TOKENS = 1 << 16  # and about so many stretches
+
+_ANEW = "run `prvr library index` anew, or search exactly"
 
 Rows = NDArray[np.int64]
 
@@ -79,40 +87,64 @@ class CandidateIndex:
         try:
             told = json.loads(place.read_text("utf-8"))
             if told["format"] > FORMAT:
-                raise LibraryError(f"{place} was made by a newer prvr: update prvr, or run `prvr library index` anew")
+                raise NoCandidates(library, "has an index of candidates by a newer prvr", f"update prvr, or {_ANEW}")
             about = IndexAbout(**{**told, "settings": IndexSettings(**told["settings"])})
             faiss = require_faiss()
             index = faiss.read_index(str(place.parent / about.file), faiss.IO_FLAG_MMAP)
         except FileNotFoundError:
             return None
         except RuntimeError:
-            raise LibraryError(f"{place.parent / about.file} is damaged: run `prvr library index` anew") from None
+            raise NoCandidates(library, f"has a damaged index ({about.file})", _ANEW) from None
         except (ValueError, TypeError, KeyError) as problem:
-            raise LibraryError(f"{place} cannot be used ({problem}): run `prvr library index` anew") from None
+            raise NoCandidates(library, f"has an index that cannot be used ({place.name}: {problem})", _ANEW) from None
         return CandidateIndex(about, index)
 
-    def videos(self, view: TrackView, queries: Tensor, probes: int | None = None) -> Rows:
-        """The videos that may answer any of the queries (Q, D), and all that the index does not know yet."""
+    def near(self, queries: Tensor, probes: int | None = None) -> Rows:
+        """Numbers of the stretches nearest to each query, (Q, D) → (Q, neighbours), best first; −1 behind the last."""
         faiss = require_faiss()
-        units = np.ascontiguousarray(queries.float().numpy(), np.float32).copy()
+        units = np.array(queries.float().numpy(), np.float32, order="C")
         faiss.normalize_L2(units)
         parameters = faiss.SearchParametersIVF(nprobe=probes or self.about.probes)
         wanted = min(self.about.settings.neighbours, self.about.stretches)
-        _, found = self.index.search(units, wanted, params=parameters)  # (Q, neighbours), best first
-        chosen = [view.owners[self._unindexed(view)]]
-        for near in found:
-            sections = _sections(view, near[near >= 0])
-            owners, places = np.unique(view.owners[sections], return_index=True)
-            chosen.append(owners[np.argsort(places)][: self.about.settings.videos])
-        return np.unique(np.concatenate(chosen))
+        _, found = self.index.search(units, wanted, params=parameters)
+        numbers: Rows = found
+        return numbers
 
-    def _unindexed(self, view: TrackView) -> Rows:
-        """Sections that the index does not know yet."""
+
+class Candidates:
+    """An index beside one state of a track: what it names, and what came after it."""
+
+    def __init__(self, index: CandidateIndex, view: TrackView):
+        self.index, self.view = index, view
+
+    def of(self, queries: Tensor, probes: int | None = None) -> list[Ids]:
+        """For each query (Q, D) the videos that may answer it, and all that the index does not know yet."""
+        return [np.union1d(self._named(near[near >= 0]), self.unindexed) for near in self.index.near(queries, probes)]
+
+    def _named(self, stretches: Rows) -> Ids:
+        """Videos of the best stretches."""
+        owners, places = np.unique(self.view.owners[_sections(self.view, stretches)], return_index=True)
+        named: Ids = owners[np.argsort(places)][: self.index.about.settings.videos]
+        return named
+
+    @cached_property
+    def unindexed(self) -> Ids:
+        """Videos that the index does not know yet."""
         missing = [np.zeros(0, np.int64)]
-        for place, shard in enumerate(view.shards):
-            known = np.searchsorted(_ends(shard), self.about.pages.get(str(shard.id), 0), side="right")
-            missing.append(view.starts[place] + np.flatnonzero(shard.rows >= known))
-        return np.concatenate(missing)
+        for place, shard in enumerate(self.view.shards):
+            known = np.searchsorted(_ends(shard), self.index.about.pages.get(str(shard.id), 0), side="right")
+            missing.append(self.view.starts[place] + np.flatnonzero(shard.rows >= known))
+        return np.unique(self.view.owners[np.concatenate(missing)])
+
+    @cached_property
+    def drawn(self) -> Ids:
+        """Videos that are scored whatever the query, to know how it scores anywhere: the same few every time."""
+        sections = self.view.by_video
+        tokens = np.array([tokens for _, _, tokens in self.view.places])[sections.numbers]
+        order = np.random.default_rng(0).permutation(len(sections.ids))[:SAMPLE]
+        few = np.add.reduceat(tokens, sections.starts[:-1])[order].cumsum() <= _SAMPLE_TOKENS
+        few[: 2 * FEWEST_VIDEOS] = True
+        return np.sort(sections.ids[order[few]])
 
 
 def _sections(view: TrackView, stretches: Rows) -> Rows:
@@ -150,6 +182,7 @@ def build_index(
     index = faiss.IndexIVFScalarQuantizer(
         quantiser, width, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
     )
+    index.cp.niter = _ROUNDS
     said(f"{stretches:,} stretches in {lists:,} lists: learning the lists")
     index.train(_sample(view, settings.every, stretches, lists * _SAMPLE))
     said("filling them")
@@ -224,5 +257,7 @@ def require_faiss() -> Any:
     try:
         import faiss
     except ImportError:
-        raise LibraryError('approximate candidates need faiss: pip install "prvr[candidates]"') from None
+        raise NoCandidates(
+            None, "approximate candidates need faiss", 'pip install "prvr[candidates]", or search exactly'
+        ) from None
     return faiss

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 from prvr.library.catalogue import Video
@@ -39,6 +39,14 @@ class Filters:
     def any(self) -> bool:
         return self != Filters()
 
+    def fixed(self) -> Filters:
+        """The same, whatever folder and time zone a process is in that reads it."""
+        if not self.any:
+            return self
+        folder = None if self.folder is None else absolute(self.folder)
+        after, before = (None if day is None else _in_utc(day) for day in (self.after, self.before))
+        return replace(self, folder=folder, after=after, before=before)
+
     def choose(self, videos: Iterable[Video]) -> set[int]:
         """Numbers of the videos for which everything holds."""
         folder = None if self.folder is None else absolute(self.folder)
@@ -57,6 +65,13 @@ class Filters:
             if holds:
                 chosen.add(video.id)
         return chosen
+
+
+def _in_utc(day: str) -> str:
+    try:
+        return datetime.fromtimestamp(_seconds(day), timezone.utc).isoformat()
+    except (OverflowError, ValueError, OSError):  # beyond what this machine's clock knows: as it stands
+        return day
 
 
 def _seconds(day: str) -> float:

@@ -7,7 +7,7 @@ found.recall[1], found.recall.sum_r, found.overlaps.mean()
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +16,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from prvr.library.errors import LibraryError
 from prvr.library.library import Library
 from prvr.library.moments import MomentOptions, find_stretches, overlap
 from prvr.library.pair_evidence import evidence_of
-from prvr.library.ranking import RankedTrack, Table
+from prvr.library.ranking import Table, TableTrack
 from prvr.library.searching import CONFIDENT
+from prvr.library.sections import Sections
 from prvr.library.sources import absolute
 from prvr.library.tracks import FRAMES
 from prvr.media.render import RenderedWorld
@@ -74,14 +76,17 @@ def judge(
     snapshot = lib.snapshot()
     view = snapshot.tracks[FRAMES]
     number_of = {video.path: number for number, video in snapshot.videos.items()}
+    _require(lib, known, number_of)
     weight = view.fusion_weight if trace else 0.0
     vectors = lib.encode(FRAMES, [query.sentence for query in known])
-    scores = view.score(vectors)
+    scores = view.score(vectors).final(weight)
     understood = [row for row in range(len(known)) if bool(vectors[row].any())]
-    table = Table(view, scores, understood, weight, None)
-    seen_in = evidence_of(
-        view, [RankedTrack(table, vectors[row], row).asks(number_of[known[row].video]) for row in understood]
-    )
+
+    def ranked(row: int, sections: Sections) -> TableTrack:
+        return TableTrack(Table.of(view, sections, scores[[row]][:, sections.numbers], weight), 0, vectors[row])
+
+    tracks = {row: ranked(row, view.by_video) for row in understood}
+    seen_in = evidence_of(view, [tracks[row].asks(number_of[known[row].video]) for row in understood])
     ranks, overlaps, sure, right, unsure = [], [], [], [], []
     seen = dict(zip(understood, seen_in, strict=True))
     for row, query in enumerate(known):
@@ -90,13 +95,12 @@ def judge(
             overlaps.append(0.0)
             continue
         correct = {number_of[path] for path in query.correct if path in number_of}
-        everything = RankedTrack(table, vectors[row], row)
-        without = Table(view, scores, [row], weight, set(number_of.values()) - correct)
-        places = [everything.place(number) for number in correct]
+        others = np.array(sorted(set(number_of.values()) - correct), np.int64)
+        places = [tracks[row].place(number) for number in correct]
         ranks.append(1 + min(place for place in places if place is not None))
-        sure.append(_sure(everything))
+        sure.append(_sure(tracks[row]))
         right.append(sure[-1] and ranks[-1] == 1)
-        unsure.append(_sure(RankedTrack(without, vectors[row], row)))
+        unsure.append(_sure(ranked(row, view.by_video.only(others))))
         curve = seen[row].routed if trace else seen[row].direct
         duration = snapshot.videos[number_of[query.video]].duration
         best = find_stretches(curve, seen[row].spans, duration, moments or MomentOptions())[0]
@@ -105,6 +109,20 @@ def judge(
     return Judgement(np.array(ranks), np.array(overlaps), *shares)
 
 
-def _sure(track: RankedTrack) -> bool:
+def _require(lib: Library, known: Sequence[KnownQuery], number_of: Mapping[Path, int]) -> None:
+    """A sentence whose own video is not there cannot be judged."""
+    absent = sorted({query.video for query in known} - set(number_of))
+    if absent:
+        raise LibraryError(
+            f"{lib.folder} does not hold {absent[0]}"
+            + (f" and {len(absent) - 1} more" if len(absent) > 1 else "")
+            + ", which the known sentences are about: add them, or judge by the sentences of videos that it holds"
+        )
+    alone = next((query for query in known if query.video not in query.correct), None)
+    if alone is not None:
+        raise LibraryError(f"{alone.sentence!r} is said to be about {alone.video}, but not to be true of it")
+
+
+def _sure(track: TableTrack) -> bool:
     """Whether a search would say that its best video stands out."""
-    return len(track.scores) > 0 and (track.confidence(float(track.scores.max())) or 0.0) >= CONFIDENT
+    return track.count > 0 and (track.confidence(float(track.scores.max())) or 0.0) >= CONFIDENT

@@ -11,7 +11,6 @@ A library is a folder: ``library.json`` (what it was made with), ``catalogue.sql
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,27 +22,27 @@ from typing import Any, TypeVar
 import torch
 
 from prvr.library.adding import Adder, AddProgress, AddReport, Work
+from prvr.library.answering import answer, nothing
+from prvr.library.asking import Here
 from prvr.library.candidates import CandidateIndex, IndexSettings
-from prvr.library.catalogue import Catalogue, Video, drop_video, read_videos
-from prvr.library.committing import disk_problem
+from prvr.library.catalogue import Catalogue, Video, read_videos
 from prvr.library.errors import LibraryError
 from prvr.library.filters import Filters
 from prvr.library.making import Given, open_tracks, plan_library, require_encoder
 from prvr.library.model import require_model
 from prvr.library.moments import MomentOptions
-from prvr.library.narrowing import CandidateRecall, build_indexes, measured, narrowed, open_indexes
-from prvr.library.ranking import RankedTrack, Table
+from prvr.library.narrowing import CandidateRecall, OpenIndexes, build_indexes, measured
+from prvr.library.querying import Ranker, encode_queries, question_of, rank
+from prvr.library.removing import free_space, remove_videos
 from prvr.library.results import Hit, SearchResult
-from prvr.library.searching import GroupBy, Ranking, SearchOptions, answer, look, nothing
+from prvr.library.searching import GroupBy, SearchOptions
 from prvr.library.settings import FILE, About, LibrarySettings, read_about, unfinished, write_about
-from prvr.library.shards import compact, sweep
 from prvr.library.snapshot import Snapshot, take_snapshot
 from prvr.library.sources import absolute, find_videos
 from prvr.library.tracks import FRAMES, TEXT, Track
 from prvr.library.verifying import LibraryStatus, Verification, library_status, verify_library
 from prvr.media.encoders import Encoder, TextEncoder
 from prvr.media.frames import Image
-from prvr.media.pictures import load_picture
 
 _Encoder = TypeVar("_Encoder", bound=TextEncoder)
 
@@ -56,6 +55,7 @@ class Library:
         self.catalogue = Catalogue(folder)
         self._given = given
         self._snapshot: Snapshot | None = None
+        self._indexes = OpenIndexes(folder)
         self._lock = threading.Lock()
         for name, encoder in given.items():
             if encoder is not None:
@@ -144,7 +144,7 @@ class Library:
             work=work,
         )
         report = adder.run(wanted)
-        self._compact()
+        free_space(self.catalogue, self.folder)
         return report
 
     def remove(self, paths: Iterable[str | Path] = (), *, missing: bool = False) -> list[Video]:
@@ -154,38 +154,9 @@ class Library:
         """
         if isinstance(paths, str | Path):
             paths = [paths]
-        named = [absolute(path) for path in paths]
-        with self.catalogue.writing() as db:
-            known = read_videos(db)
-            gone = [video for video in known if missing and not video.path.exists()]
-            for path in named:
-                found = [video for video in known if video.path.is_relative_to(path)]
-                if not found:
-                    raise LibraryError(f"{path} is not in the library: `prvr library list` shows what is")
-                gone += found
-            gone = list({video.id: video for video in gone}.values())
-            for video in gone:
-                drop_video(db, video.id)
-        self._compact()
+        gone = remove_videos(self.catalogue, [absolute(path) for path in paths], missing=missing)
+        free_space(self.catalogue, self.folder)
         return gone
-
-    def _compact(self) -> None:
-        """Free the space of what was removed or replaced."""
-        with self.catalogue.reading() as db:
-            dead = db.execute(
-                "SELECT 1 FROM shards s WHERE s.rows != (SELECT COUNT(*) FROM sections WHERE shard = s.id)"
-            ).fetchone()
-        if dead is None:
-            return
-        try:
-            with self.catalogue.writing() as db:
-                useless = compact(db, self.folder)
-            for place in useless:
-                shutil.rmtree(place, ignore_errors=True)
-            with self.catalogue.writing() as db:
-                sweep(db, self.folder)
-        except OSError as problem:
-            raise disk_problem(self.folder, problem) from problem
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -252,48 +223,25 @@ class Library:
         self,
         queries: Sequence[str | Path | Image],
         options: SearchOptions | Sequence[SearchOptions],
-        snapshot: Snapshot | None = None,
+        ranker: Ranker | None = None,
     ) -> list[SearchResult]:
         """Several queries, with the same options or each with its own, in one pass over the vectors.
 
-        ``snapshot``: what to search, where it is not the library as it is now (``prvr.cluster.ClusterSearcher``)."""
+        ``ranker``: who scores, where it is not this process (``prvr.cluster.ClusterSearcher``)."""
         began = time.perf_counter()
-        given = snapshot is not None
-        snapshot = self.snapshot() if snapshot is None else snapshot
+        ranker = ranker or Here(self.snapshot())
+        snapshot = ranker.snapshot
         names = [str(query) if isinstance(query, str | Path) else "a picture" for query in queries]
         if not snapshot.videos:
             return [nothing(name, "the library holds no video yet", began) for name in names]
         wanted = [options] * len(queries) if isinstance(options, SearchOptions) else list(options)
-        if given and any(one.approximate for one in wanted):
-            raise LibraryError("a cluster scores all videos: search it without candidates")
-        if all(one.approximate and not one.filters.any for one in wanted):
-            asked = {name: self.encode(name, queries) for name in snapshot.tracks}
-            snapshot = narrowed(snapshot, asked, open_indexes(self.folder, snapshot))
-        chosen = {
-            each: each.choose(snapshot.videos.values()) if each.any else None for each in {o.filters for o in wanted}
-        }
-        ranked: list[dict[str, RankedTrack]] = [{} for _ in queries]
-        for name, view in snapshot.tracks.items():
-            vectors = self.encode(name, queries)
-            scores, strength = view.score(vectors), view.fusion_weight
-            alike: dict[tuple[bool, Filters], list[int]] = {}
-            for row, (vector, one) in enumerate(zip(vectors, wanted, strict=True)):
-                if bool(vector.any()):
-                    alike.setdefault((one.trace, one.filters), []).append(row)
-            for (trace, filters), rows in alike.items():
-                table = Table(view, scores, rows, strength if trace else 0.0, chosen[filters])
-                for row in rows:
-                    ranked[row][name] = RankedTrack(table, vectors[row], row)
-        rankings = [
-            Ranking(tracks, snapshot.videos, one) if tracks else None
-            for tracks, one in zip(ranked, wanted, strict=True)
-        ]
-        look([(ranking, *each) for ranking in rankings if ranking is not None for each in ranking.wanted()])
+        named = self._indexes.beside(snapshot) if any(one.narrows for one in wanted) else {}
+        question = question_of({name: self.encode(name, queries) for name in snapshot.tracks}, wanted, named)
         return [
             answer(name, ranking, began, self._with_line)
             if ranking is not None
             else nothing(name, self._not_understood(query), began)
-            for query, name, ranking in zip(queries, names, rankings, strict=True)
+            for query, name, ranking in zip(queries, names, rank(ranker, question, wanted), strict=True)
         ]
 
     def index(
@@ -305,30 +253,12 @@ class Library:
 
     def recall(self, best: int = 10) -> dict[str, CandidateRecall]:
         """By track: how many of the exact best videos of background sentences an approximate search finds."""
-        snapshot = self.snapshot()
-        indexes = open_indexes(self.folder, snapshot)
-        return {
-            name: measured(snapshot.tracks[name], self.tracks[name].bank, index, best)
-            for name, index in indexes.items()
-        }
+        named = self._indexes.beside(self.snapshot())
+        return {name: measured(each, self.tracks[name].bank, best) for name, each in named.items()}
 
     def encode(self, track: str, queries: Sequence[str | Path | Image]) -> torch.Tensor:
         """(Q, D); a row is zero where the track has nothing to say to a query."""
-        embedding = self.tracks[track].embedding
-        found = torch.zeros(len(queries), embedding.backbone.width)
-        texts = {number: query for number, query in enumerate(queries) if isinstance(query, str)}
-        if texts:
-            found[list(texts)] = embedding.sentences(list(texts.values()))
-        for number, query in enumerate(queries):
-            if not isinstance(query, str):
-                vector = embedding.picture(load_picture(query) if isinstance(query, Path) else query)
-                if vector is not None:
-                    found[number] = vector
-        if not bool(torch.isfinite(found).all()):
-            raise LibraryError(
-                "the encoder gave numbers that are none (NaN or infinite) for this query: use other words"
-            )
-        return found
+        return encode_queries(self.tracks[track], queries)
 
     def _not_understood(self, query: str | Path | Image) -> str:
         if isinstance(query, str) or self.about.model is None:

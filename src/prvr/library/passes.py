@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.scoring import Gallery
@@ -22,6 +24,7 @@ from prvr.scoring.engines.common import Scores, video_slices
 
 _SMALLEST = 512  # pages of a piece, below which handing it out costs more than it saves
 _EACH = 4  # pieces for each core
+_FEW = 256  # pages that are copied together
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -50,6 +53,30 @@ def score_galleries(queries: Tensor, galleries: Sequence[Gallery]) -> list[Score
     for (number, _), scores in zip(pieces, spread(of_piece, pieces), strict=True):
         found[number].append(scores)
     return [_joined(parts) for parts in found]
+
+
+def score_rows(queries: Tensor, chosen: Sequence[tuple[Gallery, NDArray[np.int64]]]) -> list[Scores]:
+    """Score (Q, D) queries against some rows of each gallery, which are copied together a few at a time."""
+    pieces = [
+        (number, gallery, rows) for number, (gallery, wanted) in enumerate(chosen) for rows in _few(gallery, wanted)
+    ]
+
+    def of_piece(piece: tuple[int, Gallery, list[int]]) -> Scores:
+        _, gallery, rows = piece
+        return score_parts(queries, gallery.take(rows), _engine(gallery))
+
+    found: list[list[Scores]] = [[] for _ in chosen]
+    for (number, _, _), scores in zip(pieces, spread(of_piece, pieces), strict=True):
+        found[number].append(scores)
+    return [_joined(parts) for parts in found]
+
+
+def _few(gallery: Gallery, rows: NDArray[np.int64]) -> Iterator[list[int]]:
+    """Rows in groups of some pages each."""
+    pages = gallery.first_page.diff().numpy()[rows]
+    group = (pages.cumsum() - pages) // _FEW
+    for edges in np.split(rows, np.flatnonzero(np.diff(group)) + 1):
+        yield edges.tolist()
 
 
 def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -1,9 +1,8 @@
-"""Ranking: exact scores of all sections, the best per video, moments for those on the page."""
+"""Ranking: the tracks of a search become one order of videos, and moments for those on the page."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice, takewhile
@@ -19,7 +18,7 @@ from prvr.library.fusing import DEPTH, fused, fused_moments
 from prvr.library.moments import MomentOptions, find_stretches
 from prvr.library.pair_evidence import evidence_of
 from prvr.library.ranking import RankedTrack
-from prvr.library.results import Hit, SearchResult
+from prvr.library.results import Hit
 from prvr.library.snapshot import TrackView
 from prvr.library.tracks import FRAMES
 
@@ -52,36 +51,68 @@ class SearchOptions:
         if not 0 <= self.min_confidence <= 1:
             raise LibraryError(f"a confidence lies between 0 and 1, not {self.min_confidence}")
 
+    @property
+    def through(self) -> int:
+        """Hits that must be known to show a page: up to its end, and whether there is one more."""
+        return self.offset + self.limit + 1
+
+    @property
+    def narrows(self) -> bool:
+        return self.approximate and not self.filters.any
+
 
 class Ranking:
     """All tracks' answers to one query, fused by rank where there is more than one.
 
     Every video has its place by its pictures. What is said counts only where it stands out: the best of many lines
     that have nothing to do with a query is no reason to show its video.
+
+    Tracks are asked for as many of their best as are needed, never for all.
     """
 
     def __init__(self, tracks: Mapping[str, RankedTrack], videos: Mapping[int, Video], options: SearchOptions):
         self.tracks, self.videos, self.options = tracks, videos, options
         self._evidence: dict[tuple[str, int], MomentEvidence] = {}
-        self._fused: dict[int, float] = {}
         self._only = next(iter(tracks)) if len(tracks) == 1 else None
-        if self._only is not None:
-            self.ids = tracks[self._only].best_first
-            self.voting = {self._only: self.ids}
-        else:
-            self.voting = {
-                name: track.best_first if name == FRAMES else _standing_out(track) for name, track in tracks.items()
-            }
-            self._fused, first = fused(self.voting), tracks[FRAMES]
-            self.ids = sorted(self._fused, key=lambda v: (-self._fused[v], _or_last(first.place(v)), v))
 
     @cached_property
-    def _votes(self) -> dict[str, dict[int, int]]:
-        """Places of videos in each track, of those that count."""
-        return {name: {video: place for place, video in enumerate(order)} for name, order in self.voting.items()}
+    def _voting(self) -> dict[str, list[int]]:
+        """Videos of each track that count where tracks are fused, best first."""
+        return {
+            name: track.first(DEPTH) if name == FRAMES else _standing_out(track) for name, track in self.tracks.items()
+        }
+
+    @cached_property
+    def _fused(self) -> dict[int, float]:
+        return {} if self._only is not None else fused(self._voting)
+
+    def voters(self) -> list[tuple[str, list[int]]]:
+        """Videos whose places are needed before a fused ranking has an order."""
+        return [] if self._only is not None else [(FRAMES, list(self._fused))]
+
+    @cached_property
+    def _leading(self) -> list[int]:
+        """Videos that have votes. All others follow as their pictures place them."""
+        first = self.tracks[FRAMES]
+        return sorted(self._fused, key=lambda v: (-self._fused[v], _or_last(first.place(v)), v))
+
+    def first(self, count: int) -> list[int]:
+        """So many videos (or all), best first."""
+        if self._only is not None:
+            return self.tracks[self._only].first(count)
+        seen = self.tracks[FRAMES].first(count)
+        return [*self._leading, *(video for video in seen if video not in self._fused)][:count]
+
+    @cached_property
+    def total(self) -> int:
+        """Videos that were searched."""
+        if self._only is not None:
+            return self.tracks[self._only].count
+        first = self.tracks[FRAMES]
+        return first.count + sum(first.place(video) is None for video in self._fused)
 
     def score(self, video: int) -> float:
-        return self.tracks[self._only].score(video) if self._only is not None else self._fused[video]
+        return self.tracks[self._only].score(video) if self._only is not None else self._fused.get(video, 0.0)
 
     def ranks(self, video: int) -> dict[str, int]:
         """Place of the video in each track's own ranking, from 1 on."""
@@ -92,7 +123,9 @@ class Ranking:
         """The track in which a video stands best."""
         if self._only is not None:
             return self._only
-        places = {name: order[video] for name, order in self._votes.items() if video in order}
+        places = {name: order.index(video) for name, order in self._voting.items() if video in order}
+        if FRAMES not in places and (place := self.tracks[FRAMES].place(video)) is not None:
+            places[FRAMES] = place
         return min(places, key=lambda name: (places[name], name != FRAMES))
 
     def confidence(self, video: int) -> float | None:
@@ -100,29 +133,53 @@ class Ranking:
         found = [self.tracks[name].confidence(self.tracks[name].score(video)) for name in names]
         return max((each for each in found if each is not None), default=None)
 
+    def _know(self, videos: Sequence[int]) -> None:
+        for track in self.tracks.values():
+            track.know(videos)
+
     def sure(self, confidence: float | None) -> bool:
         return (confidence or 0.0) >= self.options.min_confidence
 
     @cached_property
     def passing(self) -> list[int]:
-        """Videos that are as sure as was asked for, best first."""
+        """Videos up to the page's end and one more, best first, without those that are less sure than was asked for."""
+        needed = self.options.through
         if self.options.min_confidence == 0:
-            return self.ids
+            return self.first(needed)
         if self._only is not None:  # who comes later is less sure
-            return list(takewhile(lambda video: self.sure(self.confidence(video)), self.ids))
-        return [video for video in self.ids if self.sure(self.confidence(video))]
+            return list(takewhile(lambda video: self.sure(self.confidence(video)), self.first(needed)))
+        count = needed
+        while True:
+            some = self.first(count)
+            self._know(some)
+            found = [video for video in some if self.sure(self.confidence(video))]
+            if len(found) >= needed or len(some) < count:
+                return found[:needed]
+            count *= 2
 
     @property
     def page(self) -> list[int]:
         """Videos of the page, where it shows videos."""
         return self.passing[self.options.offset : self.options.offset + self.options.limit]
 
+    @cached_property
     def wanted(self) -> list[tuple[str, int]]:
         """Tracks and videos whose evidence is needed (grouped by moment: at the least)."""
         if self.options.group_by == "video":
             return [(self.home(video), video) for video in self.page]
-        depth = self.options.offset + self.options.limit if self._only is not None else DEPTH
-        return [(name, video) for name, order in self.voting.items() for video in order[:depth]]
+        if self._only is not None:
+            return [(self._only, video) for video in self.first(self.options.offset + self.options.limit)]
+        return [(name, video) for name, order in self._voting.items() for video in order]
+
+    def shown(self) -> list[tuple[str, list[int]]]:
+        """Videos whose places and scores in each track are needed."""
+        if self._only is not None:
+            return []
+        videos = list(self._fused)
+        if self.options.group_by == "video":
+            least = self.options.offset if self.options.min_confidence == 0 else 0
+            videos = [*self.first(1), *self.first(self.options.through)[least:]]
+        return [(name, videos) for name in self.tracks]
 
     def evidence(self, name: str, video: int) -> MomentEvidence:
         if (name, video) not in self._evidence:
@@ -139,15 +196,30 @@ class Ranking:
 
     def _moments_of(self, name: str) -> Iterator[Hit]:
         """One track's moments, best first. A moment never scores above its video, so few videos need a look."""
-        track, order = self.tracks[name], self.voting[name]
-        waiting: list[Hit] = []
-        for place, video in enumerate(order):
+        track, waiting = self.tracks[name], list[Hit]()
+        walk = self._walk(name)
+        following = next(walk, None)
+        while following is not None:
+            video, following = following, next(walk, None)
             waiting += self.hits_of(video, name, apart=True)
             waiting.sort(key=lambda hit: -hit.score)
-            following = track.score(order[place + 1]) if place + 1 < len(order) else -np.inf
-            while waiting and waiting[0].score >= following:
+            least = -np.inf if following is None else track.score(following)
+            while waiting and waiting[0].score >= least:
                 yield waiting.pop(0)
-        yield from waiting
+
+    def _walk(self, name: str) -> Iterator[int]:
+        """One track's videos, best first, as far as somebody walks."""
+        if name != FRAMES and self._only is None:
+            yield from self._voting[name]
+            return
+        done, count = 0, max(DEPTH, self.options.through)
+        while True:
+            some = self.tracks[name].first(count)
+            self._know(some[done:])
+            yield from some[done:]
+            if len(some) < count:
+                return
+            done, count = count, 2 * count
 
     def hits_of(self, video: int, name: str, *, apart: bool = False) -> list[Hit]:
         """A video's moments in one track as hits: the best one with the video's own score, or each with its own."""
@@ -180,7 +252,7 @@ def look(wanted: Sequence[tuple[Ranking, str, int]]) -> None:
     views: dict[int, TrackView] = {}
     groups: dict[int, list[tuple[Ranking, str, int]]] = {}
     for ranking, name, video in wanted:
-        view = ranking.tracks[name].table.view
+        view = ranking.tracks[name].view
         views[id(view)] = view
         groups.setdefault(id(view), []).append((ranking, name, video))
     for number, some in groups.items():
@@ -191,52 +263,9 @@ def look(wanted: Sequence[tuple[Ranking, str, int]]) -> None:
 
 def _standing_out(track: RankedTrack) -> list[int]:
     """Videos that score above background sentences, best first; all of them where nothing is known of those."""
-    sure = {video: track.confidence(track.score(video)) for video in track.best_first[:DEPTH]}
+    sure = {video: track.confidence(track.score(video)) for video in track.first(DEPTH)}
     return [video for video, each in sure.items() if each is None or each >= CONFIDENT]
 
 
 def _or_last(place: int | None) -> float:
     return np.inf if place is None else place
-
-
-Describe = Callable[[Hit], Hit]
-
-
-def answer(query: str, ranking: Ranking, began: float, describe: Describe) -> SearchResult:
-    """A page of hits."""
-    options = ranking.options
-    if not ranking.ids:
-        return nothing(query, "no video of the library passes the filters", began)
-    top = ranking.confidence(ranking.ids[0])
-    confident = top is not None and top >= CONFIDENT
-    if options.group_by == "video":
-        more = len(ranking.passing) > options.offset + options.limit
-        found = [ranking.hits_of(video, ranking.home(video))[0] for video in ranking.page]
-    else:
-        sure = (hit for hit in ranking.by_moment() if ranking.sure(hit.confidence))
-        found = list(islice(sure, options.offset, options.offset + options.limit + 1))
-        more = len(found) > options.limit
-    hits = tuple(describe(hit) for hit in found[: options.limit])
-    return SearchResult(
-        query=query,
-        hits=hits,
-        confident=confident,
-        message=_message(confident, top, bool(hits), options),
-        total=len(ranking.ids),
-        next_offset=options.offset + options.limit if more else None,
-        seconds=time.perf_counter() - began,
-    )
-
-
-def _message(confident: bool, top: float | None, any_hits: bool, options: SearchOptions) -> str:
-    if options.offset:
-        return "" if any_hits else f"there are no results after the first {options.offset}"
-    if not any_hits:
-        return f"nothing reaches the confidence that was asked for ({options.min_confidence:g})"
-    if top is None:
-        return "confidence is unknown: the encoder understands too few of the background sentences"
-    return "" if confident else "no confident match: nothing stands out; the nearest are shown"
-
-
-def nothing(query: str, message: str, began: float) -> SearchResult:
-    return SearchResult(query, (), False, message, 0, None, time.perf_counter() - began)

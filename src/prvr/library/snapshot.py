@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.library.catalogue import Catalogue, Video, generation, read_videos
-from prvr.library.confidence import Background, background_of
-from prvr.library.passes import score_galleries
+from prvr.library.confidence import Heard
+from prvr.library.passes import score_galleries, score_rows
+from prvr.library.sections import Ids, Sections
 from prvr.library.shards import ShardMissing, map_shard, read_shards
 from prvr.scoring import Gallery
 from prvr.tokens import TensorRecord
@@ -62,7 +63,7 @@ class TrackView:
     shards: list[Mapped] = field(default_factory=list)
     videos: list[int] = field(default_factory=list)  # of each section
     places: list[tuple[int, int, int]] = field(default_factory=list)  # number of the shard here, row, tokens
-    _known: dict[float, Background] = field(default_factory=dict)
+    _known: dict[float, Heard] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.videos)
@@ -92,21 +93,42 @@ class TrackView:
             trace.append(found.trace[:, shard.rows])
         return TrackScores(torch.cat(base, 1), torch.cat(trace, 1))
 
+    def score_some(self, queries: Tensor, numbers: Ids) -> TrackScores:
+        """Score (Q, D) queries against some sections, which are read alone."""
+        pieces: list[tuple[Gallery, Ids]] = []
+        places: list[Ids] = []
+        of_shard = np.searchsorted(self.starts, numbers, side="right") - 1
+        for place in np.unique(of_shard).tolist():
+            here = np.flatnonzero(of_shard == place)
+            shard = self.shards[place]
+            places.append(here)
+            pieces.append((shard.gallery, shard.rows[numbers[here] - self.starts[place]]))
+        base, trace = (torch.empty(len(queries), len(numbers)) for _ in range(2))
+        for here, found in zip(places, score_rows(queries, pieces), strict=True):
+            assert found.trace is not None
+            base[:, here], trace[:, here] = found.base.float(), found.trace.float()
+        return TrackScores(base, trace)
+
+    @cached_property
+    def by_video(self) -> Sections:
+        """All sections, video after video."""
+        return Sections.of(self.owners)
+
     @cached_property
     def background(self) -> NDArray[np.float32]:
-        """(S, B, 2): base and evidence scores of the background sentences that the encoder understands."""
-        found = np.concatenate([shard.arrays["background"].numpy()[shard.rows] for shard in self.shards])
-        return found[:, (found[..., 0] != 0).any(0)]
+        """(S, B, 2): base and evidence scores of the background sentences."""
+        return np.concatenate([shard.arrays["background"].numpy()[shard.rows] for shard in self.shards])
 
-    def for_spread(self, scores: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Which of a query's scores on videos show how it scores anywhere: all of them."""
-        return scores
-
-    def best_background(self, weight: float) -> Background:
-        """What background sentences find in all sections; the same for every query without filters."""
+    def heard(self, weight: float) -> Heard:
+        """What background sentences score on all videos; the same for every query without filters."""
         if weight not in self._known:
-            self._known[weight] = background_of(self.background, self.owners, weight)
+            self._known[weight] = Heard.of(self.background, self.owners, weight)
         return self._known[weight]
+
+    def heard_on(self, sections: Sections, weight: float) -> Heard:
+        """The same on some videos."""
+        some = Heard.of(self.background[sections.numbers], self.owners[sections.numbers], weight)
+        return replace(some, understood=self.heard(weight).understood)
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,11 @@ class SearchRequest(Message):
     filters: SearchFilters = SearchFilters()
     min_confidence: Real = Field(default=0.0, ge=0, le=1, description="leave out hits below")
     trace: StrictBool = Field(default=True, description="verify peaks with TRACE; false: the plain maximum over time")
+    approximate: StrictBool = Field(
+        default=False,
+        description="score only the videos that the library's index names, exactly; 409 where it has no index. "
+        "Searches with filters score all.",
+    )
 
     def to_options(self, places: Places) -> SearchOptions:
         return SearchOptions(
@@ -91,6 +96,7 @@ class SearchRequest(Message):
             filters=self.filters.to_filters(places),
             min_confidence=self.min_confidence,
             trace=self.trace,
+            approximate=self.approximate,
         )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from prvr.library import LibraryError, explain_video
+from prvr.library import LibraryError, NoCandidates, explain_video
 from prvr.server.models import Number, Words
 from prvr.server.problems import Problem, documented
 from prvr.server.search_models import EvidenceModel, SearchRequest, SearchResponse
@@ -15,10 +15,13 @@ from prvr.server.state import Shared
 router = APIRouter(tags=["search"])
 
 
-@router.post("/search", response_model=SearchResponse, responses=documented(400, 422, 503))
+@router.post("/search", response_model=SearchResponse, responses=documented(400, 409, 422, 503))
 async def search(asked: SearchRequest, state: Shared) -> Response:
     """Find the moments that a sentence describes. Concurrent searches share one pass over the library."""
-    return Response(await state.batcher.ask(asked), media_type="application/json")
+    try:
+        return Response(await state.batcher.ask(asked), media_type="application/json")
+    except NoCandidates as problem:
+        raise Problem(409, problem.found, problem.remedy.replace("search exactly", "leave `approximate` out")) from None
 
 
 @router.get("/videos/{video_id}/evidence", responses=documented(404, 422))
