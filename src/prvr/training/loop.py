@@ -19,18 +19,19 @@ from torch import Tensor, nn
 from prvr.data import epoch_batches, prefetch
 from prvr.tokens import TrainBatch
 from prvr.training import optim
-from prvr.training.compiling import PAYS_AFTER_STEPS, CompiledParts
-from prvr.training.config import ConfigError, TrainConfig
+from prvr.training.config import TrainConfig
 from prvr.training.distributed import Processes
 from prvr.training.first_stage import listed_negatives
 from prvr.training.interrupt import Interrupted, watch_interrupt
 from prvr.training.keeping import Keeper, Progress
 from prvr.training.model import TraceModel
+from prvr.training.phases import Phases, uses_bf16
 from prvr.training.reporting import Reporter
 from prvr.training.run import Run, RunError
 from prvr.training.schedule import Moment, backbone_rate, fusion_weight, moment, trace_rate
+from prvr.training.seeding import mix
 from prvr.training.splits import place, training_splits
-from prvr.training.step import GraphedStep, PlainStep, Step
+from prvr.training.step import Step
 from prvr.training.validate import VIDEOS_AT_ONCE, Validation, validate
 
 _LOSS_EVERY_SECONDS = 0.5  # reading the loss waits for the device, so it is done rarely
@@ -53,13 +54,13 @@ class Trainer:
         self.fingerprint = splits.fingerprint
         torch.manual_seed(config.seed)
         self.model = TraceModel.from_config(config).to(group.device)
-        self.model.bf16 = _use_bf16(config, group.device)
+        self.model.bf16 = uses_bf16(config, group.device)
         self.model.world = group.world
         self.progress = Progress(backbone_epochs=config.backbone_stage.epochs)
         self.optimiser: torch.optim.Optimizer | None = None
         self.step: Step | None = None
         self.phase: str | None = None
-        self.parts: CompiledParts | None = None
+        self.phases = Phases(config, self.model, group)
         self.rate = 0.0
         self.loss_sums: dict[str, Tensor | float] = {}  # of the current epoch, left on the device
         self.keeper = Keeper(run, group, config)
@@ -127,8 +128,8 @@ class Trainer:
         self._remember(now, validation)
 
     def _step(self, batch: TrainBatch, now: Moment) -> dict[str, Tensor]:
-        key = _mix(self.config.seed, self.progress.total_steps)
-        torch.manual_seed(_mix(key, self.group.rank))  # dropout and perturbation, each process its own
+        key = mix(self.config.seed, self.progress.total_steps)
+        torch.manual_seed(mix(key, self.group.rank))  # dropout and perturbation, each process its own
         generator = torch.Generator(self.group.device).manual_seed(key)  # negatives, the same on all
         assert self.optimiser is not None
         assert self.step is not None
@@ -154,44 +155,10 @@ class Trainer:
             return
         self.model.enter(now)
         if self.optimiser is None or (now.uses_trace and isinstance(self.optimiser, optim.BertAdam)):
-            self.optimiser = self._new_optimiser(now)
-        self.step = self._new_step(now)
-        self.phase = now.phase
-
-    def _new_step(self, now: Moment) -> Step:
-        config, device = self.config, self.group.device
-        graphed = config.graphs and device.type == "cuda" and self.group.world == 1
-        if config.compile == "on" and not graphed:
-            raise ConfigError(
-                "compile = on needs steps that are captured as graphs, on one GPU; here: "
-                f"{self.group.world} process(es) on {device.type}, graphs {'on' if config.graphs else 'off'}. "
-                "Use --compile auto"
-            )
-        assert self.optimiser is not None
-        clip = config.trace_stage.clip if now.uses_trace else config.backbone_stage.clip or None
-        if self.group.world > 1:
-            ids = [device.index] if device.type == "cuda" else None
-            return PlainStep(nn.parallel.DistributedDataParallel(self.model, device_ids=ids), self.optimiser, clip)
-        plain = PlainStep(self.model, self.optimiser, clip)
-        if not graphed:
-            return plain
-        optim.rate_on_device(self.optimiser, device)
-        return GraphedStep(plain, config.batch_size, config.model, self._compiled(now))
-
-    def _compiled(self, now: Moment) -> CompiledParts | None:
-        """The compiled parts, made once. A frozen backbone would need a form of its own, for a few quick epochs."""
-        if self._compiles() and self.parts is None:
-            self.parts = CompiledParts(self.model.backbone)
-        return None if now.phase == "frozen" else self.parts
-
-    def _compiles(self) -> bool:
+            self.optimiser = self.phases.optimiser(now)
         left = (self._epochs() - self.progress.epoch) * self.steps
-        return self.config.compile == "on" or (self.config.compile == "auto" and left >= PAYS_AFTER_STEPS)
-
-    def _new_optimiser(self, now: Moment) -> torch.optim.Optimizer:
-        if now.phase == "backbone":
-            return optim.backbone_optimiser(self.model.backbone, self.config.backbone_stage)
-        return optim.trace_optimiser(self.model, self.config.trace_stage)
+        self.step = self.phases.step(now, self.optimiser, left)
+        self.phase = now.phase
 
     def _between_epochs(self) -> None:
         """Close an epoch: keep a snapshot, hand over between phases, write the checkpoint."""
@@ -298,7 +265,7 @@ class Trainer:
         if self.progress.epoch < self._epochs():
             now = moment(self.progress.epoch, self.progress.backbone_epochs, self.config.trace_stage)
             if state:
-                self.optimiser = self._new_optimiser(now)
+                self.optimiser = self.phases.optimiser(now)
                 optim.restore_optimiser(self.optimiser, self._optimised(), state)
 
     def _optimised(self) -> nn.Module:
@@ -325,7 +292,7 @@ class Trainer:
         """How a batch's negatives are drawn from the first stage's list; None for a method that needs none."""
         if self.listed is None:
             return None
-        return self.listed.drawing(_mix(_mix(self.config.seed, epoch), step))
+        return self.listed.drawing(mix(mix(self.config.seed, epoch), step))
 
     def _asked_to_stop(self, interrupted: Interrupted) -> bool:
         """Whether to stop here: all processes must leave at the same step, so together they ask now and then."""
@@ -340,16 +307,3 @@ def _require_finite(loss: float, progress: Progress) -> None:
             f"the loss became {loss} at epoch {progress.epoch + 1}, step {progress.step}: "
             "try a lower learning rate or --precision fp32; the last checkpoint is intact"
         )
-
-
-def _use_bf16(config: TrainConfig, device: torch.device) -> bool:
-    able = device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return able if config.precision == "auto" else config.precision == "bf16"
-
-
-def _mix(seed: int, number: int) -> int:
-    """One 63-bit seed from two numbers (SplitMix64's finaliser)."""
-    z = (seed * 0x9E3779B97F4A7C15 + number + 0x632BE59BD9B4E019) & (2**64 - 1)
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
-    return (z ^ (z >> 31)) >> 1
