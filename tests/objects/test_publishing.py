@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from prvr.library import Library, LibraryError, SearchOptions
+from prvr.library.asking import Here
 from prvr.objects import Copy, fetched, newest, open_published, open_store, published_problems, working_copy
 from prvr.objects import publishing as publishing_module
 from prvr.objects.store import ObjectMissing, StoreError
@@ -118,7 +119,7 @@ def test_a_reader_that_has_a_state_mapped_keeps_it(address: str, machine: Machin
         Library.open(copy.folder).add(some[2:3])
     machine("second")
     fetched(address)
-    again = reader.search_many([SENTENCES[0]], SearchOptions(limit=5), held)[0]
+    again = reader.search_many([SENTENCES[0]], SearchOptions(limit=5), Here(held))[0]
     same_answers([again], [before])
     assert {hit.video.path for hit in reader.search(SENTENCES[0], limit=5)} == set(some[1:3])
 
