@@ -77,8 +77,20 @@ def test_a_library(name: str, share: float, whole: Library, tmp_path: Path, caps
     status = main(["search", "a red square", "--library", str(lib), "--json"])
     said = capsys.readouterr()
     assert "Traceback" not in said.err
-    if name == "catalogue.sqlite" and share == 0.0:  # as a kill before the first commit leaves it: an empty library
-        assert status in (0, 1)
-        return
     assert status == 1, said.out
     assert name.split(".")[0] in said.err
+
+
+@pytest.mark.parametrize(("name", "share"), [("catalogue.sqlite", 0.0), ("local.values.bin", 0.5)])
+def test_adding_does_not_cover_damage_up(
+    name: str, share: float, whole: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not by a new catalogue that knows of nothing, and not by zeros where vectors were."""
+    lib, film = tmp_path / "library", tmp_path / "another.mp4"
+    shutil.copytree(whole.folder, lib)
+    film.write_bytes(whole.videos()[0].path.read_bytes() + b"\0")
+    damaged = cut(next(lib.rglob(name)), share)
+    before = damaged.read_bytes()
+    for _ in range(2):
+        assert str(damaged) in fails(capsys, "library", "add", film, "--library", lib)
+        assert damaged.read_bytes() == before

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from prvr.cli import main
 from prvr.library import Filters, Library, LibraryError
 from prvr.library import frozen as frozen_module
 from prvr.library import pending as pending_module
@@ -167,6 +168,19 @@ def test_progress_is_told(library: Library, own: Path) -> None:
     assert [p.video_seconds for p in told] == sorted(p.video_seconds for p in told)
     assert told[-1].speed > 0
     assert told[-1].left is not None
+
+
+def test_pipes_and_names_that_are_no_text_are_listed_and_the_rest_is_added(library: Library, own: Path) -> None:
+    pipe, odd = own / "pipe.mp4", own / os.fsdecode(b"caf\xe9.mp4")
+    shutil.copy(min(own.glob("*.mp4")), odd)
+    os.mkfifo(pipe)  # which nobody writes to
+    report = library.add([own])
+    assert len(report.added) == 6
+    assert "a pipe" in report.failed[pipe]
+    assert "rename it" in report.failed[odd]
+    assert main(["library", "add", str(own), "--library", str(library.folder)]) == 1  # it can be said, too
+    with pytest.raises(LibraryError, match="not in the library"):
+        library.remove([odd])
 
 
 def test_opening_refuses_what_it_cannot_read(tmp_path: Path, library: Library) -> None:

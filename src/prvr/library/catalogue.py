@@ -100,6 +100,7 @@ class Catalogue:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One consistent state to look at."""
         if not self.path.exists():
+            self._require_new()
             with _empty() as db:
                 yield db
             return
@@ -111,6 +112,7 @@ class Catalogue:
                 _require_whole(db, self.path)
                 yield db
             else:  # killed before its first commit
+                self._require_new()
                 with _empty() as nothing:
                     yield nothing
 
@@ -122,6 +124,7 @@ class Catalogue:
             db.execute("BEGIN IMMEDIATE")
             try:
                 if not _has_tables(db):
+                    self._require_new()
                     for statement in _SCHEMA.split(";\n"):
                         db.execute(statement)
                     db.execute("INSERT INTO state SELECT 0 WHERE NOT EXISTS (SELECT * FROM state)")
@@ -132,6 +135,14 @@ class Catalogue:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+
+    def _require_new(self) -> None:
+        """An empty catalogue is a new library's. Arrays are written after its first commit: with them it was lost."""
+        if any(self.path.parent.glob("shards/*/*.bin")):
+            raise LibraryError(
+                f"{self.path} is empty or gone, though vectors lie beside it: restore it from a copy, or delete "
+                f"{self.path.parent} and add the videos again"
+            )
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         try:

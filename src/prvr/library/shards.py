@@ -20,6 +20,7 @@ from typing import Any
 from torch import Tensor
 
 from prvr.files import sync_folder
+from prvr.library.errors import LibraryError
 from prvr.scoring.disk import describe_array, map_array, raw_bytes
 from prvr.scoring.gallery import PAGED
 
@@ -101,6 +102,9 @@ class Appender:
         if path not in self.files:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+            if (there := os.fstat(handle).st_size) < place:  # what is missing would be filled with zeros
+                os.close(handle)
+                raise LibraryError(too_short(path, there, place))
             self.files[path] = (handle, place)
             os.ftruncate(handle, place)  # drop what a killed process left there
         return self.files[path][0]
@@ -130,6 +134,11 @@ class Appender:
     def _give_back(self) -> None:
         for handle, committed in self.files.values():
             os.ftruncate(handle, committed)
+
+
+def too_short(path: Path, found: int, expected: int) -> str:
+    """What is wrong with an array of which a part is gone."""
+    return f"{path} holds {found} bytes, expected {expected}: restore it, or remove and add its videos"
 
 
 def _describe(section: Section) -> dict[str, Any]:

@@ -37,7 +37,20 @@ class Source:
             raise MediaError(path, f"cannot be looked at ({problem.strerror})") from problem
         if stat.S_ISDIR(found.st_mode):  # of folders, only those that could not be read come here
             raise MediaError(path, "is a folder that cannot be read: permission was denied")
+        if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, a device read without end
+            raise MediaError(path, "is no file but a pipe, a socket or a device")
+        if not _is_text(str(path)):
+            raise MediaError(path, "has a name that is not text in UTF-8: rename it")
         return Source(path, found.st_size, found.st_mtime_ns)
+
+
+def _is_text(name: str) -> bool:
+    """Names are bytes to the system; those that are no text can neither be listed nor searched for."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def find_videos(paths: Iterable[str | Path]) -> list[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from prvr.library.catalogue import Catalogue, read_videos
 from prvr.library.errors import LibraryError
 from prvr.library.model import ModelRecord, model_problem
-from prvr.library.shards import SHARDS, read_shards
+from prvr.library.shards import SHARDS, read_shards, too_short
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,7 @@ def verify_library(folder: Path, catalogue: Catalogue, model: ModelRecord | None
                 path = folder / SHARDS / str(shard.id) / f"{name}.bin"
                 size = path.stat().st_size if path.is_file() else 0
                 if size < shard.bytes(name):
-                    expected = shard.bytes(name)
-                    found.problems.append(
-                        f"{path} holds {size} bytes, expected {expected}: restore it, or remove and add its videos"
-                    )
+                    found.problems.append(too_short(path, size, shard.bytes(name)))
     indexed = set()
     for video, shard_id, row, first, pages, _ in sections:
         indexed.add(video)
