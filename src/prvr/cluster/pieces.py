@@ -75,7 +75,7 @@ def unpacked(path: Path, library: Path, video: NewVideo) -> Indexed | None:
                     tracks[track].add(Section(told["about"], arrays, told["tokens"]))
             lines = tuple(TimedLine(**line) for line in about["lines"])
             return Indexed(replace(video, **about["video"]), tracks, lines)
-    except (SafetensorError, ValueError, KeyError, TypeError):
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
