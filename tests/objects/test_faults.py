@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -93,9 +94,17 @@ def test_wrong_keys(prvr: Prvr) -> None:
     [
         ("ftp://host/films.prvr", "s3://, gs:// and file://"),
         ("s3://key:secret@bucket/films", "keys do not belong"),
+        ("s3://key:with/secret@bucket/films", "keys do not belong"),
+        ("s3://bucket/films?access_key=key&secret_key=secret", "keys do not belong"),
+        ("s3://bucket/films?endpoint_override=http://key:secret@host", "keys do not belong"),
+        ("ftp://key:secret@host/films", "keys do not belong"),
+        ("s3://[bucket/films", "is no address"),
+        ("file:///films%00.prvr", "names no folder"),
+        ("file:///\udcff/films.prvr", "is no address"),
         ("s3://bucket", "names no place"),
         ("file://films.prvr", "three strokes"),
-        ("s3://bucket/films?colour=red", "colour is not understood"),
+        ("s3://bucket/films?colour=secret", "colour is not understood"),
+        ("gs://bucket/films?colour=secret", "colour is not understood"),
     ],
 )
 def test_addresses_that_name_nothing(address: str, said: str, prvr: Prvr) -> None:
@@ -180,6 +189,8 @@ def test_a_damaged_object_is_named(made: FolderStore, machine: Machine) -> None:
 def test_a_damaged_manifest_and_one_of_a_newer_version_are_refused(made: FolderStore) -> None:
     manifest = newest(made)
     assert manifest is not None
+    made.put("manifests/notes.json", b"of somebody")
+    assert newest(made) == manifest
     made.put(manifest.name, manifest.text.replace("files", "flies").encode())
     with pytest.raises(StoreError, match="is damaged"):
         open_published(made.address)
@@ -196,11 +207,65 @@ def test_a_manifest_cannot_write_outside_the_copy(made: FolderStore) -> None:
     paths = ("../outside", "/etc/outside", "shards/../../outside", "")
     names = ("../x", "lease.json", f"objects/{'0' * 63}", f"objects/../{'0' * 64}-0")
     evils = [Manifest(9, None, "", 0, {path: (part,)}) for path in paths]
+    evils += [Manifest(9, None, "", 0, {"a": (Segment(part.name, size),)}) for size in (-1, 1 << 60)]
     for evil in [*evils, *(Manifest(9, None, "", 0, {"a": (Segment(name, 1),)}) for name in names)]:
         made.put(evil.name, evil.text.encode())
         with pytest.raises(StoreError, match="is no"):
             open_published(made.address)
         made.delete([evil.name])
+
+
+def test_a_store_that_cannot_be_looked_into_is_not_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="could not be listed: Not a directory"):
+        open_store((tmp_path / "file" / "films.prvr").as_uri()).list("manifests")
+
+
+def test_a_library_that_is_gone_is_not_begun_anew(made: FolderStore, some: list[Path], machine: Machine) -> None:
+    """A disk that is not mounted looks like a place where nothing was published."""
+    add(made.address, some[:2])
+    made.folder.rename(made.folder.with_name("elsewhere"))
+    with pytest.raises(StoreError, match=r"nothing is published .* any more"):
+        add(made.address, some[2:3])
+    shutil.rmtree(made.folder, ignore_errors=True)
+    made.folder.with_name("elsewhere").rename(made.folder)
+    add(made.address, some[2:3])
+    assert len(open_published(made.address).videos()) == 3
+
+
+@pytest.mark.parametrize("name", ["library.json", "catalogue.sqlite", "local.values.bin"])
+def test_what_went_away_in_a_copy_is_fetched_again(name: str, made: FolderStore, machine: Machine) -> None:
+    """Caches are emptied, by half too."""
+    (path,) = open_published(made.address).folder.rglob(name)
+    content = path.read_bytes()
+    for left in (None, b"", content[:-1]):
+        path.unlink() if left is None else path.write_bytes(left)
+        assert open_published(made.address).verify().ok
+        assert path.read_bytes() == content
+
+
+def test_a_damaged_copy_is_found_and_not_published(made: FolderStore, some: list[Path], machine: Machine) -> None:
+    before = newest(made)
+    (path,) = open_published(made.address).folder.rglob("local.values.bin")
+    content = path.read_bytes()
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    (problem,) = published_problems(made.address)
+    assert str(path) in problem
+    with pytest.raises(
+        StoreError, match=rf"{path} no longer holds what was published of it.*delete {path.parents[3]} "
+    ):
+        add(made.address, some[2:3])
+    assert newest(made) == before
+    shutil.rmtree(path.parents[3])  # as it says
+    add(made.address, some[2:3])
+    assert published_problems(made.address) == []
+
+
+def test_what_a_kill_leaves_in_a_folder_is_tidied_away(made: FolderStore, some: list[Path]) -> None:
+    left = made.folder / "objects" / ".ab12.part"
+    left.write_bytes(b"half of an object")
+    add(made.address, some[2:3])
+    assert not left.exists()
 
 
 def test_a_reader_is_overtaken(made: FolderStore, some: list[Path], machine: Machine) -> None:

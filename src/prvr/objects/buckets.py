@@ -14,6 +14,7 @@ from prvr.objects.store import ObjectMissing, StoreError
 # answered, work in progress is worth more patience.
 _CONNECT, _REQUEST = 5.0, 30.0  # seconds to connect, and without a byte
 FIRST_TRIES, TRIES = 3, 7  # of the first request, and of later ones; pauses double, to some 20 s in all
+_GS_OPTIONS = ("scheme", "endpoint_override", "retry_limit_seconds", "project_id")
 _S3_OPTIONS = ("region", "scheme", "endpoint_override", "force_virtual_addressing", "anonymous")
 _YES = ("1", "true", "yes")
 
@@ -26,10 +27,15 @@ def open_bucket(address: str) -> BucketStore:
         raise MissingExtra("pyarrow, which object storage needs,", "objects", problem) from None
     parts = urlsplit(address)
     options = dict(parse_qsl(parts.query))
+    known = _S3_OPTIONS if parts.scheme.lower() == "s3" else _GS_OPTIONS
+    if unknown := sorted(options.keys() - set(known)):  # named without what they hold
+        raise StoreError(
+            f"{address.partition('?')[0]}: {', '.join(unknown)} is not understood, but {', '.join(known)} are"
+        )
 
     def connected(tries: int) -> BucketStore:
         if parts.scheme.lower() == "s3":
-            files = fs.S3FileSystem(**_s3_options(address, options), **_patience(fs, tries))
+            files = fs.S3FileSystem(**_s3_options(options), **_patience(fs, tries))
         else:
             query = urlencode({"retry_limit_seconds": str(6 * tries), **options})
             files, _ = fs.FileSystem.from_uri(f"gs://{parts.netloc}{parts.path}?{query}")
@@ -42,10 +48,7 @@ def open_bucket(address: str) -> BucketStore:
         raise StoreError(f"{address} cannot be opened: {_first_line(problem)}") from None
 
 
-def _s3_options(address: str, given: dict[str, str]) -> dict[str, Any]:
-    unknown = sorted(given.keys() - set(_S3_OPTIONS))
-    if unknown:
-        raise StoreError(f"{address}: {', '.join(unknown)} is not understood, but {', '.join(_S3_OPTIONS)} are")
+def _s3_options(given: dict[str, str]) -> dict[str, Any]:
     options: dict[str, Any] = dict(given)
     endpoint = given.get("endpoint_override", "")
     if "://" in endpoint:

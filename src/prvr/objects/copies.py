@@ -22,6 +22,9 @@ from itertools import count
 from pathlib import Path
 
 from prvr.files import Busy, NotAnObject, held, read_json_object, write_whole
+from prvr.library.catalogue import Catalogue, generation
+from prvr.library.errors import LibraryError
+from prvr.library.settings import FILE
 from prvr.objects.fetching import bring, bring_file
 from prvr.objects.manifest import Files, Manifest, Segment, newest
 from prvr.objects.store import ObjectMissing, Store, StoreError, open_store
@@ -40,7 +43,7 @@ def copies_home() -> Path:
 def home_of(address: str) -> Path:
     """Where the copy of an address lies, with what is known of it."""
     name = re.sub(r"[^\w.-]+", "_", address.partition("?")[0].rstrip("/").rpartition("/")[2]) or "library"
-    return copies_home() / f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:12]}"
+    return copies_home() / f"{name[:80]}-{hashlib.sha256(address.encode()).hexdigest()[:12]}"
 
 
 def _here() -> str:
@@ -89,15 +92,30 @@ class Copy:
 
     def fetch(self, store: Store, manifest: Manifest) -> None:
         """Make the copy hold a published state; one that is ahead of this very state stays as it is."""
-        if self.base == manifest.name:
+        intact = self.base != manifest.name or self._intact(manifest)
+        if self.base == manifest.name and intact:
             return
         if self.base is not None and self.base == manifest.parent and manifest.copy == self.id:
             self.rests_on(manifest.name, manifest.files)  # published from here, and killed before that was noted
             return
-        known = {path: parts for path, parts in self.files.items() if path.startswith("shards/")}
+        grown = {path: parts for path, parts in self.files.items() if path.startswith("shards/")}
+        known = grown if intact else {}  # else every byte is compared
         self.rests_on(None, known)  # from now on it is neither the old state nor the new
         bring(store, manifest, self.folder, known)
         self.rests_on(manifest.name, manifest.files)
+
+    def _intact(self, manifest: Manifest) -> bool:
+        """Whether nothing went away here since this state was fetched: caches are emptied, in part too."""
+        try:
+            with Catalogue(self.folder).reading() as db:
+                now = generation(db)
+        except LibraryError:
+            return False
+        ahead = now > manifest.catalogue  # by work that waits to be published; removed videos took their files along
+        wanted = {FILE: manifest.files.get(FILE, ())} if ahead else manifest.files
+        lengths = {self.folder / name: sum(part.size for part in parts) for name, parts in wanted.items()}
+        there = all(path.is_file() and path.stat().st_size >= length for path, length in lengths.items())
+        return there and now >= manifest.catalogue
 
     def forget(self) -> None:
         """Nothing is published there: what lies here belongs to nothing."""

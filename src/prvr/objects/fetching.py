@@ -59,8 +59,13 @@ def bring_file(store: Store, path: Path, parts: tuple[Segment, ...], known: tupl
 
 def _holds(path: Path, parts: tuple[Segment, ...]) -> bool:
     """Whether a file is exactly what was published, by its hashes."""
+    return path.stat().st_size == sum(part.size for part in parts) and begins_with(path, parts)
+
+
+def begins_with(path: Path, parts: tuple[Segment, ...]) -> bool:
+    """Whether a file that may have grown since still holds what was published of it, by its hashes."""
     with path.open("rb") as file:
-        return all(part.fits(file.read(part.size)) for part in parts) and not file.read(1)
+        return all(part.fits(file.read(part.size)) for part in parts)
 
 
 def _fill(store: Store, path: Path, parts: tuple[Segment, ...], trusted: int, file: IO[bytes]) -> None:

@@ -16,7 +16,10 @@ from prvr.objects.store import ObjectMissing, Store, StoreError
 FORMAT = 1  # the newest that is read
 MANIFESTS, OBJECTS = "manifests", "objects"
 _OBJECT = re.compile(rf"{OBJECTS}/[0-9a-f]{{64}}-[0-9a-f]{{1,32}}")
+_NAME = re.compile(rf"{MANIFESTS}/[0-9]{{12}}-[0-9a-f]{{32}}\.json")
 _TRIES = 5
+_MOST = 10**12  # states: names are sorted as words, so their numbers have twelve digits
+_LONGEST = 1 << 31  # bytes of an object: it is held in memory; far more than is ever published as one
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,8 @@ def newest(store: Store) -> Manifest | None:
 
 
 def manifest_names(store: Store) -> list[str]:
-    """The oldest first."""
-    return sorted(name for name in store.list(MANIFESTS) if name.endswith(".json"))
+    """The oldest first; what else lies there is somebody's notes."""
+    return sorted(name for name in store.list(MANIFESTS) if _NAME.fullmatch(name))
 
 
 def read_manifest(store: Store, name: str) -> Manifest:
@@ -100,6 +103,8 @@ def read_manifest(store: Store, name: str) -> Manifest:
         files = {path: tuple(Segment(*part) for part in parts) for path, parts in found.pop("files").items()}
         manifest = Manifest(**found, files=files)
         _require_tame(manifest)
+        if manifest.name != name:
+            raise ValueError(f"written otherwise it would be {manifest.name}")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
         raise StoreError(f"{where} does not describe a library ({problem}): restore it from a copy") from None
     return manifest
@@ -107,12 +112,18 @@ def read_manifest(store: Store, name: str) -> Manifest:
 
 def _require_tame(manifest: Manifest) -> None:
     """Whoever may write to a bucket must not be able to write elsewhere on the machines that read it."""
+    numbers, words = (manifest.generation, manifest.catalogue), (manifest.copy, manifest.parent or "", manifest.made_by)
+    if not all(isinstance(each, int) and 0 <= each < _MOST for each in numbers) or not all(
+        isinstance(each, str) for each in words
+    ):
+        raise ValueError("its numbers or names are none")
     for path, parts in manifest.files.items():
+        path.encode()  # half a character is no name of a file
         pieces = PurePosixPath(path).parts
         if not pieces or path.startswith("/") or ".." in pieces or "\\" in path or "\0" in path:
             raise ValueError(f"{path!r:.60} is no place in a library")
         for part in parts:
-            if not _OBJECT.fullmatch(part.name) or not isinstance(part.size, int) or part.size < 0:
+            if not _OBJECT.fullmatch(part.name) or not isinstance(part.size, int) or not 0 <= part.size < _LONGEST:
                 raise ValueError(f"{part.name!r:.90} is no object of a library")
 
 

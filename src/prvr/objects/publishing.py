@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prvr.library.catalogue import FILE as CATALOGUE
@@ -31,6 +31,10 @@ BLOCK = 1 << 22  # of files that change anywhere
 KEPT = 3  # states: readers that are fetching one have this long
 
 
+class _Damaged(Exception):
+    """A local copy lost what was published from it or fetched into it."""
+
+
 @dataclass(frozen=True)
 class _File:
     path: Path
@@ -43,6 +47,7 @@ class _Stretch:
     path: Path
     start: int
     size: int
+    published: Segment | None = None  # of its beginning, which never changes
 
     def read(self) -> bytes:
         with self.path.open("rb") as file:
@@ -50,6 +55,8 @@ class _Stretch:
             data = file.read(self.size)
         if len(data) != self.size:
             raise FileNotFoundError(f"{self.path} is shorter than its catalogue says")
+        if self.published is not None and not self.published.fits(data[: self.published.size]):
+            raise _Damaged(f"{self.path} no longer holds what was published of it")
         return data
 
 
@@ -65,11 +72,16 @@ def upload(store: Store, folder: Path, before: Manifest | None, copy: str) -> Ma
         with ThreadPoolExecutor(AT_ONCE) as pool:
             kept: Files = {}
             sent = {}
-            for name, file in files.items():
-                kept[name], stretches = _split(file, published.get(name, ()))
-                sent[name] = [pool.submit(_send, store, stretch, old) for stretch, old in stretches]
             try:
+                for name, file in files.items():
+                    kept[name], stretches = _split(file, published.get(name, ()))
+                    sent[name] = [pool.submit(_send, store, stretch, old) for stretch, old in stretches]
                 found = {name: kept[name] + tuple(each.result() for each in sent[name]) for name in files}
+            except _Damaged as problem:
+                pool.shutdown(cancel_futures=True)
+                raise StoreError(
+                    f"{problem}, so this copy is damaged: delete {folder.parent} and run it again"
+                ) from None
             except BaseException:
                 pool.shutdown(cancel_futures=True)  # where one fails, the others need not be tried
                 raise
@@ -115,16 +127,16 @@ def _split(file: _File, old: tuple[Segment, ...]) -> tuple[tuple[Segment, ...], 
     if not file.grows:
         blocks = list(_cut(file, 0, BLOCK))
         return (), [(block, old[at] if at < len(old) else None) for at, block in enumerate(blocks)]
-    covered = sum(part.size for part in old)
-    if covered < file.length and old and old[-1].size < SMALL:
-        old = old[:-1]
-        covered = sum(part.size for part in old)
+    covered, again = sum(part.size for part in old), None
     if covered > file.length:
-        raise StoreError(
-            f"{file.path} is shorter than what was published of it, so this copy is damaged: delete "
-            f"{file.path.parents[3]} and run it again"
-        )
-    return old, [(stretch, None) for stretch in _cut(file, covered, LARGEST)]
+        raise _Damaged(f"{file.path} is shorter than what was published of it")
+    if covered < file.length and old and old[-1].size < SMALL:
+        old, again = old[:-1], old[-1]
+        covered -= again.size
+    stretches = list(_cut(file, covered, LARGEST))
+    if again is not None:
+        stretches[0] = replace(stretches[0], published=again)
+    return old, [(stretch, None) for stretch in stretches]
 
 
 def _cut(file: _File, start: int, size: int) -> Iterator[_Stretch]:

@@ -6,9 +6,11 @@ from typing import Any, NoReturn
 
 from prvr.library import Library
 from prvr.library.settings import read_about
+from prvr.library.shards import SHARDS
 from prvr.library.tracks import FRAMES, TEXT
-from prvr.objects.copies import fetched
-from prvr.objects.manifest import newest
+from prvr.objects.copies import Copy, fetched
+from prvr.objects.fetching import begins_with
+from prvr.objects.manifest import OBJECTS, Manifest, newest
 from prvr.objects.store import StoreError, open_store
 
 
@@ -42,19 +44,32 @@ def open_published(address: str) -> PublishedLibrary:
 
 
 def published_problems(address: str) -> list[str]:
-    """What is wrong at an address: objects of its newest state that are gone or have another size.
+    """What is wrong at an address: objects of its newest state that are gone or have another size; and arrays of the
+    copy here that are no longer what was fetched.
 
-    Their content is compared with their hashes whenever they are fetched, not here.
+    The content of objects is compared with their hashes whenever they are fetched, not here.
     """
     store = open_store(address)
     manifest = newest(store)
     if manifest is None:
         return [f"no library is published at {address}"]
-    there = store.list("objects")
-    return [
+    there = store.list(OBJECTS)
+    lost = [
         f"the object {name} of {address} "
         + (f"holds {there[name]} bytes, expected {size}" if name in there else "is gone")
         + ": restore it from a copy"
         for name, size in manifest.objects.items()
         if there.get(name) != size
+    ]
+    return lost + _damaged_here(Copy.of(address), manifest)
+
+
+def _damaged_here(copy: Copy, manifest: Manifest) -> list[str]:
+    if copy.base != manifest.name:
+        return []
+    arrays = {copy.folder / path: parts for path, parts in manifest.files.items() if path.startswith(f"{SHARDS}/")}
+    return [
+        f"{path} no longer holds what was fetched: delete {copy.home}, and it is fetched again"
+        for path, parts in arrays.items()
+        if path.is_file() and not begins_with(path, parts)  # one that went away is fetched again by itself
     ]

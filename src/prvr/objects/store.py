@@ -6,14 +6,17 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from prvr.files import sync_folder
 from prvr.library.errors import LibraryError
 
-_SCHEMES = ("file", "s3", "gs", "gcs")
+_BUCKETS = ("s3", "gs", "gcs")
+_SCHEMES = ("file", *_BUCKETS)
+_KEY = re.compile(r"(?:^|&)[^=&]*(?:key|secret|token|password)", re.IGNORECASE)  # options that hold one
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
@@ -54,23 +57,38 @@ def is_address(text: str | Path) -> bool:
 
 def open_store(address: str) -> Store:
     """The store of an address; its bucket must be there."""
-    parts = urlsplit(address)
+    parts = _split(address)
     if parts.scheme.lower() not in _SCHEMES:
         raise StoreError(f"{address}: libraries lie in folders, or at s3://, gs:// and file:// addresses")
     if parts.scheme.lower() == "file":
-        if parts.netloc not in ("", "localhost") or not parts.path.strip("/"):
+        folder = unquote(parts.path)
+        if parts.netloc not in ("", "localhost") or not folder.strip("/") or "\0" in folder:
             raise StoreError(f"{address} names no folder: write file:///folder/films.prvr, with three strokes")
-        return FolderStore(address, Path(unquote(parts.path)))
-    if parts.password or parts.username:
-        raise StoreError(
-            "keys do not belong into an address, where others see them: set AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY (or a profile in ~/.aws) and leave them out"
-        )
+        return FolderStore(address, Path(folder))
     if not parts.netloc or not parts.path.strip("/"):
         raise StoreError(f"{address} names no place: write {parts.scheme}://BUCKET/films.prvr")
     from prvr.objects.buckets import open_bucket  # pyarrow is an extra
 
     return open_bucket(address)
+
+
+def _split(address: str) -> SplitResult:
+    """An address in its parts; one with keys in it is refused, and not repeated."""
+    try:
+        address.encode()
+        parts = urlsplit(address)
+    except ValueError:  # brackets without their other halves; bytes that are no text
+        raise StoreError(
+            f"{address!r} is no address: write s3://BUCKET/films.prvr or file:///folder/films.prvr"
+        ) from None
+    # A secret with a stroke in it ends the part that its @ should end: what is left of it there is its colon.
+    in_front = "@" in parts.netloc or (parts.scheme.lower() in _BUCKETS and ":" in parts.netloc)
+    if in_front or "@" in unquote(parts.query) or _KEY.search(parts.query):
+        raise StoreError(
+            "keys do not belong into an address, where others see them: set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY (or a profile in ~/.aws) and leave them out"
+        )
+    return parts
 
 
 class FolderStore:
@@ -105,13 +123,12 @@ class FolderStore:
             raise StoreError(f"{self.folder / name} could not be read: {problem.strerror or problem}") from problem
 
     def list(self, folder: str) -> dict[str, int]:
+        """Unfinished files of a killed process (``.*.part``) too: no manifest names them, so they are tidied away."""
         found = {}
-        for path in (self.folder / folder).rglob("*"):
-            try:
-                if not path.name.startswith(".") and path.is_file():
+        for place, _, names in os.walk(self.folder / folder, onerror=_unless_missing):
+            for path in (Path(place, name) for name in names):
+                with suppress(FileNotFoundError):  # deleted meanwhile
                     found[path.relative_to(self.folder).as_posix()] = path.stat().st_size
-            except FileNotFoundError:  # deleted meanwhile
-                continue
         return found
 
     def delete(self, names: Iterable[str]) -> None:
@@ -120,3 +137,9 @@ class FolderStore:
                 (self.folder / name).unlink(missing_ok=True)
         except OSError as problem:
             raise StoreError(f"{problem.filename} could not be deleted: {problem.strerror}") from problem
+
+
+def _unless_missing(problem: OSError) -> None:
+    """A folder that cannot be looked into is not an empty one."""
+    if not isinstance(problem, FileNotFoundError):
+        raise StoreError(f"{problem.filename} could not be listed: {problem.strerror or problem}") from problem

@@ -141,6 +141,15 @@ def _rivals(names: list[str], mine: str | None) -> bool:
     return mine is not None and sum(name.partition("-")[0] == mine.partition("-")[0] for name in names) > 1
 
 
+def _require_new(copy: Copy) -> None:
+    """A library that is gone is more likely a disk that is not mounted than one that should begin anew."""
+    if copy.base is not None:
+        raise StoreError(
+            f"nothing is published at {copy.address} any more, but this machine holds a copy of what was: see that the "
+            f"address is right and its disk mounted, or delete {copy.home} to begin anew"
+        )
+
+
 @contextmanager
 def working_copy(address: str, said: Callable[[str], None] = lambda _: None) -> Iterator[WorkingCopy]:
     """Hold a published library for changing; a second process is refused. An interrupted block publishes what it
@@ -158,6 +167,7 @@ def working_copy(address: str, said: Callable[[str], None] = lambda _: None) -> 
         with copy.fetching():
             manifest = bring_newest(store, copy)
             if manifest is None:
+                _require_new(copy)
                 copy.forget()
         working = WorkingCopy(store, copy, lease, manifest)
         working.start()
