@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
@@ -94,3 +95,15 @@ def test_adding_does_not_cover_damage_up(
     for _ in range(2):
         assert str(damaged) in fails(capsys, "library", "add", film, "--library", lib)
         assert damaged.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["local.values.bin", "registers.values.bin", "routes.grounding.bin", "pages.bin"])
+def test_arrays_of_noise(name: str, whole: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lib = tmp_path / "library"
+    shutil.copytree(whole.folder, lib)
+    damaged = next(lib.rglob(name))
+    damaged.write_bytes(random.Random(1).randbytes(damaged.stat().st_size))
+    said = fails(capsys, "search", "a red square", "--library", lib)
+    assert "`prvr library verify` names the damaged files" in said or str(damaged) in said
+    assert main(["library", "verify", "--library", str(lib)]) == 1
+    assert str(damaged) in capsys.readouterr().out.replace("\n", "")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -180,7 +181,4 @@ class FolderPieces:
 
     def tidy(self) -> None:
         """At the end of everything: what was begun and given up, or belongs to files that have changed since."""
-        if self.folder.is_dir():
-            for path in self.folder.iterdir():
-                path.unlink(missing_ok=True)
-            self.folder.rmdir()
+        shutil.rmtree(self.folder, ignore_errors=True)  # a task that Ray ran twice may just be leaving its piece there

@@ -46,9 +46,17 @@ class Shard:
     def length(self, name: str) -> int:
         return self.pages if name in PAGED_ARRAYS else self.rows
 
+    def described(self, name: str) -> dict[str, Any]:
+        """An array's type and shape."""
+        about = self.about["arrays"][name]
+        return {"dtype": about["dtype"], "shape": [self.length(name), *about["shape"]]}
+
+    def counts_with(self, pages: Tensor) -> bool:
+        """Whether the pages of all rows, (rows,), are as many as the catalogue says."""
+        return bool((pages >= 0).all()) and int(pages.sum()) == self.pages
+
     def bytes(self, name: str) -> int:
-        described = {**self.about["arrays"][name]}
-        return self.length(name) * described["item"]
+        return self.length(name) * int(self.about["arrays"][name]["item"])
 
 
 @dataclass(frozen=True)
@@ -136,6 +144,11 @@ class Appender:
             os.ftruncate(handle, committed)
 
 
+def damaged(path: Path) -> str:
+    """What is wrong with an array that is long enough, but nonsense."""
+    return f"{path} is damaged (its numbers are none): restore it, or remove and add its videos"
+
+
 def too_short(path: Path, found: int, expected: int) -> str:
     """What is wrong with an array of which a part is gone."""
     return f"{path} holds {found} bytes, expected {expected}: restore it, or remove and add its videos"
@@ -169,12 +182,13 @@ def map_shard(folder: Path, shard: Shard) -> dict[str, Tensor]:
     if not place.is_dir():
         raise ShardMissing(str(place))
     found = {}
-    for name, about in shard.about["arrays"].items():
-        described = {"dtype": about["dtype"], "shape": [shard.length(name), *about["shape"]]}
+    for name in shard.about["arrays"]:
         try:
-            found[name] = map_array(place / f"{name}.bin", described, growing=True)
+            found[name] = map_array(place / f"{name}.bin", shard.described(name), growing=True)
         except FileNotFoundError:
             raise ShardMissing(str(place)) from None
+    if not shard.counts_with(found["pages"]):
+        raise LibraryError(damaged(place / "pages.bin"))
     return found
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from prvr.library.catalogue import Catalogue, Video, generation, read_videos
 from prvr.library.confidence import Heard
+from prvr.library.errors import LibraryError
 from prvr.library.passes import score_galleries, score_rows
 from prvr.library.sections import Ids, Sections
 from prvr.library.shards import ShardMissing, map_shard, read_shards
@@ -55,6 +56,14 @@ class TrackScores(TensorRecord):
     def final(self, weight: float) -> Tensor:
         return self.base if weight == 0 else self.base + weight * self.trace
 
+    def required(self) -> TrackScores:
+        """Themselves, where they are numbers: queries were looked at before, so what is not comes from the library."""
+        if not (self.base.isfinite().all() and self.trace.isfinite().all()):
+            raise LibraryError(
+                "some of the library's vectors are no numbers: `prvr library verify` names the damaged files"
+            )
+        return self
+
 
 @dataclass
 class TrackView:
@@ -91,7 +100,7 @@ class TrackView:
             assert found.trace is not None
             base.append(found.base[:, shard.rows])
             trace.append(found.trace[:, shard.rows])
-        return TrackScores(torch.cat(base, 1), torch.cat(trace, 1))
+        return TrackScores(torch.cat(base, 1), torch.cat(trace, 1)).required()
 
     def score_some(self, queries: Tensor, numbers: Ids) -> TrackScores:
         """Score (Q, D) queries against some sections, which are read alone."""
@@ -107,7 +116,7 @@ class TrackView:
         for here, found in zip(places, score_rows(queries, pieces), strict=True):
             assert found.trace is not None
             base[:, here], trace[:, here] = found.base.float(), found.trace.float()
-        return TrackScores(base, trace)
+        return TrackScores(base, trace).required()
 
     @cached_property
     def by_video(self) -> Sections:

@@ -9,7 +9,10 @@ from pathlib import Path
 from prvr.library.catalogue import Catalogue, read_videos
 from prvr.library.errors import LibraryError
 from prvr.library.model import ModelRecord, model_problem
-from prvr.library.shards import SHARDS, read_shards, too_short
+from prvr.library.shards import SHARDS, Shard, damaged, read_shards, too_short
+from prvr.scoring.disk import map_array
+
+_STRETCH = 1 << 14  # rows or pages of an array that are looked at together
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ def folder_bytes(folder: Path) -> int:
 
 
 def verify_library(folder: Path, catalogue: Catalogue, model: ModelRecord | None) -> Verification:
-    """Every video has its sections, every section lies within its shard, every file is as long as it must be."""
+    """Every video has its sections, every section lies within its shard, every file is as long as it must be, and
+    holds numbers."""
     found = Verification()
     if model is not None and (wrong := model_problem(model, folder)) is not None:
         found.problems.append(wrong)
@@ -93,6 +97,8 @@ def verify_library(folder: Path, catalogue: Catalogue, model: ModelRecord | None
                 size = path.stat().st_size if path.is_file() else 0
                 if size < shard.bytes(name):
                     found.problems.append(too_short(path, size, shard.bytes(name)))
+                elif not _sound(path, shard, name):
+                    found.problems.append(damaged(path))
     indexed = set()
     for video, shard_id, row, first, pages, _ in sections:
         indexed.add(video)
@@ -108,3 +114,11 @@ def verify_library(folder: Path, catalogue: Catalogue, model: ModelRecord | None
         if not video.path.exists():
             found.missing.append(video.path)
     return found
+
+
+def _sound(path: Path, shard: Shard, name: str) -> bool:
+    """Whether an array holds numbers that can be: looked at in stretches."""
+    array = map_array(path, shard.described(name), growing=True)
+    if name == "pages":
+        return shard.counts_with(array)
+    return not array.is_floating_point() or all(bool(part.isfinite().all()) for part in array.split(_STRETCH))

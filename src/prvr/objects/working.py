@@ -141,9 +141,9 @@ def _rivals(names: list[str], mine: str | None) -> bool:
     return mine is not None and sum(name.partition("-")[0] == mine.partition("-")[0] for name in names) > 1
 
 
-def _require_new(copy: Copy) -> None:
+def _require_there(store: Store, copy: Copy) -> None:
     """A library that is gone is more likely a disk that is not mounted than one that should begin anew."""
-    if copy.base is not None:
+    if copy.base is not None and not manifest_names(store):
         raise StoreError(
             f"nothing is published at {copy.address} any more, but this machine holds a copy of what was: see that the "
             f"address is right and its disk mounted, or delete {copy.home} to begin anew"
@@ -163,11 +163,11 @@ def working_copy(address: str, said: Callable[[str], None] = lambda _: None) -> 
         with copy.fetching():
             copy = Copy.of(address)
             copy.rests_on(copy.base, copy.files)  # its id outlives a kill: the same copy takes its own lease up again
+        _require_there(store, copy)  # before anything is written there
         lease = stack.enter_context(Lease(store, copy.id, said))
         with copy.fetching():
             manifest = bring_newest(store, copy)
             if manifest is None:
-                _require_new(copy)
                 copy.forget()
         working = WorkingCopy(store, copy, lease, manifest)
         working.start()
