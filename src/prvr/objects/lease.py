@@ -71,8 +71,10 @@ class Lease:
         """Wait until a holder is surely dead, or refuse because it lives."""
         self.said(f"{found.get('holder')} held {self.store.address}; seeing for {SILENCE:.0f} s whether it lives")
         end = time.monotonic() + SILENCE
-        while time.monotonic() < end:
+        over = False
+        while not over:
             time.sleep(min(1.0, SILENCE / 5))
+            over = time.monotonic() >= end  # before the look: the last one comes after all of the silence
             now = self._read()
             if now is None:
                 return
