@@ -57,10 +57,12 @@ def _read_manifest(scratch: Path) -> Read:
 
 def _read_lease(scratch: Path) -> Read:
     store = _published(scratch)
+    lease = Lease(store, "one@here")
+    lease.mine["owner"] = "ab"  # as the right document has it
 
     def read(data: bytes) -> None:
         store.put(LEASE, data)
-        Lease(store, "copy").check()
+        lease.check()
 
     return read
 
