@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import torch
 
 from prvr.data.synth import SIZES, write_world
 from prvr.evaluation.goldens import Golden, read_golden
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; commands under test inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
 # A model and a schedule small enough to train in a second.
