@@ -77,6 +77,8 @@ def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.Captur
         (["search", "x", "--after", "soon"], "is no date"),
         (["search", "x", "--limit", "0"], "limit is at least 1"),
         (["search", "--image", str(tmp_path / "broken.mp4")], "is no picture"),
+        (["search", "a red square", "--export", str(tmp_path / "broken.mp4")], "is a file: name a folder"),
+        (["serve", str(made), "--host", "192.0.2.1", "--token", 24 * "x"], "choose another --host"),
         (["library", "add"], "no files were named"),
         (["library", "add", str(tmp_path / "nowhere")], "neither a file nor a folder"),
         (["library", "add", str(tmp_path), "--rate", "5"], "was made with rate 2.0, not 5.0"),
@@ -87,7 +89,7 @@ def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.Captur
         assert text.startswith("error:"), words
         assert expected in text
         assert "Traceback" not in text
-    assert said(capsys, "library", "frobnicate", code=2)
+    assert "no command 'frobnicate'" in said(capsys, "library", "frobnicate", code=2)
 
 
 def test_a_sparkline_follows_the_curve() -> None:

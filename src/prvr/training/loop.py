@@ -210,7 +210,7 @@ class Trainer:
         told = None
         if self.group.is_first:
             weight = fusion_weight(now.trace_epoch, config.trace.fusion_weight, config.trace_stage)
-            # A GPU waits less for its host; without gradients two batches take less memory than one in training.
+            # A GPU waits less for its host. A batch in training also holds what its gradients need.
             together = 2 * config.batch_size if self.group.device.type == "cuda" else 0
             told = validate(self.model, self.validation_set, weight, max(together, VIDEOS_AT_ONCE)).to_plain()
         self.model.enter(now)
