@@ -12,6 +12,7 @@ from prvr.library import Library
 from prvr.media.render import SIZES, RenderedWorld, render_world
 from prvr.objects import lease, working_copy
 from prvr.objects.store import FolderStore
+from prvr.objects.working import WorkingCopy
 from tests.objects.s3 import KEYS, S3
 
 RATE = 2.0
@@ -90,3 +91,20 @@ def made(published: Path, tmp_path: Path) -> FolderStore:
     """A copy of it: what is published does not know where."""
     shutil.copytree(published, tmp_path / "store")
     return FolderStore((tmp_path / "store").as_uri(), tmp_path / "store")
+
+
+@pytest.fixture(autouse=True)
+def _nobody_publishes_after_a_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What stands for a killed process leaves its thread behind, which would publish in the middle of another test."""
+    started: list[WorkingCopy] = []
+    begin = WorkingCopy.start
+
+    def start(working: WorkingCopy) -> None:
+        started.append(working)
+        begin(working)
+
+    monkeypatch.setattr(WorkingCopy, "start", start)
+    yield
+    for working in started:
+        working._ended.set()
+        working._thread.join()
