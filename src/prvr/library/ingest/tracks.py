@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.ingest.background import SENTENCES
+from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.ingest.embedding import Embedding
 from prvr.library.store.arrays import Section
 from prvr.media.encoders.base import TextEncoder
@@ -49,7 +49,7 @@ class Track:
     @cached_property
     def bank(self) -> Tensor:
         """Background sentences as vectors (B, D); those of which nothing is understood stay zero."""
-        return self.embedding.sentences(SENTENCES)
+        return self.embedding.sentences(BACKGROUND_SENTENCES)
 
     def sections(self, pieces: Iterable[Piece]) -> Iterator[Section]:
         """Sections as soon as their frames are known; holds one section's frames at a time."""

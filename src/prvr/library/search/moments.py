@@ -39,7 +39,7 @@ class MomentOptions:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class FoundMoment:
     """A moment: seconds, and the token where its evidence peaks."""
 
     start: float
@@ -47,21 +47,21 @@ class Stretch:
     peak: int
 
 
-def find_stretches(
+def find_moments(
     curve: Curve, spans: NDArray[np.float32], duration: float | None, options: MomentOptions
-) -> list[Stretch]:
+) -> list[FoundMoment]:
     """Moments of one video, highest peak first: (m,) evidence, (m, 2) seconds of each token, in order of time.
 
     >>> curve = np.array([0.1, 0.1, 0.9, 0.8, 0.1, 0.1, 0.85], np.float32)
     >>> spans = np.array([(t, t + 1) for t in range(7)], np.float32)
-    >>> [(found.start, found.end) for found in find_stretches(curve, spans, 7.0, MomentOptions(pad=0.5))]
+    >>> [(found.start, found.end) for found in find_moments(curve, spans, 7.0, MomentOptions(pad=0.5))]
     [(1.5, 4.5), (5.5, 7.0)]
     """
     heights = curve.tolist()  # Python's own numbers: a curve is walked along step by step
     level, top = _median(curve), max(heights)
     taken = [False] * len(heights)
     high = (curve >= min(top, level + options.other * (top - level))).nonzero()[0].tolist()
-    found: list[Stretch] = []
+    found: list[FoundMoment] = []
     for peak in sorted(high, key=heights.__getitem__, reverse=True):  # stable: of equal peaks the first
         if len(found) == options.most:
             break
@@ -71,10 +71,10 @@ def find_stretches(
         first, last = _grown(heights, peak, level + options.keep * (height - level), taken)
         taken[first : last + 1] = [True] * (last + 1 - first)
         end = float(spans[first : last + 1, 1].max())
-        found = _with(found, Stretch(float(spans[first, 0]), end, peak), options.merge)
+        found = _with(found, FoundMoment(float(spans[first, 0]), end, peak), options.merge)
     longest = duration if duration is not None else float(spans[:, 1].max())
     return [
-        Stretch(max(0.0, each.start - options.pad), max(each.start, min(longest, each.end + options.pad)), each.peak)
+        FoundMoment(max(0.0, each.start - options.pad), max(each.start, min(longest, each.end + options.pad)), each.peak)
         for each in found
     ]
 
@@ -107,10 +107,10 @@ def _grown(heights: list[float], peak: int, floor: float, taken: list[bool]) -> 
     return first, last
 
 
-def _with(found: list[Stretch], fresh: Stretch, merge: float) -> list[Stretch]:
+def _with(found: list[FoundMoment], fresh: FoundMoment, merge: float) -> list[FoundMoment]:
     """Join a moment to the one it touches, whose peak is higher; else it is a further one."""
     for place, each in enumerate(found):
         if fresh.start <= each.end + merge and each.start <= fresh.end + merge:
-            joined = Stretch(min(each.start, fresh.start), max(each.end, fresh.end), each.peak)
+            joined = FoundMoment(min(each.start, fresh.start), max(each.end, fresh.end), each.peak)
             return [*found[:place], joined, *found[place + 1 :]]
     return [*found, fresh]

@@ -44,4 +44,4 @@ _THINGS = (
     "a logo on a plain background", "the moon in the night sky", "clouds passing by", "an explosion with smoke",
 )  # fmt: skip
 
-SENTENCES: tuple[str, ...] = (*(f"{who} {does}" for who, does in product(_WHO, _DOES)), *_THINGS)
+BACKGROUND_SENTENCES: tuple[str, ...] = (*(f"{who} {does}" for who, does in product(_WHO, _DOES)), *_THINGS)
