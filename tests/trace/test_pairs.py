@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 
 from prvr.tokens import VideoTokens
-from prvr.trace import Trace
+from prvr.trace import Trace, factor_evidence
 from prvr.trace import operator as op
-from prvr.trace.pairs import pair_evidence
 
 
 @torch.no_grad()
@@ -16,7 +15,7 @@ def test_pairs_are_the_diagonal_of_the_evidence() -> None:
     videos = VideoTokens(torch.randn(4, 7, 8), mask, torch.randn(4, 2, 8), torch.randn(4, 3, 8))
     queries, trace, rows = torch.randn(4, 8), Trace(8), torch.arange(4)
     full = trace.evidence(queries, videos)
-    found = pair_evidence(op.unit(queries, trace.projections["query"]), trace.factors(videos), trace.config)
+    found = factor_evidence(op.unit(queries, trace.projections["query"]), trace.factors(videos), trace.config)
     for name in ("direct", "routed"):
         expected = getattr(full, name)[rows, rows].nan_to_num(-torch.inf)
         assert torch.allclose(getattr(found, name), expected, atol=1e-6), name
