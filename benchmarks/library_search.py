@@ -30,7 +30,7 @@ from prvr.library.ingest.tracks import PAGE, Piece, Track
 from prvr.library.store.arrays import Section
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit
-from prvr.library.store.pending import Indexed, Pending
+from prvr.library.store.pending import IndexedVideo, SectionBuffer
 from prvr.media.encoders.base import Array, Encoder, unit
 from prvr.media.frames import Fit, Image
 from prvr.scoring import Gallery
@@ -160,7 +160,7 @@ def approximate(lib: Library, searches: int, console: Console) -> None:
 
 def fill(lib: Library, videos: int, frames: int, distinct: int = DISTINCT) -> None:
     """Videos of so many frames each; they may repeat, which no exact search can tell by its time."""
-    track, made = lib.tracks["frames"], list[Pending]()
+    track, made = lib.tracks["frames"], list[SectionBuffer]()
     for first in range(0, videos, TOGETHER):
         numbers = range(first, min(first + TOGETHER, videos))
         fresh = pending(lib, track, [number for number in numbers if number < distinct], frames)
@@ -169,14 +169,14 @@ def fill(lib: Library, videos: int, frames: int, distinct: int = DISTINCT) -> No
         for number in numbers:
             path = Path(f"/made up/{number:06d}.mp4")
             video = NewVideo(path, frames, 0, str(number), duration=float(frames), frames=frames)
-            items.append(Indexed(video, {"frames": made[number % distinct] if made else fresh[number - first]}))
+            items.append(IndexedVideo(video, {"frames": made[number % distinct] if made else fresh[number - first]}))
         commit(lib.catalogue, lib.folder, items)
 
 
-def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> list[Pending]:
+def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> list[SectionBuffer]:
     """Videos as a track makes them, many at a time: one small product after the other would take ten times as long."""
     walks = [walk(frames, track.encoder.width, np.random.default_rng((7, number))) for number in numbers]
-    found = [Pending(lib.folder) for _ in walks]
+    found = [SectionBuffer(lib.folder) for _ in walks]
     start = np.arange(frames, dtype=np.float64)
     spans = np.stack([start, start + 1], 1)
     if frames > track.embedding.step or not walks:

@@ -42,12 +42,12 @@ from prvr.cluster.run import Run, job_of
 from prvr.cluster.shards import Shard
 from prvr.library import Library, SearchOptions
 from prvr.library.ingest.add import Adder
-from prvr.library.ingest.files import Source
+from prvr.library.ingest.files import SourceFile
 from prvr.library.ingest.tracks import FRAMES, Piece
 from prvr.library.search.asking import Question, Wanted
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit
-from prvr.library.store.pending import Indexed, Pending
+from prvr.library.store.pending import IndexedVideo, SectionBuffer
 from prvr.media.encoders.base import Encoder
 from prvr.media.errors import MissingExtra
 from prvr.media.writing import write_video
@@ -98,7 +98,7 @@ def indexing(folder: Path, seconds: float) -> dict[str, float]:
     lib = Library.create(folder / "plain")
     times: dict[str, list[float]] = {"decode": [], "encode": [], "finish": []}
 
-    def work(adder: Adder, todo: list[Source], began: float) -> None:
+    def work(adder: Adder, todo: list[SourceFile], began: float) -> None:
         encoder = adder.tracks()[FRAMES].encoder
         assert isinstance(encoder, Encoder)
         job, opening = job_of(adder, todo[0]), (str(adder.folder), __version__)
@@ -144,13 +144,13 @@ def committing(lib: Library) -> float:
     start = np.arange(frames, dtype=np.float64)
     walk = synthetic.walk(frames, track.encoder.width, np.random.default_rng(1))
     piece = Piece(walk, np.stack([start, start + 1], 1))
-    pending = Pending(lib.folder)
+    pending = SectionBuffer(lib.folder)
     for section in track.sections([piece]):
         pending.add(section)
     times: list[float] = []
     for turn in range(8):
         some = [
-            Indexed(NewVideo(Path(f"/more/{turn}/{n}"), 1, 0, f"{turn}-{n}", frames=frames), {FRAMES: pending})
+            IndexedVideo(NewVideo(Path(f"/more/{turn}/{n}"), 1, 0, f"{turn}-{n}", frames=frames), {FRAMES: pending})
             for n in range(_BATCH)
         ]
         noted(times, lambda: commit(lib.catalogue, lib.folder, some))  # noqa: B023

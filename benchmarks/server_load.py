@@ -37,7 +37,7 @@ from prvr.library import Library
 from prvr.library.ingest.tracks import Piece
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit
-from prvr.library.store.pending import Indexed, Pending
+from prvr.library.store.pending import IndexedVideo, SectionBuffer
 from prvr.server import ServerOptions, serve
 
 _KINDS = 25  # videos that differ; the others repeat them, which costs the same to score
@@ -103,12 +103,12 @@ def fill(place: Path, videos: int, frames: int, width: int) -> None:
     for first in range(0, videos, _AT_ONCE):
         batch = []
         for number in range(first, min(videos, first + _AT_ONCE)):
-            pending = Pending(library.folder)
+            pending = SectionBuffer(library.folder)
             for section in kinds[number % _KINDS]:
                 pending.add(section)
             path = Path(f"/made up/{number:06d}.mp4")
             video = NewVideo(path, frames, 0, str(number), duration=float(frames), frames=frames)
-            batch.append(Indexed(video, {"frames": pending}))
+            batch.append(IndexedVideo(video, {"frames": pending}))
         commit(library.catalogue, library.folder, batch)
 
 

@@ -12,7 +12,7 @@ from prvr.library import Library
 from prvr.library.ingest.tracks import FRAMES, TEXT, Piece
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit
-from prvr.library.store.pending import Indexed, Pending
+from prvr.library.store.pending import IndexedVideo, SectionBuffer
 from prvr.media.encoders.base import Array, Encoder, unit
 from prvr.media.frames import Fit, Image
 
@@ -59,11 +59,11 @@ def made_library(folder: Path, videos: int = VIDEOS) -> Library:
         for name in (FRAMES, TEXT):
             if (name == TEXT and number % 3 == 0) or (name == FRAMES and number % 40 == 1):
                 continue
-            held[name] = Pending(folder)
+            held[name] = SectionBuffer(folder)
             vectors = unit(drawn(frames, 2 * seed + (name == TEXT)))
             for section in lib.tracks[name].sections([Piece(vectors, np.stack([start, start + 1], 1))]):
                 held[name].add(section)
         path = Path(f"/made up/{number % 4}/{number:03d}.mp4")
-        items.append(Indexed(NewVideo(path, 1, 0, str(number), duration=float(frames), frames=frames), held))
+        items.append(IndexedVideo(NewVideo(path, 1, 0, str(number), duration=float(frames), frames=frames), held))
     commit(lib.catalogue, folder, items)
     return lib

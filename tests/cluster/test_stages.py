@@ -20,7 +20,7 @@ from prvr.cluster.pieces import PIECES, FolderPieces
 from prvr.cluster.run import Run, job_of
 from prvr.library import Library, LibraryError, SearchOptions
 from prvr.library.ingest.add import Adder
-from prvr.library.ingest.files import Source
+from prvr.library.ingest.files import SourceFile
 from prvr.library.ingest.tracks import FRAMES
 from prvr.media.encoders.base import Encoder
 from prvr.media.render import RenderedWorld
@@ -43,7 +43,7 @@ class Stages:
     stop_after: int | None = None  # videos
     copy: WorkingCopy | None = None  # of a library on object storage
 
-    def __call__(self, adder: Adder, todo: list[Source], began: float) -> None:
+    def __call__(self, adder: Adder, todo: list[SourceFile], began: float) -> None:
         pieces = FolderPieces(adder.folder) if self.copy is None else ObjectPieces(self.copy.store, self.copy)
         jobs = [job_of(adder, source) for source in todo if not adder.known_after_all(source)]
         run = Run(adder, jobs, began, pieces)
@@ -112,7 +112,7 @@ def test_a_file_that_kills_its_decoder_is_given_up(films: RenderedWorld, library
     path = sorted(films.videos.values())[0]
     crashing, tries = Stages(), []
 
-    def work(adder: Adder, todo: list[Source], began: float) -> None:
+    def work(adder: Adder, todo: list[SourceFile], began: float) -> None:
         pieces = FolderPieces(adder.folder)
         tries.extend(pieces.begin(job_of(adder, source).key) for source in todo for _ in range(6))
         crashing(adder, todo, began)
@@ -129,7 +129,7 @@ def test_a_node_that_does_not_see_the_videos_is_an_error_of_the_cluster(
     path = tmp_path / "film.mp4"
     shutil.copy2(sorted(films.videos.values())[0], path)
 
-    def elsewhere(adder: Adder, todo: list[Source], began: float) -> None:
+    def elsewhere(adder: Adder, todo: list[SourceFile], began: float) -> None:
         run = Run(adder, [job_of(adder, source) for source in todo], began, FolderPieces(adder.folder))
         run.jobs[0] = replace(run.jobs[0], source=replace(run.jobs[0].source, path=tmp_path / "not there.mp4"))
         (row,) = (EncodeFrames(str(adder.folder), __version__)(each) for each in _decoded(run))
@@ -152,7 +152,7 @@ def test_another_process_was_first(films: RenderedWorld, whole: Library, library
     """The same folder is added on this machine meanwhile: nothing is there twice."""
     stages = Stages()
 
-    def late(adder: Adder, todo: list[Source], began: float) -> None:
+    def late(adder: Adder, todo: list[SourceFile], began: float) -> None:
         Library.open(library.folder).add([films.folder], tags=["rendered"])
         stages(adder, todo, began)
 

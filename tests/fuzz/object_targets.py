@@ -16,7 +16,7 @@ from prvr.cluster.pieces import packed, unpacked
 from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import Section
 from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.pending import Indexed, Pending
+from prvr.library.store.pending import IndexedVideo, SectionBuffer
 from prvr.media.subtitles import TimedLine
 from prvr.objects.copies import Copy
 from prvr.objects.fetching import bring
@@ -102,9 +102,9 @@ def _copy() -> bytes:
 
 
 def _piece() -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    track = Pending(Path())
+    track = SectionBuffer(Path())
     track.add(Section({"frames": 2}, {"spans": torch.ones(1, 2), "local.values": torch.ones(1, 4)}, 2))
-    return packed(Indexed(_VIDEO, {"frames": track}, (TimedLine(0.0, 1.0, "hello"),)))
+    return packed(IndexedVideo(_VIDEO, {"frames": track}, (TimedLine(0.0, 1.0, "hello"),)))
 
 
 def _read_piece(path: Path) -> None:

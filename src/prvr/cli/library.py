@@ -21,7 +21,7 @@ from prvr.library.ingest.add import Work
 from prvr.library.ingest.files import VIDEO_SUFFIXES, find_videos
 from prvr.library.search.candidates import FEWEST, IndexSettings
 from prvr.library.search.candidates import FOLDER as CANDIDATES
-from prvr.library.store.settings import FILE
+from prvr.library.store.settings import RECORD_FILE
 from prvr.objects import is_address, published_problems
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Add:
         refuse_addresses(self.paths)
         work = self._work()
         with changing(self.library) as place:
-            if not (place.folder / FILE).exists():  # before a library is made of nothing
+            if not (place.folder / RECORD_FILE).exists():  # before a library is made of nothing
                 self._require_videos()
             lib = open_or_create(place.folder, self.settings)
             place.publish()  # others see an empty library, and how videos are looked at

@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 
 from prvr.library import Library, LibraryError, LibrarySettings
-from prvr.library.store.settings import FILE
+from prvr.library.store.settings import RECORD_FILE
 from prvr.objects import WorkingCopy, is_address, open_published, working_copy
 
 Where: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]
@@ -47,7 +47,7 @@ class Place:
     copy: WorkingCopy | None = None  # where it is published from
 
     def open(self) -> Library:
-        if self.copy is not None and not (self.folder / FILE).exists():
+        if self.copy is not None and not (self.folder / RECORD_FILE).exists():
             raise LibraryError(f"no library was published at {self.where}")
         return Library.open(self.folder)
 
@@ -73,7 +73,7 @@ def changing(where: str) -> Iterator[Place]:
 
 def open_or_create(folder: Path, settings: LibrarySettings) -> Library:
     """The library in a folder; settings that were asked for must be the library's own."""
-    if not (folder / FILE).exists():
+    if not (folder / RECORD_FILE).exists():
         given = {each.name: getattr(settings, each.name) for each in fields(settings)}
         return Library.create(folder, **given)
     lib, usual = Library.open(folder), LibrarySettings()

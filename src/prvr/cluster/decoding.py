@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from prvr.cluster.object_pieces import pieces_at
-from prvr.library.ingest.index import FILE_PROBLEMS, reason
+from prvr.library.ingest.index import FILE_PROBLEMS, failure_reason
 from prvr.media.frames import Fit, Frame, StreamInfo, VideoInfo
 from prvr.media.reader import open_video
 
@@ -78,7 +78,7 @@ class Decode:
                     before, chunks = images[-1].tobytes(), chunks + 1
                 ending = Ending(chunks, opened.info, opened.problem)
         except FILE_PROBLEMS as problem:
-            ending = Ending(chunks, failed=reason(problem, path))
+            ending = Ending(chunks, failed=failure_reason(problem, path))
         pieces.end(row["key"])
         yield _last(number, ending)
 

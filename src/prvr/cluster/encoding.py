@@ -17,10 +17,10 @@ from prvr.cluster.connecting import ClusterError, same_version
 from prvr.cluster.decoding import Ending, Row
 from prvr.cluster.object_pieces import pieces_at
 from prvr.library import Library
-from prvr.library.ingest.index import FILE_PROBLEMS, index_parts, reason
+from prvr.library.ingest.index import FILE_PROBLEMS, index_parts, failure_reason
 from prvr.library.ingest.tracks import FRAMES
 from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.settings import FILE
+from prvr.library.store.settings import RECORD_FILE
 from prvr.media.encoders.base import Encoder
 from prvr.media.features import FeaturePart
 from prvr.media.frames import VideoInfo
@@ -49,7 +49,7 @@ def opened_library(folder: str, version: str) -> Library:
     same_version(version)
     if is_address(folder):
         return Library.open(described(folder))
-    if not (Path(folder) / FILE).exists():
+    if not (Path(folder) / RECORD_FILE).exists():
         raise ClusterError(
             f"a node of the cluster does not see the library {folder}: put it on storage that all nodes share, under "
             "the same name"
@@ -111,6 +111,6 @@ class Finish:
             rate = self.library.settings.rate
             item = index_parts(self.library.folder, video, seen, parts, tracks, rate, lambda at, of: None)
         except FILE_PROBLEMS as problem:
-            return reason(problem, video.path)
+            return failure_reason(problem, video.path)
         self.pieces.write(key, item)
         return None

@@ -25,7 +25,7 @@ from prvr.cluster.pieces import FolderPieces
 from prvr.cluster.run import Arrived, Run, job_of
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.add import Adder
-from prvr.library.ingest.files import Source
+from prvr.library.ingest.files import SourceFile
 from prvr.library.ingest.tracks import FRAMES
 from prvr.library.store.claims import claim
 from prvr.media.encoders.base import Encoder
@@ -49,7 +49,7 @@ class ClusterIndexing:
         if self.encoders is not None and self.encoders < 1:
             raise ClusterError(f"at least one process must encode, not {self.encoders}")
 
-    def __call__(self, adder: Adder, todo: list[Source], began: float) -> None:
+    def __call__(self, adder: Adder, todo: list[SourceFile], began: float) -> None:
         with connected(self.address) as ray, _alone(adder.folder), _explained():
             jobs = [job_of(adder, source) for source in todo if not adder.known_after_all(source)]
             pieces = FolderPieces(adder.folder) if self.copy is None else ObjectPieces(self.copy.store, self.copy)

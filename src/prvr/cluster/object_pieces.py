@@ -17,7 +17,7 @@ from safetensors.torch import save
 
 from prvr.cluster.pieces import MOST_TRIES, PIECES, FolderPieces, Pieces, packed, unpacked
 from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.pending import Indexed
+from prvr.library.store.pending import IndexedVideo
 from prvr.objects import ObjectMissing, Store, WorkingCopy, is_address, open_store
 
 _TRIES = f"{PIECES}/tries"
@@ -49,11 +49,11 @@ class ObjectPieces:
     def has(self, key: str) -> bool:
         return self.listed.get(self.name(key), 0) > _HASH
 
-    def write(self, key: str, item: Indexed) -> None:
+    def write(self, key: str, item: IndexedVideo) -> None:
         data = save(*packed(item))
         self.store.put(self.name(key), hashlib.sha256(data).digest() + data)
 
-    def read(self, key: str, video: NewVideo) -> Indexed | None:
+    def read(self, key: str, video: NewVideo) -> IndexedVideo | None:
         try:
             data = self.store.get(self.name(key))
         except ObjectMissing:

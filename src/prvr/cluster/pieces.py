@@ -23,11 +23,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from prvr.files import sync_folder
-from prvr.library.ingest.files import absolute
+from prvr.library.ingest.files import absolute_path
 from prvr.library.store.arrays import Section
 from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.pending import Indexed, Pending
-from prvr.library.store.settings import About
+from prvr.library.store.pending import IndexedVideo, SectionBuffer
+from prvr.library.store.settings import LibraryRecord
 from prvr.media.subtitles import TimedLine
 
 PIECES = "pieces"
@@ -41,14 +41,14 @@ _OWN = (
 )  # facts that whoever commits knows; a piece tells the others
 
 
-def piece_key(video: NewVideo, about: About) -> str:
+def piece_key(video: NewVideo, about: LibraryRecord) -> str:
     """The name of a video's piece."""
     source = {"path": str(video.path), **{name: getattr(video, name) for name in ("size", "mtime", "digest")}}
     parts = [source, video.subtitles, asdict(about)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()[:40]
 
 
-def packed(item: Indexed) -> tuple[dict[str, Tensor], dict[str, str]]:
+def packed(item: IndexedVideo) -> tuple[dict[str, Tensor], dict[str, str]]:
     """What a piece's file holds: arrays, and the rest as its metadata."""
     arrays: dict[str, Tensor] = {}
     tracks = {}
@@ -63,19 +63,19 @@ def packed(item: Indexed) -> tuple[dict[str, Tensor], dict[str, str]]:
     return arrays, {"piece": json.dumps(about)}
 
 
-def unpacked(path: Path, library: Path, video: NewVideo) -> Indexed | None:
+def unpacked(path: Path, library: Path, video: NewVideo) -> IndexedVideo | None:
     """What a piece's file says of a video; None where it is damaged. ``library``: a folder for what is large."""
     try:
         with safe_open(path, "pt") as file:
             about: dict[str, Any] = json.loads(file.metadata()["piece"])
             tracks = {}
             for track, sections in about["tracks"].items():
-                tracks[track] = Pending(library)
+                tracks[track] = SectionBuffer(library)
                 for number, told in enumerate(sections):
                     arrays = {name: file.get_tensor(f"{track}/{number}/{name}") for name in told["arrays"]}
                     tracks[track].add(Section(told["about"], arrays, told["tokens"]))
             lines = tuple(TimedLine(**line) for line in about["lines"])
-            return Indexed(replace(video, **about["video"]), tracks, lines)
+            return IndexedVideo(replace(video, **about["video"]), tracks, lines)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -88,10 +88,10 @@ class Pieces(Protocol):
     def has(self, key: str) -> bool:
         """Whether a piece is there."""
 
-    def write(self, key: str, item: Indexed) -> None:
+    def write(self, key: str, item: IndexedVideo) -> None:
         """Leave a piece; others see all of it or nothing."""
 
-    def read(self, key: str, video: NewVideo) -> Indexed | None:
+    def read(self, key: str, video: NewVideo) -> IndexedVideo | None:
         """A finished piece, as what is to be committed; None (and it goes) where it is damaged."""
 
     def begin(self, key: str) -> bool:
@@ -114,7 +114,7 @@ class FolderPieces:
     """Pieces in a library's folder."""
 
     def __init__(self, folder: Path):
-        self.library, self.address = folder, str(absolute(folder))
+        self.library, self.address = folder, str(absolute_path(folder))
         self.folder = folder / PIECES
 
     def path(self, key: str) -> Path:
@@ -131,7 +131,7 @@ class FolderPieces:
             self.path(key).unlink(missing_ok=True)
             return False
 
-    def write(self, key: str, item: Indexed) -> None:
+    def write(self, key: str, item: IndexedVideo) -> None:
         """Write beside its place, then rename: another node sees all of it or nothing."""
         arrays, about = packed(item)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -144,7 +144,7 @@ class FolderPieces:
         finally:
             beside.unlink(missing_ok=True)
 
-    def read(self, key: str, video: NewVideo) -> Indexed | None:
+    def read(self, key: str, video: NewVideo) -> IndexedVideo | None:
         """A finished piece, as what is to be committed; None (and it goes) where it is damaged."""
         found = unpacked(self.path(key), self.library, video)
         if found is None:

@@ -11,13 +11,13 @@ from prvr.cluster.decoding import Ending, Row
 from prvr.cluster.encoding import Chunk
 from prvr.cluster.pieces import Pieces, piece_key
 from prvr.library.ingest.add import Adder, AddProgress
-from prvr.library.ingest.files import Source
-from prvr.library.ingest.index import FILE_PROBLEMS, failed, fingerprinted, new_video
+from prvr.library.ingest.files import SourceFile
+from prvr.library.ingest.index import FILE_PROBLEMS, failed_video, fingerprinted, new_video
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.claims import Claim, claim
 from prvr.library.store.commit import commit, disk_problem
-from prvr.library.store.pending import Indexed
-from prvr.library.store.settings import read_about
+from prvr.library.store.pending import IndexedVideo
+from prvr.library.store.settings import read_record
 
 _TOGETHER = 32  # videos in one commit
 
@@ -26,20 +26,20 @@ _TOGETHER = 32  # videos in one commit
 class Job:
     """A file to be indexed; ``problem`` where it is known beforehand that it cannot be."""
 
-    source: Source
+    source: SourceFile
     video: NewVideo
     key: str
     problem: str | None = None
 
 
-def job_of(adder: Adder, source: Source) -> Job:
+def job_of(adder: Adder, source: SourceFile) -> Job:
     """A file with its fingerprint."""
     video = new_video(source, adder.tags)
     try:
         video = fingerprinted(video)
     except FILE_PROBLEMS as problem:
-        return Job(source, video, "", failed(video, problem).video.problem)
-    return Job(source, video, piece_key(video, read_about(adder.folder)))
+        return Job(source, video, "", failed_video(video, problem).video.problem)
+    return Job(source, video, piece_key(video, read_record(adder.folder)))
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Run:
             self._tell()
 
     def _commit(self, numbers: range) -> None:
-        items: list[Indexed] = []
+        items: list[IndexedVideo] = []
         held: list[Claim] = []
         try:
             for number in numbers:
@@ -150,10 +150,10 @@ class Run:
             self.adder.done(item)
         self.pieces.drop(self.jobs[number].key for number in numbers if self.jobs[number].key)
 
-    def _item(self, number: int) -> Indexed:
+    def _item(self, number: int) -> IndexedVideo:
         job, problem = self.jobs[number], self.settled[number]
         if problem is not None:
-            return Indexed(replace(job.video, state="failed", problem=problem))
+            return IndexedVideo(replace(job.video, state="failed", problem=problem))
         found = self.pieces.read(job.key, job.video)
         if found is None:
             raise ClusterError(f"the piece of {job.source.path} was damaged, and is gone: run it again to go on")

@@ -21,7 +21,7 @@ from prvr.cluster.hedging import Shards
 from prvr.cluster.searching import ClusterSearcher
 from prvr.cluster.shards import find_shards, service_name, start_shards, stop_shards
 from prvr.library import Library
-from prvr.library.ingest.files import absolute
+from prvr.library.ingest.files import absolute_path
 from prvr.server import ServerOptions, create_app, listen
 from prvr.server.options import is_loopback
 
@@ -89,7 +89,7 @@ def start_service(ray: Any, folder: Path, options: ServerOptions, cluster: Clust
         name="head", num_replicas=1, max_ongoing_requests=2000, ray_actor_options={"num_cpus": 0}
     )
     serve.run(
-        head.bind(str(absolute(folder)), __version__, options, cluster), name=service_name(folder), route_prefix="/"
+        head.bind(str(absolute_path(folder)), __version__, options, cluster), name=service_name(folder), route_prefix="/"
     )
 
 

@@ -13,7 +13,7 @@ from prvr import __version__
 from prvr.cluster.encoding import opened_library
 from prvr.cluster.partition import assign, part_of
 from prvr.cluster.parts import Need, Part, Reply
-from prvr.library.ingest.files import absolute
+from prvr.library.ingest.files import absolute_path
 from prvr.library.search.asking import Question
 from prvr.library.store.snapshot import Snapshot
 
@@ -59,7 +59,7 @@ class Shard:
 
 def service_name(folder: Path) -> str:
     """One service for one library."""
-    return f"prvr-{hashlib.sha256(str(absolute(folder)).encode()).hexdigest()[:12]}"
+    return f"prvr-{hashlib.sha256(str(absolute_path(folder)).encode()).hexdigest()[:12]}"
 
 
 def start_shards(ray: Any, folder: Path, shards: int, replicas: int) -> list[list[Any]]:
@@ -81,7 +81,7 @@ def start_shards(ray: Any, folder: Path, shards: int, replicas: int) -> list[lis
             named = actor.options(
                 name=_name(folder, number, replica), namespace="prvr", lifetime="detached", scheduling_strategy=place
             )
-            row.append(named.remote(str(absolute(folder)), __version__, number, shards, threads))
+            row.append(named.remote(str(absolute_path(folder)), __version__, number, shards, threads))
         made.append(row)
     ray.get([each.ping.remote() for row in made for each in row])  # what is wrong is said before anybody asks
     return made

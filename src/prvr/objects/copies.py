@@ -23,8 +23,8 @@ from pathlib import Path
 
 from prvr.files import Busy, NotAnObject, held, read_json_object, write_whole
 from prvr.library.errors import LibraryError
-from prvr.library.store.catalogue import Catalogue, generation
-from prvr.library.store.settings import FILE
+from prvr.library.store.catalogue import Catalogue, read_generation
+from prvr.library.store.settings import RECORD_FILE
 from prvr.objects.fetching import bring, bring_file
 from prvr.objects.manifest import Files, Manifest, Segment, newest
 from prvr.objects.store import ObjectMissing, Store, StoreError, open_store
@@ -108,11 +108,11 @@ class Copy:
         """Whether nothing went away here since this state was fetched: caches are emptied, in part too."""
         try:
             with Catalogue(self.folder).reading() as db:
-                now = generation(db)
+                now = read_generation(db)
         except LibraryError:
             return False
         ahead = now > manifest.catalogue  # by work that waits to be published; removed videos took their files along
-        wanted = {FILE: manifest.files.get(FILE, ())} if ahead else manifest.files
+        wanted = {RECORD_FILE: manifest.files.get(RECORD_FILE, ())} if ahead else manifest.files
         lengths = {self.folder / name: sum(part.size for part in parts) for name, parts in wanted.items()}
         there = all(path.is_file() and path.stat().st_size >= length for path, length in lengths.items())
         return there and now >= manifest.catalogue

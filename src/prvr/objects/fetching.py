@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-from prvr.library.store.catalogue import FILE as CATALOGUE
+from prvr.library.store.catalogue import CATALOGUE_FILE
 from prvr.objects.manifest import Files, Manifest, Segment
 from prvr.objects.store import Store, StoreError
 
@@ -24,15 +24,15 @@ def bring(store: Store, manifest: Manifest, folder: Path, known: Files) -> None:
     A file that changes is built beside its place and renamed: whoever has the old one mapped keeps it. The catalogue
     comes last, and what it no longer speaks of goes after it.
     """
-    for useless in (folder / f"{CATALOGUE}-journal", *folder.glob(".*.part")):  # of what is replaced, or of a kill
+    for useless in (folder / f"{CATALOGUE_FILE}-journal", *folder.glob(".*.part")):  # of what is replaced, or of a kill
         useless.unlink(missing_ok=True)
-    first = {path: parts for path, parts in manifest.files.items() if path != CATALOGUE}
+    first = {path: parts for path, parts in manifest.files.items() if path != CATALOGUE_FILE}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(lambda path: bring_file(store, folder / path, first[path], known.get(path, ())), first))
-    if CATALOGUE in manifest.files:
-        bring_file(store, folder / CATALOGUE, manifest.files[CATALOGUE])
+    if CATALOGUE_FILE in manifest.files:
+        bring_file(store, folder / CATALOGUE_FILE, manifest.files[CATALOGUE_FILE])
     else:
-        (folder / CATALOGUE).unlink(missing_ok=True)
+        (folder / CATALOGUE_FILE).unlink(missing_ok=True)
     _remove(folder, manifest.files.keys())
 
 

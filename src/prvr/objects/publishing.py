@@ -17,10 +17,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from prvr.library.store.arrays import SHARDS, read_shards
-from prvr.library.store.catalogue import FILE as CATALOGUE
-from prvr.library.store.catalogue import Catalogue, generation
-from prvr.library.store.settings import FILE as ABOUT
+from prvr.library.store.arrays import SHARDS_FOLDER, read_shards
+from prvr.library.store.catalogue import CATALOGUE_FILE
+from prvr.library.store.catalogue import Catalogue, read_generation
+from prvr.library.store.settings import RECORD_FILE
 from prvr.objects.fetching import AT_ONCE
 from prvr.objects.manifest import OBJECTS, Files, Manifest, Segment, manifest_names, read_manifest
 from prvr.objects.store import ObjectMissing, Store, StoreError
@@ -66,7 +66,7 @@ def upload(store: Store, folder: Path, before: Manifest | None, copy: str) -> Ma
     ``FileNotFoundError``: files went away meanwhile, because videos were removed; try again.
     """
     with _empty_folder(folder.with_name("saving")) as place:
-        saved = place / CATALOGUE
+        saved = place / CATALOGUE_FILE
         files, now = _wanted(folder, saved)
         published = before.files if before is not None else {}
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -101,8 +101,8 @@ def _empty_folder(place: Path) -> Iterator[Path]:
 
 
 def _wanted(folder: Path, saved: Path) -> tuple[dict[str, _File], int]:
-    """What belongs to the library at this moment, with the catalogue copied to ``saved``; and its generation."""
-    found = {ABOUT: _File(folder / ABOUT, (folder / ABOUT).stat().st_size, True)}
+    """What belongs to the library at this moment, with the catalogue copied to ``saved``; and its read_generation."""
+    found = {RECORD_FILE: _File(folder / RECORD_FILE, (folder / RECORD_FILE).stat().st_size, True)}
     for path in sorted([*folder.glob("model-*/**/*"), *folder.glob("candidates/**/*")]):
         if path.is_file() and not path.name.startswith("."):
             name = path.relative_to(folder).as_posix()
@@ -113,12 +113,12 @@ def _wanted(folder: Path, saved: Path) -> tuple[dict[str, _File], int]:
         with closing(sqlite3.connect(saved)) as target:
             db.backup(target)
     with Catalogue(saved.parent).reading() as db:
-        now = generation(db)
+        now = read_generation(db)
         for shard in read_shards(db):
             for name in shard.about["arrays"]:
-                place = f"{SHARDS}/{shard.id}/{name}.bin"
+                place = f"{SHARDS_FOLDER}/{shard.id}/{name}.bin"
                 found[place] = _File(folder / place, shard.bytes(name), True)
-    found[CATALOGUE] = _File(saved, saved.stat().st_size, False)
+    found[CATALOGUE_FILE] = _File(saved, saved.stat().st_size, False)
     return found, now
 
 

@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 
 from prvr.library import Library
 from prvr.library.ingest.tracks import FRAMES, TEXT
-from prvr.library.store.arrays import SHARDS
-from prvr.library.store.settings import read_about
+from prvr.library.store.arrays import SHARDS_FOLDER
+from prvr.library.store.settings import read_record
 from prvr.objects.copies import Copy, fetched
 from prvr.objects.fetching import begins_with
 from prvr.objects.manifest import OBJECTS, Manifest, newest
@@ -38,7 +38,7 @@ class PublishedLibrary(Library):
 def open_published(address: str) -> PublishedLibrary:
     """Bring the local copy up to date and open it."""
     folder = fetched(address)
-    library = PublishedLibrary(folder, read_about(folder), {FRAMES: None, TEXT: None})
+    library = PublishedLibrary(folder, read_record(folder), {FRAMES: None, TEXT: None})
     library.address = address
     return library
 
@@ -67,7 +67,7 @@ def published_problems(address: str) -> list[str]:
 def _damaged_here(copy: Copy, manifest: Manifest) -> list[str]:
     if copy.base != manifest.name:
         return []
-    arrays = {copy.folder / path: parts for path, parts in manifest.files.items() if path.startswith(f"{SHARDS}/")}
+    arrays = {copy.folder / path: parts for path, parts in manifest.files.items() if path.startswith(f"{SHARDS_FOLDER}/")}
     return [
         f"{path} no longer holds what was fetched: delete {copy.home}, and it is fetched again"
         for path, parts in arrays.items()

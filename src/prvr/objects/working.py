@@ -11,9 +11,9 @@ from typing import Any
 from prvr.files import Busy
 from prvr.library import Library
 from prvr.library.errors import LibraryError
-from prvr.library.store.catalogue import Catalogue, generation
+from prvr.library.store.catalogue import Catalogue, read_generation
 from prvr.library.store.commit import disk_problem
-from prvr.library.store.settings import FILE
+from prvr.library.store.settings import RECORD_FILE
 from prvr.objects.copies import Copy, bring_newest
 from prvr.objects.lease import Lease
 from prvr.objects.manifest import Manifest, manifest_names
@@ -32,7 +32,7 @@ class WorkingCopy:
 
     def __init__(self, store: Store, copy: Copy, lease: Lease, manifest: Manifest | None):
         self.store, self.copy, self.lease, self.manifest = store, copy, lease, manifest
-        self.published = manifest.catalogue if manifest is not None else -1  # the catalogue's generation
+        self.published = manifest.catalogue if manifest is not None else -1  # the catalogue's read_generation
         self._sent: Manifest | None = None  # of which it is not known whether it arrived
         self._lock = threading.Lock()
         self._failures: list[LibraryError | OSError] = []
@@ -49,16 +49,16 @@ class WorkingCopy:
 
     def open_or_create(self, **settings: Any) -> Library:
         """The library; where there is none yet it is made, and published while it is empty: others see its settings."""
-        if (self.folder / FILE).exists():
+        if (self.folder / RECORD_FILE).exists():
             return Library.open(self.folder)
         library = Library.create(self.folder, **settings)
         self.publish()
         return library
 
-    def generation(self) -> int:
+    def read_generation(self) -> int:
         """The catalogue's, here."""
         with Catalogue(self.folder).reading() as db:
-            return generation(db)
+            return read_generation(db)
 
     def publish(self) -> None:
         """Make the copy as it is now the newest state at the address; nothing happens where it is that already."""
@@ -112,7 +112,7 @@ class WorkingCopy:
     def _now_and_then(self) -> None:
         while not self._ended.wait(EVERY):
             try:
-                if (self.folder / FILE).exists() and self.generation() != self.published:
+                if (self.folder / RECORD_FILE).exists() and self.generation() != self.published:
                     self.publish()
                 self._failures.clear()
             except (LibraryError, OSError) as problem:  # perhaps it works next time; ``check`` says so if it does not
@@ -132,7 +132,7 @@ class WorkingCopy:
         """Publish what was committed, and tidy up."""
         self._ended.set()
         self._thread.join()
-        if (self.folder / FILE).exists():
+        if (self.folder / RECORD_FILE).exists():
             self.publish()
             self._sweep()
 

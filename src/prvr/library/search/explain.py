@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import FRAMES
 from prvr.library.search.moments import Curve, FoundMoment, MomentOptions, find_moments
 from prvr.library.search.rank import DEPTH, Ranking, rank_points, walk
-from prvr.library.store.sections import TrackSections
+from prvr.library.store.sections import MappedShard, TrackSections
 from prvr.library.store.snapshot import Snapshot
-from prvr.scoring import ScoringPool
-from prvr.scoring import pair_evidence
+from prvr.scoring import AlignedPairs, GalleryEvidence, ScoringPool
 from prvr.trace import Peaked
 
 _CURVES = ("direct", "support", "routed", "value")
@@ -85,21 +85,36 @@ def video_evidence(
     for number, request in enumerate(requests):
         for section in request.sections:
             groups[int(sections.shard[section]), request.fusion_weight].append((number, section))
-    parts: list[list[tuple[int, MomentEvidence]]] = [[] for _ in requests]
-    for (place, weight), pairs in groups.items():
-        shard = sections.shards[place]
-        rows = [int(sections.row[section]) for _, section in pairs]
-        queries = torch.stack([requests[number].query for number, _ in pairs])
-        starts = shard.gallery.first_page[rows] * shard.gallery.page
-        found = pair_evidence(queries, shard.gallery, rows, weight, pool)
-        for (number, section), start, evidence in zip(pairs, starts.tolist(), found, strict=True):
-            tokens = int(sections.tokens[section])
-            curves = {name: getattr(evidence, name)[:tokens].numpy() for name in _CURVES}
-            part = MomentEvidence(
-                spans=shard.spans[start : start + tokens], activation=evidence.activation.numpy(), **curves
-            )
-            parts[number].append((section, part))
-    return [_join([part for _, part in sorted(some, key=lambda pair: pair[0])]) for some in parts]
+    aligned = [
+        AlignedPairs(
+            torch.stack([requests[number].query for number, _ in pairs]),
+            sections.shards[place].gallery,
+            [int(sections.row[section]) for _, section in pairs],
+            weight,
+        )
+        for (place, weight), pairs in groups.items()
+    ]
+    parts: list[dict[int, MomentEvidence]] = [{} for _ in requests]
+    for ((place, _), pairs), curves in zip(groups.items(), pool.evidence(aligned), strict=True):
+        for row, (number, section) in enumerate(pairs):
+            parts[number][section] = _section_evidence(curves, row, sections.shards[place], sections, section)
+    return [_join([part[section] for section in sorted(part)]) for part in parts]
+
+
+def _section_evidence(
+    curves: GalleryEvidence, row: int, shard: MappedShard, sections: TrackSections, section: int
+) -> MomentEvidence:
+    """The evidence of one pair, cut to the tokens of its section."""
+    tokens = int(sections.tokens[section])
+    start = int(shard.gallery.first_page[sections.row[section]]) * shard.gallery.page
+    return MomentEvidence(
+        spans=shard.spans[start : start + tokens],
+        direct=curves.direct[row, :tokens].numpy(),
+        support=curves.expected_support[row, :tokens].numpy(),
+        routed=curves.routed[row, :tokens].numpy(),
+        value=curves.value[row, :tokens].numpy(),
+        activation=curves.activation[row].numpy(),
+    )
 
 
 def _join(parts: list[MomentEvidence]) -> MomentEvidence:
@@ -119,6 +134,43 @@ def moments_of(
 ) -> list[FoundMoment]:
     """Cut moments out of the routed curve, or out of the direct one without TRACE."""
     return find_moments(evidence.routed if trace else evidence.direct, evidence.spans, duration, options)
+
+
+@dataclass(frozen=True)
+class VideoExplanation:
+    """The evidence of a query in one video, and the moments cut from it."""
+
+    track: str
+    evidence: MomentEvidence
+    moments: tuple[FoundMoment, ...]
+
+
+def explain_video(
+    snapshot: Snapshot,
+    encode: Callable[[str], Tensor],
+    video: int,
+    pool: ScoringPool,
+    *,
+    track: str | None,
+    trace: bool,
+    options: MomentOptions,
+) -> VideoExplanation:
+    """Explain how one video answers a query; ``encode`` gives the query's vector (D,) for a track."""
+    if video not in snapshot.videos:
+        raise LibraryError("there is no such video in the library: search again, it may have been removed")
+    holding = [name for name, sections in snapshot.tracks.items() if sections.by_video.of_video(video)]
+    name = track if track is not None else (FRAMES if FRAMES in holding else holding[0])
+    if name not in holding:
+        raise LibraryError(f"this video has no track {name!r}: it has {' and '.join(holding)}")
+    vector = encode(name)
+    if not bool(vector.any()):
+        raise LibraryError("The encoder understands nothing of this query. Try other words.")
+    sections = snapshot.tracks[name]
+    weight = sections.fusion_weight if trace else 0.0
+    request = EvidenceRequest(vector, sections.by_video.of_video(video), weight)
+    (evidence,) = video_evidence(sections, [request], pool)
+    moments = moments_of(evidence, snapshot.videos[video].duration, options, trace=trace)
+    return VideoExplanation(name, evidence, tuple(moments))
 
 
 def explain_pages(

@@ -20,7 +20,7 @@ from prvr.library.search.explain import explain_pages
 from prvr.library.search.query import TrackQuery, track_queries
 from prvr.library.search.rank import TrackRanking, rank_requests, rank_track
 from prvr.library.search.request import SearchRequest
-from prvr.library.search.results import ReadLines, SearchResult, empty_result, result_of
+from prvr.library.search.results import ReadLines, SearchResult, empty_result, not_understood, result_of
 from prvr.library.search.score import score_queries
 from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
@@ -67,8 +67,7 @@ def run_search(
     for request, ranking, page in zip(requests, ranked, pages, strict=True):
         seconds = time.perf_counter() - began
         if ranking is None or page is None:
-            message = "The encoder understands nothing of this query. Try other words."
-            results.append(empty_result(request, message, seconds))
+            results.append(empty_result(request, not_understood(request), seconds))
         else:
             results.append(result_of(ranking, page, snapshot, lines, seconds))
     return results

@@ -107,6 +107,13 @@ def empty_result(request: SearchRequest, message: str, seconds: float) -> Search
     return SearchResult(request.text, (), False, message, 0, None, seconds)
 
 
+def not_understood(request: SearchRequest) -> str:
+    """The message for a query that no track can use."""
+    if isinstance(request.query, str):
+        return "The encoder understands nothing of this query. Try other words."
+    return "The library's encoder or model cannot read this picture. Search with words instead."
+
+
 def result_of(
     ranking: Ranking, page: ExplainedPage, snapshot: Snapshot, lines: ReadLines, seconds: float
 ) -> SearchResult:

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from prvr.library.store.arrays import ShardMissing, map_shard, read_shards
-from prvr.library.store.catalogue import Catalogue, Video, generation, read_videos
+from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_videos
 from prvr.library.store.sections import Ids, MappedShard, TrackSections
 from prvr.scoring import Gallery
 
@@ -22,9 +22,9 @@ Projection = Callable[[str], Tensor | None]  # track name -> TRACE's query proje
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Videos and tracks of one generation of a library."""
+    """Videos and tracks of one read_generation of a library."""
 
-    generation: int
+    read_generation: int
     videos: dict[int, Video]  # those that can be searched, by number
     tracks: dict[str, TrackSections]  # by name; a track without sections is absent
 
@@ -34,7 +34,7 @@ def take_snapshot(catalogue: Catalogue, folder: Path, previous: Snapshot | None,
     for _ in range(_TRIES):
         try:
             with catalogue.reading() as db:
-                now = generation(db)
+                now = read_generation(db)
                 if previous is not None and previous.generation == now:
                     return previous
                 return _map_tracks(db, folder, now, projection)

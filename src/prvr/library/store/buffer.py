@@ -1,4 +1,4 @@
-"""What has been indexed but not committed. Long videos wait in a file without a name, which a kill removes."""
+"""Videos that are indexed but not committed yet. Sections of long videos wait in an unnamed temporary file."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import torch
 
 from prvr.library.store.arrays import Section
 from prvr.library.store.catalogue import NewVideo
-from prvr.media.subtitles import TimedLine
+from prvr.media import TimedLine
 from prvr.scoring.disk import raw_bytes
 
-HELD = 1 << 26  # bytes of sections that wait in memory; more go to disk
+MEMORY_LIMIT = 1 << 26  # bytes of sections that wait in memory; more go to disk
 
 
-class Pending:
-    """Sections of one track of one video, in order."""
+class SectionBuffer:
+    """The sections of one track of one video, in order. A kill removes the temporary file, because it has no name."""
 
-    def __init__(self, folder: Path, held: int = HELD):
-        self.folder, self.held = folder, held
+    def __init__(self, folder: Path, memory_limit: int = MEMORY_LIMIT):
+        self.folder, self.memory_limit = folder, memory_limit
         self.memory: list[Section] = []
         self.bytes = 0
         self.file: IO[bytes] | None = None
-        self.written: list[tuple[Section, dict[str, int]]] = []  # empty arrays of the right shape, and where bytes lie
+        self.written: list[tuple[Section, dict[str, int]]] = []  # sections of empty arrays, and where their bytes lie
 
     def add(self, section: Section) -> None:
         size = sum(array.numel() * array.element_size() for array in section.arrays.values())
-        if self.file is None and self.bytes + size <= self.held:
+        if self.file is None and self.bytes + size <= self.memory_limit:
             self.memory.append(section)
             self.bytes += size
             return
         if self.file is None:
-            self.file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 (lives as long as this)
+            self.file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 (lives as long as the buffer)
         places = {}
         for name, array in section.arrays.items():
             places[name] = self.file.tell()
@@ -59,9 +59,9 @@ class Pending:
 
 
 @dataclass
-class Indexed:
-    """A file that has been looked at: a video with its sections, or a failure with its reason."""
+class IndexedVideo:
+    """A file that was indexed: a video with its sections and subtitle lines, or a failure with its reason."""
 
     video: NewVideo
-    tracks: dict[str, Pending] = field(default_factory=dict)
+    tracks: dict[str, SectionBuffer] = field(default_factory=dict)
     lines: tuple[TimedLine, ...] = ()
