@@ -55,4 +55,4 @@ def test_a_script_that_starts_workers_when_imported_is_refused(tmp_path: Path) -
     script.write_text(f"{SCRIPT}\nwork()\n", encoding="utf-8")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
-    assert "put that below if __name__ == '__main__'" in done.stderr
+    assert "put its work below if __name__ == '__main__'" in done.stderr
