@@ -18,8 +18,7 @@ from prvr.library.search.passes import gallery_evidence
 from prvr.scoring import AlignedPairs, GalleryEvidence
 
 if TYPE_CHECKING:
-    from prvr.library.store.arrays import Mapped
-    from prvr.library.store.snapshot import TrackView
+    from prvr.library.store.snapshot import Mapped, TrackView
 
 _CURVES = ("direct", "support", "routed", "value")
 
