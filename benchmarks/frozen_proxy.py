@@ -19,7 +19,7 @@ from frozen_common import Asked, comparison
 from rich.console import Console
 
 from prvr.media.encoders import open_text_encoder
-from prvr.media.encoders.base import unit
+from prvr.media.encoders.base import unit_rows
 from prvr.proxy import NOISE, ProxyConfig, read_activitynet, read_charades
 from prvr.proxy.embeddings import nearest
 from prvr.proxy.frames import composed, damaged, noisy
@@ -50,7 +50,7 @@ def main() -> None:
         rng = np.random.default_rng((config.seed, number))
         seen, shown = composed(damaged(story, alike.__getitem__, config, rng), vectors, config, encoder.width)
         frames = noisy(seen[shown] * np.sqrt(encoder.width), config, rng)  # each dimension has deviation 1, as there
-        videos.append(torch.from_numpy(unit(frames)))
+        videos.append(torch.from_numpy(unit_rows(frames)))
     asked = Asked(
         vectors=torch.from_numpy(encoder.encode_texts([query.sentence for query in queries])),
         positives=[tuple(row[video] for video in query.positives if video in row) for query in queries],

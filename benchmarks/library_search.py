@@ -29,9 +29,9 @@ from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.tracks import PAGE, Piece, Track
 from prvr.library.store.arrays import Section
 from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.commit import commit
-from prvr.library.store.pending import IndexedVideo, SectionBuffer
-from prvr.media.encoders.base import Array, Encoder, unit
+from prvr.library.store.commit import commit_videos
+from prvr.library.store.buffer import IndexedVideo, SectionBuffer
+from prvr.media.encoders.base import Array, Encoder, unit_rows
 from prvr.media.frames import Fit, Image
 from prvr.scoring import Gallery
 from prvr.scoring.engines import score_parts
@@ -51,7 +51,7 @@ class Standstill(Encoder):
     def encode_texts(self, texts: Sequence[str]) -> Array:
         seeds = [zlib.crc32(text.encode()) if not text.isdigit() else int(text) for text in texts]
         near = scenes_about(self.width)[[seed % 1000 for seed in seeds]]
-        return unit(near + 0.7 * np.stack([topics(1, self.width, seed)[0] for seed in seeds]))
+        return unit_rows(near + 0.7 * np.stack([topics(1, self.width, seed)[0] for seed in seeds]))
 
     def encode_words(self, text: str) -> Array:
         return self.encode_texts([text])
@@ -74,7 +74,7 @@ def walk(frames: int, width: int, rng: np.random.Generator) -> Array:
     lengths = lengths[: int(np.searchsorted(lengths.cumsum(), frames)) + 1]
     scenes = scenes_about(width)[rng.integers(0, 1000, len(lengths))]
     scenes = scenes + 0.6 * rng.standard_normal(scenes.shape, np.float32)
-    return unit(np.repeat(scenes, lengths, 0)[:frames] + 0.35 * rng.standard_normal((frames, width), np.float32))
+    return unit_rows(np.repeat(scenes, lengths, 0)[:frames] + 0.35 * rng.standard_normal((frames, width), np.float32))
 
 
 TOGETHER = 64  # videos of a commit
@@ -170,7 +170,7 @@ def fill(lib: Library, videos: int, frames: int, distinct: int = DISTINCT) -> No
             path = Path(f"/made up/{number:06d}.mp4")
             video = NewVideo(path, frames, 0, str(number), duration=float(frames), frames=frames)
             items.append(IndexedVideo(video, {"frames": made[number % distinct] if made else fresh[number - first]}))
-        commit(lib.catalogue, lib.folder, items)
+        commit_videos(lib.catalogue, lib.folder, items)
 
 
 def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> list[SectionBuffer]:

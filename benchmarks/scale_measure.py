@@ -46,11 +46,11 @@ from prvr.library.ingest.files import SourceFile
 from prvr.library.ingest.tracks import FRAMES, Piece
 from prvr.library.search.asking import Question, Wanted
 from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.commit import commit
-from prvr.library.store.pending import IndexedVideo, SectionBuffer
+from prvr.library.store.commit import commit_videos
+from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.media.encoders.base import Encoder
 from prvr.media.errors import MissingExtra
-from prvr.media.writing import write_video
+from prvr.media.writer import write_video
 
 _BATCH = 32
 
@@ -153,7 +153,7 @@ def committing(lib: Library) -> float:
             IndexedVideo(NewVideo(Path(f"/more/{turn}/{n}"), 1, 0, f"{turn}-{n}", frames=frames), {FRAMES: pending})
             for n in range(_BATCH)
         ]
-        noted(times, lambda: commit(lib.catalogue, lib.folder, some))  # noqa: B023
+        noted(times, lambda: commit_videos(lib.catalogue, lib.folder, some))  # noqa: B023
     return statistics.median(times[1:]) / _BATCH
 
 

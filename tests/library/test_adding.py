@@ -18,7 +18,7 @@ from prvr.library.store import pending as pending_module
 from prvr.media.encoders import PlainEncoder
 from prvr.media.recipe import RecipeMismatch
 from prvr.media.render import RenderedWorld
-from prvr.media.writing import write_video
+from prvr.media.writer import write_video
 
 SENTENCE = "a red square moves to the left"
 

@@ -17,7 +17,7 @@ from safetensors.torch import save
 
 from prvr.cluster.pieces import MOST_TRIES, PIECES, FolderPieces, Pieces, packed, unpacked
 from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.pending import IndexedVideo
+from prvr.library.store.buffer import IndexedVideo
 from prvr.objects import ObjectMissing, Store, WorkingCopy, is_address, open_store
 
 _TRIES = f"{PIECES}/tries"

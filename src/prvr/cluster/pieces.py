@@ -26,7 +26,7 @@ from prvr.files import sync_folder
 from prvr.library.ingest.files import absolute_path
 from prvr.library.store.arrays import Section
 from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.pending import IndexedVideo, SectionBuffer
+from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.settings import LibraryRecord
 from prvr.media.subtitles import TimedLine
 

@@ -15,8 +15,8 @@ from prvr.library.ingest.files import SourceFile
 from prvr.library.ingest.index import FILE_PROBLEMS, failed_video, fingerprinted, new_video
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.claims import Claim, claim
-from prvr.library.store.commit import commit, disk_problem
-from prvr.library.store.pending import IndexedVideo
+from prvr.library.store.commit import commit_videos, disk_error
+from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.settings import read_record
 
 _TOGETHER = 32  # videos in one commit
@@ -140,9 +140,9 @@ class Run:
                 if not self.adder.known_after_all(job.source):  # another process may have been first
                     items.append(self._item(number))
             if items:
-                commit(self.adder.catalogue, self.adder.folder, items)
+                commit_videos(self.adder.catalogue, self.adder.folder, items)
         except OSError as problem:
-            raise disk_problem(self.adder.folder, problem) from problem
+            raise disk_error(self.adder.folder, problem) from problem
         finally:
             for each in held:
                 each.release()

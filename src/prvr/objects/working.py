@@ -12,7 +12,7 @@ from prvr.files import Busy
 from prvr.library import Library
 from prvr.library.errors import LibraryError
 from prvr.library.store.catalogue import Catalogue, read_generation
-from prvr.library.store.commit import disk_problem
+from prvr.library.store.commit import disk_error
 from prvr.library.store.settings import RECORD_FILE
 from prvr.objects.copies import Copy, bring_newest
 from prvr.objects.lease import Lease
@@ -88,7 +88,7 @@ class WorkingCopy:
             except FileNotFoundError:  # videos were removed meanwhile
                 continue
             except OSError as problem:
-                raise disk_problem(self.folder, problem) from problem
+                raise disk_error(self.folder, problem) from problem
         raise StoreError(f"{self.folder} changes too fast to be published: run it again")
 
     def _require_newest(self, expected: Manifest | None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.media.encoders.base import unit
+from prvr.media.encoders.base import unit_rows
 from prvr.proxy.config import NOISE, ProxyConfig
 from prvr.proxy.stories import Label, Story, within
 
@@ -58,7 +58,7 @@ def composed(story: Story, vectors: Vectors, config: ProxyConfig, width: int) ->
     happening = here @ said / np.maximum(here.sum(1, keepdims=True), 1)
     around = _stacked(story.context, vectors, width)
     seen = happening + config.context_weight * around.sum(0) / max(len(around), 1)
-    return unit(seen.astype(np.float32)), shown.reshape(-1)
+    return unit_rows(seen.astype(np.float32)), shown.reshape(-1)
 
 
 @dataclass(frozen=True)

@@ -85,10 +85,7 @@ class ScoringPool:
             return chunk_evidence(*piece, self._torch_engine().workspace)
 
         parts = iter(self.map(look, pieces))
-        return [
-            joined_chunks(of_group, [next(parts) for _ in of_group])
-            for of_group in chunks
-        ]
+        return [joined_chunks(of_group, [next(parts) for _ in of_group]) for of_group in chunks]
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """``work`` on each item, in order; the cores that torch may use take one item after the other."""

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.ingest.embedding import Embedding
+from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.store.arrays import Section
 from prvr.media.encoders.base import TextEncoder
 from prvr.media.features import FeaturePart
@@ -74,7 +74,9 @@ class Track:
             raise ValueError("the encoder returned NaN or infinity")
         embedding = self.embedding
         embedded = embedding.embed(samples)
-        gallery = Gallery.of_tokens(embedding.backbone, embedding.trace, embedded.tokens, storage=self.storage, page=PAGE_TOKENS)
+        gallery = Gallery.of_tokens(
+            embedding.backbone, embedding.trace, embedded.tokens, storage=self.storage, page=PAGE_TOKENS
+        )
         arrays = gallery.arrays()
         if embedding.own_keys:
             arrays = {name: array for name, array in arrays.items() if not name.startswith("keys.")}

@@ -94,8 +94,8 @@ def recipes_of(run: Run) -> tuple[Recipe, Recipe]:
     made = run.features
     if not made.keys() >= {"frames", "queries"}:
         raise LibraryError(
-            f"{run.path} does not know how its features were made (its data in {run.data} has no recipe.json), so it cannot "
-            "encode other videos: train on a dataset that prvr.media.write_dataset wrote"
+            f"{run.path} does not know how its features were made (its data in {run.data} has no recipe.json), so it "
+            "cannot encode other videos: train on a dataset that prvr.media.write_dataset wrote"
         )
     return Recipe.from_dict(made["frames"]), Recipe.from_dict(made["queries"])
 

@@ -1,7 +1,7 @@
 """How well a library answers sentences whose videos and moments are known.
 
-    judgement = judge(library, known_queries)
-    judgement.recall[1], judgement.recall.sum_r, judgement.overlaps.mean()
+judgement = judge(library, known_queries)
+judgement.recall[1], judgement.recall.sum_r, judgement.overlaps.mean()
 """
 
 from __future__ import annotations

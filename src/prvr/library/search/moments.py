@@ -74,7 +74,9 @@ def find_moments(
         found = _with(found, FoundMoment(float(spans[first, 0]), end, peak), options.merge)
     longest = duration if duration is not None else float(spans[:, 1].max())
     return [
-        FoundMoment(max(0.0, each.start - options.pad), max(each.start, min(longest, each.end + options.pad)), each.peak)
+        FoundMoment(
+            max(0.0, each.start - options.pad), max(each.start, min(longest, each.end + options.pad)), each.peak
+        )
         for each in found
     ]
 

@@ -55,16 +55,16 @@ def run_search(
     queries = track_queries(requests, vectors, snapshot, candidates)
     tracks: list[dict[str, TrackRanking]] = [{} for _ in requests]
     for name, sections in snapshot.tracks.items():
-        rows = [row for row, by_track in enumerate(queries) if name in by_track]
+        rows = [row for row, of_request in enumerate(queries) if name in of_request]
         if rows:
             of_track = [queries[row][name] for row in rows]
-            rankings = rank_track(of_track, score(of_track, sections, pool), sections)
-            for row, ranking in zip(rows, rankings, strict=True):
-                tracks[row][name] = ranking
-    ranked = rank_requests(requests, tracks)
-    pages = explain_pages(ranked, snapshot, pool)
+            by_track = rank_track(of_track, score(of_track, sections, pool), sections)
+            for row, track_ranking in zip(rows, by_track, strict=True):
+                tracks[row][name] = track_ranking
+    rankings = rank_requests(requests, tracks)
+    pages = explain_pages(rankings, snapshot, pool)
     results = []
-    for request, ranking, page in zip(requests, ranked, pages, strict=True):
+    for request, ranking, page in zip(requests, rankings, pages, strict=True):
         seconds = time.perf_counter() - began
         if ranking is None or page is None:
             results.append(empty_result(request, not_understood(request), seconds))

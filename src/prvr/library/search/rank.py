@@ -179,10 +179,12 @@ class Ranking:
         request = self.request
         if request.min_confidence == 0:
             return self.top(request.page_end + 1)[request.offset :]
-        if self.only is not None:  # confidence falls with the score, so the first that fails ends the list
-            passing = takewhile(lambda video: self.is_confident_enough(self.confidence(video)), self.walk())
-        else:
-            passing = (video for video in self.walk() if self.is_confident_enough(self.confidence(video)))
+
+        def passes(video: int) -> bool:
+            return self.is_confident_enough(self.confidence(video))
+
+        # In one track confidence falls with the score, so the first video that fails ends the list.
+        passing = takewhile(passes, self.walk()) if self.only is not None else filter(passes, self.walk())
         return list(islice(passing, request.offset, request.page_end + 1))
 
 

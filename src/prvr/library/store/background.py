@@ -21,7 +21,7 @@ class Background:
     """What background sentences score on some videos. Each array is sorted."""
 
     best: Floats  # (B,) each sentence's best score
-    margin: Floats = field(default_factory=lambda: np.zeros(0, np.float32))  # (B,) the same in deviations above its mean
+    margin: Floats = field(default_factory=lambda: np.zeros(0, np.float32))  # (B,) in deviations above its mean
 
 
 def background_of(

@@ -217,7 +217,7 @@ def read_videos(db: sqlite3.Connection, where: str = "1", values: tuple[object, 
 
 
 def put_video(db: sqlite3.Connection, video: NewVideo) -> int:
-    """Write a video and return its number. What was known of the same path is replaced; its arrays become dead space."""
+    """Write a video and return its number. It replaces what was known of the same path."""
     known = db.execute("SELECT id, tags FROM videos WHERE path = ?", (str(video.path),)).fetchone()
     tags = set(video.tags)
     if known is not None:

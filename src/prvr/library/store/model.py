@@ -47,7 +47,7 @@ def describe_model(run: Run) -> ModelRecord:
 
 
 def keep_model(run: Run, record: ModelRecord, library: Path) -> None:
-    """Copy a run's description and weights into a library. The folder is named by their hash, so a copy is made once."""
+    """Copy a run's description and weights into a library. The folder's name is their hash, so one copy is made."""
     place = library / record.folder
     if place.exists():
         return
@@ -71,7 +71,8 @@ def require_model(record: ModelRecord | None, run: Run, library: Path) -> None:
     if offered.sha256 != record.sha256:
         raise LibraryError(
             f"{library} was created with the {record.method} of {record.run} (weights {record.sha256[:12]}), not with "
-            f"{run.path} ({offered.method}, weights {offered.sha256[:12]}): leave --model out, or create another library"
+            f"{run.path} ({offered.method}, weights {offered.sha256[:12]}): leave --model out, or "
+            "create another library"
         )
 
 

@@ -48,7 +48,7 @@ class LibrarySettings:
             raise LibraryError(f"the rate must lie between 0 and 1000 frames per second, not {self.rate}")
         if not (0 < self.stride <= self.window <= _LONGEST_WINDOW):
             raise LibraryError(
-                f"the stride must be above 0 and at most the window, and the window at most {_LONGEST_WINDOW:g} seconds; "
+                f"the stride must be above 0 and at most the window, the window at most {_LONGEST_WINDOW:g} seconds; "
                 f"found stride {self.stride!s:.20} and window {self.window!s:.20}"
             )
         defaults = {each.name: each.default for each in fields(self) if each.name in ("local", "window", "stride")}
@@ -101,7 +101,8 @@ def read_record(folder: Path) -> LibraryRecord:
         version = found["format"]
     except (FileNotFoundError, NotADirectoryError):
         raise LibraryError(
-            f"{folder} is not a library: it has no {RECORD_FILE}. `prvr library add --library {folder} VIDEOS…` creates one"
+            f"{folder} is not a library: it has no {RECORD_FILE}. "
+            f"`prvr library add --library {folder} VIDEOS…` creates one"
         ) from None
     except (ValueError, TypeError, KeyError, RecursionError) as problem:
         raise LibraryError(

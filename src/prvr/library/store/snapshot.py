@@ -22,9 +22,9 @@ Projection = Callable[[str], Tensor | None]  # track name -> TRACE's query proje
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Videos and tracks of one read_generation of a library."""
+    """Videos and tracks of one generation of a library."""
 
-    read_generation: int
+    generation: int
     videos: dict[int, Video]  # those that can be searched, by number
     tracks: dict[str, TrackSections]  # by name; a track without sections is absent
 

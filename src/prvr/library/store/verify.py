@@ -109,7 +109,7 @@ def verify_library(folder: Path, catalogue: Catalogue, model: ModelRecord | None
     for video in videos:
         found.checked += 1
         if video.state == "ok" and video.id not in indexed:
-            found.problems.append(f"{video.path}: it is in the catalogue but has no vectors; remove it and add it again")
+            found.problems.append(f"{video.path}: it has no vectors in the library; remove it and add it again")
         if not video.path.exists():
             found.missing.append(video.path)
     return found

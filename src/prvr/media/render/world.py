@@ -27,7 +27,7 @@ from prvr.media.frames import Image
 from prvr.media.render.scenes import Canvas, background
 from prvr.media.render.scripts import Event, Query, Script, plant_peaks, positives, write_queries, write_scripts
 from prvr.media.render.things import as_picture, paint, place
-from prvr.media.writing import write_video
+from prvr.media.writer import write_video
 from prvr.processes import map_in_processes
 
 SPLITS = ("train", "val", "test")
