@@ -16,12 +16,20 @@ from rich.text import Text
 
 from prvr.cli.group import explain
 from prvr.cli.places import Place, Where, changing, default_library, open_or_create, opened, refuse_addresses
-from prvr.library import AddProgress, AddReport, Library, LibraryError, LibrarySettings, Video
-from prvr.library.ingest.add import Work
-from prvr.library.ingest.files import VIDEO_SUFFIXES, find_videos
-from prvr.library.search.candidates import FEWEST, IndexSettings
-from prvr.library.search.candidates import FOLDER as CANDIDATES
-from prvr.library.store.settings import RECORD_FILE
+from prvr.library import (
+    FEWEST_TOKENS,
+    INDEX_FOLDER,
+    RECORD_FILE,
+    VIDEO_SUFFIXES,
+    AddProgress,
+    AddReport,
+    IndexSettings,
+    Library,
+    LibraryError,
+    LibrarySettings,
+    Video,
+    find_videos,
+)
 from prvr.objects import is_address, published_problems
 
 if TYPE_CHECKING:
@@ -160,10 +168,10 @@ class Status:
 
     def run(self) -> int:
         lib = opened(self.library)
-        status, model = lib.status(), lib.about.model
+        status, model = lib.status(), lib.record.model
         if self.as_json:
             print(
-                json.dumps({**asdict(status), "settings": asdict(lib.settings), "recipes": lib.about.recipes}, indent=1)
+                json.dumps({**asdict(status), "settings": asdict(lib.settings), "recipes": lib.record.recipes}, indent=1)
             )
             return 0
         each = f", {status.bytes_per_frame:.0f} bytes per frame" if status.frames else ""
@@ -197,9 +205,9 @@ class Index:
             lib = place.open()
             made = lib.index(self.settings, lambda text: console.print(text, markup=False))
         for name, recall in lib.recall().items() if made else ():
-            console.print(f"{name}: {made[name].about.probes} lists looked at find {recall}")
+            console.print(f"{name}: {made[name].record.probes} lists looked at find {recall}")
         if not made:
-            console.print(f"nothing to index: fewer than {FEWEST:,} stretches are as fast to search exactly")
+            console.print(f"nothing to index: fewer than {FEWEST_TOKENS:,} tokens are as fast to search exactly")
         return 0
 
 
@@ -224,7 +232,7 @@ class Verify:
         if found.ok:
             place = "their vectors are in their place" if found.missing else "everything is in its place"
             console.print(f"{found.checked} files checked, {place}", highlight=False)
-        if found.ok and any((lib.folder / CANDIDATES).glob("*.json")):
+        if found.ok and any((lib.folder / INDEX_FOLDER).glob("*.json")):
             for name, recall in lib.recall().items():
                 console.print(f"approximate search, {name}: finds {recall}", highlight=False)
         return 0 if found.ok else 1

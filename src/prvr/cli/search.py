@@ -18,9 +18,16 @@ from prvr.cli.console import print_table
 from prvr.cli.errors import fail
 from prvr.cli.library import clock
 from prvr.cli.places import Where, default_library, opened
-from prvr.library import Filters, Hit, LibraryError, MomentEvidence, MomentOptions, SearchResult
-from prvr.library.search.results import SCORES_NOTE
-from prvr.library.search.searching import GroupBy
+from prvr.library import (
+    SCORES_NOTE,
+    Filters,
+    GroupBy,
+    Hit,
+    LibraryError,
+    MomentEvidence,
+    MomentOptions,
+    SearchResult,
+)
 from prvr.media.clips import cut_clip
 from prvr.media.errors import MediaError
 
