@@ -15,8 +15,8 @@ from safetensors.torch import save
 from prvr.cluster.pieces import packed, unpacked
 from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import Section
-from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
+from prvr.library.store.catalogue import NewVideo
 from prvr.media.subtitles import TimedLine
 from prvr.objects.copies import Copy
 from prvr.objects.fetching import bring

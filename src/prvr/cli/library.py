@@ -171,7 +171,9 @@ class Status:
         status, model = lib.status(), lib.record.model
         if self.as_json:
             print(
-                json.dumps({**asdict(status), "settings": asdict(lib.settings), "recipes": lib.record.recipes}, indent=1)
+                json.dumps(
+                    {**asdict(status), "settings": asdict(lib.settings), "recipes": lib.record.recipes}, indent=1
+                )
             )
             return 0
         each = f", {status.bytes_per_frame:.0f} bytes per frame" if status.frames else ""

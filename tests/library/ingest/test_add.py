@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from prvr.cli import main
-from prvr.library import Filters, Library, LibraryError
-from prvr.library.ingest import frozen as frozen_module
-from prvr.library.ingest.add import AddProgress
-from prvr.library.store import arrays as shards_module
-from prvr.library.store import pending as pending_module
+from prvr.library import AddProgress, Filters, Library, LibraryError
+from prvr.library.ingest import frozen
+from prvr.library.store import arrays, buffer
 from prvr.media.encoders import PlainEncoder
 from prvr.media.recipe import RecipeMismatch
 from prvr.media.render import RenderedWorld
@@ -106,7 +104,7 @@ def test_removal_frees_space_and_leaves_the_rest_as_it_was(library: Library, own
     assert library.status().bytes < size
     assert library.verify().ok
     library.remove([own])
-    assert library.search(SENTENCE).message == "the library holds no video yet"
+    assert library.search(SENTENCE).message == "The library holds no videos yet."
     assert list((library.folder / "shards").iterdir()) == []
     assert len(library.add([own]).added) == 6
     assert sorted(found(library)) == sorted(before)
@@ -125,7 +123,7 @@ def test_videos_whose_files_are_gone_are_reported_and_can_be_removed(library: Li
 def test_many_shards_give_the_same_answers(
     whole: Library, films: RenderedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards_module, "LARGEST", 20_000)
+    monkeypatch.setattr(arrays, "SHARD_LIMIT", 20_000)
     lib = Library.create(tmp_path / "small", rate=whole.settings.rate)
     lib.add([films.folder])
     assert len(list((lib.folder / "shards").iterdir())) > 3
@@ -146,8 +144,8 @@ def test_a_long_video_in_sections_is_one_video(
     film = write_video(tmp_path / "long.mp4", pictures, fps=1)
     one = Library.create(tmp_path / "one", rate=1.0, local=local)
     one.add([film])
-    monkeypatch.setattr(frozen_module, "SECTION", 32)
-    monkeypatch.setattr(pending_module, "HELD", 0)
+    monkeypatch.setattr(frozen, "SECTION_SAMPLES", 32)
+    monkeypatch.setattr(buffer, "MEMORY_LIMIT", 0)
     several = Library.create(tmp_path / "several", rate=1.0, local=local)
     several.add([film])
     assert (len(one.snapshot().tracks["frames"]), len(several.snapshot().tracks["frames"])) == (1, 5)
@@ -184,9 +182,9 @@ def test_pipes_and_names_that_are_no_text_are_listed_and_the_rest_is_added(libra
 
 
 def test_opening_refuses_what_it_cannot_read(tmp_path: Path, library: Library) -> None:
-    with pytest.raises(LibraryError, match="is no library"):
+    with pytest.raises(LibraryError, match="is not a library"):
         Library.open(tmp_path)
-    with pytest.raises(LibraryError, match="holds a library already"):
+    with pytest.raises(LibraryError, match="already holds a library"):
         Library.create(library.folder)
     with pytest.raises(LibraryError, match="holds something else"):
         Library.create(tmp_path)
@@ -210,7 +208,7 @@ def test_another_encoder_is_refused_side_by_side(library: Library) -> None:
 
 
 def test_a_path_that_is_not_there_is_an_error(library: Library, tmp_path: Path) -> None:
-    with pytest.raises(LibraryError, match="neither a file nor a folder"):
+    with pytest.raises(LibraryError, match="does not exist: name a video file or a folder"):
         library.add([tmp_path / "nowhere"])
 
 

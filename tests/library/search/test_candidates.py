@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from prvr.cli import main
-from prvr.library import Library, LibraryError, SearchOptions
-from prvr.library.search import candidates as module
-from prvr.library.search.candidates import CandidateIndex, IndexSettings
-from prvr.library.search.filters import Filters
+from prvr.library import INDEX_FOLDER, CandidateIndex, Filters, IndexSettings, Library, LibraryError, SearchRequest
+from prvr.library.search import candidates
 from prvr.media.render import RenderedWorld
 
 pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')
@@ -21,7 +20,7 @@ QUERY = "a red circle moves to the left"
 
 @pytest.fixture(autouse=True)
 def _small_libraries_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FEWEST", 10)
+    monkeypatch.setattr(candidates, "FEWEST_TOKENS", 10)
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def mine(whole: Library, tmp_path: Path) -> Library:
 
 def test_candidates_are_scored_as_in_exact_search(mine: Library) -> None:
     made = mine.index(IndexSettings(videos=3))
-    assert made["frames"].about.recall is not None
+    assert made["frames"].record.recall is not None
     exact = {hit.video.id: hit for hit in mine.search(QUERY, limit=50)}
     found = mine.search(QUERY, limit=50, approximate=True).hits
     assert 3 <= len(found) <= len(exact)
@@ -49,10 +48,10 @@ def test_neighbours_in_a_pass_change_nothing(mine: Library) -> None:
     """Each query has candidates of its own, whatever else is asked at the same time, and with what options."""
     mine.index(IndexSettings(videos=2, neighbours=4))
     mates = ["something blue falls", "a yellow star", "a green circle over sand"]
-    options = SearchOptions(limit=50, approximate=True)
-    alone = mine.search_many([QUERY], options)[0]
-    for others in (options, SearchOptions(limit=5), SearchOptions(filters=Filters(min_duration=0.1))):
-        found = mine.search_many([*mates, QUERY], [others] * 3 + [options])[-1]
+    request = SearchRequest(QUERY, limit=50, approximate=True)
+    alone = mine.search_many([request])[0]
+    for others in (request, SearchRequest("", limit=5), SearchRequest("", filters=Filters(min_duration=0.1))):
+        found = mine.search_many([*(replace(others, query=mate) for mate in mates), request])[-1]
         assert [(h.video.id, h.score, h.confidence) for h in found] == [
             (h.video.id, h.score, h.confidence) for h in alone
         ]
@@ -99,16 +98,16 @@ def test_without_an_index_it_says_what_to_do(mine: Library) -> None:
 
 def test_a_damaged_index_is_named(mine: Library) -> None:
     mine.index()
-    (file,) = (mine.folder / module.FOLDER).glob("*.faiss")
+    (file,) = (mine.folder / INDEX_FOLDER).glob("*.faiss")
     file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(LibraryError, match="library index` anew"):
+    with pytest.raises(LibraryError, match="library index` again"):
         mine.search(QUERY, approximate=True)
 
 
 def test_a_small_library_needs_none(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FEWEST", 10**9)
+    monkeypatch.setattr(candidates, "FEWEST_TOKENS", 10**9)
     assert mine.index() == {}
-    assert not (mine.folder / module.FOLDER).exists()
+    assert not (mine.folder / INDEX_FOLDER).exists()
 
 
 def test_without_faiss_it_names_the_install(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:

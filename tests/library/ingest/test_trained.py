@@ -100,7 +100,7 @@ def test_a_library_is_whole_without_its_run(trained: Library, run: Run, data: Pa
     assert [name for name, _ in found] == [name for name, _ in before]
     assert [score for _, score in found] == pytest.approx([score for _, score in before], abs=1e-4)
     (next(lib.folder.glob("model-*")) / "weights" / "average" / "model.safetensors").unlink()
-    assert any("is gone" in problem for problem in lib.verify().problems)
+    assert any("is missing" in problem for problem in lib.verify().problems)
 
 
 def test_stages_and_shards_of_a_cluster_know_the_model(

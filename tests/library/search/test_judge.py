@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from prvr.library import Library, LibraryError
-from prvr.library.search.judge import judge, rendered_queries
+from prvr.library import Library, LibraryError, judge, rendered_queries
 from prvr.media.render import RenderedWorld
 
 
@@ -26,5 +25,5 @@ def test_a_video_that_is_not_there_is_named(library: Library, own: Path, films: 
         judge(library, rendered_queries(films))
     (query,) = rendered_queries(films)[:1]
     library.add([query.video])
-    with pytest.raises(LibraryError, match="not to be true of it"):
+    with pytest.raises(LibraryError, match="not among its correct videos"):
         judge(library, [replace(query, correct=frozenset())])

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library, LibraryError
-from prvr.library.store import arrays as shards_module
 from prvr.media.render import RenderedWorld
 from prvr.training import Run
 
@@ -154,17 +153,19 @@ def test_a_full_disk_keeps_what_was_added(
     films: RenderedWorld, whole: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lib = Library.create(tmp_path / "full", rate=RATE)
-    real, room = os.pwrite, [60_000]
+    real, room = os.write, [60_000]
 
-    def pwrite(handle: int, data: memoryview, place: int) -> int:
+    def write(handle: int, data: bytes | memoryview) -> int:
+        if "shards" not in os.readlink(f"/proc/self/fd/{handle}"):
+            return real(handle, data)
         if room[0] <= 0:
             raise OSError(errno.ENOSPC, "No space left on device")
-        written = real(handle, data[: room[0]], place)  # the last bytes that fit, as a disk does
+        written = real(handle, data[: room[0]])  # the last bytes that fit, as a disk does
         room[0] -= written
         return written
 
-    monkeypatch.setattr(shards_module.os, "pwrite", pwrite)
-    with pytest.raises(LibraryError, match="is full: free some space and run it again"):
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(LibraryError, match="is full: free some space and run the command again"):
         lib.add([films.folder])
     kept = len(lib.videos())
     assert 0 < kept < len(films.videos)
@@ -193,7 +194,7 @@ def test_bytes_that_a_kill_left_behind_the_committed_ones_mean_nothing(own: Path
 
 def test_what_a_kill_leaves_of_the_catalogue_is_put_right(own: Path, library: Library) -> None:
     (library.folder / "catalogue.sqlite").write_bytes(b"")  # killed before its first commit
-    assert library.search(SENTENCES[0]).message == "the library holds no video yet"
+    assert library.search(SENTENCES[0]).message == "The library holds no videos yet."
     library.add([own])
     before = answers(library)
     program = f"""
