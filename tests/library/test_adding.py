@@ -17,8 +17,8 @@ from prvr.library import shards as shards_module
 from prvr.library.adding import AddProgress
 from prvr.media.encoders import PlainEncoder
 from prvr.media.recipe import RecipeMismatch
-from prvr.media.render import RenderedWorld
 from prvr.media.writing import write_video
+from prvr.worlds import RenderedWorld
 
 SENTENCE = "a red square moves to the left"
 

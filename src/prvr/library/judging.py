@@ -25,8 +25,8 @@ from prvr.library.searching import CONFIDENT
 from prvr.library.sections import Sections
 from prvr.library.sources import absolute
 from prvr.library.tracks import FRAMES
-from prvr.media.render import RenderedWorld
 from prvr.scoring import Recall, recalls
+from prvr.worlds import RenderedWorld
 
 
 @dataclass(frozen=True)
