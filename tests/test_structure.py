@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "bench": {"tokens", "backbones", "trace", "scoring", "training", "data"},
     "library": {"tokens", "files", "data", "media", "worlds", "backbones", "trace", "scoring", "training"},
     "objects": {"files", "library", "media"},
-    "server": {"library", "media"},
+    "server": {"processes", "library", "media"},
     "doctor": {"scoring", "library", "media", "files"},
     "cluster": {"files", "library", "media", "objects", "server"},
     "cli": {

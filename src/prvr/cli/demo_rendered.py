@@ -14,8 +14,8 @@ from prvr.cli.demo_features import train
 from prvr.cli.search import time_range
 from prvr.evaluation.figures import EvidenceCurves, evidence_figure, save_figure
 from prvr.library import Hit, Library
-from prvr.library.judging import KnownQuery, judge, rendered_queries
-from prvr.library.moments import overlap
+from prvr.library.search.judge import KnownQuery, judge, rendered_queries
+from prvr.library.search.moments import overlap
 from prvr.media.encoders import open_encoder
 from prvr.media.reader import open_video
 from prvr.training import load_preset
