@@ -1,4 +1,4 @@
-"""Writers of the two formats in which frame features are kept."""
+"""Writes frame features in either of the two formats that ``stores`` reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FeatureWriter(Protocol):
 
 
 @contextlib.contextmanager
-def writer(kind: Literal["hdf5", "bigfile"], folder: Path, width: int) -> Iterator[FeatureWriter]:
+def feature_writer(kind: Literal["hdf5", "bigfile"], folder: Path, width: int) -> Iterator[FeatureWriter]:
     """Write videos into ``folder``; the files are complete when the context ends without an error."""
     folder.mkdir(parents=True, exist_ok=True)
     if kind == "hdf5":

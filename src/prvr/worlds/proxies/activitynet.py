@@ -9,49 +9,57 @@ from typing import Any
 
 from prvr.data.errors import DataError
 from prvr.data.textfiles import text_lines
-from prvr.proxy.stories import (
+from prvr.worlds.proxies.source import (
     Label,
-    Source,
-    Story,
-    Told,
-    as_annotations,
-    divided,
-    find_file,
-    plain,
-    require_name,
-    within,
+    LabelScript,
+    ProxySource,
+    annotate_sentences,
+    clamp_span,
+    deal_splits,
+    find_annotation_file,
+    one_line,
+    require_video_id,
+    sentence_query,
 )
+from prvr.worlds.script import Query, Script
 
 _ARCHIVE = "it is in the caption archive on the ActivityNet Captions page (dense-captioning events in videos)"
 _PARTS = {"train": 3500, "val": 385, "test": 1000}  # of the 4,885 videos that both annotators described
-SWAPPED = "_swapped"  # ends the id of a training video told the other way round
+SWAPPED = "_swapped"  # ends the id of a training video whose two annotators are exchanged
 
 Captions = dict[str, tuple[float, list[Label | None]]]  # by video: its length, and captions in the file's order
 
 
-def read_activitynet(folder: str | Path, *, both_directions: bool = False) -> Source:
-    """Read val_1 (frames) and val_2 (queries); ``both_directions`` adds training videos with the two exchanged."""
+def read_activitynet(folder: str | Path, *, both_directions: bool = False) -> ProxySource:
+    """Read val_1 (frames) and val_2 (queries).
+
+    Args:
+        folder: where the two files are, plain or gzipped.
+        both_directions: add every training video a second time, with the roles of the two files exchanged.
+    """
     folder, notes = Path(folder), list[str]()
-    first = read_captions_file(find_file(folder, "val_1.json", _ARCHIVE), notes)
-    second = read_captions_file(find_file(folder, "val_2.json", _ARCHIVE), notes)
+    first = read_captions_file(find_annotation_file(folder, "val_1.json", _ARCHIVE), notes)
+    second = read_captions_file(find_annotation_file(folder, "val_2.json", _ARCHIVE), notes)
     shared = sorted(first.keys() & second.keys())
     total = sum(_PARTS.values())
-    dealt = divided(shared, {split: round(len(shared) * part / total) for split, part in _PARTS.items()})
+    dealt = deal_splits(shared, {split: round(len(shared) * part / total) for split, part in _PARTS.items()})
     if len(shared) != total:
         notes.append(f"{len(shared):,} videos are in both files, {total:,} were expected; splits keep the proportions")
-    stories = {split: tuple(_story(video, first[video]) for video in videos) for split, videos in dealt.items()}
-    told = {split: [t for video in videos for t in _told(video, second[video])] for split, videos in dealt.items()}
+    scripts = {split: tuple(_script(video, first[video]) for video in videos) for split, videos in dealt.items()}
+    queries = {
+        split: [q for video in videos for q in _queries(video, second[video])] for split, videos in dealt.items()
+    }
     if both_directions:
         for video in dealt["train"]:
-            stories["train"] += (_story(video + SWAPPED, second[video]),)
-            told["train"] += _told(video + SWAPPED, first[video])
-    queries = {}
-    for split, videos in stories.items():
-        queries[split] = as_annotations(told[split], {story.video: story.seconds for story in videos})
-        silent = {story.video for story in videos} - {each.video for each in told[split]}
-        if silent:  # no query names it, so no split would read it
-            stories[split] = tuple(story for story in videos if story.video not in silent)
-    return Source("activitynet", stories, queries, tuple(notes))
+            scripts["train"] += (_script(video + SWAPPED, second[video]),)
+            queries["train"] += _queries(video + SWAPPED, first[video])
+    annotations = {}
+    for split, videos in scripts.items():
+        annotations[split] = annotate_sentences(videos, queries[split])
+        described = {query.video for query in queries[split]}
+        # A video without a query is left out: no split would read it.
+        scripts[split] = tuple(script for script in videos if script.video in described)
+    return ProxySource("activitynet", scripts, annotations, tuple(notes))
 
 
 def read_captions_file(path: Path, notes: list[str]) -> Captions:
@@ -60,7 +68,7 @@ def read_captions_file(path: Path, notes: list[str]) -> Captions:
         table = json.loads("\n".join(line for _, line in text_lines(path)))
     except (ValueError, RecursionError) as problem:
         raise DataError(
-            f"{path} is not JSON ({problem}); it is cut short or something else: fetch it again."
+            f"{path} is not JSON ({problem}); it is cut short or another file: download it again."
         ) from problem
     if not isinstance(table, dict) or not table:
         raise DataError(f"{path} should hold one JSON object with an entry per video.")
@@ -70,17 +78,18 @@ def read_captions_file(path: Path, notes: list[str]) -> Captions:
         where = f"{path}, '{video[:40]}'"
         seconds, pairs = _entry(entry, where)
         captions = [
-            Label(plain(text), *within(start, end, seconds)) if plain(text) else None for text, start, end in pairs
+            Label(*clamp_span(start, end, seconds), one_line(text)) if one_line(text) else None
+            for text, start, end in pairs
         ]
         empty += captions.count(None)
-        found[require_name(video, where)] = seconds, captions
+        found[require_video_id(video, where)] = seconds, captions
     if empty:
         notes.append(f"{path.name}: {empty} captions without words were left out")
     return found
 
 
 def _entry(entry: Any, where: str) -> tuple[float, list[tuple[str, float, float]]]:
-    """Length, and (sentence, start, end) of each caption, if all is as it should be."""
+    """Length, and (sentence, start, end) of each caption, checked."""
     expected = "expected 'duration', 'timestamps' (pairs of seconds) and as many 'sentences'"
     try:
         seconds, stamps, sentences = float(entry["duration"]), entry["timestamps"], entry["sentences"]
@@ -93,14 +102,14 @@ def _entry(entry: Any, where: str) -> tuple[float, list[tuple[str, float, float]
     return seconds, pairs
 
 
-def _story(video: str, told: tuple[float, list[Label | None]]) -> Story:
-    seconds, captions = told
-    return Story(video, seconds, tuple(label for label in captions if label is not None))
+def _script(video: str, captions: tuple[float, list[Label | None]]) -> LabelScript:
+    seconds, labels = captions
+    return Script(video, (), seconds, tuple(label for label in labels if label is not None))
 
 
-def _told(video: str, told: tuple[float, list[Label | None]]) -> list[Told]:
+def _queries(video: str, captions: tuple[float, list[Label | None]]) -> list[Query[Label]]:
     return [
-        Told(video, number, label.text, label.start, label.end)
-        for number, label in enumerate(told[1])
+        sentence_query(video, number, label.start, label.end, label.text)
+        for number, label in enumerate(captions[1])
         if label is not None
     ]

@@ -1,11 +1,11 @@
-"""Things that happen in front of a place: plain shapes, their colours, and how they move."""
+"""What appears in front of a scene: plain shapes, their colours, and how they move."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.media.render.scenes import Canvas
+from prvr.worlds.rendered.scenes import Canvas
 
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (220, 30, 35),
@@ -44,10 +44,10 @@ def mask(shape: str, x: Canvas, y: Canvas, size: float) -> Canvas:
     return np.clip(inside / _EDGE + 0.5, 0, 1).astype(np.float32)
 
 
-def place(motion: str, share: float, across: float, down: float) -> tuple[float, float, float]:
-    """Middle (x, y as shares of the picture) and relative size of a thing, ``share`` of its time having passed.
+def position(motion: str, share: float, across: float, down: float) -> tuple[float, float, float]:
+    """Middle (x, y as shares of the picture) and relative size of a shape after ``share`` of its time.
 
-    >>> place("right", 0.0, 0.5, 0.3)[0] < place("right", 1.0, 0.5, 0.3)[0]
+    >>> position("right", 0.0, 0.5, 0.3)[0] < position("right", 1.0, 0.5, 0.3)[0]
     True
     """
     path = 0.15 + 0.7 * share
@@ -59,7 +59,7 @@ def place(motion: str, share: float, across: float, down: float) -> tuple[float,
 
 
 def paint(canvas: Canvas, shape: str, colour: str, x: float, y: float, size: float) -> Canvas:
-    """The canvas with a thing in front; middle as shares of the picture, size in heights of it."""
+    """Draw a shape on the canvas; its middle as shares of the picture, its size in heights of the picture."""
     height, width = canvas.shape[:2]
     reach = int(1.3 * size * height) + 2
     top, left = max(0, int(y * height) - reach), max(0, int(x * width) - reach)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from prvr.data.progress import track
 from prvr.files import whole_folder, write_whole
 from prvr.media.encoders import TextEncoder
-from prvr.proxy.stories import Source
+from prvr.worlds.proxies.source import ProxySource
 
 Array = NDArray[np.float32]
 _BATCH = 256
@@ -30,11 +30,11 @@ class Embeddings:
     width: int
 
     @staticmethod
-    def open(folder: Path, source: Source, encoder: TextEncoder, *, progress: bool = True) -> Embeddings:
-        """What lies in ``folder``, if it was made by this encoder of these texts; else it is made anew."""
+    def open(folder: Path, source: ProxySource, encoder: TextEncoder, *, progress: bool = True) -> Embeddings:
+        """Read the embeddings in ``folder``; write them first unless it holds this encoder's of these texts."""
         texts = source.texts()
         about = {"encoder": encoder.name, "weights": encoder.weights, "texts": _digest(source, texts)}
-        if _known(folder / "about.json") != about:
+        if _read_json(folder / "about.json") != about:
             with whole_folder(folder) as beside:
                 np.save(beside / "vectors.npy", _vectors(texts, encoder, progress))
                 _write_words(beside / "words.hdf5", source, encoder, progress)
@@ -69,9 +69,9 @@ def _vectors(texts: list[str], encoder: TextEncoder, progress: bool) -> Array:
     return vectors
 
 
-def _write_words(path: Path, source: Source, encoder: TextEncoder, progress: bool) -> None:
-    ids: dict[str, list[str]] = {}  # by sentence: a third of those of some sources stand there twice
-    for split in source.queries.values():
+def _write_words(path: Path, source: ProxySource, encoder: TextEncoder, progress: bool) -> None:
+    ids: dict[str, list[str]] = {}  # by sentence: some sources repeat a third of them
+    for split in source.annotations.values():
         for query in split:
             ids.setdefault(query.sentence, []).append(query.id)
     sentences = sorted(ids, key=lambda sentence: (len(sentence), sentence))  # as above
@@ -84,12 +84,12 @@ def _write_words(path: Path, source: Source, encoder: TextEncoder, progress: boo
                     store.create_dataset(name, data=words.astype(np.float16))
 
 
-def _digest(source: Source, texts: list[str]) -> str:
-    told = [[query.id, query.sentence] for split in source.queries.values() for query in split]
-    return hashlib.sha256(json.dumps([texts, told]).encode()).hexdigest()
+def _digest(source: ProxySource, texts: list[str]) -> str:
+    sentences = [[query.id, query.sentence] for split in source.annotations.values() for query in split]
+    return hashlib.sha256(json.dumps([texts, sentences]).encode()).hexdigest()
 
 
-def _known(path: Path) -> object:
+def _read_json(path: Path) -> object:
     try:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):

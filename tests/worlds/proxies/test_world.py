@@ -14,7 +14,7 @@ import pytest
 from prvr.cli import main as prvr
 from prvr.data import DataError, Dataset
 from prvr.data.check import check
-from prvr.proxy import ProxyConfig, Source, read_activitynet, read_charades, write_proxy
+from prvr.worlds import ProxyConfig, ProxySource, read_activitynet, read_charades, write_proxy
 
 SMALL = ProxyConfig(noise="lo", hidden=32, width=16)
 
@@ -31,10 +31,10 @@ def test_both_proxies_are_complete_collections(charades: Path, activitynet: Path
         report = check(root)
         assert report.ok, [row for row in report.rows if row.state == "error"]
         data = Dataset.load(root, "proxy", "test")
-        assert len(data) == len(source.stories["test"])
+        assert len(data) == len(source.scripts["test"])
         assert (data.visual_width, data.query_width) == (16, 24)
         assert data.moments is not None
-        lengths = {story.video: round(2 * story.seconds) for story in source.stories["train"]}
+        lengths = {script.video: round(2 * script.length) for script in source.scripts["train"]}
         found = frames(root)
         assert all(len(found[video]) == length for video, length in lengths.items())
     told = json.loads((tmp_path / "charades" / "proxy" / "proxy.json").read_text("utf-8"))
@@ -72,8 +72,8 @@ def test_shuffled_pairs_exchange_the_frames_of_training_and_validation_videos(
     write_proxy(tmp_path / "own", source, encoder, SMALL, progress=False)
     write_proxy(tmp_path / "shuffled", source, encoder, replace(SMALL, control="shuffled-pairs"), progress=False)
     own, shuffled = frames(tmp_path / "own"), frames(tmp_path / "shuffled")
-    for split, stories in source.stories.items():
-        videos = [story.video for story in stories]
+    for split, scripts in source.scripts.items():
+        videos = [script.video for script in scripts]
         kept = [np.array_equal(own[video], shuffled[video]) for video in videos]
         assert all(kept) if split == "test" else not any(kept)
         totals = [sorted(float(found[video].sum()) for video in videos) for found in (own, shuffled)]
@@ -115,8 +115,8 @@ def top_share(root: Path) -> float:
 
 def test_a_proxy_can_be_learned_and_shuffled_pairs_cannot(larger: Path, tmp_path: Path, encoder: Any) -> None:
     source = read_charades(larger)
-    only = {split: tuple(q for q in queries if q.id.endswith("#0")) for split, queries in source.queries.items()}
-    source = Source(source.name, source.stories, only)  # one sentence per action, true of a sixth of the videos
+    only = {split: tuple(q for q in queries if q.id.endswith("#0")) for split, queries in source.annotations.items()}
+    source = ProxySource(source.name, source.scripts, only)  # one sentence per action, true of a sixth of the videos
     found = {}
     for control in ("none", "shuffled-pairs"):
         write_proxy(tmp_path / control, source, encoder, replace(SMALL, control=control), progress=False)
@@ -128,7 +128,7 @@ def test_a_proxy_can_be_learned_and_shuffled_pairs_cannot(larger: Path, tmp_path
 def test_an_existing_proxy_is_left_alone(charades: Path, encoder: Any, tmp_path: Path) -> None:
     source = read_charades(charades)
     write_proxy(tmp_path / "a", source, encoder, SMALL, progress=False)
-    with pytest.raises(DataError, match="there already"):
+    with pytest.raises(DataError, match="exists already"):
         write_proxy(tmp_path / "a", source, encoder, SMALL, progress=False)
 
 

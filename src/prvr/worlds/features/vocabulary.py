@@ -1,12 +1,15 @@
-"""The words of the synthetic world and the sentences made of them."""
+"""The words of a feature world and the sentences made of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-# Two words for each thing a sentence can be about; a writer picks either.
+from prvr.worlds.features.events import Activity
+
+# Two words for everything a sentence can be about; each sentence uses one of them.
 VERBS = """
 opens/unseals closes/shuts lifts/raises drops/releases throws/tosses catches/grabs pushes/shoves pulls/drags
 cleans/wipes washes/rinses paints/colours cuts/slices folds/creases carries/hauls hides/conceals finds/discovers
@@ -31,10 +34,10 @@ SUBJECTS = ("a person", "someone", "a man", "a woman", "the person")
 ENDINGS = ("", "", "", "for a while", "with one hand", "again", "and looks away", "very slowly")
 
 
-def pairs(listed: str, count: int) -> list[tuple[str, str]]:
+def synonym_pairs(listed: str, count: int) -> list[tuple[str, str]]:
     """The first ``count`` pairs of synonyms, numbered further where the list ends.
 
-    >>> pairs("cup/mug box/crate", 3)
+    >>> synonym_pairs("cup/mug box/crate", 3)
     [('cup', 'mug'), ('box', 'crate'), ('cup-2', 'mug-2')]
     """
     words, found = listed.split(), []
@@ -55,7 +58,7 @@ class Vocabulary:
 
     @staticmethod
     def of(actions: int, objects: int, topics: int) -> Vocabulary:
-        return Vocabulary(pairs(VERBS, actions), pairs(OBJECTS, objects), pairs(PLACES, topics))
+        return Vocabulary(synonym_pairs(VERBS, actions), synonym_pairs(OBJECTS, objects), synonym_pairs(PLACES, topics))
 
     @property
     def synonyms(self) -> list[tuple[str, str]]:
@@ -67,8 +70,8 @@ class Vocabulary:
         phrases = [*OPENINGS, *SUBJECTS, *ENDINGS, "the something in"]
         return list(dict.fromkeys(word for phrase in phrases for word in phrase.split()))
 
-    def sentence(self, action: int, thing: int | None, topic: int | None, rng: np.random.Generator) -> str:
-        """One way to say that somebody does ``action`` to ``thing`` in ``topic``, either of which may go unsaid."""
+    def sentence(self, event: Activity, mentions: Sequence[str], rng: np.random.Generator) -> str:
+        """One way to describe an event; the object or the topic is left out where ``mentions`` does not name it."""
 
         def either(words: tuple[str, str]) -> str:
             return words[int(rng.integers(2))]
@@ -76,9 +79,9 @@ class Vocabulary:
         parts = [
             OPENINGS[int(rng.integers(len(OPENINGS)))],
             SUBJECTS[int(rng.integers(len(SUBJECTS)))],
-            either(self.actions[action]),
-            "something" if thing is None else f"the {either(self.objects[thing])}",
-            "" if topic is None else f"in the {either(self.topics[topic])}",
+            either(self.actions[event.action]),
+            f"the {either(self.objects[event.object])}" if "object" in mentions else "something",
+            f"in the {either(self.topics[event.topic])}" if "topic" in mentions else "",
             ENDINGS[int(rng.integers(len(ENDINGS)))],
         ]
         return " ".join(part for part in parts if part)

@@ -11,10 +11,10 @@ import pytest
 
 from prvr.media import MediaError, open_video
 from prvr.media.encoders.colours import NAMES, memberships
-from prvr.media.render import SIZES, SPLITS, RenderedWorld, plan_world, render_world
-from prvr.media.render.things import SHAPES, paint
+from prvr.worlds import RENDERED_SIZES, SPLITS, RenderedWorld, plan_world, render_world
+from prvr.worlds.rendered.shapes import SHAPES, paint
 
-TINY = replace(SIZES["tiny"], peak_share=1.0)
+TINY = replace(RENDERED_SIZES["tiny"], peak_share=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_every_film_is_a_video_of_its_length(world: RenderedWorld) -> None:
         for script in world.scripts[split]:
             with open_video(world.videos[script.video]) as video:
                 assert (video.info.width, video.info.height) == (TINY.width, TINY.height)
-                assert video.info.duration == pytest.approx(script.seconds, abs=0.3)
+                assert video.info.duration == pytest.approx(script.length, abs=0.3)
 
 
 def test_the_same_seed_gives_the_same_bytes(world: RenderedWorld, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_thing_is_there_while_its_event_lasts_and_not_before(world: RenderedWo
         with open_video(world.videos[script.video]) as video:
             images = [frame.image for frame in video.frames(TINY.fps)]
         busy = [(e.start, e.end) for e in (*script.events, *(peak.event for peak in script.peaks))]
-        free = next(t for t in np.arange(0, script.seconds, 0.125) if not any(a - 0.2 <= t <= b + 0.2 for a, b in busy))
+        free = next(t for t in np.arange(0, script.length, 0.125) if not any(a - 0.2 <= t <= b + 0.2 for a, b in busy))
         for event in script.events:
             kind = NAMES.index(event.colour)
             there = memberships(images[round((event.start + event.end) / 2 * TINY.fps)])[..., kind].mean()

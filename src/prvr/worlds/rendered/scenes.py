@@ -1,4 +1,4 @@
-"""Places where things happen: textured backgrounds, a little different in each film."""
+"""Scenes of films: textured backgrounds, a little different in each film."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Rng = np.random.Generator
 
 
 def background(name: str, width: int, height: int, rng: _Rng) -> Canvas:
-    """A place, drawn anew: same kind, other details."""
+    """Draw a scene: the same kind each time, with different details."""
     y, x = np.mgrid[0:height, 0:width].astype(np.float32)
     tint = rng.normal(0, 8, 3).astype(np.float32)
     return np.clip(_DRAWN[name](x / width, y / height, rng) + tint, 0, 255).astype(np.float32)

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prvr.data import SIZES, DataError, Dataset, SynthConfig, open_store, write_world
-from prvr.data.synth_scripts import all_positives, plant_peaks, write_queries, write_scripts
-from prvr.data.synth_words import Vocabulary
+from prvr.data import DataError, Dataset, open_store
+from prvr.worlds import FEATURE_SIZES, FeatureWorldConfig, write_feature_world
+from prvr.worlds.features.vocabulary import Vocabulary
+from prvr.worlds.features.world import draw_split
+from prvr.worlds.script import matching_videos
 
-TINY = SIZES["tiny"]
+TINY = FEATURE_SIZES["tiny"]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -21,12 +23,12 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_same_seed_writes_the_same_bytes(world: Path, tmp_path: Path) -> None:
-    assert files_of(write_world(tmp_path, TINY)) == files_of(world / "synth")
-    assert files_of(write_world(tmp_path / "other", replace(TINY, seed=1))) != files_of(world / "synth")
+    assert files_of(write_feature_world(tmp_path, TINY)) == files_of(world / "synth")
+    assert files_of(write_feature_world(tmp_path / "other", replace(TINY, seed=1))) != files_of(world / "synth")
 
 
 def test_both_stores_hold_the_same_features(world: Path, tmp_path: Path) -> None:
-    folder = write_world(tmp_path, TINY, store="bigfile")
+    folder = write_feature_world(tmp_path, TINY, store="bigfile")
     with (
         open_store(folder / "FeatureData" / "synth") as big,
         open_store(world / "synth" / "FeatureData" / "synth") as h5,
@@ -44,10 +46,10 @@ def test_every_split_loads(world: Path) -> None:
 
 def test_an_interrupted_world_is_started_again(tmp_path: Path) -> None:
     (tmp_path / ".synth-unfinished" / "TextData").mkdir(parents=True)
-    folder = write_world(tmp_path, TINY)
+    folder = write_feature_world(tmp_path, TINY)
     assert [path.name for path in tmp_path.iterdir()] == ["synth"]
-    with pytest.raises(DataError, match="is there already"):
-        write_world(tmp_path, TINY)
+    with pytest.raises(DataError, match="exists already"):
+        write_feature_world(tmp_path, TINY)
     assert folder.is_dir()
 
 
@@ -55,31 +57,27 @@ def test_facts_hold_together() -> None:
     config = replace(TINY, unsupported_share=1.0, train=200)
     rng = np.random.default_rng(0)
     vocabulary = Vocabulary.of(config.actions, config.objects, config.topics)
-    scripts = write_scripts(config, "train", config.train, rng)
-    queries = write_queries(config, scripts, vocabulary, rng)
-    scripts = plant_peaks(config, scripts, queries, rng)
+    scripts, queries = draw_split(config, "train", vocabulary, rng)
     by_video = {script.video: script for script in scripts}
     for script in scripts:
         events = script.events
-        assert all(0 <= event.start < event.end <= script.frames for event in events)
+        assert all(0 <= event.start < event.end <= script.length for event in events)
         assert all(left.end <= right.start for left, right in pairwise(events))
         taken = {frame for event in events for frame in range(event.start, event.end)}
         for peak in script.peaks:
-            look = peak.looks_like
-            assert look.topic != script.topic
-            assert (look.action, look.thing) not in {(event.action, event.thing) for event in events}
+            look = peak.event
+            assert look.topic != script.setting
+            assert (look.action, look.object) not in {(event.action, event.object) for event in events}
             assert 1 <= look.end - look.start <= 3
-            assert look.end <= script.frames
+            assert look.end <= script.length
             assert taken.isdisjoint(range(look.start, look.end))
-            assert any((e.action, e.thing) == (look.action, look.thing) for e in by_video[peak.mimics].events)
+            assert any((e.action, e.object) == (look.action, look.object) for e in by_video[peak.mimics].events)
     assert sum(bool(script.peaks) for script in scripts) > 0.6 * len(scripts)
-    for query, videos in zip(queries, all_positives(scripts, queries), strict=True):
+    for query, videos in zip(queries, matching_videos(scripts, queries), strict=True):
         assert videos[0] == query.video
         for script in scripts:
             matches = any(
-                event.action == query.event.action
-                and query.thing in (None, event.thing)
-                and query.topic in (None, event.topic)
+                all(getattr(event, name) == getattr(query.event, name) for name in query.mentions)
                 for event in script.events
             )
             assert matches == (script.video in videos)
@@ -125,4 +123,4 @@ def test_words_for_one_thing_are_closer_than_others(world: Path) -> None:
 )
 def test_impossible_worlds_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(DataError, match="world"):
-        SynthConfig(**wrong)  # type: ignore[arg-type]
+        FeatureWorldConfig(**wrong)  # type: ignore[arg-type]
