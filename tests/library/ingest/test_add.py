@@ -15,8 +15,8 @@ from prvr.library.ingest import frozen
 from prvr.library.store import arrays, buffer
 from prvr.media.encoders import PlainEncoder
 from prvr.media.recipe import RecipeMismatch
-from prvr.media.render import RenderedWorld
 from prvr.media.writer import write_video
+from prvr.worlds import RenderedWorld
 
 SENTENCE = "a red square moves to the left"
 

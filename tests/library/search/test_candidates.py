@@ -12,7 +12,7 @@ import pytest
 from prvr.cli import main
 from prvr.library import INDEX_FOLDER, CandidateIndex, Filters, IndexSettings, Library, LibraryError, SearchRequest
 from prvr.library.search import candidates
-from prvr.media.render import RenderedWorld
+from prvr.worlds import RenderedWorld
 
 pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')
 QUERY = "a red circle moves to the left"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library, LibraryError, judge, rendered_queries
-from prvr.media.render import RenderedWorld
+from prvr.worlds import RenderedWorld
 
 
 def test_ranks_are_those_of_a_search(whole: Library, films: RenderedWorld) -> None:

@@ -20,8 +20,8 @@ from prvr.media.encoders.base import Array, unit_rows
 from prvr.media.features import video_features
 from prvr.media.pictures import save_picture
 from prvr.media.reader import open_video
-from prvr.media.render import RenderedWorld
 from prvr.trace import trace_evidence
+from prvr.worlds import RenderedWorld
 
 RATE = 2.0
 
