@@ -28,9 +28,9 @@ from prvr.library import Library, SearchOptions
 from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.tracks import PAGE, Piece, Track
 from prvr.library.store.arrays import Section
+from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit_videos
-from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.media.encoders.base import Array, Encoder, unit_rows
 from prvr.media.frames import Fit, Image
 from prvr.scoring import Gallery

@@ -45,9 +45,9 @@ from prvr.library.ingest.add import Adder
 from prvr.library.ingest.files import SourceFile
 from prvr.library.ingest.tracks import FRAMES, Piece
 from prvr.library.search.asking import Question, Wanted
+from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit_videos
-from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.media.encoders.base import Encoder
 from prvr.media.errors import MissingExtra
 from prvr.media.writer import write_video

@@ -35,9 +35,9 @@ import library_search as synthetic
 
 from prvr.library import Library
 from prvr.library.ingest.tracks import Piece
+from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit_videos
-from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.server import ServerOptions, serve
 
 _KINDS = 25  # videos that differ; the others repeat them, which costs the same to score
