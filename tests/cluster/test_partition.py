@@ -74,5 +74,5 @@ def test_neighbours_stay_mapped(library: Library) -> None:
     whole = library.snapshot().tracks["frames"]
     cut = cut_sections(whole, assign_videos(library.snapshot(), 4)[1])
     assert cut is not None
-    mapped = {shard.gallery.local.untyped_storage().data_ptr() for shard in whole.shards}
-    assert {shard.gallery.local.untyped_storage().data_ptr() for shard in cut.shards} <= mapped
+    mapped = {shard.gallery.local.values.untyped_storage().data_ptr() for shard in whole.shards}
+    assert {shard.gallery.local.values.untyped_storage().data_ptr() for shard in cut.shards} <= mapped

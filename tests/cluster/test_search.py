@@ -117,7 +117,7 @@ def test_a_library_that_changes_is_followed(
     films: RenderedWorld, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Videos are added, removed and replaced, in several files on disk: the next search uses the new state."""
-    monkeypatch.setattr("prvr.library.store.arrays.LARGEST", 20_000)  # a new file after a few films
+    monkeypatch.setattr("prvr.library.store.arrays.SHARD_LIMIT", 20_000)  # a new file after a few films
     paths = sorted(films.videos.values())
     library.add(paths[:8])
     cluster = searcher(library, start_actors(library, 3))
@@ -142,8 +142,7 @@ def test_a_score_is_sent_as_four_bytes(one_track: Library) -> None:
 def indexed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Library:
     """A library with a candidate index."""
     pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')
-    for module in ("candidates", "candidate_build"):
-        monkeypatch.setattr(f"prvr.library.search.{module}.FEWEST_TOKENS", 10)
+    monkeypatch.setattr("prvr.library.search.candidates.FEWEST_TOKENS", 10)
     shutil.copytree(folder, tmp_path / "mine")
     library = open_made_library(tmp_path / "mine")
     library.index(IndexSettings(videos=5, neighbours=40))
