@@ -11,12 +11,12 @@ import pytest
 from prvr.cli import main
 from prvr.cli.search import sparkline
 from prvr.library import MomentEvidence
-from prvr.media.render import SIZES, RenderedWorld, render_world
+from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 
 
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
-    return render_world(tmp_path_factory.mktemp("rendered") / "films", SIZES["tiny"])
+    return render_world(tmp_path_factory.mktemp("rendered") / "films", RENDERED_SIZES["tiny"])
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_library_from_adding_to_removing(
     assert "1 could not be read" in said(capsys, "library", "add", "--retry", code=1)
     assert "everything is in its place" in said(capsys, "library", "verify")
     assert "removed 16 videos" in said(capsys, "library", "remove", folder)
-    assert "holds no video yet" in said(capsys, "search", "red", code=1)
+    assert "holds no videos yet" in said(capsys, "search", "red", code=1)
 
 
 def test_search_shows_a_table_or_json_and_cuts_clips(
@@ -73,7 +73,7 @@ def test_search_shows_a_table_or_json_and_cuts_clips(
 def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, expected in (
         (["search"], "give a sentence"),
-        (["search", "x", "--library", str(tmp_path)], "is no library"),
+        (["search", "x", "--library", str(tmp_path)], "is not a library"),
         (["search", "x", "--after", "soon"], "is no date"),
         (["search", "x", "--limit", "0"], "limit is at least 1"),
         (["search", "--image", str(tmp_path / "broken.mp4")], "is no picture"),

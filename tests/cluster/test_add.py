@@ -23,8 +23,8 @@ from prvr.cluster.object_pieces import ObjectPieces
 from prvr.cluster.pieces import PIECES, FolderPieces, Pieces
 from prvr.library import FRAMES, Adder, AddReport, Fingerprint, Library, LibraryError, SourceFile, find_videos
 from prvr.media import Encoder
-from prvr.media.render import RenderedWorld
 from prvr.objects import WorkingCopy
+from prvr.worlds import RenderedWorld
 from tests.cluster.alike import SENTENCES, requests, same_answers, same_library
 from tests.cluster.conftest import RATE
 from tests.cluster.made import WordEncoder

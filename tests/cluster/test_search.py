@@ -10,7 +10,7 @@ import pytest
 
 from prvr.cluster.partition import assign_videos
 from prvr.library import Filters, IndexSettings, Library, SearchRequest
-from prvr.media.render import RenderedWorld
+from prvr.worlds import RenderedWorld
 from tests.cluster.alike import OPTIONS, SENTENCES, requests, same_answers
 from tests.cluster.made import QUERIES, VIDEOS, made_library, open_made_library
 from tests.cluster.standin import searcher, start_actors

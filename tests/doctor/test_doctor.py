@@ -81,4 +81,4 @@ def test_the_command_as_text_and_as_json(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_library_that_is_none_is_a_problem(tmp_path: Path) -> None:
-    assert any("is no library" in problem for problem in examine(tmp_path / "nothing").problems)
+    assert any("is not a library" in problem for problem in examine(tmp_path / "nothing").problems)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library
-from prvr.media.render import RenderedWorld
 from prvr.objects import newest_manifest, open_object_store, open_published
+from prvr.worlds import RenderedWorld
 from tests.cluster.alike import same_library
 from tests.objects.conftest import RATE
 

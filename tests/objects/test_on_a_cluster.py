@@ -15,8 +15,8 @@ pytest.importorskip("ray", reason='clusters need Ray: pip install "prvr[cluster]
 
 from prvr.cluster import ClusterIndexing
 from prvr.library import AddProgress, Library, find_videos
-from prvr.media.render import RenderedWorld
 from prvr.objects import newest_manifest, open_object_store, open_published, working_copy
+from prvr.worlds import RenderedWorld
 from tests.cluster.alike import requests, same_answers, same_library
 from tests.cluster.nodes import Nodes, wait_until
 from tests.objects.conftest import RATE

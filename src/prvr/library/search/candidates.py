@@ -66,7 +66,8 @@ class IndexRecord:
 
     def to_json(self) -> str:
         fields = asdict(self)
-        return json.dumps({**fields, "stretches": fields.pop("tokens"), "format": FORMAT}, indent=1)
+        fields["stretches"] = fields.pop("tokens")  # the name in files of this format
+        return json.dumps({**fields, "format": FORMAT}, indent=1)
 
     @staticmethod
     def from_json(text: str, library: Path) -> IndexRecord:

@@ -29,7 +29,7 @@ from prvr.scoring import Recall, recalls
 
 if TYPE_CHECKING:
     from prvr.library.library import Library
-    from prvr.media.render import RenderedWorld
+    from prvr.worlds import RenderedWorld
 
 
 @dataclass(frozen=True)

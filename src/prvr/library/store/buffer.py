@@ -21,8 +21,9 @@ MEMORY_LIMIT = 1 << 26  # bytes of sections that wait in memory; more go to disk
 class SectionBuffer:
     """The sections of one track of one video, in order. A kill removes the temporary file, because it has no name."""
 
-    def __init__(self, folder: Path, memory_limit: int = MEMORY_LIMIT):
-        self.folder, self.memory_limit = folder, memory_limit
+    def __init__(self, folder: Path, memory_limit: int | None = None):
+        self.folder = folder
+        self.memory_limit = MEMORY_LIMIT if memory_limit is None else memory_limit
         self.memory: list[Section] = []
         self.bytes = 0
         self.file: IO[bytes] | None = None
