@@ -4,9 +4,9 @@
     python benchmarks/library_search.py --hours 20                                 # a quick look
     python benchmarks/library_search.py --videos 50000 --minutes 1 --index         # exact and candidates side by side
 
-Vectors are walks through a space of topics, so that neighbours are alike as they are in videos. Nothing is decoded:
-what is measured is `Library.search` as a user calls it, every stored token looked at, with the files in the page cache
-(warm) after one search has read them. The encoder stands still: it hands out vectors near a random frame.
+Vectors are random walks through topics, so that neighbouring frames are alike as they are in videos. Nothing is
+decoded. What is measured is `Library.search` as a user calls it: every stored token is read, from the page cache after
+the first search. The encoder returns vectors near a random topic.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,26 +25,31 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from prvr.library import Library, SearchOptions
+from prvr.library import (
+    INDEX_FOLDER,
+    IndexedVideo,
+    Library,
+    NewVideo,
+    Piece,
+    SearchRequest,
+    Section,
+    SectionBuffer,
+    Track,
+    commit_videos,
+)
 from prvr.library.ingest.frozen import FrozenEmbedding
-from prvr.library.ingest.tracks import PAGE, Piece, Track
-from prvr.library.store.arrays import Section
-from prvr.library.store.buffer import IndexedVideo, SectionBuffer
-from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.commit import commit_videos
-from prvr.media.encoders.base import Array, Encoder, unit_rows
-from prvr.media.frames import Fit, Image
-from prvr.scoring import Gallery
-from prvr.scoring.engines import score_parts
+from prvr.library.ingest.tracks import PAGE
+from prvr.media import Array, Encoder, Fit, Image, unit_rows
+from prvr.scoring import Gallery, score_parts
 
 
-class Standstill(Encoder):
-    """Vectors of the benchmark's own making: a sentence is the number of a vector."""
+class SyntheticEncoder(Encoder):
+    """Returns synthetic vectors: a sentence is the number of a vector."""
 
     fit = Fit(8, 8)
 
     def __init__(self, width: int):
-        self.name, self.width, self.word_width = "standstill", width, width
+        self.name, self.width, self.word_width = "synthetic", width, width
 
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
         return np.zeros((len(images), self.width), np.float32)
@@ -68,8 +74,10 @@ def scenes_about(width: int) -> Array:
 
 
 def walk(frames: int, width: int, rng: np.random.Generator) -> Array:
-    """A video: scenes of some seconds, each its own variation on one of a thousand topics, and frames that differ from
-    their scene a little. A frame and its topic have a cosine of about 0.8, two scenes of a topic one of 0.7."""
+    """A video: scenes of some seconds, each a variation on one of a thousand topics, with frames that differ a little.
+
+    The cosine of a frame and its topic is about 0.8, that of two scenes of one topic about 0.7.
+    """
     lengths = rng.integers(4, 40, frames // 4 + 1)
     lengths = lengths[: int(np.searchsorted(lengths.cumsum(), frames)) + 1]
     scenes = scenes_about(width)[rng.integers(0, 1000, len(lengths))]
@@ -77,8 +85,8 @@ def walk(frames: int, width: int, rng: np.random.Generator) -> Array:
     return unit_rows(np.repeat(scenes, lengths, 0)[:frames] + 0.35 * rng.standard_normal((frames, width), np.float32))
 
 
-TOGETHER = 64  # videos of a commit
-DISTINCT = 100  # videos that differ, where nothing depends on it: exact search takes no notice
+TOGETHER = 64  # videos in a commit
+DISTINCT = 100  # videos that differ; the others repeat them, which an exact search cannot tell by its time
 
 
 def main() -> None:
@@ -94,7 +102,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where to make it (kept, and used again if it is there)")
     args = parser.parse_args()
     folder = args.folder or Path(tempfile.mkdtemp()) / "library"
-    encoder = Standstill(args.width)
+    encoder = SyntheticEncoder(args.width)
     console = Console(highlight=False)
     if not (folder / "library.json").exists():
         lib = Library.create(folder, encoder=encoder, storage=args.storage, local=args.local)
@@ -109,18 +117,18 @@ def main() -> None:
         f"{lib.settings.storage} {lib.settings.local}: {status.bytes / 1e9:.2f} GB, "
         f"{status.bytes_per_frame:.0f} bytes per frame"
     )
-    for name, options in {
-        "exact": SearchOptions(),
-        "exact, TRACE off": SearchOptions(trace=False),
-        "exact, by moment": SearchOptions(group_by="moment"),
+    for name, request in {
+        "exact": SearchRequest("0"),
+        "exact, TRACE off": SearchRequest("0", trace=False),
+        "exact, by moment": SearchRequest("0", group_by="moment"),
     }.items():
-        times = timed(lib, options, args.searches)
+        times = timed(lib, request, args.searches)
         console.print(
             f"{name}: first {1000 * times[0]:.0f} ms, then median {1000 * np.median(times[1:]):.0f} ms, "
             f"90 % within {1000 * np.quantile(times[1:], 0.9):.0f} ms"
         )
     began = time.perf_counter()
-    lib.search_many([str(seed) for seed in range(32)], SearchOptions())
+    lib.search_many([SearchRequest(str(seed)) for seed in range(32)])
     console.print(f"32 searches in one pass: {1000 * (time.perf_counter() - began):.0f} ms")
     if args.index:
         approximate(lib, args.searches, console)
@@ -129,17 +137,17 @@ def main() -> None:
 
 
 def approximate(lib: Library, searches: int, console: Console) -> None:
-    """Index, then search each sentence both ways, one after the other, so that both share whatever else runs."""
+    """Index, then search each sentence both ways in turn, so that other load on the machine affects both."""
     began = time.perf_counter()
-    made = lib.index(said=console.print)
-    if not made:
+    indexes = lib.index(report=console.print)
+    if not indexes:
         console.print("too small to index")
         return
-    about = made["frames"].about
-    size = (lib.folder / "candidates" / about.file).stat().st_size
+    record = indexes["frames"].record
+    size = (lib.folder / INDEX_FOLDER / record.file).stat().st_size
     console.print(
-        f"indexed {about.stretches:,} stretches in {time.perf_counter() - began:.0f} s: {size / 1e6:.0f} MB, "
-        f"{about.probes} lists looked at; {lib.recall()['frames']}"
+        f"indexed {record.tokens:,} tokens in {time.perf_counter() - began:.0f} s: {size / 1e6:.0f} MB, "
+        f"{record.probes} lists looked at; {lib.recall()['frames']}"
     )
     times: dict[bool, list[float]] = {False: [], True: []}
     found = []
@@ -159,7 +167,7 @@ def approximate(lib: Library, searches: int, console: Console) -> None:
 
 
 def fill(lib: Library, videos: int, frames: int, distinct: int = DISTINCT) -> None:
-    """Videos of so many frames each; they may repeat, which no exact search can tell by its time."""
+    """Add videos of this many frames each, of which ``distinct`` differ."""
     track, made = lib.tracks["frames"], list[SectionBuffer]()
     for first in range(0, videos, TOGETHER):
         numbers = range(first, min(first + TOGETHER, videos))
@@ -174,7 +182,7 @@ def fill(lib: Library, videos: int, frames: int, distinct: int = DISTINCT) -> No
 
 
 def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> list[SectionBuffer]:
-    """Videos as a track makes them, many at a time: one small product after the other would take ten times as long."""
+    """The sections that a track makes of videos, computed for many videos at once, which is ten times as fast."""
     walks = [walk(frames, track.encoder.width, np.random.default_rng((7, number))) for number in numbers]
     found = [SectionBuffer(lib.folder) for _ in walks]
     start = np.arange(frames, dtype=np.float64)
@@ -204,11 +212,11 @@ def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> 
     return found
 
 
-def timed(lib: Library, options: SearchOptions, searches: int) -> list[float]:
+def timed(lib: Library, request: SearchRequest, searches: int) -> list[float]:
     times = []
     for seed in range(searches):
         began = time.perf_counter()
-        lib.search_many([str(seed)], options)
+        lib.search_many([replace(request, query=str(seed))])
         times.append(time.perf_counter() - began)
     return times
 

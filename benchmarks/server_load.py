@@ -33,11 +33,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).parent))
 import library_search as synthetic
 
-from prvr.library import Library
-from prvr.library.ingest.tracks import Piece
-from prvr.library.store.buffer import IndexedVideo, SectionBuffer
-from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.commit import commit_videos
+from prvr.library import IndexedVideo, Library, NewVideo, Piece, SectionBuffer, commit_videos
 from prvr.server import ServerOptions, serve
 
 _KINDS = 25  # videos that differ; the others repeat them, which costs the same to score
@@ -97,7 +93,7 @@ def main() -> None:
 
 def fill(place: Path, videos: int, frames: int, width: int) -> None:
     """A library of synthetic vectors, a few kinds of videos over and over."""
-    library = Library.create(place, encoder=synthetic.Standstill(width))
+    library = Library.create(place, encoder=synthetic.SyntheticEncoder(width))
     track = library.tracks["frames"]
     kinds = []
     start = np.arange(frames, dtype=np.float64)
@@ -117,7 +113,9 @@ def fill(place: Path, videos: int, frames: int, width: int) -> None:
 
 
 def run_server(place: Path, width: int, port: int) -> None:
-    serve(Library.open(place, encoder=synthetic.Standstill(width)), ServerOptions(port=port), lambda address: None)
+    serve(
+        Library.open(place, encoder=synthetic.SyntheticEncoder(width)), ServerOptions(port=port), lambda address: None
+    )
 
 
 def wait_for(port: int) -> None:

@@ -19,7 +19,6 @@ from prvr.cli.places import Place, Where, changing, default_library, open_or_cre
 from prvr.library import (
     FEWEST_TOKENS,
     INDEX_FOLDER,
-    RECORD_FILE,
     VIDEO_SUFFIXES,
     AddProgress,
     AddReport,
@@ -67,18 +66,16 @@ class Add:
         if not self.paths and not self.retry:
             raise LibraryError("no files were named: give video files or folders, or --retry")
         refuse_addresses(self.paths)
-        work = self._work()
+        cluster = self._cluster()
         with changing(self.library) as place:
-            if not (place.folder / RECORD_FILE).exists():  # before a library is made of nothing
-                self._require_videos()
+            files = self._find_videos()
             lib = open_or_create(place.folder, self.settings)
             place.publish()  # others see an empty library, and how videos are looked at
-            self._require_videos()
-            report = self._add(place, lib, work if work is None else replace(work, copy=place.copy))
+            report = self._add(place, lib, files, cluster if cluster is None else replace(cluster, copy=place.copy))
         _show_report(report, self.library)
         return 0 if not report.failed else 1
 
-    def _add(self, place: Place, lib: Library, work: Work | None) -> AddReport:
+    def _add(self, place: Place, lib: Library, files: list[Path], cluster: ClusterIndexing | None) -> AddReport:
         with _bar() as bar:
             task = bar.add_task("looking for videos", total=None, said="")
             told = time.monotonic()
@@ -94,17 +91,21 @@ class Add:
                 bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, said=said)
 
             try:
-                return lib.add(self.paths, tags=self.tags, retry=self.retry, progress=show, work=work)
+                if cluster is not None:
+                    return cluster.add(lib, files, tags=self.tags, retry=self.retry, progress=show)
+                return lib.add_files(files, tags=self.tags, retry=self.retry, progress=show)
             except KeyboardInterrupt:
                 bar.console.print("stopped; what was finished is kept, and the same command goes on from here")
                 raise
 
-    def _require_videos(self) -> None:
-        if self.paths and not find_videos(self.paths):
+    def _find_videos(self) -> list[Path]:
+        files = find_videos(self.paths)
+        if self.paths and not files:
             endings = " ".join(sorted(VIDEO_SUFFIXES))
             raise LibraryError(f"no video was found in what was named; in folders these are looked for: {endings}")
+        return files
 
-    def _work(self) -> ClusterIndexing | None:
+    def _cluster(self) -> ClusterIndexing | None:
         if self.cluster is None:
             return None
         from prvr.cluster import ClusterIndexing  # Ray is an extra

@@ -12,8 +12,7 @@ from typing import Annotated, TypeAlias
 import tyro
 from rich.console import Console
 
-from prvr.library import Library, LibraryError, LibrarySettings
-from prvr.library.store.settings import RECORD_FILE
+from prvr.library import RECORD_FILE, Library, LibraryError, LibrarySettings
 from prvr.objects import WorkingCopy, is_address, open_published, working_copy
 
 Where: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.cluster.test_stages import Stages
 
 from prvr.cli import main as prvr
 from prvr.data.resample import normalise_rows, sample_clips
@@ -21,7 +22,6 @@ from prvr.training import Run
 from prvr.worlds import RenderedWorld
 from tests.cluster.alike import arrays, same_answers
 from tests.cluster.standin import actors, searcher
-from tests.cluster.test_stages import Stages
 from tests.library.conftest import RATE, SLOTS, fresh_run
 
 SENTENCES = ("a red square moves to the left", "then a green ring at night", "something blue falls")

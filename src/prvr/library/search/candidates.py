@@ -168,7 +168,7 @@ class OpenIndexes:
         self.library = library
         self._lock = threading.Lock()
         self._opened: dict[str, tuple[tuple[int, int], CandidateIndex]] = {}
-        self._current: tuple[object, dict[str, TrackCandidates]] = (None, {})
+        self._current: tuple[Snapshot | None, dict[str, str], dict[str, TrackCandidates]] = (None, {}, {})
 
     def beside(self, snapshot: Snapshot) -> dict[str, TrackCandidates]:
         """The index of each track that has one.
@@ -185,11 +185,11 @@ class OpenIndexes:
                     "has no candidate index",
                     "build one with `prvr library index`, or search exactly",
                 )
-            state = (snapshot.generation, {name: index.record.file for name, index in indexes.items()})
-            if self._current[0] != state:
+            files = {name: index.record.file for name, index in indexes.items()}
+            if self._current[0] is not snapshot or self._current[1] != files:
                 candidates = {name: TrackCandidates(index, snapshot.tracks[name]) for name, index in indexes.items()}
-                self._current = (state, candidates)
-            return self._current[1]
+                self._current = (snapshot, files, candidates)
+            return self._current[2]
 
     def _open(self, track: str) -> CandidateIndex | None:
         for last in (False, False, True):  # another process may be replacing the index right now

@@ -15,16 +15,15 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from prvr.library import Library, SearchOptions
+from prvr.library import Library
 from prvr.server import create_app
-from tests.cluster.alike import OPTIONS, SENTENCES, same_answers
+from tests.cluster.alike import OPTIONS, SENTENCES, requests, same_answers
 from tests.cluster.nodes import Nodes, processes_of, wait_until
 
 pytest.importorskip("ray", reason='clusters need Ray: pip install "prvr[cluster]"')
 
 from prvr.cluster import ClusterSearcher, Shards, connected, start_shards, stop_shards
 
-EVERYTHING = SearchOptions(limit=100)
 pytestmark = pytest.mark.slow
 
 
@@ -32,11 +31,11 @@ def test_shards_answer_as_one_machine_while_some_are_killed(nodes: Nodes, whole:
     import ray
 
     with connected(nodes.address):
-        expected = [whole.search_many(SENTENCES, options) for options in OPTIONS]
+        expected = [whole.search_many(requests(**options)) for options in OPTIONS]
         actors = start_shards(ray, whole.folder, 3, 2)
         asking = ClusterSearcher(whole, Shards(ray, actors))
         for options, full in zip(OPTIONS, expected, strict=True):
-            same_answers(asking.search_many(SENTENCES, options), full)
+            same_answers(asking.search_many(requests(**options)), full)
         done = threading.Event()
 
         def kill() -> None:
@@ -48,13 +47,13 @@ def test_shards_answer_as_one_machine_while_some_are_killed(nodes: Nodes, whole:
         killer = threading.Thread(target=kill)
         killer.start()
         while not done.is_set():
-            found = asking.search_many(SENTENCES, EVERYTHING)
+            found = asking.search_many(requests())
             same_answers(found, expected[0])
             assert not any(each.missing for each in found)
         killer.join()
         nodes.kill()  # with the shards on it
-        wait_until(lambda: not any(r.missing for r in asking.search_many(SENTENCES, EVERYTHING)))
-        same_answers(asking.search_many(SENTENCES, EVERYTHING), expected[0])
+        wait_until(lambda: not any(r.missing for r in asking.search_many(requests())))
+        same_answers(asking.search_many(requests()), expected[0])
         stop_shards(ray, whole.folder)
 
 
@@ -63,22 +62,22 @@ def test_a_stopped_replica_is_not_waited_for(nodes: Nodes, whole: Library) -> No
     import ray
 
     with connected(nodes.address):
-        expected = whole.search_many(SENTENCES, EVERYTHING)
+        expected = whole.search_many(requests())
         asking = ClusterSearcher(whole, Shards(ray, start_shards(ray, whole.folder, 2, 2), patience=600))
         for _ in range(10):
-            same_answers(asking.search_many(SENTENCES, EVERYTHING), expected)
-        stopped, hedged = processes_of(nodes, "ray::Shard")[0], asking.shards.hedged
+            same_answers(asking.search_many(requests()), expected)
+        stopped, hedged = processes_of(nodes, "ray::ShardActor")[0], asking.shards.hedged
         os.kill(stopped, signal.SIGSTOP)
         try:
             for _ in range(4):  # it is its turn once at least
-                found = asking.search_many(SENTENCES, EVERYTHING)
+                found = asking.search_many(requests())
                 same_answers(found, expected)
                 assert not any(each.missing for each in found)
         finally:
             os.kill(stopped, signal.SIGCONT)
         assert asking.shards.hedged > hedged  # it was asked, and another answered for it
         wait_until(lambda: not any(replica.late for row in asking.shards.replicas for replica in row))
-        same_answers(asking.search_many(SENTENCES, EVERYTHING), expected)
+        same_answers(asking.search_many(requests()), expected)
         stop_shards(ray, whole.folder)
 
 
@@ -86,14 +85,14 @@ def test_a_shard_without_replica_is_reported_and_comes_back(nodes: Nodes, whole:
     import ray
 
     with connected(nodes.address):
-        expected = whole.search_many(SENTENCES, EVERYTHING)
+        expected = whole.search_many(requests())
         actors = start_shards(ray, whole.folder, 3, 1)
         asking = ClusterSearcher(whole, Shards(ray, actors))
-        same_answers(asking.search_many(SENTENCES, EVERYTHING), expected)
+        same_answers(asking.search_many(requests()), expected)
         ray.kill(actors[1][0], no_restart=False)
         partial, began = 0, time.monotonic()
         while time.monotonic() - began < 60:
-            for found, full in zip(asking.search_many(SENTENCES, EVERYTHING), expected, strict=True):
+            for found, full in zip(asking.search_many(requests()), expected, strict=True):
                 if found.missing is None:
                     same_answers([found], [full])
                 else:
@@ -103,7 +102,7 @@ def test_a_shard_without_replica_is_reported_and_comes_back(nodes: Nodes, whole:
             if partial and found.missing is None:
                 break
         assert partial
-        same_answers(asking.search_many(SENTENCES, EVERYTHING), expected)
+        same_answers(asking.search_many(requests()), expected)
         stop_shards(ray, whole.folder)
 
 
@@ -124,7 +123,7 @@ def test_served_by_ray_serve(nodes: Nodes, whole: Library) -> None:
             evidence = expected[0]["hits"][0]["evidence_url"]
             assert client.get(evidence).json()["routed"]
 
-            os.kill(processes_of(nodes, "ray::Shard")[0], signal.SIGKILL)
+            os.kill(processes_of(nodes, "ray::ShardActor")[0], signal.SIGKILL)
             partial = _searched(client)
             assert all(answer["partial"] for answer in partial)
             assert all(0 < answer["missing"]["share"] < 1 for answer in partial)
@@ -137,7 +136,7 @@ def test_served_by_ray_serve(nodes: Nodes, whole: Library) -> None:
             assert _searched(client) == expected
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-        assert not processes_of(nodes, "ray::Shard")
+        assert not processes_of(nodes, "ray::ShardActor")
     finally:
         process.kill()
         process.wait()

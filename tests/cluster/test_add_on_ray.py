@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from prvr.library import AddProgress, AddReport, Library, SearchOptions
+from prvr.library import AddProgress, AddReport, Library, find_videos
 from prvr.worlds import RenderedWorld
-from tests.cluster.alike import SENTENCES, same_answers, same_library
+from tests.cluster.alike import requests, same_answers, same_library
 from tests.cluster.conftest import RATE
 from tests.cluster.nodes import Nodes, processes_of, wait_until
 
@@ -21,26 +21,25 @@ pytest.importorskip("ray", reason='clusters need Ray: pip install "prvr[cluster]
 from prvr.cluster import ClusterIndexing
 from prvr.cluster.pieces import PIECES
 
-EVERYTHING = SearchOptions(limit=100)
 pytestmark = pytest.mark.slow
 
 
-def tagged(lib: Library, films: RenderedWorld, work: ClusterIndexing, **given: Any) -> AddReport:
-    return lib.add([films.folder], tags=["rendered"], work=work, **given)
+def add(library: Library, films: RenderedWorld, cluster: ClusterIndexing, **options: Any) -> AddReport:
+    return cluster.add(library, find_videos([films.folder]), tags=["rendered"], **options)
 
 
 def test_a_cluster_makes_the_library_of_one_machine(
     nodes: Nodes, films: RenderedWorld, whole: Library, library: Library
 ) -> None:
-    told: list[AddProgress] = []
-    report = tagged(library, films, ClusterIndexing(nodes.address), progress=told.append)
+    shown: list[AddProgress] = []
+    report = add(library, films, ClusterIndexing(nodes.address), progress=shown.append)
     assert sorted(report.added) == sorted(films.videos.values())
     assert [path.name for path in report.failed] == ["broken.mp4"]
-    assert told[-1].bytes_done == told[-1].bytes
+    assert shown[-1].bytes_done == shown[-1].bytes
     assert report.video_seconds == pytest.approx(sum(v.duration or 0 for v in whole.videos("ok")), rel=0.1)
     same_library(library, whole)
-    same_answers(library.search_many(SENTENCES, EVERYTHING), whole.search_many(SENTENCES, EVERYTHING))
-    again = tagged(library, films, ClusterIndexing(nodes.address))
+    same_answers(library.search_many(requests()), whole.search_many(requests()))
+    again = add(library, films, ClusterIndexing(nodes.address))
     assert len(again.unchanged) == len(films.videos)
     assert not again.added
 
@@ -53,7 +52,7 @@ def test_nodes_killed_half_way(nodes: Nodes, films: RenderedWorld, whole: Librar
         if len(killed) < lost and now.video_seconds > 15 * (len(killed) + 1):
             killed.append(nodes.kill())
 
-    report = tagged(library, films, ClusterIndexing(nodes.address, encoders=2), progress=kill)
+    report = add(library, films, ClusterIndexing(nodes.address, encoders=2), progress=kill)
     assert len(killed) == lost
     assert len(report.added) == len(set(report.added)) == len(films.videos)
     same_library(library, whole)
@@ -71,7 +70,7 @@ def test_workers_killed_half_way(nodes: Nodes, films: RenderedWorld, whole: Libr
             if found:
                 os.kill(found[0], signal.SIGKILL)
 
-    tagged(library, films, ClusterIndexing(nodes.address), progress=kill)
+    add(library, films, ClusterIndexing(nodes.address), progress=kill)
     assert sum(number > 0 for number in killed) >= 2
     same_library(library, whole)
 

@@ -1,7 +1,7 @@
-"""The first stage: a CPU task per video, from a path to chunks of pictures as the encoder wants them.
+"""First stage of adding on a cluster: decode each video, in a task of its own, into chunks of frames.
 
-A chunk holds as many pictures as the encoder takes at once, and the one before them for encoders that look at motion:
-it is encoded on any node, and comes out as it would if the whole video were encoded in one place.
+A chunk holds as many frames as the encoder takes at once, and the frame before them for encoders that look at motion.
+So any node can encode it, with the same result as if one process had encoded the whole video.
 """
 
 from __future__ import annotations
@@ -10,49 +10,49 @@ import json
 import socket
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from prvr.cluster.object_pieces import pieces_at
-from prvr.library.ingest.index import FILE_PROBLEMS, failure_reason
-from prvr.media.frames import Fit, Frame, StreamInfo, VideoInfo
-from prvr.media.reader import open_video
+from prvr.library import FILE_PROBLEMS, failure_reason
+from prvr.media import Fit, Frame, StreamInfo, VideoInfo, open_video
 
-Row = dict[str, Any]  # video, chunk (numbers), times, pixels, before (bytes), end (JSON, in a video's last row)
+Row = dict[str, Any]  # video, chunk (numbers); times, pixels, before (bytes); end (JSON, in a video's last row)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What is known of a file when all of it has been decoded, or nothing could be."""
+    """What is known of a file after decoding."""
 
     chunks: int
     info: VideoInfo | None = None
-    problem: str | None = None  # something is missing of it
-    failed: str | None = None  # nothing can be had of it
-    unseen: str | None = None  # the node on which it is not there
+    problem: str | None = None  # why a part of it is missing
+    failed: str | None = None  # why nothing of it can be used
+    unseen_by: str | None = None  # the node on which the file does not exist
 
     def to_json(self) -> str:
-        return json.dumps({**asdict(self), "info": None if self.info is None else _facts(self.info)})
+        return json.dumps({**asdict(self), "info": None if self.info is None else _info_fields(self.info)})
 
     @staticmethod
     def from_json(text: str) -> Ending:
-        found = json.loads(text)
-        info = found["info"]
+        fields = json.loads(text)
+        info = fields["info"]
         if info is not None:
             streams = tuple(StreamInfo(**stream) for stream in info["streams"])
             info = VideoInfo(**{**info, "path": Path(info["path"]), "streams": streams})
-        return Ending(**{**found, "info": info})
+        return Ending(**{**fields, "info": info})
 
 
-def _facts(info: VideoInfo) -> dict[str, Any]:
+def _info_fields(info: VideoInfo) -> dict[str, Any]:
     return {**asdict(info), "path": str(info.path)}
 
 
 @dataclass(frozen=True)
 class Decode:
-    """Called by Ray Data with a row (video, path, key) for each file."""
+    """Ray Data calls it with a row (video, path, key) for each file."""
 
     library: str
     fit: Fit
@@ -63,10 +63,13 @@ class Decode:
         number, path, pieces = int(row["video"]), Path(row["path"]), pieces_at(self.library)
         chunks = 0
         if not path.exists():
-            yield _last(number, Ending(0, failed="is not there (moved, renamed or deleted?)", unseen=_node()))
+            yield _last(
+                number,
+                Ending(0, failed="does not exist (was it moved, renamed or deleted?)", unseen_by=socket.gethostname()),
+            )
             return
         if not pieces.begin(row["key"]):
-            crashed = "its decoder never came to an end, five times over: it may crash the program that opens it"
+            crashed = "decoding started five times and never ended: the file may crash its decoder"
             yield _last(number, Ending(0, failed=crashed))
             return
         try:
@@ -83,14 +86,8 @@ class Decode:
         yield _last(number, ending)
 
     def _chunks(self, frames: Iterator[Frame]) -> Iterator[tuple[list[Any], np.ndarray[Any, np.dtype[np.float64]]]]:
-        kept: list[Frame] = []
-        for frame in frames:
-            kept.append(frame)
-            if len(kept) == self.batch:
-                yield [each.image for each in kept], np.array([each.time for each in kept])
-                kept = []
-        if kept:
-            yield [each.image for each in kept], np.array([each.time for each in kept])
+        while chunk := list(islice(frames, self.batch)):
+            yield [frame.image for frame in chunk], np.array([frame.time for frame in chunk])
 
 
 def _row(video: int, chunk: int, times: bytes = b"", pixels: bytes = b"", before: bytes = b"", end: str = "") -> Row:
@@ -99,7 +96,3 @@ def _row(video: int, chunk: int, times: bytes = b"", pixels: bytes = b"", before
 
 def _last(video: int, ending: Ending) -> Row:
     return _row(video, ending.chunks, end=ending.to_json())
-
-
-def _node() -> str:
-    return socket.gethostname()

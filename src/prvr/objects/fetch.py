@@ -1,4 +1,4 @@
-"""From a published state to a folder: only what is missing travels, and every byte of it is compared with its hash."""
+"""Fetch a published state into a folder: only what is missing, and every byte is compared with its hash."""
 
 from __future__ import annotations
 
@@ -10,34 +10,40 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-from prvr.library.store.catalogue import CATALOGUE_FILE
+from prvr.library import CATALOGUE_FILE, INDEX_FOLDER, SHARDS_FOLDER
 from prvr.objects.manifest import Files, Manifest, Segment
 from prvr.objects.store import Store, StoreError
 
 AT_ONCE = 4  # transfers
-_OURS = ("shards", "candidates")  # folders in which nothing lies but what was published
+_OURS = (SHARDS_FOLDER, INDEX_FOLDER)  # folders that hold nothing but what was published
 
 
-def bring(store: Store, manifest: Manifest, folder: Path, known: Files) -> None:
-    """Make a folder hold a state; ``known``: what of it surely lies there already, in files that only grow.
+def fetch_state(store: Store, manifest: Manifest, folder: Path, known: Files) -> None:
+    """Make a folder hold a published state.
 
-    A file that changes is built beside its place and renamed: whoever has the old one mapped keeps it. The catalogue
-    comes last, and what it no longer speaks of goes after it.
+    A file that changes is written beside its place and renamed, so that processes that have the old one mapped keep
+    it. The catalogue comes last; then files that it no longer lists are deleted.
+
+    Args:
+        store: where the state is published.
+        manifest: the state.
+        folder: the folder.
+        known: what the folder surely holds already, of files that only grow.
     """
-    for useless in (folder / f"{CATALOGUE_FILE}-journal", *folder.glob(".*.part")):  # of what is replaced, or of a kill
-        useless.unlink(missing_ok=True)
+    for leftover in (folder / f"{CATALOGUE_FILE}-journal", *folder.glob(".*.part")):  # of the old state, or of a kill
+        leftover.unlink(missing_ok=True)
     first = {path: parts for path, parts in manifest.files.items() if path != CATALOGUE_FILE}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(lambda path: bring_file(store, folder / path, first[path], known.get(path, ())), first))
+        list(pool.map(lambda path: fetch_file(store, folder / path, first[path], known.get(path, ())), first))
     if CATALOGUE_FILE in manifest.files:
-        bring_file(store, folder / CATALOGUE_FILE, manifest.files[CATALOGUE_FILE])
+        fetch_file(store, folder / CATALOGUE_FILE, manifest.files[CATALOGUE_FILE])
     else:
         (folder / CATALOGUE_FILE).unlink(missing_ok=True)
     _remove(folder, manifest.files.keys())
 
 
-def bring_file(store: Store, path: Path, parts: tuple[Segment, ...], known: tuple[Segment, ...] = ()) -> None:
-    """One file, out of the stretches of it that lie there and objects that do not."""
+def fetch_file(store: Store, path: Path, parts: tuple[Segment, ...], known: tuple[Segment, ...] = ()) -> None:
+    """Make one file hold its published content. Parts that are there already are not fetched."""
     trusted = _common(parts, known)
     total = sum(part.size for part in parts)
     try:
@@ -58,12 +64,12 @@ def bring_file(store: Store, path: Path, parts: tuple[Segment, ...], known: tupl
 
 
 def _holds(path: Path, parts: tuple[Segment, ...]) -> bool:
-    """Whether a file is exactly what was published, by its hashes."""
+    """Whether a file holds exactly what was published, by its hashes."""
     return path.stat().st_size == sum(part.size for part in parts) and begins_with(path, parts)
 
 
 def begins_with(path: Path, parts: tuple[Segment, ...]) -> bool:
-    """Whether a file that may have grown since still holds what was published of it, by its hashes."""
+    """Whether a file starts with what was published of it, by its hashes. It may have grown since."""
     with path.open("rb") as file:
         return all(part.fits(file.read(part.size)) for part in parts)
 
@@ -74,20 +80,20 @@ def _fill(store: Store, path: Path, parts: tuple[Segment, ...], trusted: int, fi
         for number, part in enumerate(parts):
             data = old.read(part.size) if old is not None else b""
             if len(data) != part.size or (number >= trusted and not part.fits(data)):
-                data = checked(store, part)
+                data = fetch_object(store, part)
             file.write(data)
     finally:
         if old is not None:
             old.close()
 
 
-def checked(store: Store, part: Segment) -> bytes:
-    """An object's content, which is what its name says."""
+def fetch_object(store: Store, part: Segment) -> bytes:
+    """An object's content, compared with its hash."""
     data = store.get(part.name)
     if not part.fits(data):
         raise StoreError(
             f"the object {part.name} of {store.address} is damaged (its {len(data)} bytes are not the {part.size} that "
-            "were published): restore it from a copy, or make the library anew"
+            "were published): restore it from a copy, or create the library again"
         )
     return data
 

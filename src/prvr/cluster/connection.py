@@ -1,4 +1,4 @@
-"""Ray, where it is needed and only there."""
+"""Connect to a Ray cluster. Ray is an extra and is imported only here."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 
 from prvr import __version__
 from prvr.library import LibraryError
-from prvr.media.errors import MissingExtra
+from prvr.media import MissingExtra
 
-# With it, Ray takes the loopback address for its own: needed where a cluster is there (it waits for ever without), and
-# wrong where nodes are several machines. Ray reads it when it is imported.
+# Makes Ray use the loopback address. A cluster on this machine alone needs that, or Ray waits for ever; one of several
+# machines must not have it. Ray reads it when it is imported.
 _LOOPBACK = ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 _QUIET = {"RAY_DATA_DISABLE_PROGRESS_BARS": "1", "RAY_BACKEND_LOG_LEVEL": "fatal"}
-_PATIENCE = 10.0  # seconds for a cluster to answer at all
+_PATIENCE = 10.0  # seconds to connect to a cluster
 
 
 class ClusterError(LibraryError):
-    """A cluster that cannot be used as asked; the message says what to do."""
+    """The cluster cannot do what was asked. The message says what to do."""
 
 
 def require_ray(address: str = "auto") -> Any:
-    """The module, or an error that says how to install it."""
+    """Import Ray, or raise an error that says how to install it."""
     if address == "local" or address.startswith(("127.", "localhost:", "[::1]:")):
         os.environ.setdefault(*_LOOPBACK)
     for name, value in _QUIET.items():
@@ -39,16 +39,18 @@ def require_ray(address: str = "auto") -> Any:
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """Ray, connected to ``auto`` (the cluster of this machine), ``host:port``, or ``local`` (a new one, here alone).
+    """Connect to a cluster and yield the ``ray`` module. An existing connection is used, and stays open afterwards.
 
-    A connection that exists already is used, and left as it is.
+    Args:
+        address: ``auto`` (the cluster that this machine belongs to), ``host:port``, or ``local`` (start a new one on
+            this machine alone).
     """
     ray = require_ray(address)
     if ray.is_initialized():
         yield ray
         return
     try:
-        _knock(address)
+        _require_listener(address)
         with _safe_folder():
             ray.init(
                 address=address,
@@ -59,9 +61,9 @@ def connected(address: str) -> Iterator[Any]:
             )
     except (OSError, RuntimeError, ValueError) as problem:
         raise ClusterError(
-            f"no Ray cluster answers at {address} ({first_line(problem)}): start one with `ray start --head`, give "
-            "host:port of one that runs, or --cluster local for this machine alone; one that has a token wants "
-            "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN in the environment here too"
+            f"no Ray cluster answers at {address} ({first_line(problem)}): start one with `ray start --head`, give the "
+            "host:port of a running one, or use --cluster local for this machine alone. If the cluster has a token, "
+            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN here too"
         ) from None
     try:
         yield ray
@@ -71,7 +73,7 @@ def connected(address: str) -> Iterator[Any]:
 
 @contextmanager
 def _safe_folder() -> Iterator[None]:
-    """Work in the folder of Python's own modules: Ray lets its workers import from the folder it is started in."""
+    """Change to the folder of Python's own modules: Ray's workers can import from the folder that it is started in."""
     before = os.getcwd()
     os.chdir(os.path.dirname(os.__file__))
     try:
@@ -80,24 +82,24 @@ def _safe_folder() -> Iterator[None]:
         os.chdir(before)
 
 
-def _knock(address: str) -> None:
-    """Ray waits minutes for a machine that is not there: see first whether anybody listens."""
+def _require_listener(address: str) -> None:
+    """Raise at once if nothing listens at an address. Ray itself would wait for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
 
 
-def same_version(driver: str) -> None:
-    """Refuse to work for a driver of another version: what one writes, the other must read."""
+def require_same_version(driver: str) -> None:
+    """Refuse to work for a command of another version, which might not read what this one writes."""
     if driver != __version__:
         raise ClusterError(
-            f"a node of the cluster has prvr {__version__}, but the command that started this is prvr {driver}: "
+            f"a node of the cluster has prvr {__version__}, but the command was started by prvr {driver}: "
             "install the same version on every node"
         )
 
 
 def causes(problem: BaseException) -> list[BaseException]:
-    """A problem and what is behind it, out of what Ray wraps around it: the outermost first."""
+    """A problem and its causes, the outermost first. Ray wraps problems of its workers several times."""
     found: list[BaseException] = []
     waiting: list[Any] = [problem]
     while waiting:
@@ -109,10 +111,10 @@ def causes(problem: BaseException) -> list[BaseException]:
 
 
 def last_line(problem: BaseException) -> str:
-    """The end of a report from a node: what went wrong there."""
+    """The last line of a problem's text. In a report from a node, it says what went wrong there."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[-1].strip()[:300]
 
 
 def first_line(problem: BaseException) -> str:
-    """What went wrong, in short."""
+    """The first line of a problem's text, shortened."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
