@@ -19,7 +19,7 @@ from frozen_common import Asked, comparison
 from rich.console import Console
 
 from prvr.media.encoders import open_text_encoder
-from prvr.media.encoders.base import unit
+from prvr.media.encoders.base import unit_rows
 from prvr.worlds import (
     NOISE,
     ProxyConfig,
@@ -60,7 +60,7 @@ def main() -> None:
         frames = add_noise(
             states[shown] * np.sqrt(encoder.width), config, rng
         )  # each dimension has deviation 1, as there
-        videos.append(torch.from_numpy(unit(frames)))
+        videos.append(torch.from_numpy(unit_rows(frames)))
     asked = Asked(
         vectors=torch.from_numpy(encoder.encode_texts([query.sentence for query in queries])),
         positives=[tuple(row[video] for video in query.positives if video in row) for query in queries],

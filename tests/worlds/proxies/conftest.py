@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prvr.media.encoders.base import Array, TextEncoder, unit
+from prvr.media.encoders.base import Array, TextEncoder, unit_rows
 
 ACTIONS = ("Feeding a parrot", "Folding a kite", "Painting a fence", "Tuning a harp", "Stacking bricks", "Waxing skis")
 SCENES = ("Greenhouse (A house of glass)", "Boathouse", "Attic / Loft", "Other")
@@ -27,7 +27,7 @@ class StubEncoder(TextEncoder):
         self.calls = 0
 
     def encode_texts(self, texts: Sequence[str]) -> Array:
-        return unit(np.stack([self.encode_words(text).mean(0) for text in texts]))
+        return unit_rows(np.stack([self.encode_words(text).mean(0) for text in texts]))
 
     def encode_words(self, text: str) -> Array:
         self.calls += 1

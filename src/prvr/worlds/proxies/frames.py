@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.media.encoders.base import unit
+from prvr.media.encoders.base import unit_rows
 from prvr.worlds.proxies.config import NOISE, ProxyConfig
 from prvr.worlds.proxies.source import Label, LabelScript, clamp_span
 
@@ -63,7 +63,7 @@ def compose_frames(
     happening = weights @ labels / np.maximum(weights.sum(1, keepdims=True), 1)
     setting = _stacked(script.setting, vectors, width)
     states = happening + config.context_weight * setting.sum(0) / max(len(setting), 1)
-    return unit(states.astype(np.float32)), shown.reshape(-1)
+    return unit_rows(states.astype(np.float32)), shown.reshape(-1)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ _UNWANTED = ("onnx/", "openvino/", "flax_", "tf_")  # other runtimes' copies of 
 
 
 @dataclass(frozen=True)
-class Plan:
+class DownloadPlan:
     """What would be fetched."""
 
     name: str
@@ -28,7 +28,7 @@ class Plan:
         return sum(self.files.values())
 
 
-def plan(name: str) -> Plan:
+def plan_download(name: str) -> DownloadPlan:
     """Ask the hub what a model's files are; fetches nothing else."""
     hub = require_hub()
     try:
@@ -43,21 +43,21 @@ def plan(name: str) -> Plan:
     if not any(s.rfilename.endswith(".safetensors") for s in chosen):
         raise EncoderError(f"{name} is published without .safetensors files; pickled weights are not read")
     hashes = {s.rfilename: s.lfs.sha256 for s in chosen if getattr(s, "lfs", None)}
-    return Plan(name, about.sha, {s.rfilename: int(s.size or 0) for s in chosen}, hashes)
+    return DownloadPlan(name, about.sha, {s.rfilename: int(s.size or 0) for s in chosen}, hashes)
 
 
-def download(wanted: Plan) -> Path:
+def download(plan: DownloadPlan) -> Path:
     """Fetch what was planned, compare hashes and note them beside the files; returns the folder.
 
     Can be interrupted and repeated. From here on the files are compared with the note whenever they are loaded.
     """
     hub = require_hub()
-    folder = Path(hub.snapshot_download(wanted.name, revision=wanted.revision, allow_patterns=list(wanted.files)))
-    for name, expected in wanted.hashes.items():
+    folder = Path(hub.snapshot_download(plan.name, revision=plan.revision, allow_patterns=list(plan.files)))
+    for name, expected in plan.hashes.items():
         found = file_hash(folder / name)
         if found != expected:
             raise EncoderError(
                 f"{folder / name} has sha256 {found}, the hub says {expected}: delete it and fetch again"
             )
-    record_hashes(folder, wanted.files, wanted.revision)
+    record_hashes(folder, plan.files, plan.revision)
     return folder

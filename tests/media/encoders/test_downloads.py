@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from prvr.cli import main
-from prvr.media import EncoderError
-from prvr.media.encoders import open_text_encoder, prepare
+from prvr.media import EncoderError, download, open_text_encoder, plan_download
 from prvr.media.encoders.hashes import expected_hashes, record_hashes, require_unchanged
 
 hub = pytest.importorskip("huggingface_hub")
@@ -55,25 +54,25 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
 
 
 def test_the_size_is_known_before_anything_is_fetched(fake: Hub) -> None:
-    wanted = prepare.plan("some/model")
-    assert wanted.bytes == len(WEIGHTS) + 2  # neither pickles nor other runtimes' copies
+    plan = plan_download("some/model")
+    assert plan.bytes == len(WEIGHTS) + 2  # neither pickles nor other runtimes' copies
     assert not fake.fetched
-    assert prepare.download(wanted) == fake.folder
+    assert download(plan) == fake.folder
 
 
 def test_a_wrong_hash_and_pickles_are_refused(fake: Hub) -> None:
-    wanted = prepare.plan("some/model")
+    plan = plan_download("some/model")
     fake.files["model.safetensors"] = b"something else"
     with pytest.raises(EncoderError, match="sha256"):
-        prepare.download(wanted)
+        download(plan)
     del fake.files["model.safetensors"]
     with pytest.raises(EncoderError, match="pickled weights are not read"):
-        prepare.plan("some/model")
+        plan_download("some/model")
 
 
 def test_without_a_network_the_error_says_what_to_do(fake: Hub) -> None:
     with pytest.raises(EncoderError, match="give a folder"):
-        prepare.plan("other/model")
+        plan_download("other/model")
 
 
 def test_the_command_says_the_size_and_asks(fake: Hub, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,6 +104,6 @@ def test_fetched_files_are_compared_whenever_they_are_loaded(sentence_folder: Pa
 
 
 def test_fetching_notes_hashes_beside_the_files(fake: Hub) -> None:
-    folder = prepare.download(prepare.plan("some/model"))
+    folder = download(plan_download("some/model"))
     assert expected_hashes(folder)["model.safetensors"] == hashlib.sha256(WEIGHTS).hexdigest()
     assert require_unchanged(folder) == 2

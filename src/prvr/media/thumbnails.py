@@ -1,33 +1,28 @@
-"""One picture of a video at a time, small and ready to be shown.
-
-As a program (``python -m prvr.media.stills``) it answers requests from standard input, one JSON line each (path, time,
-width), with a JSON line (size or problem) and the picture: a decoder in a process of its own can crash alone.
-"""
+"""A small picture of a video at a given time, ready to be shown on a page."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from prvr.media.errors import MediaError, MissingExtra
+from prvr.media.errors import MediaError
 from prvr.media.pictures import picture_bytes
 from prvr.media.reader import require_file
 
+THUMBNAIL_PROGRAM = "prvr.media.thumbnail_server"  # run with `python -m`, to decode in a process of its own
 _PATIENCE = 600  # pictures decoded after the key frame before the last one is taken as it is
 
 
-def still(path: str | Path, time: float, width: int = 320) -> bytes:
+def thumbnail(path: str | Path, time: float, width: int = 320) -> bytes:
     """What is on screen at ``time`` (seconds), as a JPEG at most ``width`` wide. Imports nothing but the decoder."""
     import av
 
-    from prvr.media.pyav_reader import opened, start_seconds, video_stream  # says which extra is missing
+    from prvr.media.pyav_reader import open_container, start_seconds, video_stream  # says which extra is missing
 
     source = require_file(path)
-    with opened(source) as container:
+    with open_container(source) as container:
         stream = video_stream(container, source)
         origin = start_seconds(container) or 0.0
         shown = None
@@ -54,21 +49,3 @@ def _jpeg(picture: Any, aspect: float, width: int) -> bytes:
     size = [max(2, round(side * scale / 2) * 2) for side in (wide, high)]
     scaled = picture.reformat(size[0], size[1], "rgb24")
     return picture_bytes(np.rot90(scaled.to_ndarray(), -turns))
-
-
-def main() -> None:
-    out = sys.stdout.buffer
-    for line in sys.stdin.buffer:
-        asked = json.loads(line)
-        try:
-            picture = still(asked["path"], asked["time"], asked["width"])
-            out.write(json.dumps({"size": len(picture)}).encode() + b"\n" + picture)
-        except MediaError as problem:
-            out.write(json.dumps({"problem": problem.reason}).encode() + b"\n")
-        except MissingExtra as problem:
-            out.write(json.dumps({"problem": str(problem)}).encode() + b"\n")
-        out.flush()
-
-
-if __name__ == "__main__":
-    main()
