@@ -8,7 +8,7 @@ import pytest
 
 from prvr.backbones import build
 from prvr.data import DataError, Dataset
-from prvr.data.check import check
+from prvr.data.check import check_collections
 from prvr.extraction import extract_features, read_recipe
 from prvr.media.encoders import open_encoder
 from prvr.scoring import Gallery, score
@@ -25,7 +25,7 @@ def test_a_rendered_world_is_a_complete_collection(rendered: RenderedWorld, tmp_
     encoder = open_encoder("plain")
     found = write_rendered_dataset(tmp_path, rendered, encoder, text="words", workers=2, progress=False)
     assert not found.failed
-    report = check(tmp_path)
+    report = check_collections(tmp_path)
     assert report.ok, [row for row in report.rows if row.state == "error"]
     recipe = read_recipe(found.folder)
     assert recipe is not None

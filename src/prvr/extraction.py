@@ -18,10 +18,10 @@ from typing import Literal
 
 import h5py
 
-from prvr.data.annotations import Annotation, write_annotations
+from prvr.data.annotation_files import Annotation, write_annotations
 from prvr.data.errors import DataError
 from prvr.data.layout import RECIPE_FILE
-from prvr.data.progress import track
+from prvr.data.progress_bar import show_progress
 from prvr.files import whole_folder, write_whole
 from prvr.media.encoders import Encoder
 from prvr.media.errors import MediaError
@@ -65,7 +65,7 @@ def extract_features(
     with whole_folder(folder) as beside:
         with h5py.File(beside / "feature.hdf5", "w", libver=("v110", "v110")) as store:
             read = map_in_processes(partial(_features, encoder, rate, backend), videos.values(), workers)
-            shown = track(read, total=len(videos), label="extracting features", show=progress)
+            shown = show_progress(read, total=len(videos), label="extracting features", show=progress)
             for video, found in zip(videos, shown, strict=True):
                 if isinstance(found, MediaError):
                     failed[video] = found.reason

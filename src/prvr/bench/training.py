@@ -11,7 +11,7 @@ from torch import Tensor
 
 from prvr.bench.baseline import naive
 from prvr.bench.measure import Clock, Machine, Row
-from prvr.data import Caption, Dataset, Prepared, epoch_batches
+from prvr.data import Caption, Dataset, FeatureTables, epoch_batches
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
 from prvr.training import TraceModel, load_preset
 from prvr.training.compiling import CompiledParts
@@ -128,7 +128,7 @@ def random_dataset(videos: int, queries: int, device: torch.device, seed: int) -
         query_video=owner,
         positives=[(int(v),) for v in owner],
         moments=None,
-        prepared=Prepared(
+        tables=FeatureTables(
             frames=draw(int(frames.sum()) + 1, 1024),
             frame_start=frames.cumsum(0) - frames,
             frame_count=frames,

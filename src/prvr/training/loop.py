@@ -285,7 +285,7 @@ class Trainer:
         device = self.group.device
         plan = list(enumerate(self._plan(epoch)))[from_step:]
         made = (self.train_set.train_batch(rows, self._draw(epoch, step)).to(device) for step, rows in plan)
-        on_device = self.train_set.prepared.frames.device.type == "cuda"  # then a batch is a few gathers
+        on_device = self.train_set.tables.frames.device.type == "cuda"  # then a batch is a few gathers
         return made if on_device else prefetch(made)
 
     def _draw(self, epoch: int, step: int) -> Callable[[Tensor], Tensor] | None:

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from prvr.data.annotations import Annotation
+from prvr.data.annotation_files import Annotation
 from prvr.data.captions import Moment
 
 SPLITS = ("train", "val", "test")

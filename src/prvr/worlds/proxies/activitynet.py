@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prvr.data.errors import DataError
-from prvr.data.textfiles import text_lines
+from prvr.data.text_files import text_lines
 from prvr.worlds.proxies.source import (
     Label,
     LabelScript,

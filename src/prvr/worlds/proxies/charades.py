@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from prvr.data.errors import DataError
-from prvr.data.textfiles import text_lines
+from prvr.data.text_files import text_lines
 from prvr.worlds.proxies.source import (
     Label,
     LabelScript,

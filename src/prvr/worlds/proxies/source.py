@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from prvr.data.annotations import Annotation
+from prvr.data.annotation_files import Annotation
 from prvr.data.errors import DataError
 from prvr.worlds.script import Event, Query, Script, annotate
 
