@@ -20,7 +20,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from prvr.data import SIZES, Dataset, write_world
+from prvr.data import Dataset
 from prvr.evaluation import compare_ranks, ranks, recalls
 from prvr.evaluation.transfer import LAMBDAS, encode_split, transfer
 from prvr.scoring import Gallery, Scores, encode_queries, score_parts
@@ -29,6 +29,7 @@ from prvr.trace.anchors import KINDS
 from prvr.training import Run, TraceModel, TrainConfig, Trainer, load_preset, processes
 from prvr.training.config import config_from_dict, config_to_dict
 from prvr.training.splits import load_split
+from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 OPERATORS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -152,7 +153,7 @@ def main() -> None:
     arguments = parser.parse_args()
     world = arguments.study / "world"
     if not world.exists():
-        write_world(world, replace(SIZES["demo"], train=400, val=200), progress=False)
+        write_feature_world(world, replace(FEATURE_SIZES["demo"], train=400, val=200), progress=False)
 
     def folder(name: str, seed: int) -> Path:
         return arguments.study / f"{name.replace(' + ', '-')}-seed{seed}"

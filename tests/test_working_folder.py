@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
-from prvr.data.synth import SIZES, write_world
 from prvr.library import Library
-from prvr.media.render import RenderConfig, RenderedWorld, render_world
 from prvr.processes import import_path, python_command
+from prvr.worlds import FEATURE_SIZES, RenderConfig, RenderedWorld, render_world, write_feature_world
 
 ROOT = Path(__file__).parent.parent
 MARKER = "imported.txt"
@@ -152,7 +151,7 @@ def test_a_benchmark_with_a_server(hostile: Path) -> None:
 
 @pytest.mark.slow
 def test_a_benchmark_that_trains(hostile: Path, tmp_path: Path) -> None:
-    write_world(tmp_path / "data" / "charades-mid-correlated", SIZES["tiny"], progress=False)
+    write_feature_world(tmp_path / "data" / "charades-mid-correlated", FEATURE_SIZES["tiny"], progress=False)
     (tmp_path / "data" / "charades-mid-correlated" / "proxy").mkdir()  # a world stands in for a proxy
     words = f"{tmp_path} --sources charades --noise mid --shapes correlated --controls --seeds 0"
     words += " --model.visual-width 24 --model.query-width 20 --model.width 16 --model.blocks 2 --model.registers 2"
