@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection as AnyCollection
 
+from prvr.errors import UserError
 
-class DataError(Exception):
+
+class DataError(UserError):
     """Something is wrong with a data file; the message names the file and says what to do."""
 
 

@@ -24,10 +24,7 @@ from prvr.doctor.packages import (
     uninstalled_extras,
 )
 from prvr.library import Library, LibraryError
-from prvr.media.encoders import SHORT_NAMES
-from prvr.media.encoders.hashes import require_unchanged
-from prvr.media.encoders.weights import model_folder, weights_hash
-from prvr.media.errors import EncoderError, MissingExtra
+from prvr.media import SHORT_NAMES, EncoderError, MissingExtra, model_folder, require_unchanged, weights_hash
 from prvr.scoring.engines import fused, single
 
 # Packages that contain the files of a model. Their publishers are not the model's authors, so the first and last

@@ -27,10 +27,7 @@ from typing import Literal
 import h5py
 import numpy as np
 
-from prvr.data.annotation_files import write_annotations
-from prvr.data.errors import DataError
-from prvr.data.progress_bar import show_progress
-from prvr.data.writer import feature_writer, require_space
+from prvr.data import DataError, feature_writer, require_space, show_progress, write_annotations
 from prvr.worlds.features.config import FEATURE_SIZES, FeatureWorldConfig
 from prvr.worlds.features.events import (
     ATTRIBUTES,

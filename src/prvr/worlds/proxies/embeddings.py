@@ -12,9 +12,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.data.progress_bar import show_progress
+from prvr.data import show_progress
 from prvr.files import whole_folder, write_whole
-from prvr.media.encoders import TextEncoder
+from prvr.media import TextEncoder
 from prvr.worlds.proxies.source import ProxySource
 
 Array = NDArray[np.float32]

@@ -13,12 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.data.annotation_files import write_annotations
-from prvr.data.errors import DataError
-from prvr.data.progress_bar import show_progress
-from prvr.data.writer import feature_writer, require_space
+from prvr.data import DataError, feature_writer, require_space, show_progress, write_annotations
 from prvr.files import whole_folder, write_whole
-from prvr.media.encoders import TextEncoder
+from prvr.media import TextEncoder
 from prvr.worlds.proxies.config import NOISE, ProxyConfig
 from prvr.worlds.proxies.embeddings import Embeddings, nearest
 from prvr.worlds.proxies.frames import FixedMap, Vectors, add_noise, compose_frames, damage_labels
