@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from prvr.bench import Machine, growth, plan, scoring, training
+from prvr.bench import MachineLimits, growth, plan, scoring, training
 from prvr.bench.corpus import Shape, random_gallery, random_queries
 from prvr.cli import main
 from prvr.scoring import score
@@ -23,8 +23,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(scoring, name, tiny)
     monkeypatch.setattr(scoring, "_SINGLE_VIDEOS", 30)
     monkeypatch.setattr(scoring, "_BASELINE_QUERIES", 5)
-    fake = Machine("CPU", "none", 1, "0", "fp32", 1e12, 1e10)
-    monkeypatch.setattr(Machine, "measure", lambda device: fake)
+    fake = MachineLimits("CPU", "none", 1, "0", "fp32", 1e12, 1e10)
+    monkeypatch.setattr(MachineLimits, "measure", lambda device: fake)
 
 
 def test_a_repeated_corpus_scores_as_its_parts() -> None:
@@ -49,8 +49,8 @@ def test_the_command_writes_every_row(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_growth_and_training_come_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "_CPU_SHARE", 32)
     monkeypatch.setattr(growth, "_SHARE_OF_MEMORY", 0.02)
-    machine = Machine("CPU", "none", 1, "0", "fp32", 1e12, 1e10)
-    assert {row.group for row in plan.run(machine, CPU, ("training", "growth"))} == {"training", "growth"}
+    machine = MachineLimits("CPU", "none", 1, "0", "fp32", 1e12, 1e10)
+    assert {row.group for row in plan.run_benchmarks(machine, CPU, ("training", "growth"))} == {"training", "growth"}
 
 
 def test_a_device_or_a_place_that_is_not_there_is_named_at_once(

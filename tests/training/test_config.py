@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from prvr.data import DATASETS
-from prvr.training import ConfigError, load_preset, preset_names
-from prvr.training.config import config_from_dict, config_to_dict
+from prvr.training import ConfigError, config_from_dict, config_to_dict, load_preset, preset_names
 
 # spec: DreamPRVR's released hyper-parameters and the TRACE paper's section B.1
 EXPECTED = {

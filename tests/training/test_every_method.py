@@ -13,9 +13,17 @@ from rich.console import Console
 from prvr.backbones import methods
 from prvr.data.synth import SIZES, write_world
 from prvr.evaluation.evaluate import evaluate_run
-from prvr.training import ConfigError, Run, TrainConfig, Trainer, load_preset, processes
-from prvr.training.config import config_from_dict, config_to_dict
-from prvr.training.reporting import read_metrics
+from prvr.training import (
+    ConfigError,
+    Run,
+    TrainConfig,
+    Trainer,
+    config_from_dict,
+    config_to_dict,
+    load_preset,
+    processes,
+    read_metrics,
+)
 
 SHAPE: dict[str, Any] = {"visual_width": 24, "query_width": 20, "width": 32, "frames": 24, "dropout": 0.0}
 STILL: dict[str, Any] = {"input_dropout": 0.0, "hard_negative_epoch": 2}  # random negatives in both epochs

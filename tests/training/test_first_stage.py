@@ -11,8 +11,7 @@ import torch
 from prvr.backbones import build
 from prvr.backbones.conquer import Conquer
 from prvr.data import Dataset
-from prvr.training import Run, RunError, TraceModel, load_preset
-from prvr.training.config import config_from_dict, config_to_dict
+from prvr.training import Run, RunError, TraceModel, config_from_dict, config_to_dict, load_preset
 from prvr.training.first_stage import Lists, listed_negatives, ranked_lists, shuffled
 
 SHAPE: dict[str, Any] = {"visual_width": 24, "query_width": 20, "width": 16, "heads": 2, "frames": 24}

@@ -1,6 +1,6 @@
 """Speed, measured: every row a piece of real work beside the limit of this machine and a baseline, in one run."""
 
-from prvr.bench.measure import Machine, Row
-from prvr.bench.plan import PARTS, Part, run
+from prvr.bench.measure import MachineLimits, Measurement
+from prvr.bench.plan import BENCHMARKS, Benchmark, run_benchmarks
 
-__all__ = ["PARTS", "Machine", "Part", "Row", "run"]
+__all__ = ["BENCHMARKS", "Benchmark", "MachineLimits", "Measurement", "run_benchmarks"]

@@ -18,7 +18,7 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 @dataclass(frozen=True)
-class Row:
+class Measurement:
     """One measured piece of work."""
 
     group: str
@@ -42,7 +42,7 @@ class Timed:
     memory: int
 
 
-class Clock:
+class Stopwatch:
     """Times work on a device: medians of repeats after a warm-up, device finished before the clock stops."""
 
     def __init__(self, device: torch.device):
@@ -78,7 +78,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineLimits:
     """What was measured on, and its limits."""
 
     device: str
@@ -90,9 +90,9 @@ class Machine:
     read_rate: float  # bytes/s
 
     @staticmethod
-    def measure(device: torch.device) -> Machine:
+    def measure(device: torch.device) -> MachineLimits:
         cuda = device.type == "cuda"
-        return Machine(
+        return MachineLimits(
             device=torch.cuda.get_device_name(device) if cuda else "CPU",
             processor=_processor(),
             cores=torch.get_num_threads(),
@@ -105,7 +105,7 @@ class Machine:
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
     """FLOP/s of a large square product, or of a tall one of the kind that scoring makes: whichever is faster."""
-    clock = Clock(device)
+    clock = Stopwatch(device)
     size = 8192 if device.type == "cuda" else 3072
     shapes = [(size, size, size), (size * 8, 384, 1024)]
     rates = []
@@ -121,7 +121,7 @@ def read_rate(device: torch.device) -> float:
     """Bytes/s at which a large array is read once."""
     count = (1 << 30) if device.type == "cuda" else (1 << 28)
     data = torch.ones(count, device=device)
-    return 4 * count / Clock(device)(data.sum, repeats=7).seconds
+    return 4 * count / Stopwatch(device)(data.sum, repeats=7).seconds
 
 
 def _status(field: str) -> int:

@@ -8,13 +8,13 @@ from typing import Literal, TypeAlias, get_args
 import torch
 
 from prvr.bench.growth import growth
-from prvr.bench.measure import Machine, Row
+from prvr.bench.measure import MachineLimits, Measurement
 from prvr.bench.scoring import all_pairs, one_query, ranking
 from prvr.bench.training import training
 
-Part: TypeAlias = Literal["scoring", "one-query", "ranks", "training", "growth"]
-PARTS: tuple[Part, ...] = get_args(Part)
-_WORK: dict[Part, Callable[[Machine, torch.device], Iterator[Row]]] = {
+Benchmark: TypeAlias = Literal["scoring", "one-query", "ranks", "training", "growth"]
+BENCHMARKS: tuple[Benchmark, ...] = get_args(Benchmark)
+_WORK: dict[Benchmark, Callable[[MachineLimits, torch.device], Iterator[Measurement]]] = {
     "scoring": all_pairs,
     "one-query": one_query,
     "ranks": ranking,
@@ -23,7 +23,9 @@ _WORK: dict[Part, Callable[[Machine, torch.device], Iterator[Row]]] = {
 }
 
 
-def run(machine: Machine, device: torch.device, parts: Sequence[Part] = PARTS) -> Iterator[Row]:
+def run_benchmarks(
+    machine: MachineLimits, device: torch.device, parts: Sequence[Benchmark] = BENCHMARKS
+) -> Iterator[Measurement]:
     """Rows as they are measured."""
     for part in parts:
         yield from _WORK[part](machine, device)

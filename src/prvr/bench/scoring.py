@@ -22,7 +22,7 @@ from prvr.bench.corpus import (
     random_tokens,
     random_trace,
 )
-from prvr.bench.measure import Clock, Machine, Row
+from prvr.bench.measure import MachineLimits, Measurement, Stopwatch
 from prvr.scoring import Gallery, ranks, score_parts, top_k
 from prvr.scoring.storage import Storage
 
@@ -31,18 +31,18 @@ _BASELINE_QUERIES = 200
 _SINGLE_VIDEOS = 10_000
 
 
-def all_pairs(machine: Machine, device: torch.device) -> Iterator[Row]:
+def all_pairs(machine: MachineLimits, device: torch.device) -> Iterator[Measurement]:
     """Base and TRACE of every query against every video."""
     cuda = device.type == "cuda"
     for shape in (CHARADES, TVR, ACTIVITYNET) if cuda else (CHARADES,):
         storage: Storage = "bf16" if cuda else "fp32"
         gallery = random_gallery(shape.videos, shape.registers, device, storage, distinct=shape.videos)
         queries = random_queries(shape.queries, device)
-        taken = Clock(device)(functools.partial(score_parts, queries, gallery), repeats=9 if cuda else 3)
+        taken = Stopwatch(device)(functools.partial(score_parts, queries, gallery), repeats=9 if cuda else 3)
         columns = 2 * FRAMES + 2 * CLIPS if cuda else shape.columns()  # the kernel pads registers and values to 16 each
         rate = 2 * shape.queries * shape.videos * WIDTH * columns / taken.seconds
         outputs = 2 * 4 * shape.queries * shape.videos
-        yield Row(
+        yield Measurement(
             "scoring",
             f"{shape.name}: {shape.queries:,} × {shape.videos:,}, base and TRACE, {storage}",
             taken.seconds,
@@ -58,7 +58,7 @@ def all_pairs(machine: Machine, device: torch.device) -> Iterator[Row]:
         del gallery
 
 
-def _plain(machine: Machine, device: torch.device, shape: Shape, gallery: Gallery) -> Iterator[Row]:
+def _plain(machine: MachineLimits, device: torch.device, shape: Shape, gallery: Gallery) -> Iterator[Measurement]:
     """What the same kernel takes for plain maxima over as many columns."""
     from prvr.scoring.engines.common import prepare_queries
     from prvr.scoring.engines.fused import obstacle, pack
@@ -68,15 +68,15 @@ def _plain(machine: Machine, device: torch.device, shape: Shape, gallery: Galler
     from prvr.scoring.engines.fused_kernel import launch, tuned
 
     queries, packed = prepare_queries(random_queries(shape.queries, device), gallery), pack(gallery)
-    clock, everything = Clock(device), slice(0, len(gallery))
+    clock, everything = Stopwatch(device), slice(0, len(gallery))
     routed = clock(lambda: launch(queries, gallery, packed, everything), repeats=9).seconds
     tiles = tuned()
     alike = clock(lambda: launch(queries, gallery, packed, everything, plain=True, like=tiles), repeats=9).seconds
     own = clock(lambda: launch(queries, gallery, packed, everything, plain=True), repeats=9).seconds
     columns = 2 * shape.queries * shape.videos * WIDTH * (2 * FRAMES + 2 * CLIPS)
     work = f"{shape.name}: the kernel alone"
-    yield Row("scoring", work, routed, columns / routed, "FLOP/s", columns / routed / machine.matrix_rate)
-    yield Row(
+    yield Measurement("scoring", work, routed, columns / routed, "FLOP/s", columns / routed / machine.matrix_rate)
+    yield Measurement(
         "scoring",
         f"{shape.name}: the same kernel, plain maxima over as many columns",
         alike,
@@ -87,7 +87,7 @@ def _plain(machine: Machine, device: torch.device, shape: Shape, gallery: Galler
     )
 
 
-def _against_naive(device: torch.device, shape: Shape, gallery: Gallery, queries: int) -> Iterator[Row]:
+def _against_naive(device: torch.device, shape: Shape, gallery: Gallery, queries: int) -> Iterator[Measurement]:
     """Beside the field's form: fp32, chunks of queries, the log-sum-exp written out."""
     reference = naive()
     if reference is None:
@@ -97,7 +97,7 @@ def _against_naive(device: torch.device, shape: Shape, gallery: Gallery, queries
     asked = random_queries(queries, device)
     tokens = random_tokens(shape.videos, shape.registers, device)
     trace = random_trace(device)
-    clock = Clock(device)
+    clock = Stopwatch(device)
     ours = clock(lambda: score_parts(asked, gallery), repeats=5).seconds
 
     def written_out() -> Any:
@@ -107,17 +107,19 @@ def _against_naive(device: torch.device, shape: Shape, gallery: Gallery, queries
     with torch.no_grad():
         theirs = clock(written_out, repeats=3).seconds
     note = "baseline: fp32, chunks of queries, log-sum-exp written out"
-    yield Row("scoring", f"{shape.name}: {queries:,} queries, beside the naive form", ours, baseline=theirs, note=note)
+    yield Measurement(
+        "scoring", f"{shape.name}: {queries:,} queries, beside the naive form", ours, baseline=theirs, note=note
+    )
 
 
-def one_query(machine: Machine, device: torch.device) -> Iterator[Row]:
+def one_query(machine: MachineLimits, device: torch.device) -> Iterator[Measurement]:
     """A single query over 10,000 videos: one pass over the stored bytes."""
     query, shared = random_queries(1, device), _shared_with_full_floats(device)
     for storage in ("fp32", "fp16", "bf16", "int8"):
         gallery = random_gallery(_SINGLE_VIDEOS, 6, device, storage)
-        taken = Clock(device)(functools.partial(top_k, query, gallery, k=100), repeats=7)
+        taken = Stopwatch(device)(functools.partial(top_k, query, gallery, k=100), repeats=7)
         rate = gallery.bytes / taken.seconds
-        yield Row(
+        yield Measurement(
             "one query",
             f"{_SINGLE_VIDEOS:,} videos, best 100, {storage} ({gallery.bytes / 1e9:.2f} GB)",
             taken.seconds,
@@ -141,19 +143,19 @@ def _shared_with_full_floats(device: torch.device) -> dict[str, float]:
     return found
 
 
-def ranking(machine: Machine, device: torch.device) -> Iterator[Row]:
+def ranking(machine: MachineLimits, device: torch.device) -> Iterator[Measurement]:
     """Ranks by counting, and the best k."""
     shape = ACTIVITYNET if device.type == "cuda" else CHARADES
     scores = torch.randn(shape.queries, shape.videos, device=device)
     right = torch.randint(shape.videos, (shape.queries,), device=device)
-    taken = Clock(device)(lambda: ranks(scores, right), repeats=7)
+    taken = Stopwatch(device)(lambda: ranks(scores, right), repeats=7)
     reference = naive()
     baseline = None
     if reference is not None:
         few, answers = scores[:1000], right[:1000].tolist()
-        whole = Clock(device)(lambda: reference.ranks_and_recalls(few, answers), repeats=1, warm_up=0).seconds
+        whole = Stopwatch(device)(lambda: reference.ranks_and_recalls(few, answers), repeats=1, warm_up=0).seconds
         baseline = whole * shape.queries / 1000
-    yield Row(
+    yield Measurement(
         "ranks",
         f"{shape.name}: ranks of {shape.queries:,} × {shape.videos:,} scores",
         taken.seconds,

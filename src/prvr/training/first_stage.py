@@ -14,11 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prvr.backbones import Backbone
-from prvr.backbones.base import FirstStage
+from prvr.backbones import Backbone, FirstStage
 from prvr.data import Dataset
 from prvr.scoring import Gallery, encode_queries, score
-from prvr.training.validate import load_first_stage, split_scores
+from prvr.training.validation import load_first_stage, split_scores
 
 _KEPT = 64  # names kept of each query's list
 _BLOCK = 512  # queries ranked together

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from prvr.backbones import from_official
-from prvr.backbones.checkpoints import read_official_checkpoint
+from prvr.backbones import from_official, read_official_checkpoint
 from prvr.data.layout import Collection
 from prvr.trace import Trace
 from prvr.training.config import load_preset

@@ -19,20 +19,20 @@ from torch import Tensor, nn
 from prvr.data import epoch_batches, prefetch
 from prvr.tokens import TrainBatch
 from prvr.training import optim
+from prvr.training.checkpoints import Checkpoints, Progress
 from prvr.training.config import TrainConfig
 from prvr.training.distributed import Processes
 from prvr.training.first_stage import listed_negatives
 from prvr.training.interrupt import Interrupted, watch_interrupt
-from prvr.training.keeping import Keeper, Progress
 from prvr.training.model import TraceModel
-from prvr.training.phases import Phases, uses_bf16
-from prvr.training.reporting import Reporter
+from prvr.training.phases import PhaseSetup, uses_bf16
+from prvr.training.reporter import Reporter
 from prvr.training.run import Run, RunError
-from prvr.training.schedule import Moment, backbone_rate, fusion_weight, moment, trace_rate
-from prvr.training.seeding import mix
-from prvr.training.splits import place, training_splits
+from prvr.training.schedule import PhaseEpoch, backbone_rate, fusion_weight, phase_at, trace_rate
+from prvr.training.seeds import mix_seed
+from prvr.training.splits import move_if_it_fits, training_splits
 from prvr.training.step import Step
-from prvr.training.validate import VIDEOS_AT_ONCE, Validation, validate
+from prvr.training.validation import VIDEOS_AT_ONCE, Validation, validate
 
 _LOSS_EVERY_SECONDS = 0.5  # reading the loss waits for the device, so it is done rarely
 _ASK_EVERY_STEPS = 10
@@ -48,8 +48,8 @@ class Trainer:
     def __init__(self, config: TrainConfig, data: str | Path, run: Run, group: Processes, console: Console | None):
         self.config, self.run, self.group, self.console = config, run, group, console
         splits = training_splits(config, data)
-        self.train_set = place(splits.train, group.device)
-        self.validation_set = place(splits.validation, group.device)
+        self.train_set = move_if_it_fits(splits.train, group.device)
+        self.validation_set = move_if_it_fits(splits.validation, group.device)
         self.validated_on = splits.validated_on
         self.fingerprint = splits.fingerprint
         torch.manual_seed(config.seed)
@@ -60,10 +60,10 @@ class Trainer:
         self.optimiser: torch.optim.Optimizer | None = None
         self.step: Step | None = None
         self.phase: str | None = None
-        self.phases = Phases(config, self.model, group)
+        self.setup = PhaseSetup(config, self.model, group)
         self.rate = 0.0
         self.loss_sums: dict[str, Tensor | float] = {}  # of the current epoch, left on the device
-        self.keeper = Keeper(run, group, config)
+        self.keeper = Checkpoints(run, group, config)
         self.listed = listed_negatives(self.model.backbone, self.train_set, config.seed)
         self.steps = len(self._plan(0))  # per epoch
         if self.steps == 0:
@@ -100,7 +100,7 @@ class Trainer:
 
     def _epoch(self, reporter: Reporter, interrupted: Interrupted) -> None:
         progress, config = self.progress, self.config
-        now = moment(progress.epoch, progress.backbone_epochs, config.trace_stage)
+        now = phase_at(progress.epoch, progress.backbone_epochs, config.trace_stage)
         self._enter(now)
         started = time.perf_counter()
         read_at = 0.0
@@ -127,9 +127,9 @@ class Trainer:
         self._report(reporter, now, means, seconds, validation)
         self._remember(now, validation)
 
-    def _step(self, batch: TrainBatch, now: Moment) -> dict[str, Tensor]:
-        key = mix(self.config.seed, self.progress.total_steps)
-        torch.manual_seed(mix(key, self.group.rank))  # dropout and perturbation, each process its own
+    def _step(self, batch: TrainBatch, now: PhaseEpoch) -> dict[str, Tensor]:
+        key = mix_seed(self.config.seed, self.progress.total_steps)
+        torch.manual_seed(mix_seed(key, self.group.rank))  # dropout and perturbation, each process its own
         generator = torch.Generator(self.group.device).manual_seed(key)  # negatives, the same on all
         assert self.optimiser is not None
         assert self.step is not None
@@ -137,7 +137,7 @@ class Trainer:
         optim.set_rate(self.optimiser, self.rate)
         return self.step(batch, now, generator)
 
-    def _rate(self, now: Moment) -> float:
+    def _rate(self, now: PhaseEpoch) -> float:
         config, steps = self.config, self.steps
         if now.phase == "backbone":
             stage = config.backbone_stage
@@ -148,23 +148,23 @@ class Trainer:
 
     # -- phases -------------------------------------------------------------------------------------------------------
 
-    def _enter(self, now: Moment) -> None:
+    def _enter(self, now: PhaseEpoch) -> None:
         """Set up optimiser and wrapping when a phase begins (or is resumed)."""
         if now.phase == self.phase:
             self.model.enter(now)
             return
         self.model.enter(now)
         if self.optimiser is None or (now.uses_trace and isinstance(self.optimiser, optim.BertAdam)):
-            self.optimiser = self.phases.optimiser(now)
+            self.optimiser = self.setup.optimiser(now)
         left = (self._epochs() - self.progress.epoch) * self.steps
-        self.step = self.phases.step(now, self.optimiser, left)
+        self.step = self.setup.step(now, self.optimiser, left)
         self.phase = now.phase
 
     def _between_epochs(self) -> None:
         """Close an epoch: keep a snapshot, hand over between phases, write the checkpoint."""
         progress, config = self.progress, self.config
         self.keeper.snapshot(progress, self._epochs(), self.model.state_dict())
-        ended = moment(progress.epoch, progress.backbone_epochs, config.trace_stage)
+        ended = phase_at(progress.epoch, progress.backbone_epochs, config.trace_stage)
         if ended.phase == "backbone" and self._backbone_is_done():
             progress.backbone_epochs = progress.epoch + 1
             self._hand_over()
@@ -202,7 +202,7 @@ class Trainer:
 
     # -- validation ---------------------------------------------------------------------------------------------------
 
-    def _validate(self, now: Moment) -> Validation | None:
+    def _validate(self, now: PhaseEpoch) -> Validation | None:
         config, last = self.config, now.epoch + 1 == self._epochs()
         due = (now.epoch + 1) % config.validate_every == 0 or last
         if not due:
@@ -216,7 +216,7 @@ class Trainer:
         self.model.enter(now)
         return Validation.from_plain(self.group.share(told))
 
-    def _remember(self, now: Moment, validation: Validation | None) -> None:
+    def _remember(self, now: PhaseEpoch, validation: Validation | None) -> None:
         progress = self.progress
         if validation is None:
             return
@@ -229,7 +229,12 @@ class Trainer:
             progress.since_best += 1
 
     def _report(
-        self, reporter: Reporter, now: Moment, means: dict[str, float], seconds: float, validation: Validation | None
+        self,
+        reporter: Reporter,
+        now: PhaseEpoch,
+        means: dict[str, float],
+        seconds: float,
+        validation: Validation | None,
     ) -> None:
         line = f"epoch {now.epoch + 1:3d}/{self._epochs()} {now.phase:8s} loss {sum(means.values()):.4f}"
         record: dict[str, Any] = {"epoch": now.epoch, "phase": now.phase, "seconds": seconds, "loss": means}
@@ -263,9 +268,9 @@ class Trainer:
         except RuntimeError as error:
             raise RunError(f"the checkpoint in {self.run.path} does not fit this run: {error}") from None
         if self.progress.epoch < self._epochs():
-            now = moment(self.progress.epoch, self.progress.backbone_epochs, self.config.trace_stage)
+            now = phase_at(self.progress.epoch, self.progress.backbone_epochs, self.config.trace_stage)
             if state:
-                self.optimiser = self.phases.optimiser(now)
+                self.optimiser = self.setup.optimiser(now)
                 optim.restore_optimiser(self.optimiser, self._optimised(), state)
 
     def _optimised(self) -> nn.Module:
@@ -292,7 +297,7 @@ class Trainer:
         """How a batch's negatives are drawn from the first stage's list; None for a method that needs none."""
         if self.listed is None:
             return None
-        return self.listed.drawing(mix(mix(self.config.seed, epoch), step))
+        return self.listed.drawing(mix_seed(mix_seed(self.config.seed, epoch), step))
 
     def _asked_to_stop(self, interrupted: Interrupted) -> bool:
         """Whether to stop here: all processes must leave at the same step, so together they ask now and then."""

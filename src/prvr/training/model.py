@@ -11,7 +11,7 @@ from prvr.tokens import TrainBatch
 from prvr.trace import Trace
 from prvr.training.config import ConfigError, TraceStage, TrainConfig
 from prvr.training.distributed import gather_encoded
-from prvr.training.schedule import Moment
+from prvr.training.schedule import PhaseEpoch
 
 
 class TraceModel(nn.Module):
@@ -41,30 +41,34 @@ class TraceModel(nn.Module):
             )
         return TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)
 
-    def enter(self, moment: Moment) -> None:
+    def enter(self, now: PhaseEpoch) -> None:
         """Choose what learns in this phase; a frozen backbone also stops dropping out."""
-        learns = moment.phase != "frozen"
+        learns = now.phase != "frozen"
         self.backbone.train(learns)
         for name, parameter in self.backbone.named_parameters():
             parameter.requires_grad_(learns and not name.startswith(self.backbone.untrained))
-        self.trace.requires_grad_(moment.uses_trace)
+        self.trace.requires_grad_(now.uses_trace)
 
-    def forward(self, batch: TrainBatch, moment: Moment, generator: torch.Generator | None = None) -> dict[str, Tensor]:
+    def forward(
+        self, batch: TrainBatch, now: PhaseEpoch, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
         """Loss terms, already weighted; their sum is the loss."""
-        with torch.set_grad_enabled(moment.phase != "frozen"), self._autocast(batch.labels.device):
+        with torch.set_grad_enabled(now.phase != "frozen"), self._autocast(batch.labels.device):
             encoded = self.backbone.encode_batch(batch)
         encoded = gather_encoded(encoded, self.world)
         terms: dict[str, Tensor] = {}
-        if moment.phase != "frozen":
+        if now.phase != "frozen":
             weights = self.backbone.loss_weights
-            raw = self.backbone.objective(encoded, epoch=moment.epoch, generator=generator)
+            raw = self.backbone.objective(encoded, epoch=now.epoch, generator=generator)
             terms |= {name: weights[name] * value for name, value in raw.items()}
-        if moment.uses_trace:
-            terms |= self._evidence_terms(encoded, moment, generator)
+        if now.uses_trace:
+            terms |= self._evidence_terms(encoded, now, generator)
         return terms
 
-    def _evidence_terms(self, encoded: Encoded, moment: Moment, generator: torch.Generator | None) -> dict[str, Tensor]:
-        stage, pool = self.stage, self.backbone.config.pool_at(moment.epoch)
+    def _evidence_terms(
+        self, encoded: Encoded, now: PhaseEpoch, generator: torch.Generator | None
+    ) -> dict[str, Tensor]:
+        stage, pool = self.stage, self.backbone.config.pool_at(now.epoch)
         scores = self.trace(encoded.queries.float(), encoded.videos.to(torch.float32))
         negatives = pick_negatives(scores, encoded.labels, hard_pool=pool, generator=generator)
         return {

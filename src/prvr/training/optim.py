@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from prvr.backbones import Backbone
-from prvr.backbones.blocks.official import leaves, stack_depth
+from prvr.backbones import Backbone, official_names, stack_depth
 from prvr.training.config import BackboneStage, TraceStage
 
 _BETA1, _EPSILON = 0.9, 1e-6
@@ -81,7 +80,7 @@ def backbone_optimiser(backbone: Backbone, stage: BackboneStage) -> torch.optim.
     groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
     for name, parameter in backbone.named_parameters():
         key = keys.get(name, name)
-        official = next(leaves(key))
+        official = next(official_names(key))
         decayed = "bias" not in official and "LayerNorm" not in official
         groups.setdefault((stack_depth(key), decayed), []).append(parameter)
     described = [

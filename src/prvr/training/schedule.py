@@ -12,7 +12,7 @@ Phase: TypeAlias = Literal["backbone", "frozen", "joint"]
 
 
 @dataclass(frozen=True)
-class Moment:
+class PhaseEpoch:
     """Where an epoch stands in the run."""
 
     epoch: int  # from 0 over the whole run
@@ -24,15 +24,15 @@ class Moment:
         return self.phase != "backbone"
 
 
-def moment(epoch: int, backbone_epochs: int, stage: TraceStage) -> Moment:
+def phase_at(epoch: int, backbone_epochs: int, stage: TraceStage) -> PhaseEpoch:
     """The phase of an epoch.
 
-    >>> [moment(e, 100, TraceStage()).phase for e in (99, 100, 104, 105)]
+    >>> [phase_at(e, 100, TraceStage()).phase for e in (99, 100, 104, 105)]
     ['backbone', 'frozen', 'frozen', 'joint']
     """
     t = epoch - backbone_epochs
     phase: Phase = "backbone" if t < 0 else "frozen" if t < stage.frozen_epochs else "joint"
-    return Moment(epoch, phase, t)
+    return PhaseEpoch(epoch, phase, t)
 
 
 def fusion_weight(t: int, weight: float, stage: TraceStage) -> float:

@@ -55,7 +55,7 @@ def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
     return dataset
 
 
-def settled(config: TrainConfig, data: str | Path) -> TrainConfig:
+def resolve_config(config: TrainConfig, data: str | Path) -> TrainConfig:
     """The configuration with what it leaves to the data decided: auxiliary captions are read where there are some."""
     if getattr(config.model, "captions", False) is not None:
         return config
@@ -74,7 +74,7 @@ def training_splits(config: TrainConfig, data: str | Path) -> Splits:
     return Splits(train.subset(order[kept:].sort().values), train.subset(order[:kept].sort().values), "held-out")
 
 
-def place(dataset: Dataset, device: torch.device, share: float = 0.4) -> Dataset:
+def move_if_it_fits(dataset: Dataset, device: torch.device, share: float = 0.4) -> Dataset:
     """Put a split's features on a GPU where they take up less than a share of its free memory."""
     if device.type != "cuda":
         return dataset

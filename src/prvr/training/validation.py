@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from prvr.backbones.base import FirstStage
+from prvr.backbones import FirstStage
 from prvr.data import Dataset
 from prvr.scoring import Gallery, Recall, Scores, encode_queries, pairwise_scores, ranks, recalls, rerank, score_parts
 from prvr.training.model import TraceModel

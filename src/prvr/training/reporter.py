@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from prvr.files import write_whole
-from prvr.training.run import RunError
+from prvr.training.metrics import append_metrics, drop_metrics
 
 _SILENCE = 30.0  # seconds after which a log file, which shows no bar, gets a line
 
@@ -22,13 +20,12 @@ class Reporter:
 
     def __init__(self, folder: Path, console: Console | None, total_steps: int, done_steps: int, from_epoch: int):
         self.folder, self.console = folder, console
-        self.metrics = folder / "metrics.jsonl"
         self.board: Any = None
         self.bar: Progress | None = None
         self.spoke_at = time.monotonic()
         if console is None:
             return
-        self._forget(from_epoch)
+        drop_metrics(folder, from_epoch)
         self.board = _tensorboard(folder, from_epoch, console)
         self.bar = Progress(
             TextColumn("{task.description}"),
@@ -61,8 +58,7 @@ class Reporter:
         if self.console is None:
             return
         self.say(line)
-        with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        append_metrics(self.folder, record)
         if self.board is not None:
             for name, value in _flat(record).items():
                 if name != "epoch" and math.isfinite(value):
@@ -79,40 +75,6 @@ class Reporter:
             self.bar.stop()
         if self.board is not None:
             self.board.close()
-
-    def _forget(self, from_epoch: int) -> None:
-        """Drop lines of epochs that a resumed run will do again, and a line that a kill cut short."""
-        if not self.metrics.exists():
-            return
-        kept = [line for line in self.metrics.read_text("utf-8").splitlines() if _epoch_of(line) < from_epoch]
-        write_whole(self.metrics, "".join(line + "\n" for line in kept))
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The epochs of a run, oldest first. A line that a kill cut short is no epoch yet."""
-    path = folder / "metrics.jsonl"
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")
-    found = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as problem:
-            if number == len(lines):  # without an end of line: empty, or cut
-                break
-            raise RunError(f"{path}:{number}: not JSON ({problem}): restore it from a copy, or delete it") from None
-        if not isinstance(record, dict):
-            raise RunError(f"{path}:{number}: expected a JSON object: restore it from a copy, or delete it")
-        found.append(record)
-    return found
-
-
-def _epoch_of(line: str) -> float:
-    try:
-        return float(json.loads(line)["epoch"])
-    except (ValueError, KeyError, TypeError):
-        return math.inf
 
 
 def _flat(record: dict[str, Any], prefix: str = "") -> dict[str, float]:

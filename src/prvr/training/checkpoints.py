@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from prvr.training.averaging import average
 from prvr.training.config import TrainConfig
 from prvr.training.distributed import Processes
 from prvr.training.run import Run, RunError
+from prvr.training.snapshots import average_snapshots
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Restored(NamedTuple):
     progress: Progress
 
 
-class Keeper:
+class Checkpoints:
     """Writes and reads a run's states."""
 
     def __init__(self, run: Run, group: Processes, config: TrainConfig):
@@ -108,7 +108,7 @@ class Keeper:
         return tensors
 
     def _best_place(self, phase: str) -> str:
-        """Phases do not share a place: a resumed run may be back in the earlier one."""
+        """PhaseSetup do not share a place: a resumed run may be back in the earlier one."""
         return "backbone-best" if phase == "backbone" and self.config.trace_stage.epochs > 0 else "best"
 
     # -- snapshots and final weights ----------------------------------------------------------------------------------
@@ -134,7 +134,9 @@ class Keeper:
                 raise RunError(f"{self.run.path} has lost the snapshots its average is made of: use other --weights")
             self.run.save_weights("last", model, epoch=last)
             snapshots = [self.run.weights(_snapshot(epoch))[0] for epoch in kept]
-            self.run.save_weights("average", average(snapshots) if snapshots else model, epochs=kept or [last])
+            self.run.save_weights(
+                "average", average_snapshots(snapshots) if snapshots else model, epochs=kept or [last]
+            )
         for epoch in kept:
             self.run.drop_weights(_snapshot(epoch))
         self.run.drop_weights("backbone-best")
