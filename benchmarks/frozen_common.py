@@ -11,7 +11,7 @@ from torch import Tensor
 
 from prvr.backbones import Frozen, FrozenTokens, build
 from prvr.evaluation import ranks, recalls
-from prvr.library.moments import overlap
+from prvr.library.search.moments import overlap
 from prvr.trace import trace_evidence
 
 KINDS = ("frames", "windows", "moments")

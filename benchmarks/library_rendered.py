@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from prvr.library import Library, MomentOptions
-from prvr.library.judging import KnownQuery, judge, rendered_queries
+from prvr.library.search.judge import KnownQuery, judge, rendered_queries
 from prvr.media.encoders import open_encoder
 from prvr.media.render import SIZES, RenderedWorld, render_world
 

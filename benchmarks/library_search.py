@@ -25,12 +25,12 @@ import torch
 from rich.console import Console
 
 from prvr.library import Library, SearchOptions
-from prvr.library.catalogue import NewVideo
-from prvr.library.committing import commit
-from prvr.library.frozen import FrozenEmbedding
-from prvr.library.pending import Indexed, Pending
-from prvr.library.shards import Section
-from prvr.library.tracks import PAGE, Piece, Track
+from prvr.library.ingest.frozen import FrozenEmbedding
+from prvr.library.ingest.tracks import PAGE, Piece, Track
+from prvr.library.store.arrays import Section
+from prvr.library.store.catalogue import NewVideo
+from prvr.library.store.commit import commit
+from prvr.library.store.pending import Indexed, Pending
 from prvr.media.encoders.base import Array, Encoder, unit
 from prvr.media.frames import Fit, Image
 from prvr.scoring import Gallery

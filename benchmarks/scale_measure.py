@@ -41,13 +41,13 @@ from prvr.cluster.pieces import FolderPieces
 from prvr.cluster.run import Run, job_of
 from prvr.cluster.shards import Shard
 from prvr.library import Library, SearchOptions
-from prvr.library.adding import Adder
-from prvr.library.asking import Question, Wanted
-from prvr.library.catalogue import NewVideo
-from prvr.library.committing import commit
-from prvr.library.pending import Indexed, Pending
-from prvr.library.sources import Source
-from prvr.library.tracks import FRAMES, Piece
+from prvr.library.ingest.add import Adder
+from prvr.library.ingest.files import Source
+from prvr.library.ingest.tracks import FRAMES, Piece
+from prvr.library.search.asking import Question, Wanted
+from prvr.library.store.catalogue import NewVideo
+from prvr.library.store.commit import commit
+from prvr.library.store.pending import Indexed, Pending
 from prvr.media.encoders.base import Encoder
 from prvr.media.errors import MissingExtra
 from prvr.media.writing import write_video

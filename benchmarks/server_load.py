@@ -34,10 +34,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import library_search as synthetic
 
 from prvr.library import Library
-from prvr.library.catalogue import NewVideo
-from prvr.library.committing import commit
-from prvr.library.pending import Indexed, Pending
-from prvr.library.tracks import Piece
+from prvr.library.ingest.tracks import Piece
+from prvr.library.store.catalogue import NewVideo
+from prvr.library.store.commit import commit
+from prvr.library.store.pending import Indexed, Pending
 from prvr.server import ServerOptions, serve
 
 _KINDS = 25  # videos that differ; the others repeat them, which costs the same to score

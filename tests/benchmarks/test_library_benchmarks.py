@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from prvr.library import Library
-from prvr.library.tracks import Piece
+from prvr.library.ingest.tracks import Piece
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import library_search as synthetic

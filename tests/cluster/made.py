@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from prvr.library import Library
-from prvr.library.catalogue import NewVideo
-from prvr.library.committing import commit
-from prvr.library.pending import Indexed, Pending
-from prvr.library.tracks import FRAMES, TEXT, Piece
+from prvr.library.ingest.tracks import FRAMES, TEXT, Piece
+from prvr.library.store.catalogue import NewVideo
+from prvr.library.store.commit import commit
+from prvr.library.store.pending import Indexed, Pending
 from prvr.media.encoders.base import Array, Encoder, unit
 from prvr.media.frames import Fit, Image
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from prvr.cluster.parts import Best, Part
-from prvr.library import Filters, Library, SearchOptions, answering, candidates, searching
-from prvr.library.asking import Question, Wanted
-from prvr.library.candidates import IndexSettings
-from prvr.library.confidence import Heard, Moments
-from prvr.library.snapshot import Snapshot
+from prvr.library import Filters, Library, SearchOptions
+from prvr.library.search import answering, candidates, searching
+from prvr.library.search.asking import Question, Wanted
+from prvr.library.search.candidates import IndexSettings
+from prvr.library.search.confidence import Heard, Moments
+from prvr.library.store.snapshot import Snapshot
 from tests.cluster.alike import same_answers
 from tests.cluster.made import QUERIES, made_library, opened
 from tests.cluster.standin import Actor, Shards, actors, searcher

@@ -19,9 +19,9 @@ from prvr.cluster.object_pieces import ObjectPieces
 from prvr.cluster.pieces import PIECES, FolderPieces
 from prvr.cluster.run import Run, job_of
 from prvr.library import Library, LibraryError, SearchOptions
-from prvr.library.adding import Adder
-from prvr.library.sources import Source
-from prvr.library.tracks import FRAMES
+from prvr.library.ingest.add import Adder
+from prvr.library.ingest.files import Source
+from prvr.library.ingest.tracks import FRAMES
 from prvr.media.encoders.base import Encoder
 from prvr.media.render import RenderedWorld
 from prvr.objects import WorkingCopy
@@ -177,7 +177,7 @@ def spoken(films: RenderedWorld, tmp_path: Path) -> Path:
 
 def test_subtitles(spoken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second track, through the stages and through shards of which some have none of it."""
-    monkeypatch.setattr("prvr.library.making.open_text_encoder", lambda name: Words())
+    monkeypatch.setattr("prvr.library.ingest.setup.open_text_encoder", lambda name: Words())
     made: list[Library] = []
     works: list[Callable[..., None] | None] = [None, Stages()]
     for number, work in enumerate(works):

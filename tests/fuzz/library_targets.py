@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from prvr.library import Library, LibraryError
-from prvr.library.catalogue import Catalogue, NewVideo, put_video, read_videos
-from prvr.library.filters import Filters
-from prvr.library.settings import About, LibrarySettings, read_about, write_about
+from prvr.library.search.filters import Filters
+from prvr.library.store.catalogue import Catalogue, NewVideo, put_video, read_videos
+from prvr.library.store.settings import About, LibrarySettings, read_about, write_about
 from prvr.media.errors import EncoderError
 from prvr.media.recipe import Recipe
 from tests.fuzz.target import Read, Target, of_file

@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import save
 
 from prvr.cluster.pieces import packed, unpacked
-from prvr.library.catalogue import NewVideo
 from prvr.library.errors import LibraryError
-from prvr.library.pending import Indexed, Pending
-from prvr.library.shards import Section
+from prvr.library.store.arrays import Section
+from prvr.library.store.catalogue import NewVideo
+from prvr.library.store.pending import Indexed, Pending
 from prvr.media.subtitles import TimedLine
 from prvr.objects.copies import Copy
 from prvr.objects.fetching import bring

@@ -11,10 +11,10 @@ import pytest
 
 from prvr.cli import main
 from prvr.library import Filters, Library, LibraryError
-from prvr.library import frozen as frozen_module
-from prvr.library import pending as pending_module
-from prvr.library import shards as shards_module
-from prvr.library.adding import AddProgress
+from prvr.library.ingest import frozen as frozen_module
+from prvr.library.ingest.add import AddProgress
+from prvr.library.store import arrays as shards_module
+from prvr.library.store import pending as pending_module
 from prvr.media.encoders import PlainEncoder
 from prvr.media.recipe import RecipeMismatch
 from prvr.media.render import RenderedWorld

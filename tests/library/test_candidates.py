@@ -10,9 +10,9 @@ import pytest
 
 from prvr.cli import main
 from prvr.library import Library, LibraryError, SearchOptions
-from prvr.library import candidates as module
-from prvr.library.candidates import CandidateIndex, IndexSettings
-from prvr.library.filters import Filters
+from prvr.library.search import candidates as module
+from prvr.library.search.candidates import CandidateIndex, IndexSettings
+from prvr.library.search.filters import Filters
 from prvr.media.render import RenderedWorld
 
 pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library, LibraryError
-from prvr.library import shards as shards_module
+from prvr.library.store import arrays as shards_module
 from prvr.media.render import RenderedWorld
 from prvr.training import Run
 
@@ -199,7 +199,7 @@ def test_what_a_kill_leaves_of_the_catalogue_is_put_right(own: Path, library: Li
     program = f"""
 import os, signal
 from pathlib import Path
-from prvr.library.catalogue import Catalogue
+from prvr.library.store.catalogue import Catalogue
 with Catalogue(Path({str(library.folder)!r})).writing() as db:
     db.execute("PRAGMA cache_size = 1")
     db.execute("PRAGMA cache_spill = 1")

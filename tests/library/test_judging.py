@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library, LibraryError
-from prvr.library.judging import judge, rendered_queries
+from prvr.library.search.judge import judge, rendered_queries
 from prvr.media.render import RenderedWorld
 
 

@@ -14,7 +14,7 @@ import torch
 
 from prvr.backbones import build
 from prvr.library import Filters, Library, LibraryError, MomentOptions, SearchOptions
-from prvr.library.confidence import Heard, Moments, Spread, confidence
+from prvr.library.search.confidence import Heard, Moments, Spread, confidence
 from prvr.media.encoders import PlainEncoder, TextEncoder
 from prvr.media.encoders.base import Array, unit
 from prvr.media.features import video_features

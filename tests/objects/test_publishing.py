@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from prvr.library import Library, LibraryError, SearchOptions
-from prvr.library.asking import Here
+from prvr.library.search.asking import Here
 from prvr.objects import Copy, fetched, newest, open_published, open_store, published_problems, working_copy
 from prvr.objects import publishing as publishing_module
 from prvr.objects.store import ObjectMissing, StoreError

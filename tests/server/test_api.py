@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from prvr.library import LibraryError, candidates
+from prvr.library import LibraryError
+from prvr.library.search import candidates
 from prvr.server import ServerOptions, create_app
 from prvr.server.batching import Batcher
 from prvr.server.metrics import Metrics
@@ -191,7 +192,7 @@ def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
     """As a bug of the decoder would, in the middle of a job."""
     first = min(served.folder.glob("new/[0-9a-z]*.mp4"), key=lambda path: (path.name == "broken.mp4", path.name))
     code = (
-        "    import prvr.library.adding as adding\n    before = adding.index_file\n"
+        "    import prvr.library.ingest.add as adding\n    before = adding.index_file\n"
         "    def index_file(folder, source, *others):\n"
         f"        if source.path.name == {first.name!r}: {does}\n"
         "        return before(folder, source, *others)\n"

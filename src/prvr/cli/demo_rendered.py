@@ -15,8 +15,8 @@ from prvr.cli.search import time_range
 from prvr.evaluation.figures import EvidenceCurves, evidence_figure, save_figure
 from prvr.extraction import write_rendered_dataset
 from prvr.library import Hit, Library
-from prvr.library.judging import KnownQuery, judge, rendered_queries
-from prvr.library.moments import overlap
+from prvr.library.search.judge import KnownQuery, judge, rendered_queries
+from prvr.library.search.moments import overlap
 from prvr.media.encoders import open_encoder
 from prvr.media.reader import open_video
 from prvr.media.render import SIZES, RenderedWorld, render_world

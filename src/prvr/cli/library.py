@@ -17,11 +17,11 @@ from rich.text import Text
 from prvr.cli.group import explain
 from prvr.cli.places import Place, Where, changing, default_library, open_or_create, opened, refuse_addresses
 from prvr.library import AddProgress, AddReport, Library, LibraryError, LibrarySettings, Video
-from prvr.library.adding import Work
-from prvr.library.candidates import FEWEST, IndexSettings
-from prvr.library.candidates import FOLDER as CANDIDATES
-from prvr.library.settings import FILE
-from prvr.library.sources import VIDEO_SUFFIXES, find_videos
+from prvr.library.ingest.add import Work
+from prvr.library.ingest.files import VIDEO_SUFFIXES, find_videos
+from prvr.library.search.candidates import FEWEST, IndexSettings
+from prvr.library.search.candidates import FOLDER as CANDIDATES
+from prvr.library.store.settings import FILE
 from prvr.objects import is_address, published_problems
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 
 from prvr.library import Library, LibraryError, LibrarySettings
-from prvr.library.settings import FILE
+from prvr.library.store.settings import FILE
 from prvr.objects import WorkingCopy, is_address, open_published, working_copy
 
 Where: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]

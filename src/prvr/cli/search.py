@@ -19,8 +19,8 @@ from prvr.cli.errors import fail
 from prvr.cli.library import clock
 from prvr.cli.places import Where, default_library, opened
 from prvr.library import Filters, Hit, LibraryError, MomentEvidence, MomentOptions, SearchResult
-from prvr.library.results import SCORES_NOTE
-from prvr.library.searching import GroupBy
+from prvr.library.search.results import SCORES_NOTE
+from prvr.library.search.searching import GroupBy
 from prvr.media.clips import cut_clip
 from prvr.media.errors import MediaError
 

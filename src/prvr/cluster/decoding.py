@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from prvr.cluster.object_pieces import pieces_at
-from prvr.library.indexing import FILE_PROBLEMS, reason
+from prvr.library.ingest.index import FILE_PROBLEMS, reason
 from prvr.media.frames import Fit, Frame, StreamInfo, VideoInfo
 from prvr.media.reader import open_video
 

@@ -17,10 +17,10 @@ from prvr.cluster.connecting import ClusterError, same_version
 from prvr.cluster.decoding import Ending, Row
 from prvr.cluster.object_pieces import pieces_at
 from prvr.library import Library
-from prvr.library.catalogue import NewVideo
-from prvr.library.indexing import FILE_PROBLEMS, index_parts, reason
-from prvr.library.settings import FILE
-from prvr.library.tracks import FRAMES
+from prvr.library.ingest.index import FILE_PROBLEMS, index_parts, reason
+from prvr.library.ingest.tracks import FRAMES
+from prvr.library.store.catalogue import NewVideo
+from prvr.library.store.settings import FILE
 from prvr.media.encoders.base import Encoder
 from prvr.media.features import FeaturePart
 from prvr.media.frames import VideoInfo

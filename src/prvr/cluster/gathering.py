@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from prvr.cluster.parts import Best, Few, Need, PlacesOf, ScoresOf
-from prvr.library.asking import Question
-from prvr.library.confidence import Heard, Moments
-from prvr.library.ranking import Ranked, RankedTrack
-from prvr.library.snapshot import TrackView
+from prvr.library.search.asking import Question
+from prvr.library.search.confidence import Heard, Moments
+from prvr.library.search.rank import Ranked, RankedTrack
+from prvr.library.store.snapshot import TrackView
 
 Ask = Callable[[Sequence[Need]], list[list[Any]]]  # of each need, the answers of parts that hold something
 

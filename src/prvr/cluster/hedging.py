@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from prvr.cluster.parts import Need, Reply
-from prvr.library.asking import Question
+from prvr.library.search.asking import Question
 
 _log = logging.getLogger("prvr.cluster")
 _RECENT = 256  # answers whose times are remembered

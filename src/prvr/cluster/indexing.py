@@ -23,11 +23,11 @@ from prvr.cluster.encoding import EncodeFrames, Finish
 from prvr.cluster.object_pieces import ObjectPieces
 from prvr.cluster.pieces import FolderPieces
 from prvr.cluster.run import Arrived, Run, job_of
-from prvr.library.adding import Adder
-from prvr.library.claims import claim
 from prvr.library.errors import LibraryError
-from prvr.library.sources import Source
-from prvr.library.tracks import FRAMES
+from prvr.library.ingest.add import Adder
+from prvr.library.ingest.files import Source
+from prvr.library.ingest.tracks import FRAMES
+from prvr.library.store.claims import claim
 from prvr.media.encoders.base import Encoder
 from prvr.media.errors import EncoderError, MissingExtra
 from prvr.objects import WorkingCopy

@@ -16,8 +16,8 @@ from pathlib import Path
 from safetensors.torch import save
 
 from prvr.cluster.pieces import MOST_TRIES, PIECES, FolderPieces, Pieces, packed, unpacked
-from prvr.library.catalogue import NewVideo
-from prvr.library.pending import Indexed
+from prvr.library.store.catalogue import NewVideo
+from prvr.library.store.pending import Indexed
 from prvr.objects import ObjectMissing, Store, WorkingCopy, is_address, open_store
 
 _TRIES = f"{PIECES}/tries"

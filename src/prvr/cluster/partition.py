@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.library.snapshot import Snapshot, TrackView, cut
+from prvr.library.store.snapshot import Snapshot, TrackView, cut
 
 
 def assign(snapshot: Snapshot, shards: int) -> list[NDArray[np.int64]]:

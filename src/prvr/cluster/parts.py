@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.library.asking import Question, passing, rank_here
-from prvr.library.confidence import Heard, Moments
-from prvr.library.filters import Filters
-from prvr.library.ranking import TableTrack
-from prvr.library.sections import Ids
-from prvr.library.snapshot import Snapshot
+from prvr.library.search.asking import Question, passing, rank_here
+from prvr.library.search.confidence import Heard, Moments
+from prvr.library.search.filters import Filters
+from prvr.library.search.rank import TableTrack
+from prvr.library.store.sections import Ids
+from prvr.library.store.snapshot import Snapshot
 
 Scores = NDArray[np.float32]
 

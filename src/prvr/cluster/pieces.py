@@ -23,11 +23,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from prvr.files import sync_folder
-from prvr.library.catalogue import NewVideo
-from prvr.library.pending import Indexed, Pending
-from prvr.library.settings import About
-from prvr.library.shards import Section
-from prvr.library.sources import absolute
+from prvr.library.ingest.files import absolute
+from prvr.library.store.arrays import Section
+from prvr.library.store.catalogue import NewVideo
+from prvr.library.store.pending import Indexed, Pending
+from prvr.library.store.settings import About
 from prvr.media.subtitles import TimedLine
 
 PIECES = "pieces"

@@ -10,14 +10,14 @@ from prvr.cluster.connecting import ClusterError
 from prvr.cluster.decoding import Ending, Row
 from prvr.cluster.encoding import Chunk
 from prvr.cluster.pieces import Pieces, piece_key
-from prvr.library.adding import Adder, AddProgress
-from prvr.library.catalogue import NewVideo
-from prvr.library.claims import Claim, claim
-from prvr.library.committing import commit, disk_problem
-from prvr.library.indexing import FILE_PROBLEMS, failed, fingerprinted, new_video
-from prvr.library.pending import Indexed
-from prvr.library.settings import read_about
-from prvr.library.sources import Source
+from prvr.library.ingest.add import Adder, AddProgress
+from prvr.library.ingest.files import Source
+from prvr.library.ingest.index import FILE_PROBLEMS, failed, fingerprinted, new_video
+from prvr.library.store.catalogue import NewVideo
+from prvr.library.store.claims import Claim, claim
+from prvr.library.store.commit import commit, disk_problem
+from prvr.library.store.pending import Indexed
+from prvr.library.store.settings import read_about
 
 _TOGETHER = 32  # videos in one commit
 

@@ -22,10 +22,10 @@ from prvr.cluster.hedging import Shards
 from prvr.cluster.partition import assign
 from prvr.cluster.parts import Best, HeardOf, Need
 from prvr.library import Library, Missing, SearchOptions, SearchResult
-from prvr.library.asking import Question
-from prvr.library.confidence import Heard
-from prvr.library.filters import Filters
-from prvr.library.snapshot import Snapshot
+from prvr.library.search.asking import Question
+from prvr.library.search.confidence import Heard
+from prvr.library.search.filters import Filters
+from prvr.library.store.snapshot import Snapshot
 from prvr.media.frames import Image
 
 _TRIES = 20  # the library may change while a search runs, or a shard fall silent; it is then begun again

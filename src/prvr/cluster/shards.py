@@ -13,9 +13,9 @@ from prvr import __version__
 from prvr.cluster.encoding import opened_library
 from prvr.cluster.partition import assign, part_of
 from prvr.cluster.parts import Need, Part, Reply
-from prvr.library.asking import Question
-from prvr.library.snapshot import Snapshot
-from prvr.library.sources import absolute
+from prvr.library.ingest.files import absolute
+from prvr.library.search.asking import Question
+from prvr.library.store.snapshot import Snapshot
 
 _HELD = 2  # generations of the library that a shard can answer for
 _SEEN = 2  # questions whose scores are kept: more may be asked about them

@@ -21,26 +21,26 @@ from typing import Any, TypeVar
 
 import torch
 
-from prvr.library.adding import Adder, AddProgress, AddReport, Work
-from prvr.library.answering import answer, nothing
-from prvr.library.asking import Here
-from prvr.library.candidates import CandidateIndex, IndexSettings
-from prvr.library.catalogue import Catalogue, Video, read_videos
 from prvr.library.errors import LibraryError
-from prvr.library.filters import Filters
-from prvr.library.making import Given, open_tracks, plan_library, require_encoder
-from prvr.library.model import require_model
-from prvr.library.moments import MomentOptions
-from prvr.library.narrowing import CandidateRecall, OpenIndexes, build_indexes, measured
-from prvr.library.querying import Ranker, encode_queries, question_of, rank
-from prvr.library.removing import free_space, remove_videos
-from prvr.library.results import Hit, SearchResult
-from prvr.library.searching import GroupBy, SearchOptions
-from prvr.library.settings import FILE, About, LibrarySettings, read_about, unfinished, write_about
-from prvr.library.snapshot import Snapshot, take_snapshot
-from prvr.library.sources import absolute, find_videos
-from prvr.library.tracks import FRAMES, TEXT, Track
-from prvr.library.verifying import LibraryStatus, Verification, library_status, verify_library
+from prvr.library.ingest.add import Adder, AddProgress, AddReport, Work
+from prvr.library.ingest.files import absolute, find_videos
+from prvr.library.ingest.setup import Given, open_tracks, plan_library, require_encoder
+from prvr.library.ingest.tracks import FRAMES, TEXT, Track
+from prvr.library.search.answering import answer, nothing
+from prvr.library.search.asking import Here
+from prvr.library.search.candidates import CandidateIndex, IndexSettings
+from prvr.library.search.filters import Filters
+from prvr.library.search.moments import MomentOptions
+from prvr.library.search.narrowing import CandidateRecall, OpenIndexes, build_indexes, measured
+from prvr.library.search.query import Ranker, encode_queries, question_of, rank
+from prvr.library.search.results import Hit, SearchResult
+from prvr.library.search.searching import GroupBy, SearchOptions
+from prvr.library.store.catalogue import Catalogue, Video, read_videos
+from prvr.library.store.model import require_model
+from prvr.library.store.remove import free_space, remove_videos
+from prvr.library.store.settings import FILE, About, LibrarySettings, read_about, unfinished, write_about
+from prvr.library.store.snapshot import Snapshot, take_snapshot
+from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
 from prvr.media.encoders import Encoder, TextEncoder
 from prvr.media.frames import Image
 
@@ -109,7 +109,7 @@ class Library:
 
     def require_model(self, run: str | Path) -> None:
         """Refuse a run that is not the model this library was made with."""
-        from prvr.library.trained import open_run
+        from prvr.library.ingest.trained import open_run
 
         require_model(self.about.model, open_run(run), self.folder)
 

@@ -22,9 +22,9 @@ from itertools import count
 from pathlib import Path
 
 from prvr.files import Busy, NotAnObject, held, read_json_object, write_whole
-from prvr.library.catalogue import Catalogue, generation
 from prvr.library.errors import LibraryError
-from prvr.library.settings import FILE
+from prvr.library.store.catalogue import Catalogue, generation
+from prvr.library.store.settings import FILE
 from prvr.objects.fetching import bring, bring_file
 from prvr.objects.manifest import Files, Manifest, Segment, newest
 from prvr.objects.store import ObjectMissing, Store, StoreError, open_store

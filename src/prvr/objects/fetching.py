@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-from prvr.library.catalogue import FILE as CATALOGUE
+from prvr.library.store.catalogue import FILE as CATALOGUE
 from prvr.objects.manifest import Files, Manifest, Segment
 from prvr.objects.store import Store, StoreError
 

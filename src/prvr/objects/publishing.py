@@ -17,10 +17,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from prvr.library.catalogue import FILE as CATALOGUE
-from prvr.library.catalogue import Catalogue, generation
-from prvr.library.settings import FILE as ABOUT
-from prvr.library.shards import SHARDS, read_shards
+from prvr.library.store.arrays import SHARDS, read_shards
+from prvr.library.store.catalogue import FILE as CATALOGUE
+from prvr.library.store.catalogue import Catalogue, generation
+from prvr.library.store.settings import FILE as ABOUT
 from prvr.objects.fetching import AT_ONCE
 from prvr.objects.manifest import OBJECTS, Files, Manifest, Segment, manifest_names, read_manifest
 from prvr.objects.store import ObjectMissing, Store, StoreError

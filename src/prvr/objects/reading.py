@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from prvr.library import Library
-from prvr.library.settings import read_about
-from prvr.library.shards import SHARDS
-from prvr.library.tracks import FRAMES, TEXT
+from prvr.library.ingest.tracks import FRAMES, TEXT
+from prvr.library.store.arrays import SHARDS
+from prvr.library.store.settings import read_about
 from prvr.objects.copies import Copy, fetched
 from prvr.objects.fetching import begins_with
 from prvr.objects.manifest import OBJECTS, Manifest, newest

@@ -10,10 +10,10 @@ from typing import Any
 
 from prvr.files import Busy
 from prvr.library import Library
-from prvr.library.catalogue import Catalogue, generation
-from prvr.library.committing import disk_problem
 from prvr.library.errors import LibraryError
-from prvr.library.settings import FILE
+from prvr.library.store.catalogue import Catalogue, generation
+from prvr.library.store.commit import disk_problem
+from prvr.library.store.settings import FILE
 from prvr.objects.copies import Copy, bring_newest
 from prvr.objects.lease import Lease
 from prvr.objects.manifest import Manifest, manifest_names

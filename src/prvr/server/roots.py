@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from prvr.library import Video
-from prvr.library.sources import VIDEO_SUFFIXES, find_videos
+from prvr.library.ingest.files import VIDEO_SUFFIXES, find_videos
 from prvr.media.subtitles import beside
 from prvr.server.problems import Problem
 

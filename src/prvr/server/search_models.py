@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from prvr.library import Explanation, Filters, Hit, SearchOptions, SearchResult
-from prvr.library.moments import Stretch
-from prvr.library.results import SCORES_NOTE
+from prvr.library.search.moments import Stretch
+from prvr.library.search.results import SCORES_NOTE
 from prvr.server.models import (
     DEEPEST,
     Cursor,

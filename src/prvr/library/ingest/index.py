@@ -9,10 +9,10 @@ from typing import Protocol
 
 import numpy as np
 
-from prvr.library.catalogue import NewVideo
-from prvr.library.pending import Indexed, Pending
-from prvr.library.sources import Source, digest, subtitle_signature
-from prvr.library.tracks import FRAMES, TEXT, Piece, Track, timed
+from prvr.library.ingest.files import Source, digest, subtitle_signature
+from prvr.library.ingest.tracks import FRAMES, TEXT, Piece, Track, timed
+from prvr.library.store.catalogue import NewVideo
+from prvr.library.store.pending import Indexed, Pending
 from prvr.media.encoders.base import Encoder
 from prvr.media.errors import MediaError
 from prvr.media.features import FeaturePart, feature_parts

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.background import SENTENCES
-from prvr.library.embedding import Embedding
-from prvr.library.shards import Section
+from prvr.library.ingest.background import SENTENCES
+from prvr.library.ingest.embedding import Embedding
+from prvr.library.store.arrays import Section
 from prvr.media.encoders.base import TextEncoder
 from prvr.media.features import FeaturePart
 from prvr.scoring import Gallery

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from prvr.library import candidates
-from prvr.library.candidates import FOLDER, CandidateIndex, Candidates, IndexSettings, build_index
-from prvr.library.claims import claim
-from prvr.library.confidence import best_sections
 from prvr.library.errors import LibraryError, NoCandidates
-from prvr.library.snapshot import Snapshot, TrackView
+from prvr.library.search import candidates
+from prvr.library.search.candidates import FOLDER, CandidateIndex, Candidates, IndexSettings, build_index
+from prvr.library.search.confidence import best_sections
+from prvr.library.store.claims import claim
+from prvr.library.store.snapshot import Snapshot, TrackView
 
 
 @dataclass(frozen=True)

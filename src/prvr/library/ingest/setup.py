@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prvr.library.errors import LibraryError
-from prvr.library.frozen import FrozenEmbedding
-from prvr.library.model import describe_model, keep_model
-from prvr.library.settings import About, LibrarySettings
-from prvr.library.tracks import FRAMES, TEXT, Track
+from prvr.library.ingest.frozen import FrozenEmbedding
+from prvr.library.ingest.tracks import FRAMES, TEXT, Track
+from prvr.library.store.model import describe_model, keep_model
+from prvr.library.store.settings import About, LibrarySettings
 from prvr.media.encoders import Encoder, TextEncoder, open_encoder, open_text_encoder
 from prvr.media.recipe import Recipe
 
@@ -38,7 +38,7 @@ def plan_library(settings: LibrarySettings, given: Given) -> Plan:
     """Open the encoders that settings name, or take those that are given; refuse what does not go together."""
     run = None
     if settings.model is not None:
-        from prvr.library.trained import open_run  # torch models of every method: only where one is used
+        from prvr.library.ingest.trained import open_run  # torch models of every method: only where one is used
 
         run = open_run(settings.model)
         settings = settled(settings, run, given_encoder=given[FRAMES] is not None)
@@ -57,7 +57,7 @@ def plan_library(settings: LibrarySettings, given: Given) -> Plan:
 
 def settled(settings: LibrarySettings, run: Run, *, given_encoder: bool) -> LibrarySettings:
     """Settings with what a model decides; something else that was asked for is refused."""
-    from prvr.library.trained import recipes_of
+    from prvr.library.ingest.trained import recipes_of
 
     frames, _ = recipes_of(run)
     usual = {each.name: each.default for each in fields(settings)}
@@ -71,7 +71,7 @@ def settled(settings: LibrarySettings, run: Run, *, given_encoder: bool) -> Libr
 
 def require_features(run: Run, encoder: Encoder, offered: Recipe) -> None:
     """Refuse an encoder whose features are not those a run was trained on."""
-    from prvr.library.trained import recipes_of
+    from prvr.library.ingest.trained import recipes_of
 
     frames, queries = recipes_of(run)
     frames.require(offered, mine="run", theirs="encoder")
@@ -99,7 +99,7 @@ def open_tracks(folder: Path, about: About, given: Given) -> dict[str, Track]:
     if about.model is None:
         made = {FRAMES: Track(FRAMES, FrozenEmbedding.of_frames(frames, settings), settings.storage)}
     else:
-        from prvr.library.trained import TrainedEmbedding
+        from prvr.library.ingest.trained import TrainedEmbedding
         from prvr.training import Run
 
         model = TrainedEmbedding(Run(folder / about.model.folder), frames)

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from prvr.library.catalogue import Catalogue, Video, read_videos
+from prvr.library.store.catalogue import Catalogue, Video, read_videos
 
 
 def add_tags(catalogue: Catalogue, videos: Iterable[int], tags: Sequence[str]) -> None:

@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.catalogue import Catalogue, Video, generation, read_videos
-from prvr.library.confidence import Heard
 from prvr.library.errors import LibraryError
-from prvr.library.passes import score_galleries, score_rows
-from prvr.library.sections import Ids, Sections
-from prvr.library.shards import ShardMissing, map_shard, read_shards
+from prvr.library.search.confidence import Heard
+from prvr.library.search.passes import score_galleries, score_rows
+from prvr.library.store.arrays import ShardMissing, map_shard, read_shards
+from prvr.library.store.catalogue import Catalogue, Video, generation, read_videos
+from prvr.library.store.sections import Ids, Sections
 from prvr.scoring import Gallery
 from prvr.tokens import TensorRecord
 

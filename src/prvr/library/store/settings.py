@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from prvr import __version__
 from prvr.files import write_whole
 from prvr.library.errors import LibraryError
-from prvr.library.model import ModelRecord
+from prvr.library.store.model import ModelRecord
 
 FORMAT = 2  # the newest that is read; a library is written in the oldest that can hold it: 2 where it has a model
 FILE = "library.json"

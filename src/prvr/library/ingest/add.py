@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prvr.library.catalogue import Catalogue, Video, read_videos, rename_video
-from prvr.library.claims import Claim, claim
-from prvr.library.committing import Committer, disk_problem
-from prvr.library.indexing import index_file
-from prvr.library.pending import Indexed
-from prvr.library.shards import sweep
-from prvr.library.sources import Source, digest, subtitle_signature
-from prvr.library.tagging import add_tags
-from prvr.library.tracks import Track
+from prvr.library.ingest.files import Source, digest, subtitle_signature
+from prvr.library.ingest.index import index_file
+from prvr.library.ingest.tracks import Track
+from prvr.library.store.arrays import sweep
+from prvr.library.store.catalogue import Catalogue, Video, read_videos, rename_video
+from prvr.library.store.claims import Claim, claim
+from prvr.library.store.commit import Committer, disk_problem
+from prvr.library.store.pending import Indexed
+from prvr.library.store.tags import add_tags
 from prvr.media.errors import MediaError
 
 

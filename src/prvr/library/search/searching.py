@@ -10,17 +10,17 @@ from typing import Literal
 
 import numpy as np
 
-from prvr.library.catalogue import Video
 from prvr.library.errors import LibraryError
-from prvr.library.evidence import MomentEvidence
-from prvr.library.filters import Filters
-from prvr.library.fusing import DEPTH, fused, fused_moments
-from prvr.library.moments import MomentOptions, find_stretches
-from prvr.library.pair_evidence import evidence_of
-from prvr.library.ranking import RankedTrack
-from prvr.library.results import Hit
-from prvr.library.snapshot import TrackView
-from prvr.library.tracks import FRAMES
+from prvr.library.ingest.tracks import FRAMES
+from prvr.library.search.evidence import MomentEvidence
+from prvr.library.search.filters import Filters
+from prvr.library.search.fusing import DEPTH, fused, fused_moments
+from prvr.library.search.moments import MomentOptions, find_stretches
+from prvr.library.search.pair_evidence import evidence_of
+from prvr.library.search.rank import RankedTrack
+from prvr.library.search.results import Hit
+from prvr.library.store.catalogue import Video
+from prvr.library.store.snapshot import TrackView
 
 GroupBy = Literal["video", "moment"]
 CONFIDENT = 0.9  # below it a search says that nothing stands out

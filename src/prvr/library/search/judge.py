@@ -17,14 +17,14 @@ import torch
 from numpy.typing import NDArray
 
 from prvr.library.errors import LibraryError
+from prvr.library.ingest.files import absolute
+from prvr.library.ingest.tracks import FRAMES
 from prvr.library.library import Library
-from prvr.library.moments import MomentOptions, find_stretches, overlap
-from prvr.library.pair_evidence import evidence_of
-from prvr.library.ranking import Table, TableTrack
-from prvr.library.searching import CONFIDENT
-from prvr.library.sections import Sections
-from prvr.library.sources import absolute
-from prvr.library.tracks import FRAMES
+from prvr.library.search.moments import MomentOptions, find_stretches, overlap
+from prvr.library.search.pair_evidence import evidence_of
+from prvr.library.search.rank import Table, TableTrack
+from prvr.library.search.searching import CONFIDENT
+from prvr.library.store.sections import Sections
 from prvr.media.render import RenderedWorld
 from prvr.scoring import Recall, recalls
 

@@ -6,10 +6,10 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prvr.library.catalogue import Catalogue, read_videos
 from prvr.library.errors import LibraryError
-from prvr.library.model import ModelRecord, model_problem
-from prvr.library.shards import SHARDS, Shard, damaged, read_shards, too_short
+from prvr.library.store.arrays import SHARDS, Shard, damaged, read_shards, too_short
+from prvr.library.store.catalogue import Catalogue, read_videos
+from prvr.library.store.model import ModelRecord, model_problem
 from prvr.scoring.disk import map_array
 
 _STRETCH = 1 << 14  # rows or pages of an array that are looked at together

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.moments import Curve
+from prvr.library.search.moments import Curve
 from prvr.trace.peaks import Peaked
 
 

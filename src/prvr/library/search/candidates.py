@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.files import sync_folder, write_whole
-from prvr.library.confidence import FEWEST_VIDEOS
 from prvr.library.errors import LibraryError, NoCandidates
-from prvr.library.sections import Ids
-from prvr.library.snapshot import Mapped, TrackView
+from prvr.library.search.confidence import FEWEST_VIDEOS
+from prvr.library.store.sections import Ids
+from prvr.library.store.snapshot import Mapped, TrackView
 
 FOLDER = "candidates"
 FORMAT = 1

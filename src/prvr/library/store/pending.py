@@ -10,8 +10,8 @@ from typing import IO
 
 import torch
 
-from prvr.library.catalogue import NewVideo
-from prvr.library.shards import Section
+from prvr.library.store.arrays import Section
+from prvr.library.store.catalogue import NewVideo
 from prvr.media.subtitles import TimedLine
 from prvr.scoring.disk import raw_bytes
 

@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from prvr.library.catalogue import Catalogue, Video, drop_video, read_videos
-from prvr.library.committing import disk_problem
 from prvr.library.errors import LibraryError
-from prvr.library.shards import compact, sweep
+from prvr.library.store.arrays import compact, sweep
+from prvr.library.store.catalogue import Catalogue, Video, drop_video, read_videos
+from prvr.library.store.commit import disk_problem
 
 
 def remove_videos(catalogue: Catalogue, named: Sequence[Path], *, missing: bool) -> list[Video]:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from itertools import islice
 
-from prvr.library.results import Hit, SearchResult
-from prvr.library.searching import CONFIDENT, Ranking, SearchOptions
+from prvr.library.search.results import Hit, SearchResult
+from prvr.library.search.searching import CONFIDENT, Ranking, SearchOptions
 
 Describe = Callable[[Hit], Hit]
 

@@ -8,14 +8,14 @@ from typing import Protocol
 
 import torch
 
-from prvr.library.asking import Question, Wanted
-from prvr.library.candidates import Candidates
 from prvr.library.errors import LibraryError
-from prvr.library.fusing import DEPTH
-from prvr.library.ranking import Ranked
-from prvr.library.searching import Ranking, SearchOptions, look
-from prvr.library.snapshot import Snapshot
-from prvr.library.tracks import Track
+from prvr.library.ingest.tracks import Track
+from prvr.library.search.asking import Question, Wanted
+from prvr.library.search.candidates import Candidates
+from prvr.library.search.fusing import DEPTH
+from prvr.library.search.rank import Ranked
+from prvr.library.search.searching import Ranking, SearchOptions, look
+from prvr.library.store.snapshot import Snapshot
 from prvr.media.frames import Image
 from prvr.media.pictures import load_picture
 

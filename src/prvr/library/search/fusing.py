@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from prvr.library.results import Hit
+from prvr.library.search.results import Hit
 
 DEPTH = 100  # places of each track that count
 _RRF = 60  # the usual constant of reciprocal rank fusion

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from prvr.library.catalogue import Video
 from prvr.library.errors import LibraryError
-from prvr.library.sources import absolute
+from prvr.library.ingest.files import absolute
+from prvr.library.store.catalogue import Video
 
 
 @dataclass(frozen=True)

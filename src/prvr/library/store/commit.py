@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from prvr.library.catalogue import Catalogue, put_video
-from prvr.library.claims import Claim
 from prvr.library.errors import LibraryError
-from prvr.library.pending import Indexed
-from prvr.library.shards import Appender
+from prvr.library.store.arrays import Appender
+from prvr.library.store.catalogue import Catalogue, put_video
+from prvr.library.store.claims import Claim
+from prvr.library.store.pending import Indexed
 
 _WAITING = 4  # videos indexed ahead of the disk
 _Item = tuple[Indexed, Claim]

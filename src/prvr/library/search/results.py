@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, overload
 
-from prvr.library.catalogue import Video
-from prvr.library.evidence import MomentEvidence
-from prvr.library.moments import Stretch
+from prvr.library.search.evidence import MomentEvidence
+from prvr.library.search.moments import Stretch
+from prvr.library.store.catalogue import Video
 
 SCORES_NOTE = "scores can be compared within this search only"
 

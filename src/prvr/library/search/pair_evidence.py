@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.evidence import Asked, MomentEvidence
-from prvr.library.passes import spread
+from prvr.library.search.evidence import Asked, MomentEvidence
+from prvr.library.search.passes import spread
 from prvr.scoring import Gallery
 from prvr.scoring.engines.common import prepare_queries
 from prvr.scoring.engines.factorised import enough_columns, products
@@ -24,7 +24,7 @@ from prvr.scoring.storage import Vectors
 from prvr.trace import operator as op
 
 if TYPE_CHECKING:
-    from prvr.library.snapshot import TrackView
+    from prvr.library.store.snapshot import TrackView
 
 _LARGEST = 1 << 18  # numbers in the largest temporary: larger ones cost more to get from the system than to fill
 _CURVES = ("direct", "support", "routed", "value")

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from prvr.library.filters import Filters
-from prvr.library.ranking import Ranked, RankedTrack, Table, TableTrack
-from prvr.library.sections import Ids
-from prvr.library.snapshot import Snapshot, TrackView
+from prvr.library.search.filters import Filters
+from prvr.library.search.rank import Ranked, RankedTrack, Table, TableTrack
+from prvr.library.store.sections import Ids
+from prvr.library.store.snapshot import Snapshot, TrackView
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prvr.library.errors import LibraryError
-from prvr.library.evidence import Asked, MomentEvidence
-from prvr.library.moments import MomentOptions, Stretch, find_stretches
-from prvr.library.pair_evidence import evidence_of
-from prvr.library.tracks import FRAMES
+from prvr.library.ingest.tracks import FRAMES
+from prvr.library.search.evidence import Asked, MomentEvidence
+from prvr.library.search.moments import MomentOptions, Stretch, find_stretches
+from prvr.library.search.pair_evidence import evidence_of
 
 if TYPE_CHECKING:
     from prvr.library.library import Library

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from prvr.backbones import Frozen, FrozenConfig, build
-from prvr.library.embedding import Embedded, Embedding
-from prvr.library.settings import LibrarySettings
+from prvr.library.ingest.embedding import Embedded, Embedding
+from prvr.library.store.settings import LibrarySettings
 from prvr.media.encoders.base import Encoder, TextEncoder
 from prvr.media.frames import Image
 from prvr.trace import Trace

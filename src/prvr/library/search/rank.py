@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.confidence import Heard, Moments, Spread, confidence
-from prvr.library.evidence import Asked
-from prvr.library.sections import Ids, Sections
-from prvr.library.snapshot import TrackView
+from prvr.library.search.confidence import Heard, Moments, Spread, confidence
+from prvr.library.search.evidence import Asked
+from prvr.library.store.sections import Ids, Sections
+from prvr.library.store.snapshot import TrackView
 
 
 class RankedTrack(ABC):
