@@ -54,7 +54,7 @@ def test_a_configuration_survives_json() -> None:
         ("[model]\nregister = 3", r"\[model\]: unknown setting 'register'"),
         ("batch_size = 'many'", "batch_size: expected int, found 'many'"),
         ("batch_size = true", "batch_size: expected int, found True"),
-        ("selection = 'luck'", "selection: 'luck' is none of average, best, last"),
+        ("selection = 'luck'", "selection: 'luck' is not one of average, best, last"),
         ("method = 'dream'", "unknown method 'dream'"),
         ("data = 3", "data: expected a table, found int"),
         ("seed = ", "not valid TOML"),

@@ -1,4 +1,4 @@
-"""A training step and an epoch at Charades-STA's size."""
+"""Benchmarks of training: a step, and on a GPU an epoch, at Charades-STA's size."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ import torch
 from torch import Tensor
 
 from prvr.bench.baseline import naive
+from prvr.bench.corpus import BenchmarkSizes
 from prvr.bench.measure import MachineLimits, Measurement, Stopwatch
 from prvr.data import Caption, Dataset, Prepared, epoch_batches
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
 from prvr.training import PhaseSetup, Processes, Step, TraceModel, load_preset, phase_at, validate
 
-_VIDEOS, _QUERIES, _CPU_SHARE = 128, 332, 8  # a batch; on a CPU an eighth of one
+_VIDEOS, _QUERIES = 128, 332  # of a batch
 _TRAIN_VIDEOS, _TRAIN_QUERIES = 5_338, 12_408
 _TEST_VIDEOS, _TEST_QUERIES = 1_334, 3_720
-_PHASES = {"backbone": 5, "joint": 135}  # an epoch of each, of a hundred and sixty
+_PHASES = {"backbone": 5, "joint": 135}  # an epoch of each phase, in a run of 160
 
 
-def training(machine: MachineLimits, device: torch.device) -> Iterator[Measurement]:
+def training(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:
+    """A step of the backbone's phase and one of the joint phase."""
     cuda = device.type == "cuda"
-    share = 1 if cuda else _CPU_SHARE
+    share = 1 if cuda else sizes.cpu_batch_share
     batch = random_batch(_VIDEOS // share, _QUERIES // share, device)
     shape = f"{_VIDEOS // share} videos, {_QUERIES // share} queries"
     for precision in ("bf16",) if cuda else ("fp32", "bf16"):
@@ -57,7 +59,7 @@ def _epoch(device: torch.device, model: TraceModel, step: Step) -> Iterator[Meas
             step(train.train_batch(rows), now, torch.Generator(device).manual_seed(number))
 
     def check() -> None:
-        validate(model, test, 0.03, 2 * _VIDEOS)  # as a training does
+        validate(model, test, 0.03, 2 * _VIDEOS)  # as the training loop does
         model.enter(now)
 
     clock = Stopwatch(device)
@@ -94,7 +96,8 @@ def _naive_step(batch: TrainBatch, device: torch.device) -> float | None:
 
 
 def random_batch(videos: int, queries: int, device: torch.device) -> TrainBatch:
-    draw = _drawer(device, 0)
+    """A batch of random features in the shapes of Charades-STA."""
+    draw = _RandomTensors(device, 0)
     generator = torch.Generator(device).manual_seed(1)
     lengths = torch.randint(40, 129, (videos, 1), device=device, generator=generator)
     words = torch.randint(5, 15, (queries, 1), device=device, generator=generator)
@@ -106,7 +109,8 @@ def random_batch(videos: int, queries: int, device: torch.device) -> TrainBatch:
 
 
 def random_dataset(videos: int, queries: int, device: torch.device, seed: int) -> Dataset:
-    draw, generator = _drawer(device, seed), torch.Generator().manual_seed(seed)
+    """A split of random features, its tables on the device."""
+    draw, generator = _RandomTensors(device, seed), torch.Generator().manual_seed(seed)
     frames = torch.randint(20, 129, (videos,), generator=generator)
     words = torch.randint(4, 16, (queries,), generator=generator)
     owner = (
@@ -134,7 +138,7 @@ def random_dataset(videos: int, queries: int, device: torch.device, seed: int) -
     )
 
 
-class _drawer:
+class _RandomTensors:
     def __init__(self, device: torch.device, seed: int):
         self.device, self.generator = device, torch.Generator(device).manual_seed(seed)
 

@@ -19,18 +19,18 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")
-    found = []
+    epochs = []
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as problem:
-            if number == len(lines):  # without an end of line: empty, or cut
+            if number == len(lines):  # no end of line: empty, or incomplete
                 break
             raise RunError(f"{path}:{number}: not JSON ({problem}): restore it from a copy, or delete it") from None
         if not isinstance(record, dict):
             raise RunError(f"{path}:{number}: expected a JSON object: restore it from a copy, or delete it")
-        found.append(record)
-    return found
+        epochs.append(record)
+    return epochs
 
 
 def append_metrics(folder: Path, record: dict[str, Any]) -> None:
@@ -40,7 +40,7 @@ def append_metrics(folder: Path, record: dict[str, Any]) -> None:
 
 
 def drop_metrics(folder: Path, from_epoch: int) -> None:
-    """Remove the epochs that a resumed run will repeat, and a line that is incomplete because the run was killed."""
+    """Remove the epochs that a resumed run will repeat, and a last line that is incomplete."""
     path = folder / _FILE
     if not path.exists():
         return

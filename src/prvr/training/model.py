@@ -1,4 +1,4 @@
-"""Backbone and TRACE as one trainable model: a batch in, loss terms out."""
+"""Backbone and TRACE as one trainable model: it takes a batch and returns loss terms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from prvr.training.schedule import PhaseEpoch
 
 
 class TraceModel(nn.Module):
-    """The forward pass is a whole training objective, so that it can be wrapped for several processes."""
+    """A backbone with TRACE on top.
+
+    The forward pass computes the whole training objective, so that the model can be wrapped for several processes.
+    ``bf16`` (run the backbone in bf16) and ``world`` (number of processes) are set by whoever trains it.
+    """
 
     def __init__(self, backbone: Backbone, trace: Trace, stage: TraceStage):
         super().__init__()
@@ -25,13 +29,14 @@ class TraceModel(nn.Module):
 
     @staticmethod
     def from_config(config: TrainConfig) -> TraceModel:
+        """A new model. Raises ``ConfigError`` where method and settings do not fit together."""
         try:
             backbone = build(config.method, config.model)
         except ValueError as error:
-            raise ConfigError(f"{config.method} cannot be built so: {error}") from None
+            raise ConfigError(f"{config.method} cannot be built with these settings: {error}") from None
         if not backbone.separable and config.trace_stage.epochs > 0:
             raise ConfigError(
-                f"{config.method} scores each query–video pair anew, so TRACE has no tokens to work on: "
+                f"{config.method} scores each query–video pair separately, so TRACE has no tokens to work on: "
                 "train it alone (--trace-stage.epochs 0)"
             )
         if not backbone.has_registers and config.trace.anchors == "registers" and config.trace_stage.epochs > 0:
@@ -42,7 +47,7 @@ class TraceModel(nn.Module):
         return TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)
 
     def enter(self, now: PhaseEpoch) -> None:
-        """Choose what learns in this phase; a frozen backbone also stops dropping out."""
+        """Choose what learns in this phase. A frozen backbone also runs without dropout."""
         learns = now.phase != "frozen"
         self.backbone.train(learns)
         for name, parameter in self.backbone.named_parameters():
