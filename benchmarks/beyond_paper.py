@@ -20,7 +20,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from prvr.data import SIZES, Dataset, write_world
+from prvr.data import Dataset
 from prvr.evaluation import compare_ranks, ranks, recalls
 from prvr.evaluation.transfer import LAMBDAS, encode_split, transfer
 from prvr.scoring import Gallery, Scores, encode_queries, score_parts
@@ -37,6 +37,7 @@ from prvr.training import (
     load_split,
     processes,
 )
+from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 OPERATORS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -160,7 +161,7 @@ def main() -> None:
     arguments = parser.parse_args()
     world = arguments.study / "world"
     if not world.exists():
-        write_world(world, replace(SIZES["demo"], train=400, val=200), progress=False)
+        write_feature_world(world, replace(FEATURE_SIZES["demo"], train=400, val=200), progress=False)
 
     def folder(name: str, seed: int) -> Path:
         return arguments.study / f"{name.replace(' + ', '-')}-seed{seed}"

@@ -19,9 +19,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from prvr.data import SIZES, Dataset, epoch_batches, prefetch, write_world
+from prvr.data import Dataset, epoch_batches, prefetch
 from prvr.tokens import TrainBatch
 from prvr.training import PlainStep, TraceModel, backbone_optimiser, load_preset, phase_at
+from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 _Result = TypeVar("_Result")
 
@@ -48,9 +49,9 @@ def main() -> None:
         table.add_row(step, f"{time.perf_counter() - began:.2f}")
         return result
 
-    config = replace(SIZES["full"], train=args.videos, val=1, test=1, frames=(40, 80))
+    config = replace(FEATURE_SIZES["full"], train=args.videos, val=1, test=1, frames=(40, 80))
     with tempfile.TemporaryDirectory(dir=args.folder) as root:
-        timed("write the world", lambda: write_world(root, config))
+        timed("write the world", lambda: write_feature_world(root, config))
         data = timed("prepare (first load)", lambda: Dataset.load(root, "synth", "train"))
         data = timed("load again", lambda: Dataset.load(root, "synth", "train"))
         if args.device != "cpu":

@@ -19,10 +19,17 @@ from frozen_common import Asked, comparison
 from rich.console import Console
 
 from prvr.media.encoders import open_text_encoder
-from prvr.media.encoders.base import unit
-from prvr.proxy import NOISE, ProxyConfig, read_activitynet, read_charades
-from prvr.proxy.embeddings import nearest
-from prvr.proxy.frames import composed, damaged, noisy
+from prvr.media.encoders.base import unit_rows
+from prvr.worlds import (
+    NOISE,
+    ProxyConfig,
+    add_noise,
+    compose_frames,
+    damage_labels,
+    nearest,
+    read_activitynet,
+    read_charades,
+)
 
 READERS = {"charades": read_charades, "activitynet": read_activitynet}
 
@@ -38,19 +45,22 @@ def main() -> None:
     args = parser.parse_args()
     source, encoder = READERS[args.source](args.annotations), open_text_encoder(args.encoder)
     config = ProxyConfig(noise=args.noise, shape=args.shape)
-    stories = source.stories["test"][: args.videos]
-    row = {story.video: number for number, story in enumerate(stories)}
-    queries = [query for query in source.queries["test"] if query.moment.video in row]
+    scripts = source.scripts["test"][: args.videos]
+    row = {script.video: number for number, script in enumerate(scripts)}
+    queries = [query for query in source.annotations["test"] if query.moment.video in row]
 
-    texts = sorted({t for s in stories for t in (*s.context, *(label.text for label in s.labels))})
+    texts = sorted({t for s in scripts for t in (*s.setting, *(label.text for label in s.events))})
     vectors = dict(zip(texts, encoder.encode_texts(texts), strict=True))
-    alike = nearest({label.text: vectors[label.text] for story in stories for label in story.labels}, config.near)
+    near = nearest({label.text: vectors[label.text] for script in scripts for label in script.events}, config.near)
     videos = []
-    for number, story in enumerate(stories):
+    for number, script in enumerate(scripts):
         rng = np.random.default_rng((config.seed, number))
-        seen, shown = composed(damaged(story, alike.__getitem__, config, rng), vectors, config, encoder.width)
-        frames = noisy(seen[shown] * np.sqrt(encoder.width), config, rng)  # each dimension has deviation 1, as there
-        videos.append(torch.from_numpy(unit(frames)))
+        damaged = damage_labels(script, near.__getitem__, config, rng)
+        states, shown = compose_frames(damaged, vectors, config, encoder.width)
+        frames = add_noise(
+            states[shown] * np.sqrt(encoder.width), config, rng
+        )  # each dimension has deviation 1, as there
+        videos.append(torch.from_numpy(unit_rows(frames)))
     asked = Asked(
         vectors=torch.from_numpy(encoder.encode_texts([query.sentence for query in queries])),
         positives=[tuple(row[video] for video in query.positives if video in row) for query in queries],

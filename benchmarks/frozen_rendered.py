@@ -20,7 +20,7 @@ from rich.console import Console
 
 from prvr.media.encoders import open_encoder
 from prvr.media.features import video_features
-from prvr.media.render import SIZES, render_world
+from prvr.worlds import RENDERED_SIZES, render_world
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--encoder", default="plain", help="plain, a folder, or a prepared hub name")
     args = parser.parse_args()
     encoder = open_encoder(args.encoder)
-    config = replace(SIZES["demo"], seed=args.seed, train=1, val=1, test=args.films)
+    config = replace(RENDERED_SIZES["demo"], seed=args.seed, train=1, val=1, test=args.films)
     with tempfile.TemporaryDirectory() as folder:
         world = render_world(Path(folder) / "films", config)
         names = [script.video for script in world.scripts["test"]]

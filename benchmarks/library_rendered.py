@@ -26,7 +26,7 @@ from rich.table import Table
 from prvr.library import Library, MomentOptions
 from prvr.library.search.judge import KnownQuery, judge, rendered_queries
 from prvr.media.encoders import open_encoder
-from prvr.media.render import SIZES, RenderedWorld, render_world
+from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 
 KINDS: dict[str, dict[str, Any]] = {
     "frames": {"local": "frames"},
@@ -52,7 +52,7 @@ def main() -> None:
     encoder = open_encoder(args.encoder)
     made = [(f"{rate:g} / s, {kind}", {"rate": rate, **KINDS[kind]}) for rate in args.rates for kind in args.kinds]
     made += [(f"trained: {run}", {"model": run}) for run in args.model]
-    config = replace(SIZES["demo"], seed=args.seed, train=1, val=1, test=args.films)
+    config = replace(RENDERED_SIZES["demo"], seed=args.seed, train=1, val=1, test=args.films)
     with tempfile.TemporaryDirectory() as folder:
         world = render_world(Path(folder) / "films", config, workers=2)
         known = rendered_queries(world)[: args.queries]

@@ -31,7 +31,7 @@ from prvr.library.store.arrays import Section
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit
 from prvr.library.store.pending import Indexed, Pending
-from prvr.media.encoders.base import Array, Encoder, unit
+from prvr.media.encoders.base import Array, Encoder, unit_rows
 from prvr.media.frames import Fit, Image
 from prvr.scoring import Gallery
 from prvr.scoring.engines import score_parts
@@ -51,7 +51,7 @@ class Standstill(Encoder):
     def encode_texts(self, texts: Sequence[str]) -> Array:
         seeds = [zlib.crc32(text.encode()) if not text.isdigit() else int(text) for text in texts]
         near = scenes_about(self.width)[[seed % 1000 for seed in seeds]]
-        return unit(near + 0.7 * np.stack([topics(1, self.width, seed)[0] for seed in seeds]))
+        return unit_rows(near + 0.7 * np.stack([topics(1, self.width, seed)[0] for seed in seeds]))
 
     def encode_words(self, text: str) -> Array:
         return self.encode_texts([text])
@@ -74,7 +74,7 @@ def walk(frames: int, width: int, rng: np.random.Generator) -> Array:
     lengths = lengths[: int(np.searchsorted(lengths.cumsum(), frames)) + 1]
     scenes = scenes_about(width)[rng.integers(0, 1000, len(lengths))]
     scenes = scenes + 0.6 * rng.standard_normal(scenes.shape, np.float32)
-    return unit(np.repeat(scenes, lengths, 0)[:frames] + 0.35 * rng.standard_normal((frames, width), np.float32))
+    return unit_rows(np.repeat(scenes, lengths, 0)[:frames] + 0.35 * rng.standard_normal((frames, width), np.float32))
 
 
 TOGETHER = 64  # videos of a commit

@@ -25,7 +25,7 @@ from prvr.media import Fit, open_video
 from prvr.media.encoders import open_encoder
 from prvr.media.features import feature_parts
 from prvr.media.frames import Image
-from prvr.media.writing import write_video
+from prvr.media.writer import write_video
 
 
 def main() -> None:

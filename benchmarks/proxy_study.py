@@ -32,6 +32,7 @@ from prvr.evaluation.significance import Estimate, signed
 from prvr.evaluation.study import study
 from prvr.evaluation.subject import open_subject
 from prvr.files import write_whole
+from prvr.processes import python_command
 from prvr.trace.variants import ABLATIONS, BASE, CORRUPTIONS, VARIANTS
 from prvr.training import Run
 
@@ -86,7 +87,7 @@ def built(cell: Cell, arguments: argparse.Namespace) -> Path:
     """The folder of a cell's proxy, made if it is not there."""
     folder: Path = arguments.out / "data" / cell.name
     if not (folder / "proxy").exists():
-        command = [sys.executable, "-m", "prvr", "data", "proxy", cell.source, "--out", str(folder)]
+        command = python_command("prvr", "data", "proxy", cell.source, "--out", str(folder))
         command += ["--annotations", str(arguments.annotations), "--encoder", arguments.encoder]
         command += ["--noise", cell.noise, "--shape", cell.shape, "--control", cell.control]
         if subprocess.run(command, check=False).returncode != 0:
@@ -106,12 +107,12 @@ def train_and_judge(cell: Cell, seed: int, arguments: argparse.Namespace, flags:
     place = judged(cell, seed, arguments)
     run.parent.mkdir(parents=True, exist_ok=True)
     place.parent.mkdir(parents=True, exist_ok=True)
-    training = ["-m", "prvr", "train", "proxy", "--data", str(data), "--out", str(run)]
+    training = python_command("prvr", "train", "proxy", "--data", str(data), "--out", str(run))
     training += ["--seed", str(seed), "--resume", *flags]
-    judging = [__file__, str(arguments.out), "--judge", str(data), str(run), str(place)]
+    judging = [sys.executable, __file__, str(arguments.out), "--judge", str(data), str(run), str(place)]
     for what, command in (("training", training), ("judging", judging)):
         with run.with_suffix(".log").open("a") as log:
-            ended = subprocess.run([sys.executable, *command], stdout=log, stderr=subprocess.STDOUT, check=False)
+            ended = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
         if ended.returncode != 0:
             raise RuntimeError(f"{what} failed: see {run.with_suffix('.log')}")
     print(f"{cell.name}, seed {seed}: done", file=sys.stderr, flush=True)

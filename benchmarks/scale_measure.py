@@ -50,7 +50,7 @@ from prvr.library.store.commit import commit
 from prvr.library.store.pending import Indexed, Pending
 from prvr.media.encoders.base import Encoder
 from prvr.media.errors import MissingExtra
-from prvr.media.writing import write_video
+from prvr.media.writer import write_video
 
 _BATCH = 32
 

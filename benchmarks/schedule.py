@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from prvr.cli import main as prvr
-from prvr.data.synth import SIZES, write_world
 from prvr.training import Run
+from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 
 def main() -> None:
@@ -28,7 +28,9 @@ def main() -> None:
     arguments, flags = parser.parse_known_args()
     world, out = arguments.folder / "world", arguments.folder / "run"
     if not world.exists():
-        write_world(world, dataclasses.replace(SIZES["full"], train=5338, val=1334, test=8, frames=(20, 128)))
+        write_feature_world(
+            world, dataclasses.replace(FEATURE_SIZES["full"], train=5338, val=1334, test=8, frames=(20, 128))
+        )
     prvr(["train", "synth", "--data", str(world), "--out", str(arguments.folder / "warm"), *_short(), *flags])
     started = time.perf_counter()
     code = prvr(["train", "synth", "--data", str(world), "--out", str(out), *flags])

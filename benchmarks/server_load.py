@@ -14,11 +14,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import multiprocessing
 import os
 import re
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -55,7 +55,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=10, help="hits on a page")
     parser.add_argument("--folder", type=Path, help="where to make the library (kept, and used again if it is there)")
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)  # be the server, on this port
     args = parser.parse_args()
+    if args.serve is not None:
+        run_server(args.folder, args.width, args.serve)
+        return
     console = Console(highlight=False, soft_wrap=True)
     place = args.folder or Path(tempfile.mkdtemp()) / "library"
     if not (place / "library.json").exists():
@@ -63,15 +67,15 @@ def main() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    server = multiprocessing.get_context("spawn").Process(target=run_server, args=(place, args.width, port))
-    server.start()
+    words = ["--serve", str(port), "--folder", str(place), "--width", str(args.width)]
+    server = subprocess.Popen([sys.executable, __file__, *words])
     try:
         wait_for(port)
         rounds: dict[str, list[Round]] = {"one at a time": [], f"{args.clients} at once": []}
         for number in range(args.rounds):
             for name, clients, searches in zip(rounds, (1, args.clients), (SOLO, args.searches), strict=True):
                 asked = [search(f"{1000 * number + each}", args.limit, port) for each in range(searches)]
-                rounds[name].append(asyncio.run(load(port, clients, asked, server.pid or 0)))
+                rounds[name].append(asyncio.run(load(port, clients, asked, server.pid)))
         for name, found in rounds.items():
             times = np.concatenate([each.times for each in found])
             console.print(
@@ -86,7 +90,7 @@ def main() -> None:
         console.print(f"searches in a pass: {batches(port)}")
     finally:
         server.terminate()
-        server.join(10)
+        server.wait(10)
         if args.folder is None:
             shutil.rmtree(place.parent)
 

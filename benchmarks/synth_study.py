@@ -22,6 +22,7 @@ from torch import Tensor
 from prvr.data import Dataset
 from prvr.evaluation import Recall, compare_ranks, ranks, recall_table, recalls, summarise
 from prvr.evaluation.evaluate import evaluate_run
+from prvr.processes import python_command
 from prvr.scoring import Gallery, Scores, encode_queries, score_parts
 from prvr.trace import TraceConfig
 from prvr.training import Run, TraceModel, load_split
@@ -34,7 +35,7 @@ def train(world: Path, out: Path, seeds: list[int], flags: list[str]) -> None:
     running = []
     for seed in seeds:
         log = (out / f"seed-{seed}.log").open("w")
-        command = [sys.executable, "-m", "prvr", "train", "synth", "--data", str(world)]
+        command = python_command("prvr", "train", "synth", "--data", str(world))
         command += ["--out", str(out / f"seed-{seed}"), "--seed", str(seed), "--resume", *flags]
         running.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT))
     failed = [seed for seed, process in zip(seeds, running, strict=True) if process.wait() != 0]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from prvr.data.synth import SIZES, write_world
 from prvr.evaluation.goldens import Golden, read_golden
+from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; commands under test inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -67,7 +67,7 @@ def _one_seed() -> None:
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("world")
-    write_world(root, SIZES["tiny"], progress=False)
+    write_feature_world(root, FEATURE_SIZES["tiny"], progress=False)
     return root
 
 

@@ -9,16 +9,16 @@ import pytest
 from prvr.backbones import build
 from prvr.data import DataError, Dataset
 from prvr.data.check import check
-from prvr.extraction import extract_features, read_recipe, write_rendered_dataset
+from prvr.extraction import extract_features, read_recipe
 from prvr.media.encoders import open_encoder
-from prvr.media.render import SIZES, RenderedWorld, render_world
 from prvr.scoring import Gallery, score
 from prvr.trace import Trace
+from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world, write_rendered_dataset
 
 
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
-    return render_world(tmp_path_factory.mktemp("rendered") / "films", SIZES["tiny"])
+    return render_world(tmp_path_factory.mktemp("rendered") / "films", RENDERED_SIZES["tiny"])
 
 
 def test_a_rendered_world_is_a_complete_collection(rendered: RenderedWorld, tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_rendered_world_is_a_complete_collection(rendered: RenderedWorld, tmp_
     assert recipe.rate == 2.0
     assert read_recipe(tmp_path / "rendered" / "TextData") == encoder.text_recipe(words=True)
     train = Dataset.load(tmp_path, "rendered", "train")
-    assert len(train) == SIZES["tiny"].train
+    assert len(train) == RENDERED_SIZES["tiny"].train
     assert (train.visual_width, train.query_width) == (encoder.width, encoder.word_width)
     assert train.moments is not None
     with pytest.raises(DataError, match="there already"):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,3 +22,37 @@ def test_results_come_in_order() -> None:
 def test_a_problem_of_one_item_is_raised() -> None:
     with pytest.raises(ValueError, match=r"math domain error|nonnegative"):
         list(map_in_processes(math.sqrt, [1.0, -1.0, 4.0], workers=2))
+
+
+def test_a_worker_that_dies_is_reported() -> None:
+    with pytest.raises(RuntimeError, match=r"a worker process died \(exit status 7\)"):
+        list(map_in_processes(os._exit, [7, 7], workers=2))
+
+
+SCRIPT = """
+from prvr.processes import map_in_processes
+
+class Scale:
+    def __init__(self, factor): self.factor = factor
+    def __call__(self, number):
+        print("on the way")
+        return self.factor * number
+
+def work():
+    print(*map_in_processes(Scale(3), [1, 2], workers=2))
+"""
+
+
+def test_a_script_s_own_classes_reach_the_workers(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"{SCRIPT}\nif __name__ == '__main__':\n    work()\n", encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert done.stdout == "3 6\n"
+
+
+def test_a_script_that_starts_workers_when_imported_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"{SCRIPT}\nwork()\n", encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "put its work below if __name__ == '__main__'" in done.stderr

@@ -2,6 +2,10 @@
 
 import sys
 
-from prvr.cli import main
+from prvr.processes import import_path
+
+sys.path[:] = import_path()  # `python -m` puts the working folder first; the `prvr` command does not
+
+from prvr.cli import main  # noqa: E402
 
 sys.exit(main())

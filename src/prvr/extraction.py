@@ -1,8 +1,7 @@
 """Video files and an encoder to the feature files that training and evaluation read.
 
     encoder = open_encoder("plain")
-    world = render_world("films")
-    write_rendered_dataset("data", world, encoder, rate=2.0)       # data/rendered/TextData, data/rendered/FeatureData
+    write_dataset("data", "mine", {"a": Path("a.mp4")}, {"train": annotations}, encoder)      # data/mine/TextData, …
 
 Each film becomes one (frames, width) dataset in ``FeatureData/ENCODER/feature.hdf5``, each sentence one (words, width)
 dataset in ``TextData/ENCODER_COLLECTION_query_feat.hdf5``; ``recipe.json`` beside each says how they were made.
@@ -20,7 +19,6 @@ from typing import Literal
 import h5py
 
 from prvr.data.annotations import Annotation, write_annotations
-from prvr.data.captions import Moment
 from prvr.data.errors import DataError
 from prvr.data.layout import RECIPE_FILE
 from prvr.data.progress import track
@@ -30,7 +28,6 @@ from prvr.media.errors import MediaError
 from prvr.media.features import VideoFeatures, video_features
 from prvr.media.reader import Backend
 from prvr.media.recipe import Recipe
-from prvr.media.render import RenderedWorld
 from prvr.processes import map_in_processes
 
 Text = Literal["words", "vectors"]
@@ -139,36 +136,6 @@ def write_dataset(
         write_query_features(texts / f"{name}_{collection}_query_feat.hdf5", sentences, encoder, text)
         write_whole(texts / RECIPE_FILE, encoder.text_recipe(words=text == "words").to_json())
     return found
-
-
-def write_rendered_dataset(
-    root: str | Path,
-    world: RenderedWorld,
-    encoder: Encoder,
-    *,
-    collection: str = "rendered",
-    rate: float = 2.0,
-    text: Text = "vectors",
-    workers: int = 1,
-    progress: bool = True,
-) -> Extracted:
-    """The dataset of a rendered world. Its sentences speak of what the weight-free encoder can see, so that their
-    vectors teach a small model more than the words one by one (``text``)."""
-    annotations = {}
-    for split, queries in world.queries.items():
-        seconds = {script.video: script.seconds for script in world.scripts[split]}
-        annotations[split] = [
-            Annotation(
-                id=query.id,
-                sentence=query.sentence,
-                moment=Moment(query.video, query.event.start, query.event.end, seconds[query.video]),
-                positives=world.positives(split, query),
-            )
-            for query in queries
-        ]
-    return write_dataset(
-        root, collection, world.videos, annotations, encoder, rate=rate, text=text, workers=workers, progress=progress
-    )
 
 
 def slug(name: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from prvr.data.synth import SIZES, write_world
+from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 ROOT = Path(__file__).parents[2]
 SMALL = """
@@ -22,7 +22,7 @@ SMALL = """
 @pytest.mark.slow
 def test_a_study_takes_the_proxies_that_are_there_and_resumes(tmp_path: Path) -> None:
     for name in ("charades-mid-correlated", "charades-mid-correlated-shuffled-pairs"):
-        write_world(tmp_path / "data" / name, SIZES["tiny"], progress=False)
+        write_feature_world(tmp_path / "data" / name, FEATURE_SIZES["tiny"], progress=False)
         (tmp_path / "data" / name / "proxy").mkdir()  # a world stands in for a proxy that has been made
     command = [sys.executable, str(ROOT / "benchmarks" / "proxy_study.py"), str(tmp_path), "--sources", "charades"]
     command += ["--noise", "mid", "--shapes", "correlated", "--controls", "shuffled-pairs", "--seeds", "0", "1"]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from prvr.cli import main
-from prvr.data.synth import SIZES, write_world
 from prvr.evaluation import load_record
 from prvr.training import Run, load_preset
+from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_a_run_is_resumed_on_the_data_it_was_started_on(
     runs: list[Path], world: Path, preset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other, moved = tmp_path / "other", tmp_path / "moved"
-    write_world(other, replace(SIZES["tiny"], seed=9, train=39), progress=False)
+    write_feature_world(other, replace(FEATURE_SIZES["tiny"], seed=9, train=39), progress=False)
     shutil.copytree(world, moved)
     words = ["train", preset, "--out", runs[0], "--resume", "--data"]
     assert "was started on other data" in fails(capsys, *words, other)

@@ -10,10 +10,9 @@ import pytest
 
 from prvr.cli import demo, demo_features, demo_rendered
 from prvr.cli import main as prvr
-from prvr.data import synth
 from prvr.library import Library
-from prvr.media import render
 from prvr.training import TrainConfig, load_preset
+from prvr.worlds import FEATURE_SIZES, RENDERED_SIZES
 
 
 def short(name: str) -> TrainConfig:
@@ -28,7 +27,7 @@ def test_the_demo_draws_learns_indexes_and_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(demo_rendered, "load_preset", short)
-    monkeypatch.setitem(render.SIZES, "demo", render.SIZES["tiny"])
+    monkeypatch.setitem(RENDERED_SIZES, "demo", RENDERED_SIZES["tiny"])
     out = tmp_path / "demo"
     assert prvr(["demo", "--out", str(out), "--workers", "1"]) == 0
     text = capsys.readouterr().out
@@ -71,7 +70,7 @@ def test_the_demo_of_features_ends_with_a_table_and_a_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(demo_features, "load_preset", short)
-    monkeypatch.setitem(synth.SIZES, "demo", dataclasses.replace(synth.SIZES["demo"], train=64, val=20, test=30))
+    monkeypatch.setitem(FEATURE_SIZES, "demo", dataclasses.replace(FEATURE_SIZES["demo"], train=64, val=20, test=30))
     out = tmp_path / "demo"
     for _ in range(2):  # a second demo replaces the first
         assert prvr(["demo", "--out", str(out), "--world", "features"]) == 0

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from prvr.cli import main
-from prvr.data.synth import SIZES, write_world
+from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_an_imported_checkpoint_is_evaluated_and_transferred(
     authors_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world, out = tmp_path / "world", tmp_path / "run"
-    write_world(world, replace(SIZES["tiny"], visual_width=20, query_width=24), progress=False)
+    write_feature_world(world, replace(FEATURE_SIZES["tiny"], visual_width=20, query_width=24), progress=False)
     words = ["--dataset", "synth", "--data", str(world), "--out", str(out)]
     assert main(["import-checkpoint", "dreamprvr", str(authors_file), *words]) == 0
     assert "every key used" in capsys.readouterr().out

@@ -11,12 +11,12 @@ import pytest
 from prvr.cli import main
 from prvr.cli.search import sparkline
 from prvr.library import MomentEvidence
-from prvr.media.render import SIZES, RenderedWorld, render_world
+from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 
 
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
-    return render_world(tmp_path_factory.mktemp("rendered") / "films", SIZES["tiny"])
+    return render_world(tmp_path_factory.mktemp("rendered") / "films", RENDERED_SIZES["tiny"])
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library
-from prvr.media.render import SIZES, RenderedWorld, render_world
+from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 from tests.cluster.nodes import Nodes
 
 RATE = 2.0
@@ -17,7 +17,7 @@ RATE = 2.0
 @pytest.fixture(scope="session")
 def films(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
     """Sixteen films, and a file that is none; read only."""
-    world = render_world(tmp_path_factory.mktemp("rendered") / "films", SIZES["tiny"])
+    world = render_world(tmp_path_factory.mktemp("rendered") / "films", RENDERED_SIZES["tiny"])
     (world.folder / "videos" / "broken.mp4").write_text("no video")
     return world
 

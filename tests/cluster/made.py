@@ -13,7 +13,7 @@ from prvr.library.ingest.tracks import FRAMES, TEXT, Piece
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit
 from prvr.library.store.pending import Indexed, Pending
-from prvr.media.encoders.base import Array, Encoder, unit
+from prvr.media.encoders.base import Array, Encoder, unit_rows
 from prvr.media.frames import Fit, Image
 
 VIDEOS, WIDTH = 160, 16
@@ -33,7 +33,7 @@ class Drawn(Encoder):
         return np.zeros((len(images), WIDTH), np.float32)
 
     def encode_texts(self, texts: Sequence[str]) -> Array:
-        return unit(np.stack([drawn(1, zlib.crc32(f"{self.name} {text}".encode()))[0] for text in texts]))
+        return unit_rows(np.stack([drawn(1, zlib.crc32(f"{self.name} {text}".encode()))[0] for text in texts]))
 
     def encode_words(self, text: str) -> Array:
         return self.encode_texts([text])
@@ -60,7 +60,7 @@ def made_library(folder: Path, videos: int = VIDEOS) -> Library:
             if (name == TEXT and number % 3 == 0) or (name == FRAMES and number % 40 == 1):
                 continue
             held[name] = Pending(folder)
-            vectors = unit(drawn(frames, 2 * seed + (name == TEXT)))
+            vectors = unit_rows(drawn(frames, 2 * seed + (name == TEXT)))
             for section in lib.tracks[name].sections([Piece(vectors, np.stack([start, start + 1], 1))]):
                 held[name].add(section)
         path = Path(f"/made up/{number % 4}/{number:03d}.mp4")

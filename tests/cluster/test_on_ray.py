@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from prvr.library import AddProgress, AddReport, Library, SearchOptions
-from prvr.media.render import RenderedWorld
+from prvr.worlds import RenderedWorld
 from tests.cluster.alike import SENTENCES, same_answers, same_library
 from tests.cluster.conftest import RATE
 from tests.cluster.nodes import Nodes, processes_of, wait_until

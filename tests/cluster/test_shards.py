@@ -11,7 +11,7 @@ import pytest
 from prvr.cluster.partition import assign, part_of
 from prvr.library import Library, SearchOptions
 from prvr.library.store import arrays as shards_module
-from prvr.media.render import RenderedWorld
+from prvr.worlds import RenderedWorld
 from tests.cluster.alike import OPTIONS, SENTENCES, same_answers
 from tests.cluster.standin import actors, searcher
 

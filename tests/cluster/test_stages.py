@@ -23,8 +23,8 @@ from prvr.library.ingest.add import Adder
 from prvr.library.ingest.files import Source
 from prvr.library.ingest.tracks import FRAMES
 from prvr.media.encoders.base import Encoder
-from prvr.media.render import RenderedWorld
 from prvr.objects import WorkingCopy
+from prvr.worlds import RenderedWorld
 from tests.cluster.alike import SENTENCES, same_answers, same_library
 from tests.cluster.conftest import RATE
 from tests.cluster.standin import actors, searcher

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from prvr.data import SIZES, write_world
+from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 Features = Mapping[str, NDArray[np.float32]]
 
@@ -56,5 +56,5 @@ def features() -> dict[str, NDArray[np.float32]]:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a tiny synthetic world, read-only by convention."""
     root = tmp_path_factory.mktemp("world")
-    write_world(root, SIZES["tiny"])
+    write_feature_world(root, FEATURE_SIZES["tiny"])
     return root

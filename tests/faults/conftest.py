@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prvr.data.synth_store import writer
+from prvr.data.writer import feature_writer
 from prvr.library import Library
-from prvr.media.render import SIZES, RenderedWorld, render_world
+from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 
 RATE = 2.0
 
@@ -17,7 +17,7 @@ RATE = 2.0
 @pytest.fixture(scope="session")
 def films(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
     """Sixteen films; read only."""
-    return render_world(tmp_path_factory.mktemp("rendered") / "films", SIZES["tiny"])
+    return render_world(tmp_path_factory.mktemp("rendered") / "films", RENDERED_SIZES["tiny"])
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def whole(films: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Lib
 
 def write_bigfile(folder: Path, videos: int = 300, rows: int = 20, width: int = 64) -> Path:
     rng = np.random.default_rng(0)
-    with writer("bigfile", folder, width) as out:
+    with feature_writer("bigfile", folder, width) as out:
         for number in range(videos):
             out.add(f"v{number}", rng.standard_normal((rows + number % 5, width), dtype=np.float32))
     return folder

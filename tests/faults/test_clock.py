@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library
-from prvr.media.render import RenderedWorld
+from prvr.worlds import RenderedWorld
 from tests.faults.conftest import RATE
 from tests.library.test_faults import same
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library
-from prvr.media.render import RenderedWorld
 from prvr.training import Run
+from prvr.worlds import RenderedWorld
 from tests.faults.conftest import RATE, write_bigfile
 from tests.faults.helpers import disk, finish, refusal, remount, start
 from tests.library.test_faults import same

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from prvr.library import Library
-from prvr.media.render import RenderedWorld
+from prvr.worlds import RenderedWorld
 from tests.faults.conftest import RATE, write_bigfile
 from tests.faults.helpers import TIMEOUT, finish, kill_again_and_again, kills, seconds_of, start
 from tests.library.test_faults import same

@@ -15,10 +15,10 @@ from prvr.cli import main
 from prvr.data.check import check
 from prvr.library import Library, LibraryError
 from prvr.media.encoders import PlainEncoder
-from prvr.media.render import RenderedWorld
 from prvr.scoring import Gallery, top_k
 from prvr.tokens import VideoBatch
 from prvr.trace import Trace
+from prvr.worlds import RenderedWorld
 from tests.cli.test_commands import fails
 from tests.faults.conftest import RATE
 

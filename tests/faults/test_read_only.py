@@ -8,7 +8,7 @@ import pytest
 
 from prvr.cli import main
 from prvr.library import Library
-from prvr.media.render import RenderedWorld
+from prvr.worlds import RenderedWorld
 from tests.cli.test_commands import fails
 from tests.faults.conftest import RATE, write_bigfile
 from tests.faults.helpers import disk, files_of, remount

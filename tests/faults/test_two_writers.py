@@ -10,8 +10,8 @@ import pytest
 
 from prvr.files import Busy, held
 from prvr.library import Library
-from prvr.media.render import RenderedWorld
 from prvr.training import Run
+from prvr.worlds import RenderedWorld
 from tests.faults.conftest import RATE
 from tests.faults.helpers import finish, refusal, start
 from tests.library.test_faults import same

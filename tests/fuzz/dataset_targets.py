@@ -15,7 +15,7 @@ from prvr.data.bigfile import BIGFILE_NAMES, BigFile, parse_frame_lists
 from prvr.data.captions import read_captions, read_moments, read_positives
 from prvr.data.errors import DataError
 from prvr.data.stores import open_store
-from prvr.proxy import read_activitynet, read_charades
+from prvr.worlds import read_activitynet, read_charades
 from tests.fuzz.target import BREAK, Target, of_file, of_files
 
 CAPTIONS = "v1#enc#0 a cat sits\nv1#enc#1 the cat leaps\n\nv2#enc#0 日本 é\n".encode()

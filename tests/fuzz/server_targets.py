@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from prvr.library import Library
-from prvr.media.writing import write_video
+from prvr.media.writer import write_video
 from prvr.server import ServerOptions, create_app
 from prvr.server.models import AddRequest, Cursor, read_cursor
 from prvr.server.problems import Problem

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from prvr.extraction import write_rendered_dataset
 from prvr.library import Library
 from prvr.media.encoders import PlainEncoder
-from prvr.media.render import SIZES, RenderedWorld, render_world
 from prvr.training import Run, TraceModel, load_preset
+from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world, write_rendered_dataset
 
 RATE, SLOTS = 2.0, 8  # frames per second; frames that the small model was made for
 
@@ -21,7 +20,7 @@ RATE, SLOTS = 2.0, 8  # frames per second; frames that the small model was made 
 @pytest.fixture(scope="session")
 def films(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
     """Sixteen films; read only."""
-    return render_world(tmp_path_factory.mktemp("rendered") / "films", SIZES["tiny"])
+    return render_world(tmp_path_factory.mktemp("rendered") / "films", RENDERED_SIZES["tiny"])
 
 
 @pytest.fixture(scope="session")

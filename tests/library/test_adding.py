@@ -17,8 +17,8 @@ from prvr.library.store import arrays as shards_module
 from prvr.library.store import pending as pending_module
 from prvr.media.encoders import PlainEncoder
 from prvr.media.recipe import RecipeMismatch
-from prvr.media.render import RenderedWorld
-from prvr.media.writing import write_video
+from prvr.media.writer import write_video
+from prvr.worlds import RenderedWorld
 
 SENTENCE = "a red square moves to the left"
 

@@ -13,7 +13,7 @@ from prvr.library import Library, LibraryError, SearchOptions
 from prvr.library.search import candidates as module
 from prvr.library.search.candidates import CandidateIndex, IndexSettings
 from prvr.library.search.filters import Filters
-from prvr.media.render import RenderedWorld
+from prvr.worlds import RenderedWorld
 
 pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')
 QUERY = "a red circle moves to the left"

@@ -17,8 +17,8 @@ import pytest
 
 from prvr.library import Library, LibraryError
 from prvr.library.store import arrays as shards_module
-from prvr.media.render import RenderedWorld
 from prvr.training import Run
+from prvr.worlds import RenderedWorld
 
 RATE = 2.0
 SENTENCES = ("a red square moves to the left", "a green circle over sand", "something blue falls")

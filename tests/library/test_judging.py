@@ -9,7 +9,7 @@ import pytest
 
 from prvr.library import Library, LibraryError
 from prvr.library.search.judge import judge, rendered_queries
-from prvr.media.render import RenderedWorld
+from prvr.worlds import RenderedWorld
 
 
 def test_ranks_are_those_of_a_search(whole: Library, films: RenderedWorld) -> None:

@@ -16,12 +16,12 @@ from prvr.backbones import build
 from prvr.library import Filters, Library, LibraryError, MomentOptions, SearchOptions
 from prvr.library.search.confidence import Heard, Moments, Spread, confidence
 from prvr.media.encoders import PlainEncoder, TextEncoder
-from prvr.media.encoders.base import Array, unit
+from prvr.media.encoders.base import Array, unit_rows
 from prvr.media.features import video_features
 from prvr.media.pictures import save_picture
 from prvr.media.reader import open_video
-from prvr.media.render import RenderedWorld
 from prvr.trace import trace_evidence
+from prvr.worlds import RenderedWorld
 
 RATE = 2.0
 
@@ -213,7 +213,7 @@ class Words(TextEncoder):
         for row, text in zip(rows, texts, strict=True):
             for word in text.lower().split():
                 row[sum(map(ord, word)) % self.width] += 1
-        return unit(rows)
+        return unit_rows(rows)
 
     def encode_words(self, text: str) -> Array:
         return self.encode_texts(text.split() or [""])

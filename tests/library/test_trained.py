@@ -16,9 +16,9 @@ from prvr.library import Library, LibraryError, SearchOptions
 from prvr.media.encoders import PlainEncoder
 from prvr.media.features import video_features
 from prvr.media.recipe import RecipeMismatch
-from prvr.media.render import RenderedWorld
 from prvr.tokens import Evidence, VideoTokens
 from prvr.training import Run
+from prvr.worlds import RenderedWorld
 from tests.cluster.alike import arrays, same_answers
 from tests.cluster.standin import actors, searcher
 from tests.cluster.test_stages import Stages

@@ -10,7 +10,7 @@ import pytest
 
 from prvr.media.frames import Image
 from prvr.media.pictures import save_picture
-from prvr.media.writing import write_video
+from prvr.media.writer import write_video
 
 
 def grey(level: float, width: int = 64, height: int = 48) -> Image:
@@ -70,7 +70,7 @@ def noise(count: int) -> Iterator[Image]:
 def _sound(path: Path) -> None:
     import av
 
-    from prvr.media.writing import _silence
+    from prvr.media.writer import _silence
 
     with av.open(str(path), "w") as container:
         for packet in _silence(container, 2.0):

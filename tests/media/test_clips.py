@@ -10,7 +10,7 @@ import pytest
 from prvr.media.clips import cut_clip
 from prvr.media.errors import MediaError
 from prvr.media.reader import open_video
-from prvr.media.writing import write_video
+from prvr.media.writer import write_video
 
 
 @pytest.mark.parametrize("suffix", ["mp4", "mkv"])

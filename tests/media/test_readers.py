@@ -13,7 +13,7 @@ import pytest
 from prvr.media import Fit, MediaError, MissingExtra, VideoReader, open_video
 from prvr.media.frames import Image
 from prvr.media.reader import Backend
-from prvr.media.writing import write_video
+from prvr.media.writer import write_video
 
 
 def level(image: Image) -> float:

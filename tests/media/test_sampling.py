@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prvr.media.sampling import Clock, Sampler
+from prvr.media.sampling import PresentationClock, Sampler
 
 times = st.lists(st.one_of(st.none(), st.floats(-10, 1e12)), max_size=60)
 
 
 @given(times, st.one_of(st.none(), st.floats(0.1, 1000)))
 def test_a_clock_never_runs_backwards_nor_away(raw: list[float | None], duration: float | None) -> None:
-    clock = Clock(gap=0.04, duration=duration)
+    clock = PresentationClock(gap=0.04, duration=duration)
     shown = [clock(t) for t in raw]
     assert shown == sorted(shown)
     assert all(math.isfinite(t) and t >= 0 for t in shown)
@@ -37,7 +37,7 @@ def test_samples_are_steady_and_show_what_is_on_screen(gaps: list[float], rate: 
 
 
 def test_a_new_time_line_goes_on_where_the_old_one_stopped() -> None:
-    clock = Clock(gap=1.0, duration=100.0)
+    clock = PresentationClock(gap=1.0, duration=100.0)
     assert [clock(t) for t in (50.0, 51.0, 3.0, 4.0)] == [50.0, 51.0, 52.0, 53.0]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prvr.media import MediaError, TimedLine, subtitle_tracks
-from prvr.media.subtitles import beside, decode, parse, read_subtitles
+from prvr.media.subtitles import decode_text, parse_subtitles, read_subtitles, subtitle_files
 
 MESSY = """1
 00:00:01,000 --> 00:00:02,500
@@ -45,30 +45,30 @@ EXPECTED = [
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
 def test_a_messy_file(ends: str) -> None:
-    assert parse(MESSY.replace("\n", ends)) == EXPECTED
+    assert parse_subtitles(MESSY.replace("\n", ends)) == EXPECTED
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 def test_encodings(encoding: str) -> None:
-    lines = parse(decode("1\n00:01:00,000 --> 00:01:01,000\nÜber die Brücke\n".encode(encoding)))
+    lines = parse_subtitles(decode_text("1\n00:01:00,000 --> 00:01:01,000\nÜber die Brücke\n".encode(encoding)))
     assert lines == [TimedLine(60.0, 61.0, "Über die Brücke")]
 
 
 def test_webvtt() -> None:
     text = "WEBVTT\n\nSTYLE\n::cue {}\n\nintro\n00:01.000 --> 00:02.000 line:0 position:20%\n<v Ann>Hi <00:01.500>you\n"
-    assert parse(text) == [TimedLine(1.0, 2.0, "Hi you")]
+    assert parse_subtitles(text) == [TimedLine(1.0, 2.0, "Hi you")]
 
 
 @given(st.text(alphabet=st.sampled_from("0123456789:,.->\n\r <>{}\\aé\x00\u2028"), max_size=200))
 def test_any_text_parses(text: str) -> None:
-    lines = parse(text)
+    lines = parse_subtitles(text)
     assert lines == sorted(lines, key=lambda line: (line.start, line.end))
     assert all(line.text and line.start <= line.end for line in lines)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_decode(raw: bytes) -> None:
-    parse(decode(raw))
+    parse_subtitles(decode_text(raw))
 
 
 CUE = st.tuples(st.integers(0, 10**7), st.integers(0, 10**5), st.sampled_from(["hi", "a b", "x-y"]))
@@ -80,15 +80,15 @@ def test_what_was_written_is_read(cues: list[tuple[int, int, str]]) -> None:
         return f"{ms // 3600000:02}:{ms // 60000 % 60:02}:{ms // 1000 % 60:02},{ms % 1000:03}"
 
     text = "".join(f"{i}\n{stamp(a)} --> {stamp(a + n)}\n{said}\n\n" for i, (a, n, said) in enumerate(cues))
-    found = [(round(line.start * 1000), round(line.end * 1000), line.text) for line in parse(text)]
+    found = [(round(line.start * 1000), round(line.end * 1000), line.text) for line in parse_subtitles(text)]
     assert sorted(found) == sorted((a, a + n, said) for a, n, said in cues)
 
 
 def test_files_beside_a_video(tmp_path: Path) -> None:
     for name in ("a.mp4", "a.b.mp4", "a.srt", "a.en.srt", "a.en-GB.forced.VTT", "a.b.srt", "other.srt", "a.txt"):
         (tmp_path / name).write_text("1\n00:00:01,000 --> 00:00:02,000\nhi\n")
-    assert [p.name for p in beside(tmp_path / "a.mp4")] == ["a.en-GB.forced.VTT", "a.en.srt", "a.srt"]
-    assert [p.name for p in beside(tmp_path / "a.b.mp4")] == ["a.b.srt"]
+    assert [p.name for p in subtitle_files(tmp_path / "a.mp4")] == ["a.en-GB.forced.VTT", "a.en.srt", "a.srt"]
+    assert [p.name for p in subtitle_files(tmp_path / "a.b.mp4")] == ["a.b.srt"]
     assert read_subtitles(tmp_path / "a.en.srt").language == "en"
     with pytest.raises(MediaError, match=r"gone\.srt"):
         read_subtitles(tmp_path / "gone.srt")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library
-from prvr.media.render import SIZES, RenderedWorld, render_world
 from prvr.objects import lease, working_copy
 from prvr.objects.store import FolderStore
 from prvr.objects.working import WorkingCopy
+from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 from tests.objects.s3 import KEYS, S3
 
 RATE = 2.0
@@ -21,7 +21,7 @@ RATE = 2.0
 @pytest.fixture(scope="session")
 def films(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
     """Sixteen films; read only."""
-    return render_world(tmp_path_factory.mktemp("rendered") / "films", SIZES["tiny"])
+    return render_world(tmp_path_factory.mktemp("rendered") / "films", RENDERED_SIZES["tiny"])
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library
-from prvr.media.render import RenderedWorld
 from prvr.objects import newest, open_published, open_store
+from prvr.worlds import RenderedWorld
 from tests.cluster.alike import same_library
 from tests.objects.conftest import RATE
 

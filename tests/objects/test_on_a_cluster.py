@@ -15,8 +15,8 @@ pytest.importorskip("ray", reason='clusters need Ray: pip install "prvr[cluster]
 
 from prvr.cluster import ClusterIndexing
 from prvr.library import AddProgress, Library
-from prvr.media.render import RenderedWorld
 from prvr.objects import newest, open_published, open_store, working_copy
+from prvr.worlds import RenderedWorld
 from tests.cluster.alike import SENTENCES, same_answers, same_library
 from tests.cluster.test_on_ray import EVERYTHING, Nodes, wait_until
 from tests.objects.conftest import RATE

@@ -270,7 +270,7 @@ def test_a_converted_gallery_scores_like_one_made_so(engine: Engine, storage: St
 def test_no_tile_turns_more_vectors_into_floats_than_its_bound(storage: Storage, count: int) -> None:
     gallery = gallery_of(videos([16] * 60), trace_of(), Corpus(), "torch", storage=storage, page=16)
     gallery = Gallery.cat([gallery] * 100)
-    tiles = factorised.plan(count, gallery)
+    tiles = factorised.FactorisedEngine().plan(count, gallery)
     assert max((t.videos.stop - t.videos.start) * 16 * WIDTH for t in tiles) <= factorised.TILE_ELEMENTS["cpu"]
 
 
@@ -305,7 +305,7 @@ def test_nothing_to_score_is_no_mistake() -> None:
 def test_a_grid_has_room_for_every_run_of_videos() -> None:
     many = 1_000_000
     gallery = replace(gallery_of(videos([1]), None, Corpus(clips=False), "torch"), first_page=torch.arange(many + 1))
-    runs = [tile.videos for tile in fused.plan(1, gallery)]
+    runs = [tile.videos for tile in fused.FusedEngine().plan(1, gallery)]
     assert max(run.stop - run.start for run in runs) <= 4 * 65_535
     assert (runs[0].start, runs[-1].stop) == (0, many)
 

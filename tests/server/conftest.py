@@ -15,9 +15,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from prvr.library import Library
-from prvr.media.render import RenderConfig, RenderedWorld, render_world
 from prvr.server import ServerOptions, create_app
 from prvr.server.serving import server_of
+from prvr.worlds import RenderConfig, RenderedWorld, render_world
 from tests.server.browsing import FLAGS
 
 RATE = 1.0

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from prvr.media.render import RenderedWorld
+from prvr.worlds import RenderedWorld
 from tests.server.browsing import PHONE, WIDE, look_for, until
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "page.png"

@@ -11,7 +11,6 @@ import torch
 from rich.console import Console
 
 from prvr.backbones import methods
-from prvr.data.synth import SIZES, write_world
 from prvr.evaluation.evaluate import evaluate_run
 from prvr.training import (
     ConfigError,
@@ -24,6 +23,7 @@ from prvr.training import (
     processes,
     read_metrics,
 )
+from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 SHAPE: dict[str, Any] = {"visual_width": 24, "query_width": 20, "width": 32, "frames": 24, "dropout": 0.0}
 STILL: dict[str, Any] = {"input_dropout": 0.0, "hard_negative_epoch": 2}  # random negatives in both epochs
@@ -73,7 +73,7 @@ LEARNERS = {
 def larger_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny world with more videos: enough steps in two epochs that a slow learner shows it learns."""
     root = tmp_path_factory.mktemp("larger")
-    write_world(root, replace(SIZES["tiny"], train=240, val=40, test=2), progress=False)
+    write_feature_world(root, replace(FEATURE_SIZES["tiny"], train=240, val=40, test=2), progress=False)
     return root
 
 

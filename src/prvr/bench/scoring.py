@@ -56,13 +56,13 @@ def all_pairs(machine: MachineLimits, device: torch.device, sizes: BenchmarkSize
 def _plain(machine: MachineLimits, device: torch.device, shape: Shape, gallery: Gallery) -> Iterator[Measurement]:
     """How long the same kernel takes for plain maxima over as many columns."""
     from prvr.scoring.engines.common import prepare_queries
-    from prvr.scoring.engines.fused import obstacle, pack
+    from prvr.scoring.engines.fused import obstacle
 
     if obstacle(gallery):
         return
     from prvr.scoring.engines.fused_kernel import launch, tuned
 
-    queries, packed = prepare_queries(random_queries(shape.queries, device), gallery), pack(gallery)
+    queries, packed = prepare_queries(random_queries(shape.queries, device), gallery), gallery.packed
     clock, everything = Stopwatch(device), slice(0, len(gallery))
     routed = clock(lambda: launch(queries, gallery, packed, everything), repeats=9).seconds
     tiles = tuned()

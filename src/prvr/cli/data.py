@@ -19,9 +19,16 @@ from prvr.data.check import CheckReport, check, find_collections
 from prvr.data.convert import convert
 from prvr.data.errors import DataError
 from prvr.data.layout import Collection
-from prvr.data.synth import SIZES, SynthConfig, write_world
 from prvr.media.encoders import open_text_encoder
-from prvr.proxy import ProxyConfig, read_activitynet, read_charades, write_proxy
+from prvr.worlds import (
+    FEATURE_SIZES,
+    FeatureWorldConfig,
+    ProxyConfig,
+    read_activitynet,
+    read_charades,
+    write_feature_world,
+    write_proxy,
+)
 
 _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]look[/]", "error": "[red]wrong[/]"}
 
@@ -82,10 +89,10 @@ class Synth:
     """The numbers to start from: tiny (seconds), demo (1,300 videos), full (3,170 videos, 1024 wide, 3 GB)."""
     store: Literal["hdf5", "bigfile"] = "hdf5"
     """How frame features are stored."""
-    world: Annotated[SynthConfig, tyro.conf.arg(name="")] = field(default_factory=SynthConfig)
+    world: Annotated[FeatureWorldConfig, tyro.conf.arg(name="")] = field(default_factory=FeatureWorldConfig)
 
     def run(self) -> int:
-        folder = write_world(self.dir, self.world, store=self.store)
+        folder = write_feature_world(self.dir, self.world, store=self.store)
         Console().print(f"wrote {folder}", soft_wrap=True)
         return 0
 
@@ -154,7 +161,9 @@ def _parse(argv: list[str]) -> Command:
     sizes = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     sizes.add_argument("--size", default="demo")
     size = sizes.parse_known_args(rest)[0].size
-    return tyro.cli(Synth, args=rest, prog=prog, default=Synth(tyro.MISSING, world=SIZES.get(size, SynthConfig())))
+    return tyro.cli(
+        Synth, args=rest, prog=prog, default=Synth(tyro.MISSING, world=FEATURE_SIZES.get(size, FeatureWorldConfig()))
+    )
 
 
 def _tables(report: CheckReport) -> Iterator[Table]:

@@ -8,16 +8,16 @@ from rich.console import Console
 
 from prvr.cli.console import say_step
 from prvr.cli.evaluate import show
-from prvr.data.synth import SIZES, write_world
 from prvr.evaluation.evaluate import evaluate_run, explained_correction
 from prvr.training import Run, TrainConfig, Trainer, load_preset, processes
+from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 _STEPS = 4
 
 
 def run(out: Path, console: Console) -> None:
     say_step(console, 1, _STEPS, "a synthetic world: videos with a topic, timed events, and planted unsupported peaks")
-    world = write_world(out / "world", SIZES["demo"])
+    world = write_feature_world(out / "world", FEATURE_SIZES["demo"])
     console.print(f"  written to {world}", highlight=False, markup=False, soft_wrap=True)
 
     say_step(console, 2, _STEPS, "training a small DreamPRVR, then TRACE on it")

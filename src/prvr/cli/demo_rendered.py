@@ -13,14 +13,13 @@ from prvr.cli.console import print_table, say_step
 from prvr.cli.demo_features import train
 from prvr.cli.search import time_range
 from prvr.evaluation.figures import EvidenceCurves, evidence_figure, save_figure
-from prvr.extraction import write_rendered_dataset
 from prvr.library import Hit, Library
 from prvr.library.search.judge import KnownQuery, judge, rendered_queries
 from prvr.library.search.moments import overlap
 from prvr.media.encoders import open_encoder
 from prvr.media.reader import open_video
-from prvr.media.render import SIZES, RenderedWorld, render_world
 from prvr.training import load_preset
+from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world, write_rendered_dataset
 
 RATE = 2.0  # frames per second that are looked at
 _STEPS, _ASKED, _STILLS = 5, 4, 8
@@ -28,7 +27,7 @@ _STEPS, _ASKED, _STILLS = 5, 4, 8
 
 def run(out: Path, console: Console, workers: int) -> Library:
     """Everything up to the page; returns the library to open in it."""
-    config = SIZES["demo"]
+    config = RENDERED_SIZES["demo"]
     films = config.train + config.val + config.test
     say_step(
         console, 1, _STEPS, f"drawing {films} films: places, shapes that move, planted flashes that look like an answer"
@@ -70,7 +69,7 @@ def _draw(folder: Path, workers: int, console: Console) -> RenderedWorld:
         task = bar.add_task("drawing", total=None)
         return render_world(
             folder,
-            SIZES["demo"],
+            RENDERED_SIZES["demo"],
             workers=workers,
             drawn=lambda done, total: bar.update(task, completed=done, total=total),
         )

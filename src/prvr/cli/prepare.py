@@ -9,9 +9,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from prvr.media.encoders import SHORT_NAMES
-from prvr.media.encoders.prepare import download, plan
-from prvr.media.errors import EncoderError
+from prvr.media import SHORT_NAMES, EncoderError, download, plan_download
 
 
 @dataclass(frozen=True)
@@ -38,16 +36,16 @@ def main(argv: list[str]) -> int:
     if Path(arguments.encoder).is_dir():
         console.print(f"{arguments.encoder} is a folder: it is used as it is", soft_wrap=True)
         return 0
-    wanted = plan(SHORT_NAMES.get(arguments.encoder, arguments.encoder))
+    plan = plan_download(SHORT_NAMES.get(arguments.encoder, arguments.encoder))
     console.print(
-        f"{wanted.name}: {wanted.bytes / 1e6:,.1f} MB in {len(wanted.files)} files (revision {wanted.revision[:12]})",
+        f"{plan.name}: {plan.bytes / 1e6:,.1f} MB in {len(plan.files)} files (revision {plan.revision[:12]})",
         soft_wrap=True,
         highlight=False,
     )
     if not (arguments.yes or _agreed()):
         console.print("nothing was fetched")
         return 1
-    folder = download(wanted)
+    folder = download(plan)
     console.print(f"ready: {folder}", soft_wrap=True, highlight=False)
     return 0
 

@@ -49,13 +49,14 @@ def connected(address: str) -> Iterator[Any]:
         return
     try:
         _knock(address)
-        ray.init(
-            address=address,
-            namespace="prvr",
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-            **({"include_dashboard": False} if address == "local" else {}),
-        )
+        with _safe_folder():
+            ray.init(
+                address=address,
+                namespace="prvr",
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+                **({"include_dashboard": False} if address == "local" else {}),
+            )
     except (OSError, RuntimeError, ValueError) as problem:
         raise ClusterError(
             f"no Ray cluster answers at {address} ({first_line(problem)}): start one with `ray start --head`, give "
@@ -66,6 +67,17 @@ def connected(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _safe_folder() -> Iterator[None]:
+    """Work in the folder of Python's own modules: Ray lets its workers import from the folder it is started in."""
+    before = os.getcwd()
+    os.chdir(os.path.dirname(os.__file__))
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def _knock(address: str) -> None:

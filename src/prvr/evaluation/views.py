@@ -10,7 +10,7 @@ from torch import Tensor
 from prvr.evaluation.encoding import EncodedSplit
 from prvr.evaluation.subject import Subject
 from prvr.tokens import TensorRecord
-from prvr.trace.pairs import PairEvidence, pair_evidence
+from prvr.trace import PairEvidence, factor_evidence
 from prvr.trace.variants import VariantFactors
 
 CHUNK = 128
@@ -47,7 +47,7 @@ def pair_views(subject: Subject, split: EncodedSplit, truth: Tensor, negative: T
         if split.factors is not None and split.projected is not None:
             for found, which in ((own, truth), (other, negative)):
                 factors = _rows(split.factors, which[rows])
-                evidence = pair_evidence(split.projected[here], factors, subject.model.trace.config)
+                evidence = factor_evidence(split.projected[here], factors, subject.model.trace.config)
                 found.append(evidence.to("cpu"))
     return PairViews(
         base=torch.cat(base).cpu(),

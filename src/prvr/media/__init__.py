@@ -1,21 +1,100 @@
-"""Videos of people: read them, sample their frames, find their subtitles, encode frames and sentences."""
+"""Video files to frames, subtitles and feature vectors.
 
+A video is opened, sampled at a steady rate and encoded. Frames and sentences become unit vectors of one space, so that
+their products say how well they match:
+
+>>> import tempfile
+>>> import numpy as np
+>>> from prvr.media import open_encoder, open_video, video_features, write_video
+>>> red, blue = np.zeros((2, 48, 64, 3), np.uint8)
+>>> red[..., 0], blue[..., 2] = 220, 220
+>>> film = write_video(tempfile.mkdtemp() + "/film.mp4", [red] * 4 + [blue] * 4, fps=2)  # 2 s red, 2 s blue
+
+>>> with open_video(film) as video:  # MediaError where the file is not a video
+...     print(video.info.duration, [frame.time for frame in video.frames(rate=1.0)])
+4.0 [0.0, 1.0, 2.0, 3.0]
+
+>>> encoder = open_encoder("plain")  # no weights; "siglip2" and others after `prvr prepare siglip2`
+>>> features = video_features(film, encoder, rate=1.0)
+>>> query = encoder.encode_texts(["something blue"])[0]
+>>> [f"{match:.1f}" for match in features.vectors @ query]  # second by second
+['0.0', '0.0', '0.6', '0.7']
+
+``features.recipe`` says how the vectors were made. Features of two recipes cannot be compared: ``Recipe.require``
+refuses them. ``subtitle_tracks`` reads the text that goes with a video; ``cut_clip`` writes a part of it to a file.
+
+Decoders and models are imported when they are first used. Where one is not installed, ``MissingExtra`` names the
+command that installs it.
+"""
+
+from prvr.media.clips import cut_clip
+from prvr.media.encoders import (
+    SHORT_NAMES,
+    Array,
+    Encoder,
+    PlainEncoder,
+    TextEncoder,
+    open_encoder,
+    open_text_encoder,
+    unit_rows,
+)
+from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
+from prvr.media.encoders.hashes import file_hash, require_unchanged
+from prvr.media.encoders.weights import model_folder, weights_hash
 from prvr.media.errors import EncoderError, MediaError, MissingExtra
-from prvr.media.frames import Fit, Frame, StreamInfo, VideoInfo
-from prvr.media.reader import VideoReader, open_video
-from prvr.media.subtitles import SubtitleTrack, TimedLine, subtitle_tracks
+from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
+from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
+from prvr.media.pictures import load_picture, picture_bytes, save_picture
+from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
+from prvr.media.recipe import Recipe, RecipeMismatch
+from prvr.media.subtitles import SubtitleTrack, TimedLine, read_subtitles, subtitle_files, subtitle_tracks
+from prvr.media.thumbnails import THUMBNAIL_PROGRAM, thumbnail
+from prvr.media.writer import write_video
 
 __all__ = [
+    "SHORT_NAMES",
+    "THUMBNAIL_PROGRAM",
+    "Array",
+    "Backend",
+    "DownloadPlan",
+    "Encoder",
     "EncoderError",
+    "FeaturePart",
     "Fit",
     "Frame",
+    "Image",
     "MediaError",
     "MissingExtra",
+    "PlainEncoder",
+    "Recipe",
+    "RecipeMismatch",
     "StreamInfo",
     "SubtitleTrack",
+    "TextEncoder",
     "TimedLine",
+    "VideoFeatures",
     "VideoInfo",
     "VideoReader",
+    "cut_clip",
+    "decoder_name",
+    "download",
+    "feature_parts",
+    "file_hash",
+    "load_picture",
+    "model_folder",
+    "open_encoder",
+    "open_text_encoder",
     "open_video",
+    "picture_bytes",
+    "plan_download",
+    "read_subtitles",
+    "require_unchanged",
+    "save_picture",
+    "subtitle_files",
     "subtitle_tracks",
+    "thumbnail",
+    "unit_rows",
+    "video_features",
+    "weights_hash",
+    "write_video",
 ]

@@ -18,12 +18,12 @@ def cut_clip(source: str | Path, start: float, end: float, out: str | Path) -> P
     """Write ``source`` from ``start`` to ``end`` (seconds) to an .mp4 file, encoded anew so that the cut is exact."""
     import av
 
-    from prvr.media.pyav_reader import opened, start_seconds, video_stream  # says which extra is missing
+    from prvr.media.pyav_reader import open_container, start_seconds, video_stream  # says which extra is missing
 
     source, out = require_file(source), Path(out)
     if not 0 <= start < end:
         raise ValueError(f"a clip begins at 0 or later and ends after it begins, not {start} to {end}")
-    with opened(source) as container:
+    with open_container(source) as container:
         pictures = video_stream(container, source)
         sound = next((s for s in container.streams.audio if s.codec_context is not None), None)
         origin = start_seconds(container) or 0.0

@@ -15,7 +15,7 @@ import numpy as np
 from prvr.media.errors import MediaError, MissingExtra
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.reader import VideoReader
-from prvr.media.sampling import Clock, Sampler
+from prvr.media.sampling import PresentationClock, Sampler
 
 try:
     import av
@@ -37,7 +37,7 @@ class PyAVReader(VideoReader):
 
     def __init__(self, path: Path, threads: int = 0):
         self.path, self.threads = path, threads
-        with opened(self.path) as container:
+        with open_container(self.path) as container:
             stream = video_stream(container, path)
             self.info = self._look(container, stream)
 
@@ -69,7 +69,7 @@ class PyAVReader(VideoReader):
         convert = _Converter(self.info, fit)
         self.problem = None
         lost: list[str] = []
-        with opened(self.path) as container:
+        with open_container(self.path) as container:
             stream = video_stream(container, self.path)
             stream.codec_context.thread_count = self.threads
             gap = 1 / self.info.fps if self.info.fps else _DEFAULT_GAP
@@ -92,7 +92,7 @@ class PyAVReader(VideoReader):
 
     def _timed(self, container: Any, stream: Any, gap: float, lost: list[str]) -> Iterator[tuple[float, Any]]:
         """All frames with times that only grow."""
-        clock, origin = Clock(gap, self.info.duration), start_seconds(container)
+        clock, origin = PresentationClock(gap, self.info.duration), start_seconds(container)
         for picture in _decoded(container, stream, lost):
             if origin is None:
                 origin = picture.time or 0.0
@@ -125,7 +125,7 @@ class PyAVReader(VideoReader):
                     break
 
 
-def opened(path: Path) -> Any:
+def open_container(path: Path) -> Any:
     """FFmpeg's container of a file, to be closed by ``with``; a ``MediaError`` where it has none."""
     try:
         return av.open(str(path), options=dict(_LOCAL), metadata_errors="replace")

@@ -14,13 +14,17 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from prvr.media.errors import MediaError
 from prvr.media.frames import Fit, Frame, VideoInfo
+
+if TYPE_CHECKING:
+    from prvr.media.pyav_reader import PyAVReader
+    from prvr.media.torchcodec_reader import TorchcodecReader
 
 Backend = Literal["auto", "pyav", "torchcodec"]
 
@@ -51,10 +55,19 @@ class VideoReader(ABC):
 
 def open_video(path: str | Path, backend: Backend = "auto", threads: int = 0) -> VideoReader:
     """Open a video file, or say in a ``MediaError`` why it is none. ``threads``: for decoding; 0 takes all cores."""
-    return _opener(backend)(require_file(path), threads)
+    return _reader_class(backend)(require_file(path), threads)
 
 
-def _opener(backend: Backend) -> Callable[[Path, int], VideoReader]:
+def decoder_name(backend: Backend = "auto") -> str:
+    """Name and version of what decodes videos here, as recipes state it: ``pyav 18.1.0``.
+
+    Raises:
+        MissingExtra: the decoder is not installed.
+    """
+    return _reader_class(backend).decoder
+
+
+def _reader_class(backend: Backend) -> type[PyAVReader] | type[TorchcodecReader]:
     if backend == "torchcodec":
         from prvr.media.torchcodec_reader import TorchcodecReader
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 from prvr.media.frames import Fit, Image
 
@@ -13,8 +11,11 @@ def resize(image: Image, width: int, height: int) -> Image:
     """(H, W, 3) → (height, width, 3), smoothed where it shrinks."""
     if image.shape[:2] == (height, width):
         return image
+    import torch  # takes seconds to import, and decoding alone does not need it
+    from torch.nn.functional import interpolate
+
     planes = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)[None]
-    scaled = F.interpolate(planes, (height, width), mode="bicubic", antialias=True)
+    scaled = interpolate(planes, (height, width), mode="bicubic", antialias=True)
     return scaled[0].permute(1, 2, 0).contiguous().numpy()
 
 

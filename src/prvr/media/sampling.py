@@ -16,10 +16,10 @@ _JITTER = 1.0  # seconds that time may step back without being a new time line
 _LONGEST_STILL = 3600.0  # seconds a picture may stand where a file does not say how long it is
 
 
-class Clock:
+class PresentationClock:
     """Times that never run backwards, from presentation times that may be absent, repeated or nonsense.
 
-    >>> clock = Clock(gap=0.5, duration=10.0)
+    >>> clock = PresentationClock(gap=0.5, duration=10.0)
     >>> [clock(t) for t in (0.0, 0.5, None, 1.4, 1.5)]  # missing, then slightly back
     [0.0, 0.5, 1.0, 1.4, 1.5]
     >>> [clock(t) for t in (9e9, 2.5)]  # a leap out of the file is not believed

@@ -52,11 +52,11 @@ def subtitle_tracks(video: str | Path) -> list[SubtitleTrack]:
     by raising too, with its own name.
     """
     video = Path(video)
-    found = [read_subtitles(path) for path in beside(video)]
-    return [track for track in [*found, *embedded(video)] if track.lines]
+    found = [read_subtitles(path) for path in subtitle_files(video)]
+    return [track for track in [*found, *embedded_tracks(video)] if track.lines]
 
 
-def beside(video: Path) -> list[Path]:
+def subtitle_files(video: Path) -> list[Path]:
     """Subtitle files that belong to a video: same stem, with or without a language.
 
     ``a.mp4`` owns ``a.srt``, ``a.en.srt`` and ``a.en.forced.vtt``, but not ``a.b.srt`` of a video ``a.b.mp4``.
@@ -75,10 +75,11 @@ def read_subtitles(path: Path) -> SubtitleTrack:
     except OSError as problem:
         raise MediaError(path, f"cannot be read: {problem.strerror}") from problem
     languages = [part for part in path.stem.split(".")[1:] if _LANGUAGE.fullmatch(part)]
-    return SubtitleTrack(path.name, languages[0].lower() if languages else None, tuple(parse(decode(raw))))
+    language = languages[0].lower() if languages else None
+    return SubtitleTrack(path.name, language, tuple(parse_subtitles(decode_text(raw))))
 
 
-def decode(raw: bytes) -> str:
+def decode_text(raw: bytes) -> str:
     """Bytes to text: by byte order mark, then UTF-8, then the old Western encoding, which takes anything."""
     for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if raw.startswith(mark):
@@ -89,13 +90,14 @@ def decode(raw: bytes) -> str:
         return raw.decode("cp1252", errors="replace")
 
 
-def parse(text: str) -> list[TimedLine]:
+def parse_subtitles(text: str) -> list[TimedLine]:
     """Lines of an .srt or .vtt text, in order of time.
 
     A cue is a timing line and what follows it until a blank line or the next cue. Anything else (numbers, headers,
     notes, styles) is no cue. Lines that end before they begin are taken to last an instant.
 
-    >>> parse("7\\n00:01,5 --> 00:00:02.000 align:start\\n<i>Hello</i> &amp; bye\\n\\n00:03.0 --> 00:04.0\\nagain")
+    >>> text = "7\\n00:01,5 --> 00:00:02.000 align:start\\n<i>Hello</i> &amp; bye\\n\\n00:03.0 --> 00:04.0\\nagain"
+    >>> parse_subtitles(text)
     [TimedLine(start=1.5, end=2.0, text='Hello & bye'), TimedLine(start=3.0, end=4.0, text='again')]
     """
     cues: list[tuple[float, float, list[str]]] = []
@@ -127,11 +129,11 @@ def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str | None
     return int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction or 0}")
 
 
-def embedded(video: Path) -> list[SubtitleTrack]:
+def embedded_tracks(video: Path) -> list[SubtitleTrack]:
     """Text tracks inside a file; pictures of text (DVD, Blu-ray) hold no text and are left out."""
-    from prvr.media.pyav_reader import opened
+    from prvr.media.pyav_reader import open_container
 
-    with opened(video) as container:
+    with open_container(video) as container:
         streams = [s for s in container.streams.subtitles if s.codec_context and s.codec_context.name in _TEXT_CODECS]
         lines: dict[int, list[TimedLine]] = {stream.index: [] for stream in streams}
         if streams:

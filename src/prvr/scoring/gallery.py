@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch import Tensor
 from prvr.backbones import Backbone
 from prvr.scoring import disk
 from prvr.scoring.encoding import resting
+from prvr.scoring.packed import Packed, pack_gallery
 from prvr.scoring.preparing import Routes, TokenWeights, prepare, require_separable, working_type
 from prvr.scoring.storage import Storage, Vectors, storage_of
 from prvr.tokens import TensorRecord, VideoBatch, VideoTokens
@@ -70,6 +72,11 @@ class Gallery:
     @property
     def bytes(self) -> int:
         return sum(tensor.numel() * tensor.element_size() for tensor in self.arrays().values())
+
+    @cached_property
+    def packed(self) -> Packed:
+        """The fused kernel's form, made when a GPU first scores this gallery and kept as long as the gallery."""
+        return pack_gallery(self)
 
     # -- making one ---------------------------------------------------------------------------------------------------
 

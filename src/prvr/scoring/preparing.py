@@ -130,13 +130,12 @@ def _evidence(trace: Trace, tokens: VideoTokens, grid: Grid, kept: Storage) -> T
     factors = trace.factors(tokens)
     projection = trace.projections["query"].detach().to(factors.frames.dtype)
     compatibility = factors.compatibility.masked_fill(~mask[:, None], -torch.inf)
-    ceiling = compatibility.amax((1, 2))  # (V,)
     precise = torch.float64 if needs_float64(tau) else compatibility.dtype
-    reached = ((compatibility - ceiling[:, None, None]).to(precise) / tau).exp()  # (V, R, M)
+    reached, ceiling = op.grounding_reach(compatibility, tau, precise)  # (V, R, M), (V,)
     keys = to_front(factors.frames, mask)
     everywhere = torch.ones_like(keys.counts, dtype=torch.bool)  # a slot past the end repeats the first frame: no mask
     grounding = grid.lay(Front(to_front(reached.transpose(1, 2), mask).tokens, keys.counts), repeat=everywhere)
-    gram = factors.attended @ factors.attended.transpose(1, 2)
+    gram = op.gram_matrix(factors.attended)
     return TraceShare(
         keys=Vectors.store(grid.lay(Front(keys.tokens @ projection, keys.counts), repeat=everywhere), kept),
         registers=Vectors.store(factors.registers @ projection, kept),

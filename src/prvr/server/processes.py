@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
 from pathlib import Path
+
+from prvr.processes import python_command
 
 _LONGEST_LINE = 1 << 24
 _ENDING = 10.0  # seconds that a process may take to end
@@ -17,7 +18,7 @@ _ENDING = 10.0  # seconds that a process may take to end
 async def start(module: str) -> Process:
     """Run a module of this package that is spoken to in lines. Searches go before it, and so does their memory."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_LONGEST_LINE,
+        *python_command(module), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_LONGEST_LINE,
         start_new_session=True,  # Ctrl-C is for the server, which then stops this one
     )  # fmt: skip
     with suppress(OSError, AttributeError):  # where the system has no such thing, it stays as it is

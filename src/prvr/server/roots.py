@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from prvr.library import Video
 from prvr.library.ingest.files import VIDEO_SUFFIXES, find_videos
-from prvr.media.subtitles import beside
+from prvr.media import subtitle_files
 from prvr.server.problems import Problem
 
 _SHOWN = 500  # folders of one level
@@ -72,7 +72,9 @@ class Roots:
         assert base is not None
         found = find_videos([place])
         inside = tuple(
-            video for video in found if all(each.resolve().is_relative_to(base) for each in (video, *beside(video)))
+            video
+            for video in found
+            if all(each.resolve().is_relative_to(base) for each in (video, *subtitle_files(video)))
         )
         return Found(inside, len(found) - len(inside))
 

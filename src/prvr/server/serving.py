@@ -37,6 +37,7 @@ def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]
     port = listening.getsockname()[1]
     library.tracks  # noqa: B018 (the encoder is loaded now: what is wrong with it is said before anybody asks)
     server = server_of(create_app(library, options))
+    listening.listen()  # whoever reads the address may connect at once, and is answered a moment later
     ready(f"http://{options.shown_host}:{port}/")
     with listening:
         server.run(sockets=[listening])

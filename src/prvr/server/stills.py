@@ -7,6 +7,7 @@ import json
 from collections import OrderedDict
 
 from prvr.library import Video
+from prvr.media import THUMBNAIL_PROGRAM
 from prvr.server import processes
 from prvr.server.problems import Problem
 
@@ -64,7 +65,7 @@ class Stills:
 
     async def _ask(self, line: bytes) -> tuple[dict[str, str], bytes]:
         if self._process is None or self._process.returncode is not None:
-            self._process = await processes.start("prvr.media.stills")
+            self._process = await processes.start(THUMBNAIL_PROGRAM)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(line)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prvr.tokens import Evidence, VideoTokens
+from prvr.tokens import VideoTokens
+from prvr.trace import operator as op
 from prvr.trace.module import Trace, TraceConfig
-from prvr.trace.operator import certainty
+from prvr.trace.pairs import PairEvidence, factor_evidence
 
 
 @dataclass(frozen=True)
@@ -58,27 +59,28 @@ def explain(query: Tensor, video: VideoTokens, trace: Trace, base: Tensor | floa
     """
     if len(video) != 1:
         raise ValueError(f"explain takes one video, got {len(video)}")
-    return explanation(trace.evidence(query[None], video), video.evidence_mask[0], float(base), trace.config)
+    factors = trace.factors(video)
+    evidence = factor_evidence(op.unit(query[None], trace.projections["query"]), factors, trace.config)
+    return explanation(evidence, factors.frame_mask, float(base), trace.config)
 
 
-def explanation(evidence: Evidence, mask: Tensor, base: float, config: TraceConfig) -> Explanation:
-    """Read the explanation of a single pair off its evidence (Q = V = 1)."""
-    direct = evidence.direct[0, 0, mask]
-    expected = evidence.expected_support[0, 0, mask]
+def explanation(evidence: PairEvidence, mask: Tensor, base: float, config: TraceConfig) -> Explanation:
+    """Read the explanation of a single pair off its evidence, without its padded frames: mask (1, M)."""
+    direct, expected, routed = evidence.direct[mask], evidence.expected_support[mask], evidence.routed[mask]
     peak = int(direct.argmax())
     return Explanation(
         direct=direct,
-        support=evidence.support[0, 0, mask],
+        support=evidence.support[mask],
         expected_support=expected,
-        routed=evidence.routed[0, 0, mask],
-        activation=evidence.activation[0, 0],
-        certainty=float(certainty(evidence.activation)[0, 0]),
+        routed=routed,
+        activation=evidence.activation[0],
+        certainty=float(op.certainty(evidence.activation)[0]),
         direct_peak=peak,
-        routed_peak=int(evidence.routed[0, 0, mask].argmax()),
+        routed_peak=int(routed.argmax()),
         unsupported_gap=float(direct[peak] - expected[peak]),
         base=base,
-        route=float(evidence.route[0, 0]),
-        soft=float(evidence.soft[0, 0]),
-        final=base + config.fusion_weight * float(evidence.score[0, 0]),
+        route=float(routed.max()),
+        soft=float(evidence.soft[0]),
+        final=base + config.fusion_weight * float(evidence.score.max()),
         gated=config.gate,
     )

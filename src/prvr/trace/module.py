@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -74,14 +74,30 @@ def trace_score(
 ) -> Tensor:
     """Query-time half of TRACE: S_route + η·S_soft, gated where the configuration says so, (Q, D) → (Q, V)."""
     config = config or TraceConfig()
-    q = op.unit(queries, (projections or {}).get("query"))
+    curves = _curves(op.unit(queries, (projections or {}).get("query")), factors, config)
+    route, _ = op.concentrate(curves.routed, factors.frame_mask)
+    return op.evidence_score(route, curves.soft, curves.activation, config.soft_weight, config.gate)
+
+
+class _Curves(NamedTuple):
+    """All pairs of projected queries and videos, before time is concentrated."""
+
+    direct: Tensor  # (Q, V, M)
+    affinity: Tensor  # (Q, V, R)
+    activation: Tensor  # (Q, V, R)
+    support: Tensor  # (Q, V, M)
+    routed: Tensor  # (Q, V, M)
+    soft: Tensor  # (Q, V)
+
+
+def _curves(q: Tensor, factors: TraceFactors, config: TraceConfig) -> _Curves:
+    direct = op.direct_evidence(q, factors.frames)
     affinity = op.register_affinity(q, factors.registers)
-    support = op.routed_support(affinity, factors.compatibility, config.temperature)
-    routed = op.routed_evidence(op.direct_evidence(q, factors.frames), support, config.routing_strength)
-    route, _ = op.concentrate(routed, factors.frame_mask)
     activation = op.register_activation(affinity, config.temperature)
+    support = op.routed_support(affinity, factors.compatibility, config.temperature)
+    routed = op.routed_evidence(direct, support, config.routing_strength)
     soft = op.soft_score(q, activation, factors.attended)
-    return op.evidence_score(route, soft, activation, config.soft_weight, config.gate)
+    return _Curves(direct, affinity, activation, support, routed, soft)
 
 
 def trace_evidence(
@@ -112,27 +128,21 @@ def trace_evidence(
     if not bool(mask.any(-1).all()):
         empty = (~mask.any(-1)).nonzero().flatten().tolist()
         raise ValueError(f"videos {empty[:5]} have no valid frame: drop them before scoring")
-    q = op.unit(queries, (projections or {}).get("query"))
-    direct = op.direct_evidence(q, factors.frames)
-    affinity = op.register_affinity(q, factors.registers)
-    activation = op.register_activation(affinity, config.temperature)
-    support = op.routed_support(affinity, factors.compatibility, config.temperature)
-    routed = op.routed_evidence(direct, support, config.routing_strength)
-    route, peak = op.concentrate(routed, mask)
+    curves = _curves(op.unit(queries, (projections or {}).get("query")), factors, config)
+    route, peak = op.concentrate(curves.routed, mask)
     attention = op.frame_attention(factors.compatibility, mask, config.temperature)
-    soft = op.soft_score(q, activation, factors.attended)
     return Evidence(
-        direct=direct.masked_fill(~mask, torch.nan),
-        support=support.masked_fill(~mask, torch.nan),
-        routed=routed.masked_fill(~mask, torch.nan),
-        attention=torch.einsum("qvr,vrm->qvm", activation, attention),
-        affinity=affinity,
-        activation=activation,
+        direct=curves.direct.masked_fill(~mask, torch.nan),
+        support=curves.support.masked_fill(~mask, torch.nan),
+        routed=curves.routed.masked_fill(~mask, torch.nan),
+        attention=torch.einsum("qvr,vrm->qvm", curves.activation, attention),
+        affinity=curves.affinity,
+        activation=curves.activation,
         compatibility=factors.compatibility.masked_fill(~mask[:, None], torch.nan),
         peak=peak,
         route=route,
-        soft=soft,
-        score=op.evidence_score(route, soft, activation, config.soft_weight, config.gate),
+        soft=curves.soft,
+        score=op.evidence_score(route, curves.soft, curves.activation, config.soft_weight, config.gate),
     )
 
 

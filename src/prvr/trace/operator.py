@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -58,12 +59,38 @@ def routed_support(affinity: Tensor, compatibility: Tensor, temperature: float) 
     """
     if may_underflow(temperature, affinity.dtype):
         return _support_one_by_one(affinity, compatibility, temperature)
-    strongest = affinity.amax(-1, keepdim=True)  # (Q, V, 1)
-    ceiling = compatibility.amax((-1, -2), keepdim=True)  # (V, 1, 1)
-    query_side = ((affinity - strongest) / temperature).exp()  # A (Q, V, R)
-    video_side = ((compatibility - ceiling) / temperature).exp()  # B (V, R, M)
-    paths = torch.einsum("qvr,vrm->qvm", query_side, video_side)
-    return strongest + ceiling.squeeze(-1) + temperature * paths.log()
+    reach, strongest = register_reach(affinity, temperature)  # A (Q, V, R)
+    grounded, ceiling = grounding_reach(compatibility, temperature)  # B (V, R, M)
+    paths = torch.einsum("qvr,vrm->qvm", reach, grounded)
+    return support_of_paths(paths, strongest, ceiling[:, None], temperature)
+
+
+class Reach(NamedTuple):
+    """Exponentials of cosines over τ, relative to the largest cosine, which stands beside them."""
+
+    weights: Tensor
+    largest: Tensor
+
+
+def register_reach(affinity: Tensor, temperature: float, dim: int = -1) -> Reach:
+    """``A = exp((a − a_max)/τ)`` and ``a_max``, which keeps a dimension of 1: (…, R) → (…, R), (…, 1)."""
+    strongest = affinity.amax(dim, keepdim=True)
+    return Reach(((affinity - strongest) / temperature).exp(), strongest)
+
+
+def grounding_reach(compatibility: Tensor, temperature: float, dtype: torch.dtype | None = None) -> Reach:
+    """``B = exp((b − b_max)/τ)`` and each video's ``b_max``: (V, R, M) → (V, R, M), (V,). No query in it.
+
+    Padded frames may hold −∞. ``dtype`` is the precision of the exponentials: float64 at low temperatures.
+    """
+    ceiling = compatibility.amax((-1, -2))
+    relative = compatibility - ceiling[:, None, None]
+    return Reach(((relative if dtype is None else relative.to(dtype)) / temperature).exp(), ceiling)
+
+
+def support_of_paths(paths: Tensor, strongest: Tensor, ceiling: Tensor, temperature: float) -> Tensor:
+    """``ρ = a_max + b_max + τ·log(A·B)`` from the sum over registers ``A·B``; shapes as they broadcast."""
+    return strongest + ceiling + temperature * paths.log().to(strongest.dtype)
 
 
 def may_underflow(temperature: float, dtype: torch.dtype) -> bool:
@@ -111,10 +138,19 @@ def soft_score(queries: Tensor, activation: Tensor, attended: Tensor) -> Tensor:
     >>> soft_score(torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.5, 0.5]]]), w)
     tensor([[0.7071]])
     """
-    gram = attended @ attended.transpose(-1, -2)  # (V, R, R)
-    along = torch.einsum("qvr,qvr->qv", activation, register_affinity(queries, attended))
-    squared = torch.einsum("qvr,vrs,qvs->qv", activation, gram, activation)
-    return soft_cosine(along, squared)
+    responses = register_affinity(queries, attended)
+    return soft_score_of_responses(responses, activation, gram_matrix(attended))
+
+
+def gram_matrix(attended: Tensor) -> Tensor:
+    """``G = W Wᵀ`` of each video's attended values: (V, R, D) → (V, R, R)."""
+    return attended @ attended.transpose(-1, -2)
+
+
+def soft_score_of_responses(responses: Tensor, activation: Tensor, gram: Tensor) -> Tensor:
+    """``S_soft`` from ``q·w_k``, π and G, any leading shape that broadcasts: (…, R), (…, R), (…, R, R) → (…)."""
+    squared = torch.einsum("...r,...rs,...s->...", activation, gram, activation)
+    return soft_cosine((activation * responses).sum(-1), squared)
 
 
 def soft_cosine(along: Tensor, squared: Tensor) -> Tensor:

@@ -150,18 +150,15 @@ def _support(affinity: Tensor, compatibility: Tensor, temperature: float) -> Ten
     """ρ as ``op.routed_support`` computes it, with queries last: (v, R, Q), (v, R, M) → (v, M, Q)."""
     if op.may_underflow(temperature, affinity.dtype):
         return op.routed_support(affinity.permute(2, 0, 1), compatibility, temperature).permute(1, 2, 0)
-    strongest, ceiling = affinity.amax(1, keepdim=True), compatibility.amax((1, 2), keepdim=True)
-    query_side = ((affinity - strongest) / temperature).exp()
-    video_side = ((compatibility - ceiling) / temperature).exp()
-    paths = video_side.transpose(1, 2) @ query_side
-    return torch.add(strongest + ceiling, paths.log_(), alpha=temperature)
+    reach, strongest = op.register_reach(affinity, temperature, dim=1)
+    grounded, ceiling = op.grounding_reach(compatibility, temperature)
+    return op.support_of_paths(grounded.transpose(1, 2) @ reach, strongest, ceiling[:, None, None], temperature)
 
 
 def _soft(queries: Tensor, activation: Tensor, attended: Tensor) -> Tensor:
     """S_soft with queries last: (Q, D), (v, R, Q), (v, R, D) → (v, Q)."""
     along = (activation * _products(attended, queries)).sum(1)
-    gram = attended @ attended.transpose(1, 2)
-    return op.soft_cosine(along, (activation * (gram @ activation)).sum(1))
+    return op.soft_cosine(along, (activation * (op.gram_matrix(attended) @ activation)).sum(1))
 
 
 def route_name(strength: float) -> str:

@@ -13,7 +13,7 @@ from prvr.media.encoders import open_encoder
 from prvr.media.encoders.plain import SIDE, PlainEncoder
 from prvr.media.encoders.plain_words import understood, word_vector
 from prvr.media.frames import Image
-from prvr.media.render.things import COLOURS, paint
+from prvr.worlds import COLOURS, paint
 
 ENCODER = PlainEncoder()
 

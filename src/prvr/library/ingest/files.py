@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
+from prvr.media import subtitle_files
 from prvr.media.errors import MediaError
-from prvr.media.subtitles import beside
 
 # What is taken from a folder; a file that is named is tried whatever it is called.
 VIDEO_SUFFIXES = frozenset((
@@ -99,4 +99,4 @@ def digest(path: Path) -> str:
 
 def subtitle_signature(path: Path) -> str:
     """Which subtitle files lie beside a video, and when they were changed."""
-    return "|".join(f"{each.name}:{each.stat().st_size}:{each.stat().st_mtime_ns}" for each in beside(path))
+    return "|".join(f"{each.name}:{each.stat().st_size}:{each.stat().st_mtime_ns}" for each in subtitle_files(path))

@@ -12,8 +12,7 @@ from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
 from prvr.library.store.model import describe_model, keep_model
 from prvr.library.store.settings import About, LibrarySettings
-from prvr.media.encoders import Encoder, TextEncoder, open_encoder, open_text_encoder
-from prvr.media.recipe import Recipe
+from prvr.media import Encoder, Recipe, TextEncoder, decoder_name, open_encoder, open_text_encoder
 
 if TYPE_CHECKING:
     from prvr.training import Run
@@ -112,6 +111,4 @@ def open_tracks(folder: Path, about: About, given: Given) -> dict[str, Track]:
 
 
 def _frame_recipe(encoder: Encoder, rate: float) -> Recipe:
-    from prvr.media.pyav_reader import PyAVReader  # a library can be searched without a decoder, but not made
-
-    return encoder.recipe(rate, PyAVReader.decoder)
+    return encoder.recipe(rate, decoder_name())  # a library can be searched without a decoder, but not made

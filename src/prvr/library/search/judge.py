@@ -25,8 +25,8 @@ from prvr.library.search.pair_evidence import evidence_of
 from prvr.library.search.rank import Table, TableTrack
 from prvr.library.search.searching import CONFIDENT
 from prvr.library.store.sections import Sections
-from prvr.media.render import RenderedWorld
 from prvr.scoring import Recall, recalls
+from prvr.worlds import RenderedWorld
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prvr.media.encoders.base import Encoder, TextEncoder
+from prvr.media.encoders.base import Array, Encoder, TextEncoder, unit_rows
 from prvr.media.encoders.plain import PlainEncoder
 
 # Short names for models that are known to work and are published as safetensors.
@@ -33,4 +33,13 @@ def open_text_encoder(name: str = "minilm", device: str | None = None) -> TextEn
     return SentenceEncoder(SHORT_NAMES.get(name, name), device)
 
 
-__all__ = ["SHORT_NAMES", "Encoder", "PlainEncoder", "TextEncoder", "open_encoder", "open_text_encoder"]
+__all__ = [
+    "SHORT_NAMES",
+    "Array",
+    "Encoder",
+    "PlainEncoder",
+    "TextEncoder",
+    "open_encoder",
+    "open_text_encoder",
+    "unit_rows",
+]

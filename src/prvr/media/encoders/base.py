@@ -69,7 +69,7 @@ class Encoder(TextEncoder):
         return Recipe(self.name, self.weights, self.width, size, self.preprocessing, float(rate), decoder)
 
 
-def unit(rows: Array) -> Array:
+def unit_rows(rows: Array) -> Array:
     """Rows at unit length; a zero row stays zero."""
     length = np.linalg.norm(rows, axis=-1, keepdims=True)
     return (rows / np.maximum(length, 1e-12)).astype(np.float32)

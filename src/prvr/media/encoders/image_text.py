@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from prvr.media.encoders.base import Array, Encoder, require_pictures, unit
+from prvr.media.encoders.base import Array, Encoder, require_pictures, unit_rows
 from prvr.media.encoders.weights import best_device, load_pretrained, weights_hash
 from prvr.media.errors import EncoderError
 from prvr.media.frames import Fit, Image
@@ -63,14 +63,16 @@ class ImageTextEncoder(Encoder):
         for part in torch.split(pixels, self.batch):
             planes = part.to(self.device).permute(0, 3, 1, 2).float() / 255
             found.append(_vectors(self.model.get_image_features(pixel_values=(planes - mean) / deviation)))
-        return unit(np.concatenate(found))
+        return unit_rows(np.concatenate(found))
 
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> Array:
         if not texts:
             return np.zeros((0, self.width), np.float32)
         parts = [texts[i : i + _TEXT_BATCH] for i in range(0, len(texts), _TEXT_BATCH)]
-        return unit(np.concatenate([_vectors(self.model.get_text_features(**self._tokens(part))) for part in parts]))
+        return unit_rows(
+            np.concatenate([_vectors(self.model.get_text_features(**self._tokens(part))) for part in parts])
+        )
 
     @torch.inference_mode()
     def encode_words(self, text: str) -> Array:

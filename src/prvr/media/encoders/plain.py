@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.media.encoders import plain_words
-from prvr.media.encoders.base import Array, Encoder, require_pictures, unit
+from prvr.media.encoders.base import Array, Encoder, require_pictures, unit_rows
 from prvr.media.encoders.colours import memberships
 from prvr.media.encoders.plain_parts import BINS, GRID, PARTS, WIDTH
 from prvr.media.frames import Fit, Image
@@ -73,8 +73,8 @@ def describe(images: NDArray[np.uint8]) -> Array:
     found = np.empty((count, WIDTH), np.float32)
     for name, values in parts.items():
         # Motion keeps its size: no motion is not some motion. The others are seen relative to themselves.
-        found[:, PARTS[name]] = _WEIGHTS[name] * (values if name == "motion" else unit(values))
-    return unit(found)
+        found[:, PARTS[name]] = _WEIGHTS[name] * (values if name == "motion" else unit_rows(values))
+    return unit_rows(found)
 
 
 def _cells(values: Array) -> Array:
@@ -129,7 +129,7 @@ def _motion(planes: Array, ways: Array) -> Array:
     amount = np.minimum(1.0, 5 * shares.mean(1))
     known = np.arange(count) > 0  # nothing is known about the first sample's motion
     energy = np.stack([known * (1 - amount), amount], 1)
-    return np.concatenate([0.5 * unit(np.sqrt(shares)), energy, ways.max(1), ways.reshape(count, -1)], 1)
+    return np.concatenate([0.5 * unit_rows(np.sqrt(shares)), energy, ways.max(1), ways.reshape(count, -1)], 1)
 
 
 def _ways(mass: Array, sums: Array) -> Array:

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from prvr.media.encoders import plain_parts as parts
-from prvr.media.encoders.base import Array, unit
+from prvr.media.encoders.base import Array, unit_rows
 from prvr.media.encoders.colours import NAMES
 
 WORD_WIDTH = 64
@@ -107,7 +107,7 @@ def prototype(text: str) -> Array:
             vector[parts.tone(_TONE_OF[word])] += 0.7
         for direction in _EDGES_OF.get(word, ()):
             vector[parts.edge(direction)] += 0.5 / len(_EDGES_OF[word]) ** 0.5
-    return unit(vector[None])[0]
+    return unit_rows(vector[None])[0]
 
 
 _ALL = (0, 1, 2, 3)
@@ -132,7 +132,7 @@ def word_vectors(text: str) -> Array:
 def word_vector(word: str) -> Array:
     """Signs drawn from hashes of the word and of its stem: the same everywhere and always; word forms are alike."""
     stem = word if len(word) < 5 else re.sub(r"(?:ing|ed|es|s)$", "", word)
-    return unit((_signs(word) + _signs(f"{stem}…"))[None])[0]
+    return unit_rows((_signs(word) + _signs(f"{stem}…"))[None])[0]
 
 
 def _signs(key: str) -> Array:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from prvr.media.encoders.base import Array, TextEncoder, unit
+from prvr.media.encoders.base import Array, TextEncoder, unit_rows
 from prvr.media.encoders.weights import best_device, load_pretrained, weights_hash
 
 _BATCH = 64
@@ -38,7 +38,7 @@ class SentenceEncoder(TextEncoder):
         for first in range(0, len(texts), _BATCH):
             states, mask = self._states(texts[first : first + _BATCH])
             found.append(((states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)).cpu().numpy())
-        return unit(np.concatenate(found))
+        return unit_rows(np.concatenate(found))
 
     def encode_words(self, text: str) -> Array:
         return self.encode_word_lists([text])[0]

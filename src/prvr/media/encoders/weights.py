@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from prvr.media.encoders.hashes import file_hash, require_unchanged
 from prvr.media.errors import EncoderError, MissingExtra
+
+if TYPE_CHECKING:
+    import torch
 
 
 def load_pretrained(name: str) -> tuple[Path, Any, Any]:
     """Folder, model (evaluation mode) and tokenizer of a model that is on this machine, its files as they were."""
     folder = model_folder(name)
     require_unchanged(folder)
+    import torch
+
     transformers = require_transformers()
     try:
         model = transformers.AutoModel.from_pretrained(
@@ -54,6 +57,8 @@ def weights_hash(folder: Path) -> str:
 
 def best_device(asked: str | None = None) -> torch.device:
     """The device asked for, else a GPU where there is one."""
+    import torch
+
     return torch.device(asked or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 

@@ -7,48 +7,40 @@ makes base and evidence in one pass on a CUDA device. All give base score and ev
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
-from prvr.scoring.engines import factorised, fused, reference
-from prvr.scoring.engines.common import Queries, Scores, Tile, cut_to, prepare_queries
+from prvr.scoring.engines.common import Scores, ScoringEngine, cut_to, prepare_queries
+from prvr.scoring.engines.factorised import FactorisedEngine
+from prvr.scoring.engines.fused import FusedEngine, obstacle
+from prvr.scoring.engines.reference import ReferenceEngine
 from prvr.scoring.gallery import Gallery
 from prvr.scoring.top import Top, TopKeeper
 
-__all__ = ["Engine", "Scores", "Top", "score", "score_parts", "top_k"]
+__all__ = ["Engine", "Scores", "ScoringEngine", "Top", "score", "score_parts", "top_k"]
 
 Engine: TypeAlias = Literal["auto", "reference", "torch", "triton"]
 
 _SCORES_KEPT = 1 << 22  # the most that ``top_k`` looks at together: some 100 MB with what ranks them
 
 
-class Parts(NamedTuple):
-    """An engine: how it cuts the work, and how it computes a tile of it."""
-
-    plan: Callable[[int, Gallery], list[Tile]]
-    compute: Callable[[Queries, Gallery, Tile], Scores]
-
-
-_ENGINES = {
-    "reference": Parts(reference.plan, reference.compute),
-    "torch": Parts(factorised.plan, factorised.compute),
-    "triton": Parts(fused.plan, fused.compute),
-}
-
-
 @torch.no_grad()
-def score(queries: Tensor, gallery: Gallery, engine: Engine = "auto", fusion_weight: float | None = None) -> Tensor:
+def score(
+    queries: Tensor, gallery: Gallery, engine: Engine | ScoringEngine = "auto", fusion_weight: float | None = None
+) -> Tensor:
     """Final scores of every query against every video, (Q, D) → (Q, V)."""
     weight = gallery.config.fusion_weight if fusion_weight is None else fusion_weight
     return score_parts(queries, gallery, engine).final(weight)
 
 
 @torch.no_grad()
-def score_parts(queries: Tensor, gallery: Gallery, engine: Engine = "auto") -> Scores:
-    """Base and evidence scores of every query against every video."""
+def score_parts(queries: Tensor, gallery: Gallery, engine: Engine | ScoringEngine = "auto") -> Scores:
+    """Base and evidence scores of every query against every video.
+
+    ``engine`` is a name, or an engine object whose buffers are used again.
+    """
     chosen, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
     tiles, shape = chosen.plan(len(queries), gallery), (len(queries), len(gallery))
     if len(tiles) == 1:
@@ -64,7 +56,7 @@ def score_parts(queries: Tensor, gallery: Gallery, engine: Engine = "auto") -> S
 
 
 @torch.no_grad()
-def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine = "auto") -> Top:
+def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine | ScoringEngine = "auto") -> Top:
     """The best k videos per query, streaming over the gallery: k and one tile of scores per query are all it holds."""
     if k < 0:
         raise ValueError(f"k is {k}, expected how many videos to keep for each query")
@@ -76,15 +68,16 @@ def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine = "aut
     return keeper.top()
 
 
-def choose(name: Engine, gallery: Gallery) -> Parts:
+def choose(engine: Engine | ScoringEngine, gallery: Gallery) -> ScoringEngine:
     """The engine to use. A gallery kept in full floats is scored in full floats unless ``triton`` is asked for."""
-    if name not in get_args(Engine):
-        raise ValueError(f"unknown engine {name!r}; there are: {', '.join(get_args(Engine))}")
-    meant = name == "triton"
-    if name == "auto":
-        meant = gallery.device.type == "cuda" and gallery.storage in ("fp16", "bf16", "int8")
-        name = "triton" if meant else "torch"
-    if meant and (obstacle := fused.obstacle(gallery)):
-        warnings.warn(f"scoring with the torch engine: {obstacle}", stacklevel=4)
-        name = "torch"
-    return _ENGINES[name]
+    if not isinstance(engine, str):
+        return engine
+    if engine not in get_args(Engine):
+        raise ValueError(f"unknown engine {engine!r}; there are: {', '.join(get_args(Engine))}")
+    on_gpu = gallery.device.type == "cuda" and gallery.storage in ("fp16", "bf16", "int8")
+    if engine == "triton" or (engine == "auto" and on_gpu):
+        problem = obstacle(gallery)
+        if not problem:
+            return FusedEngine()
+        warnings.warn(f"scoring with the torch engine: {problem}", stacklevel=4)
+    return ReferenceEngine() if engine == "reference" else FactorisedEngine()

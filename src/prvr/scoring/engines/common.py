@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +56,16 @@ class Tile(NamedTuple):
 
     queries: slice
     videos: slice
+
+
+class ScoringEngine(Protocol):
+    """Cuts the score matrix into tiles, and computes a tile."""
+
+    def plan(self, queries: int, gallery: Gallery) -> list[Tile]:
+        """Tiles that cover this many queries and the whole gallery."""
+
+    def compute(self, queries: Queries, gallery: Gallery, tile: Tile) -> Scores:
+        """Scores of one tile. ``queries`` are all of them, as ``prepare_queries`` returns them."""
 
 
 def slices(total: int, step: int) -> Iterator[slice]:

@@ -13,89 +13,89 @@ from torch import Tensor
 
 from prvr.scoring.engines import single
 from prvr.scoring.engines.common import Queries, Scores, Tile, per_video, slices, video_slices
-from prvr.scoring.engines.scratch import scratch
+from prvr.scoring.engines.products import enough_columns, stored_products
 from prvr.scoring.gallery import Gallery
 from prvr.scoring.storage import Vectors
+from prvr.scoring.workspace import Workspace
 from prvr.trace import operator as op
 
 QUERIES_PER_TILE = 1024
 TILE_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 26}  # numbers in a tile's largest temporary
-BLOCK_ELEMENTS = 1 << 20  # stored numbers turned into floats at a time, so that a CPU's cache still holds them
-FEWEST_COLUMNS = 16  # products with fewer than these take a CPU longer than with as many
 SINGLE_PAGES = 4096  # pages at a time for a few queries: products are small, so passes are long
 
 
-def plan(queries: int, gallery: Gallery) -> list[Tile]:
-    step = min(queries, QUERIES_PER_TILE)
-    # For a few queries the largest temporary of a tile is no product: it is the stored vectors turned into floats.
-    widest = step if gallery.storage in ("fp32", "fp64") else max(step, gallery.width)
-    pages = TILE_ELEMENTS.get(gallery.device.type, 1 << 24) // max(1, widest * gallery.page)
-    if single.fits(queries, gallery):
-        pages = SINGLE_PAGES
-    # Videos outside, queries inside: a gallery that lies on disk is read once.
-    return [Tile(rows, videos) for videos in video_slices(gallery, pages) for rows in slices(queries, step)]
+class FactorisedEngine:
+    """The torch engine. It keeps its buffers from tile to tile, so a thread needs an engine of its own."""
 
+    def __init__(self, workspace: Workspace | None = None) -> None:
+        self.workspace = workspace or Workspace()
 
-def compute(queries: Queries, gallery: Gallery, tile: Tile) -> Scores:
-    queries, gallery = queries[tile.queries], gallery[tile.videos]
-    columns = enough_columns(queries.unit.T).contiguous()  # (D, Q)
-    scale = F.pad(queries.scale, (0, columns.shape[1] - len(queries)), value=1.0)
-    local = products("tokens", gallery.local, columns)  # (P, page, Q)
-    base = per_video(local.amax(1), gallery) * gallery.weights.paged  # (V, Q)
-    if gallery.fixed is not None:
-        sizes = [count for _, count in gallery.weights.fixed]
-        responses = torch.split(products("fixed", gallery.fixed, columns), sizes, 1)
-        for (weight, _), response in zip(gallery.weights.fixed, responses, strict=True):
-            base.add_(response.amax(1), alpha=weight)
-    # Tokens that are their own keys are read once.
-    direct = local.mul_(scale) if gallery.keys is gallery.local else None
-    trace = _evidence(columns * scale, gallery, direct)
-    return Scores(base.T[: len(queries)], None if trace is None else trace.T[: len(queries)])
+    def plan(self, queries: int, gallery: Gallery) -> list[Tile]:
+        step = min(queries, QUERIES_PER_TILE)
+        # For a few queries the largest temporary of a tile is no product: it is the stored vectors turned into floats.
+        widest = step if gallery.storage in ("fp32", "fp64") else max(step, gallery.width)
+        pages = TILE_ELEMENTS.get(gallery.device.type, 1 << 24) // max(1, widest * gallery.page)
+        if single.fits(queries, gallery):
+            pages = SINGLE_PAGES
+        # Videos outside, queries inside: a gallery that lies on disk is read once.
+        return [Tile(rows, videos) for videos in video_slices(gallery, pages) for rows in slices(queries, step)]
 
+    def compute(self, queries: Queries, gallery: Gallery, tile: Tile) -> Scores:
+        queries, gallery = queries[tile.queries], gallery[tile.videos]
+        columns = enough_columns(queries.unit.T).contiguous()  # (D, Q)
+        scale = F.pad(queries.scale, (0, columns.shape[1] - len(queries)), value=1.0)
+        local = self._products("tokens", gallery.local, columns)  # (P, page, Q)
+        base = per_video(local.amax(1), gallery) * gallery.weights.paged  # (V, Q)
+        if gallery.fixed is not None:
+            sizes = [count for _, count in gallery.weights.fixed]
+            responses = torch.split(self._products("fixed", gallery.fixed, columns), sizes, 1)
+            for (weight, _), response in zip(gallery.weights.fixed, responses, strict=True):
+                base.add_(response.amax(1), alpha=weight)
+        # Tokens that are their own keys are read once.
+        direct = local.mul_(scale) if gallery.keys is gallery.local else None
+        trace = self._evidence(columns * scale, gallery, direct)
+        return Scores(base.T[: len(queries)], None if trace is None else trace.T[: len(queries)])
 
-def enough_columns(columns: Tensor) -> Tensor:
-    """A few queries (D, Q) with zeros behind them, where that is faster."""
-    count = columns.shape[1]
-    if count <= single.MOST_QUERIES or count >= FEWEST_COLUMNS or columns.device.type != "cpu":
-        return columns
-    return F.pad(columns, (0, FEWEST_COLUMNS - count))
+    def _evidence(self, projected: Tensor, gallery: Gallery, direct: Tensor | None) -> Tensor | None:
+        """Projected unit queries (D, Q), and direct evidence (P, page, Q) where it is known already → (V, Q)."""
+        if gallery.routes is None or gallery.keys is None or gallery.registers is None or gallery.values is None:
+            return None
+        routes, config, tau = gallery.routes, gallery.config, gallery.config.temperature
+        # ``op.register_reach`` in place
+        affinity = self._products("registers", gallery.registers, projected)  # a (V, R, Q)
+        strongest = affinity.amax(1, keepdim=True)
+        logits = affinity.sub_(strongest).div_(tau)
+        precise = logits.to(routes.grounding.dtype)  # at low temperatures A leaves float32 just as B does
+        reach = logits.exp_()  # A (V, R, Q)
+        paths = reach if precise is logits else precise.exp_()
+        # max_i d_i + γτ·log(A·B)_i, and what no frame changes afterwards
+        routed = self._products("tokens", gallery.keys, projected) if direct is None else direct  # d (P, page, Q)
+        routed.add_(
+            self._paths(routes.grounding, _of_pages(paths, gallery)).log_(), alpha=config.routing_strength * tau
+        )
+        route = per_video(routed.amax(1), gallery)
+        route.add_((strongest.squeeze(1) + routes.ceiling[:, None]), alpha=config.routing_strength)
+        # π = A/ΣA, and the sum cancels in the cosine
+        along = (reach * self._products("values", gallery.values, projected)).sum(1)
+        squared = ((routes.gram @ reach) * reach).sum(1)
+        soft = op.soft_cosine(along, squared)
+        activation = (reach / reach.sum(1, keepdim=True)).transpose(1, 2) if config.gate else reach.transpose(1, 2)
+        return op.evidence_score(route, soft, activation, config.soft_weight, config.gate)
 
+    def _paths(self, grounding: Tensor, reach: Tensor) -> Tensor:
+        """``A·B``, the sum over registers: (P, R, page), (P, R, Q) → (P, page, Q) in the precision of the grounding."""
+        pages, registers, page = grounding.shape
+        queries = reach.shape[2]
+        out = self.workspace.empty("paths", (pages, page, queries), grounding)
+        if queries > single.MOST_QUERIES:
+            return torch.bmm(grounding.transpose(1, 2), reach, out=out)
+        out.zero_()
+        for k in range(registers):  # for a query or two, thousands of tiny products cost more than a few long sums
+            out.addcmul_(grounding[:, k, :, None], reach[:, k, None, :])
+        return out
 
-def _evidence(projected: Tensor, gallery: Gallery, direct: Tensor | None) -> Tensor | None:
-    """Projected unit queries (D, Q), and direct evidence (P, page, Q) where it is known already → (V, Q)."""
-    if gallery.routes is None or gallery.keys is None or gallery.registers is None or gallery.values is None:
-        return None
-    routes, config, tau = gallery.routes, gallery.config, gallery.config.temperature
-    affinity = products("registers", gallery.registers, projected)  # a (V, R, Q)
-    strongest = affinity.amax(1, keepdim=True)
-    logits = affinity.sub_(strongest).div_(tau)
-    precise = logits.to(routes.grounding.dtype)  # at low temperatures A leaves float32 just as B does
-    reach = logits.exp_()  # A (V, R, Q)
-    paths = reach if precise is logits else precise.exp_()
-    # max_i d_i + γτ·log(A·B)_i, and what no frame changes afterwards
-    routed = products("tokens", gallery.keys, projected) if direct is None else direct  # d (P, page, Q)
-    routed.add_(_paths(routes.grounding, _of_pages(paths, gallery)).log_(), alpha=config.routing_strength * tau)
-    route = per_video(routed.amax(1), gallery)
-    route.add_((strongest.squeeze(1) + routes.ceiling[:, None]), alpha=config.routing_strength)
-    # π = A/ΣA, and the sum cancels in the cosine
-    along = (reach * products("values", gallery.values, projected)).sum(1)
-    squared = ((routes.gram @ reach) * reach).sum(1)
-    soft = op.soft_cosine(along, squared)
-    activation = (reach / reach.sum(1, keepdim=True)).transpose(1, 2) if config.gate else reach.transpose(1, 2)
-    return op.evidence_score(route, soft, activation, config.soft_weight, config.gate)
-
-
-def _paths(grounding: Tensor, reach: Tensor) -> Tensor:
-    """``A·B``, the sum over registers: (P, R, page), (P, R, Q) → (P, page, Q) in the precision of the grounding."""
-    pages, registers, page = grounding.shape
-    queries = reach.shape[2]
-    out = scratch("paths", (pages, page, queries), grounding)
-    if queries > single.MOST_QUERIES:
-        return torch.bmm(grounding.transpose(1, 2), reach, out=out)
-    out.zero_()
-    for k in range(registers):  # for a query or two, thousands of tiny products cost more than a few long sums
-        out.addcmul_(grounding[:, k, :, None], reach[:, k, None, :])
-    return out
+    def _products(self, name: str, vectors: Vectors, columns: Tensor) -> Tensor:
+        return stored_products(vectors, columns, self.workspace, name)
 
 
 def _of_pages(of_videos: Tensor, gallery: Gallery) -> Tensor:
@@ -103,24 +103,3 @@ def _of_pages(of_videos: Tensor, gallery: Gallery) -> Tensor:
     if gallery.local.shape[0] == len(gallery):
         return of_videos
     return of_videos.repeat_interleave(gallery.first_page.diff().to(of_videos.device), 0)
-
-
-def products(name: str, vectors: Vectors, columns: Tensor) -> Tensor:
-    """(…, N, D) with (D, Q) → (…, N, Q), in the scratch of that name: read it before the next one of that name."""
-    if single.takes(vectors, columns.shape[1]):
-        return single.products(vectors, columns.T)
-    shape, queries = vectors.shape, columns.shape[1]
-    rows = vectors.flat()
-    out = scratch(name, (len(rows.values), queries), columns)
-    step = len(rows.values) if columns.device.type != "cpu" else max(1, BLOCK_ELEMENTS // shape[-1])
-    for part in slices(len(rows.values), step):
-        torch.mm(_floats(rows[part], columns), columns, out=out[part])
-    return out.view(*shape[:-1], queries)
-
-
-def _floats(rows: Vectors, like: Tensor) -> Tensor:
-    """Stored vectors (N, D) in the precision they are multiplied in."""
-    if like.device.type != "cpu" or (rows.scale is None and rows.values.dtype == like.dtype):
-        return rows.restore(like.dtype)
-    floats = scratch("floats", tuple(rows.shape), like).copy_(rows.values)
-    return floats if rows.scale is None else floats.mul_(rows.scale[:, None].to(like.dtype))

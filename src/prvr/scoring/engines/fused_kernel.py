@@ -24,8 +24,8 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from prvr.scoring.engines.common import Queries, Scores
-from prvr.scoring.engines.fused import MOST_REGISTERS, Packed
 from prvr.scoring.gallery import Gallery
+from prvr.scoring.packed import MOST_REGISTERS, Packed
 from prvr.scoring.storage import Vectors
 
 

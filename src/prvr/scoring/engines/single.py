@@ -33,7 +33,7 @@ def takes(vectors: Vectors, queries: int) -> bool:
     return queries <= MOST_QUERIES and known and available()
 
 
-def products(vectors: Vectors, queries: Tensor) -> Tensor:
+def few_query_products(vectors: Vectors, queries: Tensor) -> Tensor:
     """(…, N, D) with (Q, D) → (…, N, Q) float32."""
     import simsimd
 

@@ -1,0 +1,33 @@
+"""A program that decodes thumbnails for another process: ``python -m prvr.media.thumbnail_server``.
+
+It reads requests from standard input, one JSON line each (``path``, ``time``, ``width``). It answers each with a JSON
+line, ``{"size": bytes}`` followed by the JPEG, or ``{"problem": reason}``. A file that crashes the decoder then ends
+this process and not the one that asked.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from prvr.media.errors import MediaError, MissingExtra
+from prvr.media.thumbnails import thumbnail
+
+
+def serve_thumbnails() -> None:
+    """Answer requests until standard input ends."""
+    out = sys.stdout.buffer
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        try:
+            picture = thumbnail(request["path"], request["time"], request["width"])
+            out.write(json.dumps({"size": len(picture)}).encode() + b"\n" + picture)
+        except MediaError as problem:
+            out.write(json.dumps({"problem": problem.reason}).encode() + b"\n")
+        except MissingExtra as problem:
+            out.write(json.dumps({"problem": str(problem)}).encode() + b"\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    serve_thumbnails()

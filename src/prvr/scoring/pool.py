@@ -1,0 +1,156 @@
+"""Scoring several galleries on all cores of a CPU, in pieces that the cores take in turn.
+
+A matrix library cuts each product into equal shares and waits for the slowest: a core that has something else to do
+for a moment (answering a request, say) holds up all of them, product after product. Pieces of some thousand pages need
+no such waiting. Whoever is free takes the next.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prvr.scoring.engines import Engine, ScoringEngine, score_parts
+from prvr.scoring.engines.common import Scores, video_slices
+from prvr.scoring.engines.factorised import FactorisedEngine
+from prvr.scoring.evidence import AlignedPairs, GalleryEvidence, chunk_evidence, evidence_chunks, joined_chunks
+from prvr.scoring.gallery import Gallery
+
+_SMALLEST_PIECE = 512  # pages, below which handing out a piece costs more than it saves
+_PIECES_PER_CORE = 4
+_PAGES_COPIED = 256  # pages of chosen rows that are copied together
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class ScoringPool:
+    """Threads that score, one for each core that torch may use. They are started when first needed.
+
+    A pool may be used from several threads at once, and after a fork: the child starts threads of its own. ``close``
+    ends the threads; so does letting go of the pool.
+    """
+
+    def __init__(self) -> None:
+        self._threads = _Threads()
+        self._of_thread = threading.local()
+
+    def score(self, queries: Tensor, galleries: Sequence[Gallery]) -> list[Scores]:
+        """Score (Q, D) queries against several galleries."""
+        cores = torch.get_num_threads()
+        if cores == 1:
+            return [score_parts(queries, gallery, self._engine(gallery)) for gallery in galleries]
+        pages = sum(gallery.local.shape[0] for gallery in galleries)
+        step = max(_SMALLEST_PIECE, -(-pages // (_PIECES_PER_CORE * cores)))
+        pieces = [
+            (number, part)
+            for number, gallery in enumerate(galleries)
+            for part in (video_slices(gallery, step) if gallery.device.type == "cpu" else [slice(0, len(gallery))])
+        ]
+
+        def score_piece(piece: tuple[int, slice]) -> Scores:
+            gallery = galleries[piece[0]]
+            return score_parts(queries, gallery[piece[1]], self._engine(gallery))
+
+        return _collected(len(galleries), [number for number, _ in pieces], self.map(score_piece, pieces))
+
+    def score_rows(self, queries: Tensor, chosen: Sequence[tuple[Gallery, NDArray[np.int64]]]) -> list[Scores]:
+        """Score (Q, D) queries against chosen rows of each gallery, which are copied together a few at a time."""
+        pieces = [
+            (number, gallery, rows)
+            for number, (gallery, all_rows) in enumerate(chosen)
+            for rows in _row_groups(gallery, all_rows)
+        ]
+
+        def score_piece(piece: tuple[int, Gallery, list[int]]) -> Scores:
+            _, gallery, rows = piece
+            return score_parts(queries, gallery.take(rows), self._engine(gallery))
+
+        return _collected(len(chosen), [number for number, _, _ in pieces], self.map(score_piece, pieces))
+
+    def evidence(self, groups: Sequence[AlignedPairs]) -> list[GalleryEvidence]:
+        """``gallery_evidence`` of each group of pairs."""
+        chunks = [evidence_chunks(pairs) for pairs in groups]
+        pieces = [(pairs, chunk) for pairs, of_group in zip(groups, chunks, strict=True) for chunk in of_group]
+
+        def look(piece: tuple[AlignedPairs, list[int]]) -> GalleryEvidence:
+            return chunk_evidence(*piece, self._torch_engine().workspace)
+
+        parts = iter(self.map(look, pieces))
+        return [joined_chunks(of_group, [next(parts) for _ in of_group]) for of_group in chunks]
+
+    def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        """``work`` on each item, in order; the cores that torch may use take one item after the other."""
+        cores = torch.get_num_threads()
+        return [work(item) for item in items] if cores == 1 else [*self._executor(cores).map(work, items)]
+
+    def close(self) -> None:
+        """End the threads. A pool that is used again starts new ones."""
+        threads, self._threads = self._threads, _Threads()
+        if threads.executor is not None and threads.process == os.getpid():
+            threads.executor.shutdown()
+
+    def _engine(self, gallery: Gallery) -> Engine | ScoringEngine:
+        return self._torch_engine() if gallery.device.type == "cpu" else "auto"
+
+    def _torch_engine(self) -> FactorisedEngine:
+        """This thread's engine, whose buffers serve piece after piece."""
+        if not hasattr(self._of_thread, "engine"):
+            self._of_thread.engine = FactorisedEngine()
+        engine: FactorisedEngine = self._of_thread.engine
+        return engine
+
+    def _executor(self, cores: int) -> ThreadPoolExecutor:
+        if self._threads.process != os.getpid():
+            self._threads = _Threads()  # a forked process has none of its parent's threads, and perhaps a locked lock
+        return self._threads.start(cores)
+
+
+class _Threads:
+    """The threads of one process."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.lock = threading.Lock()
+        self.executor: ThreadPoolExecutor | None = None
+
+    def start(self, cores: int) -> ThreadPoolExecutor:
+        with self.lock:
+            if self.executor is None:
+                executor = ThreadPoolExecutor(cores, "prvr-score", initializer=torch.set_num_threads, initargs=(1,))
+                together = threading.Barrier(cores)
+                list(executor.map(lambda _: together.wait(), range(cores)))  # all have started, each with one core
+                torch.set_num_threads(cores)  # what they set is also the default of threads that come later
+                self.executor = executor
+            return self.executor
+
+
+def _row_groups(gallery: Gallery, rows: NDArray[np.int64]) -> Iterator[list[int]]:
+    """Rows in groups of some pages each."""
+    pages = gallery.first_page.diff().numpy()[rows]
+    group = (pages.cumsum() - pages) // _PAGES_COPIED
+    for edges in np.split(rows, np.flatnonzero(np.diff(group)) + 1):
+        yield edges.tolist()
+
+
+def _collected(count: int, owners: Sequence[int], parts: Sequence[Scores]) -> list[Scores]:
+    """Scores of pieces, joined by the gallery that each piece is of."""
+    of_gallery: list[list[Scores]] = [[] for _ in range(count)]
+    for owner, part in zip(owners, parts, strict=True):
+        of_gallery[owner].append(part)
+    return [_joined(parts) for parts in of_gallery]
+
+
+def _joined(parts: Sequence[Scores]) -> Scores:
+    if len(parts) == 1:
+        return parts[0]
+    trace = [part.trace for part in parts if part.trace is not None]
+    return Scores(torch.cat([part.base for part in parts], 1), torch.cat(trace, 1) if trace else None)

@@ -1,0 +1,54 @@
+"""Made-up data with known answers. Three kinds of it share one vocabulary: ``Script``, ``Event``, ``Query``, ``Peak``.
+
+- Feature worlds: frame and word features drawn directly, in the layout of a dataset (``write_feature_world``).
+- Rendered worlds: small real films with captions (``render_world``), and a dataset made of them
+  (``write_rendered_dataset``).
+- Symbolic proxies: real sentences and moments of annotated datasets, with frames made of annotations instead of pixels
+  (``read_charades`` or ``read_activitynet``, then ``write_proxy``).
+"""
+
+from prvr.worlds.features.config import FEATURE_SIZES, FeatureWorldConfig
+from prvr.worlds.features.world import write_feature_world
+from prvr.worlds.proxies.activitynet import read_activitynet
+from prvr.worlds.proxies.charades import read_charades
+from prvr.worlds.proxies.config import NOISE, Noise, ProxyConfig
+from prvr.worlds.proxies.embeddings import nearest
+from prvr.worlds.proxies.frames import add_noise, compose_frames, damage_labels
+from prvr.worlds.proxies.source import Label, ProxySource
+from prvr.worlds.proxies.world import write_proxy
+from prvr.worlds.rendered.config import RENDERED_SIZES, RenderConfig
+from prvr.worlds.rendered.dataset import write_rendered_dataset
+from prvr.worlds.rendered.shapes import COLOURS, paint
+from prvr.worlds.rendered.world import RenderedWorld, plan_world, render_world
+from prvr.worlds.script import SPLITS, Event, Peak, Query, Script
+
+__all__ = [
+    "COLOURS",
+    "FEATURE_SIZES",
+    "NOISE",
+    "RENDERED_SIZES",
+    "SPLITS",
+    "Event",
+    "FeatureWorldConfig",
+    "Label",
+    "Noise",
+    "Peak",
+    "ProxyConfig",
+    "ProxySource",
+    "Query",
+    "RenderConfig",
+    "RenderedWorld",
+    "Script",
+    "add_noise",
+    "compose_frames",
+    "damage_labels",
+    "nearest",
+    "paint",
+    "plan_world",
+    "read_activitynet",
+    "read_charades",
+    "render_world",
+    "write_feature_world",
+    "write_proxy",
+    "write_rendered_dataset",
+]

@@ -1,0 +1,1 @@
+"""Feature worlds: frame and word features drawn directly, without any video."""

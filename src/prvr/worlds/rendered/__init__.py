@@ -1,0 +1,1 @@
+"""Rendered worlds: small films, drawn and encoded on this machine, with sentences about them."""

@@ -1,0 +1,43 @@
+"""A rendered world as a dataset: the feature files and captions that training and evaluation read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prvr.extraction import Extracted, Text, write_dataset
+from prvr.media.encoders import Encoder
+from prvr.worlds.rendered.world import RenderedWorld
+from prvr.worlds.script import annotate, matching_videos
+
+
+def write_rendered_dataset(
+    root: str | Path,
+    world: RenderedWorld,
+    encoder: Encoder,
+    *,
+    collection: str = "rendered",
+    rate: float = 2.0,
+    text: Text = "vectors",
+    workers: int = 1,
+    progress: bool = True,
+) -> Extracted:
+    """Write ``root/collection``, the dataset of a rendered world.
+
+    Args:
+        root: the folder of collections.
+        world: its films are read, its queries become captions.
+        encoder: turns frames and sentences into features.
+        collection: the name of the dataset.
+        rate: frames per second to read.
+        text: one vector per sentence by default. The sentences describe what the weight-free encoder can see, so their
+            vectors teach a small model more than separate words do.
+        workers: processes that decode and encode.
+        progress: whether to show a progress bar.
+    """
+    annotations = {
+        split: annotate(world.scripts[split], queries, matching_videos(world.scripts[split], queries))
+        for split, queries in world.queries.items()
+    }
+    return write_dataset(
+        root, collection, world.videos, annotations, encoder, rate=rate, text=text, workers=workers, progress=progress
+    )

@@ -1,0 +1,91 @@
+"""A pool scores in pieces what one pass scores whole, on any thread and after a fork."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from prvr.scoring import Gallery, ScoringPool, pool, score_parts
+
+from .test_evidence import WIDTH, Corpus, corpus_tokens, trained
+
+
+@pytest.fixture
+def gallery() -> Gallery:
+    return Gallery.of_tokens(Corpus(), trained(), corpus_tokens(), page=16)  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=[1, 2])
+def cores(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def queries(count: int = 3) -> torch.Tensor:
+    torch.manual_seed(5)
+    return torch.randn(count, WIDTH)
+
+
+def test_pieces_of_galleries_join_to_their_scores(
+    gallery: Gallery, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_SMALLEST_PIECE", 2)
+    for part, found in zip(
+        [gallery, gallery[2:5]], ScoringPool().score(queries(), [gallery, gallery[2:5]]), strict=True
+    ):
+        expected = score_parts(queries(), part)
+        torch.testing.assert_close(found.base, expected.base, atol=1e-6, rtol=0)
+        torch.testing.assert_close(found.trace, expected.trace, atol=1e-6, rtol=0)
+
+
+def test_chosen_rows_are_scored_in_their_order(gallery: Gallery, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_PAGES_COPIED", 2)
+    rows = np.array([4, 0, 6, 3])
+    (found,) = ScoringPool().score_rows(queries(), [(gallery, rows)])
+    expected = score_parts(queries(), gallery)
+    assert expected.trace is not None
+    torch.testing.assert_close(found.base, expected.base[:, rows], atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.trace, expected.trace[:, rows], atol=1e-6, rtol=0)
+
+
+def test_several_threads_may_share_a_pool(gallery: Gallery) -> None:
+    shared, asked = ScoringPool(), queries()
+    expected = score_parts(asked, gallery).base
+    with ThreadPoolExecutor(4) as threads:
+        for (found,) in threads.map(lambda _: shared.score(asked, [gallery]), range(16)):
+            torch.testing.assert_close(found.base, expected, atol=1e-6, rtol=0)
+
+
+def test_a_closed_pool_has_no_threads_and_starts_new_ones_when_used(cores: int) -> None:
+    def ours() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name.startswith("prvr-score")} - before
+
+    before = {thread for thread in threading.enumerate() if thread.name.startswith("prvr-score")}
+    shared = ScoringPool()
+    assert shared.map(lambda number: number + 1, range(4)) == [1, 2, 3, 4]
+    assert len(ours()) == (cores if cores > 1 else 0)
+    shared.close()
+    assert not ours()
+    assert shared.map(lambda number: number + 1, range(4)) == [1, 2, 3, 4]
+    shared.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_starts_threads_of_its_own() -> None:
+    shared = ScoringPool()
+    assert shared.map(abs, [-1, -2]) == [1, 2]  # the parent's threads are running
+    fork = multiprocessing.get_context("fork")
+    answers = fork.SimpleQueue()
+    child = fork.Process(target=lambda: answers.put(shared.map(abs, [-3, -4])))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert answers.get() == [3, 4]
