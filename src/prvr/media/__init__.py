@@ -28,6 +28,7 @@ command that installs it.
 """
 
 from prvr.media.clips import cut_clip
+from prvr.media.dataset import ExtractionResult, TextFeatures, extract_features, read_recipe, write_dataset
 from prvr.media.encoders import (
     SHORT_NAMES,
     Array,
@@ -59,6 +60,7 @@ __all__ = [
     "DownloadPlan",
     "Encoder",
     "EncoderError",
+    "ExtractionResult",
     "FeaturePart",
     "Fit",
     "Frame",
@@ -71,6 +73,7 @@ __all__ = [
     "StreamInfo",
     "SubtitleTrack",
     "TextEncoder",
+    "TextFeatures",
     "TimedLine",
     "VideoFeatures",
     "VideoInfo",
@@ -78,6 +81,7 @@ __all__ = [
     "cut_clip",
     "decoder_name",
     "download",
+    "extract_features",
     "feature_parts",
     "file_hash",
     "load_picture",
@@ -87,6 +91,7 @@ __all__ = [
     "open_video",
     "picture_bytes",
     "plan_download",
+    "read_recipe",
     "read_subtitles",
     "require_unchanged",
     "save_picture",
@@ -96,5 +101,6 @@ __all__ = [
     "unit_rows",
     "video_features",
     "weights_hash",
+    "write_dataset",
     "write_video",
 ]

@@ -92,7 +92,7 @@ def recipes_of(run: Run) -> tuple[Recipe, Recipe]:
     if not made.keys() >= {"frames", "queries"}:
         raise LibraryError(
             f"{run.path} does not say how its features were made (its data in {run.data} has no recipe.json), so other "
-            "videos cannot be turned into the same: train on a dataset that prvr.extraction.write_dataset wrote"
+            "videos cannot be turned into the same: train on a dataset that prvr.media.write_dataset wrote"
         )
     return Recipe.from_dict(made["frames"]), Recipe.from_dict(made["queries"])
 

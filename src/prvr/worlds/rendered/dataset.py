@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prvr.extraction import Extracted, Text, write_dataset
-from prvr.media.encoders import Encoder
+from prvr.media import Encoder, ExtractionResult, TextFeatures, write_dataset
 from prvr.worlds.rendered.world import RenderedWorld
 from prvr.worlds.script import annotate, matching_videos
 
@@ -17,10 +16,10 @@ def write_rendered_dataset(
     *,
     collection: str = "rendered",
     rate: float = 2.0,
-    text: Text = "vectors",
+    text: TextFeatures = "vectors",
     workers: int = 1,
     progress: bool = True,
-) -> Extracted:
+) -> ExtractionResult:
     """Write ``root/collection``, the dataset of a rendered world.
 
     Args:

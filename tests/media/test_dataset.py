@@ -1,16 +1,17 @@
-"""Videos become a dataset that the rest of the house reads."""
+"""Videos become a dataset that training and evaluation read."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from prvr.backbones import build
-from prvr.data import DataError, Dataset
+from prvr.data import DataError, Dataset, Moment
+from prvr.data.annotations import Annotation
 from prvr.data.check import check
-from prvr.extraction import extract_features, read_recipe
-from prvr.media.encoders import open_encoder
+from prvr.media import open_encoder, read_recipe, write_dataset, write_video
 from prvr.scoring import Gallery, score
 from prvr.trace import Trace
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world, write_rendered_dataset
@@ -36,7 +37,7 @@ def test_a_rendered_world_is_a_complete_collection(rendered: RenderedWorld, tmp_
     assert len(train) == RENDERED_SIZES["tiny"].train
     assert (train.visual_width, train.query_width) == (encoder.width, encoder.word_width)
     assert train.moments is not None
-    with pytest.raises(DataError, match="there already"):
+    with pytest.raises(DataError, match="exists already"):
         write_rendered_dataset(tmp_path, rendered, encoder, progress=False)
 
 
@@ -51,10 +52,18 @@ def test_sentences_as_vectors_suit_the_frozen_backbone(rendered: RenderedWorld, 
     assert sum(best) / len(best) > 1.5 / len(test)  # well above chance without any training
 
 
-def test_what_cannot_be_read_is_reported_and_the_rest_goes_on(rendered: RenderedWorld, tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
     bad = tmp_path / "bad.mp4"
     bad.write_text("no video")
-    videos = {"bad": bad, "good": rendered.videos["test0000"]}
-    found = extract_features(videos, open_encoder("plain"), tmp_path / "features", progress=False)
-    assert list(found.failed) == ["bad"]
-    assert found.frames["good"] > 3
+    good = write_video(tmp_path / "good.mp4", [np.zeros((48, 64, 3), np.uint8)] * 8, fps=2)
+    captions = [
+        Annotation(f"{video}#enc#0", "it is dark", Moment(video, 0.0, 4.0, 4.0), (video,)) for video in ("bad", "good")
+    ]
+    result = write_dataset(
+        tmp_path, "mine", {"bad": bad, "good": good}, {"train": captions}, open_encoder("plain"), progress=False
+    )
+    assert list(result.failed) == ["bad"]
+    assert result.frames == {"good": 4}
+    assert [caption.video for caption in Dataset.load(tmp_path, "mine", "train").captions] == ["good"]
+    with pytest.raises(DataError, match="No video could be read"):
+        write_dataset(tmp_path, "none", {"bad": bad}, {"train": captions}, open_encoder("plain"), progress=False)

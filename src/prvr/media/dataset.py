@@ -1,0 +1,175 @@
+"""Video files and their captions to a dataset: the feature files that training and evaluation read.
+
+    videos = {"holiday": Path("holiday.mp4"), "garden": Path("garden.mp4")}
+    moment = Moment("holiday", 3.0, 8.5, 60.0)                      # video, start, end and length in seconds
+    captions = {"train": [Annotation("holiday#enc#0", "a dog jumps into the lake", moment, ("holiday",))]}
+    result = write_dataset("data", "mine", videos, captions, open_encoder("siglip2"))
+    print(result.failed)                                            # files that could not be read, with the reason
+
+Each video becomes one (frames, width) dataset in ``FeatureData/ENCODER/feature.hdf5``. Each sentence becomes one
+(words, width) dataset in ``TextData/ENCODER_COLLECTION_query_feat.hdf5``. ``recipe.json`` beside each states how the
+features were made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import h5py
+
+from prvr.files import whole_folder, write_whole
+from prvr.media.encoders.base import Encoder
+from prvr.media.errors import MediaError
+from prvr.media.features import VideoFeatures, video_features
+from prvr.media.reader import Backend
+from prvr.media.recipe import Recipe
+from prvr.processes import map_in_processes
+
+if TYPE_CHECKING:  # importing prvr.data loads torch, which reading a video does not need
+    from prvr.data.annotations import Annotation
+
+TextFeatures = Literal["words", "vectors"]
+
+
+@dataclass(frozen=True)
+class ExtractionResult:
+    """Which videos were read, which were not, and why."""
+
+    folder: Path
+    frames: dict[str, int]  # video id -> rows written
+    failed: dict[str, str]  # video id -> why it has none
+    damaged: dict[str, str]  # video id -> what is missing of it
+    recipe: Recipe | None  # None where every file failed
+
+
+def write_dataset(
+    root: str | Path,
+    collection: str,
+    videos: Mapping[str, Path],
+    annotations: Mapping[str, Sequence[Annotation]],
+    encoder: Encoder,
+    *,
+    rate: float = 1.0,
+    text: TextFeatures = "words",
+    backend: Backend = "auto",
+    workers: int = 1,
+    progress: bool = True,
+) -> ExtractionResult:
+    """Write the collection ``root/collection``: features of videos and sentences, and the captions of each split.
+
+    Sentences of videos that could not be read are left out.
+
+    Args:
+        root: the folder of collections.
+        collection: the name of the dataset.
+        videos: a file for each video id.
+        annotations: the sentences of each split (``train``, ``val``, ``test``), with the videos that they describe.
+        encoder: turns frames and sentences into features.
+        rate: frames per second to read.
+        text: keep sentences word by word, or as one vector each. The ``frozen`` backbone needs vectors, because it
+            compares sentences with frames in the encoder's own space.
+        backend: what decodes the videos.
+        workers: processes that decode and encode, for encoders without weights.
+        progress: whether to show a progress bar.
+
+    Raises:
+        DataError: the collection exists already, or no video could be read.
+    """
+    from prvr.data import DataError
+    from prvr.data.annotations import write_annotations
+    from prvr.data.layout import RECIPE_FILE
+
+    folder, name = Path(root) / collection, _file_name(encoder.name)
+    if (folder / "TextData").exists():
+        raise DataError(f"{folder} exists already. Delete it, or choose another folder or collection name.")
+    features = folder / "FeatureData" / name
+    result = extract_features(videos, encoder, features, rate=rate, backend=backend, workers=workers, progress=progress)
+    if not result.frames:
+        why = "; ".join(sorted(set(result.failed.values()))[:3]) or "none were given"
+        raise DataError(f"No video could be read, so there is no dataset to write: {why}.")
+    with whole_folder(folder / "TextData") as texts:
+        kept = {split: [a for a in part if a.moment.video in result.frames] for split, part in annotations.items()}
+        for split, part in kept.items():
+            write_annotations(texts, collection, split, part)
+        sentences = [annotation for part in kept.values() for annotation in part]
+        _write_query_features(texts / f"{name}_{collection}_query_feat.hdf5", sentences, encoder, text)
+        write_whole(texts / RECIPE_FILE, encoder.text_recipe(words=text == "words").to_json())
+    return result
+
+
+def extract_features(
+    videos: Mapping[str, Path],
+    encoder: Encoder,
+    folder: Path,
+    *,
+    rate: float = 1.0,
+    backend: Backend = "auto",
+    workers: int = 1,
+    progress: bool = True,
+) -> ExtractionResult:
+    """Write ``feature.hdf5`` and ``recipe.json`` into a folder. Files that cannot be read are reported and skipped.
+
+    ``workers`` is the number of processes that decode and encode, for encoders without weights.
+    """
+    from prvr.data.layout import RECIPE_FILE
+    from prvr.data.progress import track
+
+    frames: dict[str, int] = {}
+    failed: dict[str, str] = {}
+    damaged: dict[str, str] = {}
+    recipe: Recipe | None = None
+    with whole_folder(folder) as unfinished:
+        with h5py.File(unfinished / "feature.hdf5", "w", libver=("v110", "v110")) as store:
+            results = map_in_processes(partial(_features, encoder, rate, backend), videos.values(), workers)
+            shown = track(results, total=len(videos), label="extracting features", show=progress)
+            for video, features in zip(videos, shown, strict=True):
+                if isinstance(features, MediaError):
+                    failed[video] = features.reason
+                    continue
+                store.create_dataset(video, data=features.vectors)
+                frames[video], recipe = len(features), features.recipe
+                if features.problem is not None:
+                    damaged[video] = features.problem
+        if recipe is not None:
+            write_whole(unfinished / RECIPE_FILE, recipe.to_json())
+    return ExtractionResult(folder, frames, failed, damaged, recipe)
+
+
+def _features(encoder: Encoder, rate: float, backend: Backend, path: Path) -> VideoFeatures | MediaError:
+    try:
+        return video_features(path, encoder, rate, backend)
+    except MediaError as problem:
+        return problem
+
+
+def read_recipe(folder: Path) -> Recipe | None:
+    """The recipe of a folder of features; None where the folder has no ``recipe.json``."""
+    from prvr.data.layout import RECIPE_FILE
+
+    path = folder / RECIPE_FILE
+    return Recipe.from_json(path.read_text("utf-8")) if path.is_file() else None
+
+
+def _write_query_features(path: Path, annotations: Sequence[Annotation], encoder: Encoder, text: TextFeatures) -> None:
+    """One dataset per sentence: the features of its words (L, Dq), or its one vector (1, D)."""
+    with h5py.File(path, "w", libver=("v110", "v110")) as store:
+        for annotation in annotations:
+            if text == "words":
+                store.create_dataset(annotation.id, data=encoder.encode_words(annotation.sentence))
+            else:
+                store.create_dataset(annotation.id, data=encoder.encode_texts([annotation.sentence]))
+
+
+def _file_name(encoder: str) -> str:
+    """An encoder's name as part of a file name.
+
+    >>> _file_name("google/siglip2-base-patch16-224")
+    'google-siglip2-base-patch16-224'
+    """
+    name = Path(encoder).name if Path(encoder).is_absolute() else encoder
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "encoder"
