@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+from prvr.errors import UserError
 from prvr.tokens import TrainBatch
 from prvr.training import optim
 from prvr.training.batches import TrainingBatches
@@ -36,7 +37,7 @@ _LOSS_EVERY_SECONDS = 0.5  # reading the loss waits for the device, so it is don
 _STOP_CHECK_EVERY_STEPS = 10  # several processes agree on whether to stop every so many steps
 
 
-class TrainingError(RuntimeError):
+class TrainingError(UserError):
     """Training cannot go on. The message says why and what to try."""
 
 
