@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from prvr.media.errors import EncoderError
 from prvr.media.frames import Fit, Image
 from prvr.media.recipe import WORDS, Recipe
-from prvr.media.resize import fitted
+from prvr.media.resize import fit_picture
 
 Array = NDArray[np.float32]
 
@@ -61,7 +61,7 @@ class Encoder(TextEncoder):
         """Unrelated pictures of any size → (N, D), unit length: for searching by picture."""
         if not images:
             return np.zeros((0, self.width), np.float32)
-        return np.concatenate([self.encode_frames([fitted(image, self.fit)]) for image in images])
+        return np.concatenate([self.encode_frames([fit_picture(image, self.fit)]) for image in images])
 
     def recipe(self, rate: float, decoder: str) -> Recipe:
         """The recipe of features that this encoder makes of frames at a rate."""
