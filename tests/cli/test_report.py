@@ -162,7 +162,7 @@ def test_retrained_runs_stand_beside_their_row(
     assert (alone["row"], alone["what it is"]) == ("(1)", "--trace-stage.epochs 0")
     assert [row["variant"] for row in table].index("retrained: alone") == 2
     assert prvr([*command, str(runs["trace"])]) == 1
-    assert "no ablation row" in capsys.readouterr().err
+    assert "not an ablation row" in capsys.readouterr().err
 
 
 def test_labels_from_an_archive_count_every_correct_video(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from prvr.evaluation import Correction, EvidenceCurves, correction_figure, save_figure
-from prvr.tokens import Evidence
+from prvr.trace import PairEvidence
 
 CASE = Correction(0, 0, 1, 2, 1, -0.0009, 0.0021)
 
@@ -22,24 +22,22 @@ def curves(name: str, frames: int, peak: int, registers: int = 6, **more: object
     return EvidenceCurves(name, direct, support, direct + 0.3 * support, np.full(registers, 1 / registers), **more)  # type: ignore[arg-type]
 
 
-def evidence() -> Evidence:
-    """One query, two videos of four frames, the second video with one padded frame."""
-    direct = torch.tensor([[[0.1, 0.9, 0.2, 0.3], [0.5, 0.4, 0.88, float("nan")]]])
-    compatibility = torch.zeros(2, 2, 4)
-    compatibility[1, :, 2] = torch.tensor([0.70, 0.78])
-    nothing = torch.zeros(1, 2)
-    return Evidence(
-        direct, direct, direct + 0.3, direct, torch.zeros(1, 2, 2), torch.full((1, 2, 2), 0.5), compatibility,
-        nothing.long(), nothing, nothing, nothing,
+def evidence() -> PairEvidence:
+    """Two pairs: videos of four frames, the second with one padded frame."""
+    direct = torch.tensor([[0.1, 0.9, 0.2, 0.3], [0.5, 0.4, 0.88, -torch.inf]])
+    expected = torch.zeros(2, 4)
+    expected[1, 2] = 0.74
+    return PairEvidence(
+        direct, expected, expected, direct + 0.3, direct, torch.full((2, 2), 0.5), torch.zeros(2)
     )  # fmt: skip
 
 
 def test_curves_leave_out_padded_frames_and_know_the_gap() -> None:
-    video = EvidenceCurves.of(evidence(), query=0, video=1, name="VID02", duration=30.0)
+    video = EvidenceCurves.of(evidence(), 1, "VID02", duration=30.0)
     assert len(video.direct) == len(video.support) == len(video.routed) == 3
     assert (video.direct_peak, video.routed_peak) == (2, 2)
     assert video.unsupported_gap == pytest.approx(0.88 - 0.74)  # the paper's example
-    assert video.unsupported_gap == pytest.approx(float(evidence().unsupported_gap[0, 1]))
+    assert video.unsupported_gap == pytest.approx(float(evidence().unsupported_gap[1]))
     assert video.times(in_seconds=True).tolist() == [5.0, 15.0, 25.0]
 
 

@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from prvr.evaluation.agreement import agrees, clip_of_frame
-from prvr.evaluation.moments import best_overlaps, overlap, spans
-from prvr.evaluation.registers import chosen_pairs, dominant_shares, register_spread
-from prvr.evaluation.subsets import gap_quartiles, hardest_share, mean_gain
+from prvr.evaluation.findings import RegisterSpread
+from prvr.evaluation.moments import best_overlaps, curve_stretches
+from prvr.evaluation.report.localisation import agrees, clip_of_frame
+from prvr.evaluation.report.registers import chosen_pairs, dominant_shares
+from prvr.evaluation.report.subsets import gap_quartiles, hardest_share
+from prvr.evaluation.significance import mean_rank_gain
+from prvr.trace import temporal_iou
 
 
 def test_a_plateau_is_found_exactly() -> None:
     curve = np.zeros(20)
     curve[6:11] = 1.0
-    assert spans(curve, 1)[0] == pytest.approx([6 / 20, 11 / 20])
+    assert curve_stretches(curve, 1)[0] == pytest.approx([6 / 20, 11 / 20])
     assert best_overlaps(curve, (6 / 20, 11 / 20)) == pytest.approx([1.0, 1.0])
     assert best_overlaps(curve, (0.8, 0.9))[0] == 0.0
 
@@ -23,16 +26,16 @@ def test_a_plateau_is_found_exactly() -> None:
 def test_the_second_answer_is_the_second_plateau() -> None:
     curve = np.zeros(30)
     curve[3:8], curve[20:24] = 1.0, 0.9
-    found = spans(curve, 5)
+    found = curve_stretches(curve, 5)
     assert found[0] == pytest.approx([3 / 30, 8 / 30])
     assert best_overlaps(curve, (20 / 30, 24 / 30)) == pytest.approx([0.0, 1.0])
     for n in range(1, len(found)):
-        assert overlap(found[:n, 0], found[:n, 1], *found[n]).max() <= 0.5
+        assert temporal_iou(found[:n, 0], found[:n, 1], *found[n]).max() <= 0.5
 
 
 @pytest.mark.parametrize("frames", [1, 2, 3])
 def test_the_shortest_videos_have_an_answer(frames: int) -> None:
-    found = spans(np.linspace(0, 1, frames))
+    found = curve_stretches(np.linspace(0, 1, frames))
     assert 1 <= len(found) <= 5
     assert (found[:, 0] < found[:, 1]).all()
     assert found.min() >= 0
@@ -67,17 +70,17 @@ def test_subsets_nest_and_quartiles_part_the_errors() -> None:
 
 
 def test_the_mean_gain_is_in_ranks() -> None:
-    found = mean_gain(torch.tensor([10, 5, 3, 8]), torch.tensor([4, 5, 5, 8]))
+    found = mean_rank_gain(torch.tensor([10, 5, 3, 8]), torch.tensor([4, 5, 5, 8]))
     assert found.delta == pytest.approx(1.0)
     assert found.low <= 1.0 <= found.high
 
 
 def test_collapsed_registers_are_recognised() -> None:
     one = torch.nn.functional.normalize(torch.randn(1, 1, 16), dim=-1).expand(5, 4, 16)
-    spread = register_spread(one)
+    spread = RegisterSpread.of(one)
     assert (spread.within, spread.between) == pytest.approx((1.0, 1.0), abs=1e-5)
     apart = torch.eye(8).view(2, 4, 8)
-    spread = register_spread(apart)
+    spread = RegisterSpread.of(apart)
     assert (spread.within, spread.between) == pytest.approx((0.0, 0.0), abs=1e-6)
 
 

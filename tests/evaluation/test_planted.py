@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from prvr.evaluation.findings import Study
-from prvr.evaluation.report.corrections import chosen_case, corrections
+from prvr.evaluation.report.case import chosen_case
 from prvr.evaluation.report.corruption import corruption
+from prvr.evaluation.report.margins import corrections
 from prvr.evaluation.report.subsets import hard_negatives
 from prvr.evaluation.study import study
 from prvr.evaluation.subject import Subject

@@ -11,8 +11,8 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from prvr.evaluation.explaining import PairAccount, account, find_query, find_video
 from prvr.evaluation.figures import cosine_figure, evidence_figure, save_figure
+from prvr.evaluation.pair_account import PairAccount, find_query, find_video, pair_account
 from prvr.evaluation.subject import open_subject
 from prvr.evaluation.terminal import terminal_chart
 from prvr.training import Run, choose_device
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     subject = open_subject(run, data=arguments.data, split=arguments.split, weights=arguments.weights, device=device)
     row = find_query(subject.dataset, arguments.query)
     own = int(subject.dataset.query_video[row])
-    found = account(subject, row, own if arguments.video is None else find_video(subject.dataset, arguments.video))
+    found = pair_account(subject, row, own if arguments.video is None else find_video(subject.dataset, arguments.video))
     console = Console()
     console.print(Text(f"“{found.sentence}”  {found.query_id}", style="bold"), soft_wrap=True)
     role = "the video it was written for" if found.is_truth else "not the video it was written for"

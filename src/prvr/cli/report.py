@@ -29,7 +29,7 @@ from prvr.evaluation.report import (
     write_comparison,
     write_report,
 )
-from prvr.evaluation.report.retrained import retrained_ranks
+from prvr.evaluation.report.ablation import retrained_ranks
 from prvr.evaluation.study import study
 from prvr.evaluation.subject import open_subject
 from prvr.training import Run, RunError, choose_device

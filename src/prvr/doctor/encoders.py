@@ -53,7 +53,7 @@ def _prepared(full: str, short: str) -> FoundEncoder:
 def _examined(name: str, folder: Path, ends: tuple[str, str] | None = None) -> FoundEncoder:
     try:
         compared = require_unchanged(folder)
-        weights = weights_hash(folder)
+        weights = weights_hash(folder, compared)
     except (EncoderError, OSError) as problem:
         return FoundEncoder(name, "damaged", place=str(folder), remedy=f"{problem}")
     if ends is not None:
@@ -61,7 +61,7 @@ def _examined(name: str, folder: Path, ends: tuple[str, str] | None = None) -> F
             said = f"its weights are not the public model's (sha256 {weights})"
             return FoundEncoder(name, "damaged", weights, place=str(folder), remedy=said)
         return FoundEncoder(name, "ready", weights, "the public model's hash", str(folder))
-    verified = f"{compared} files as fetched" if compared else "nothing was noted to compare with"
+    verified = f"{len(compared)} files as fetched" if compared else "nothing was noted to compare with"
     return FoundEncoder(name, "ready", weights, verified, str(folder))
 
 

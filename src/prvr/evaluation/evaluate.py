@@ -11,11 +11,12 @@ from torch import Tensor
 from prvr.data import Dataset
 from prvr.evaluation.corrections import Correction, find_correction
 from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figure
-from prvr.evaluation.localise import known_times
+from prvr.evaluation.moments import known_times
 from prvr.evaluation.records import EvaluationRecord, save_record
 from prvr.evaluation.significance import Comparison, compare_ranks
 from prvr.evaluation.subject import Subject, open_subject
 from prvr.scoring import Scores, coverage, ranks
+from prvr.trace import aligned_evidence
 from prvr.training import Run, TraceModel, split_scores
 
 
@@ -93,12 +94,11 @@ def explained_correction(outcome: Outcome, stem: str | Path) -> tuple[Correction
         videos = dataset.video_batch([case.truth, case.negative]).to(device)
         vector = model.backbone.encode_queries(query.tokens, query.mask)
         tokens = model.backbone.encode_videos(videos.frames, videos.frame_mask, videos.clips)
-        evidence = model.trace.evidence(vector.float(), tokens.to(torch.float32)).to("cpu")
+        evidence = aligned_evidence(model.trace, vector.float().expand(2, -1), tokens.to(torch.float32)).to("cpu")
     caption = dataset.captions[case.query]
     curves = []
-    for column, video in enumerate((case.truth, case.negative)):
+    for row, video in enumerate((case.truth, case.negative)):
         length, span = known_times(dataset, case.query, video)
-        name = dataset.video_ids[video]
-        curves.append(EvidenceCurves.of(evidence, 0, column, name, duration=length, moment=span))
+        curves.append(EvidenceCurves.of(evidence, row, dataset.video_ids[video], duration=length, moment=span))
     figure = correction_figure(caption.sentence, case, *curves)
     return case, save_figure(figure, stem)[0]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from prvr.evaluation.corrections import Correction
 from prvr.evaluation.significance import signed
-from prvr.tokens import Evidence
-from prvr.trace.peaks import Peaked
+from prvr.trace import PairEvidence, Peaked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,28 +59,26 @@ class EvidenceCurves(Peaked):
 
     @staticmethod
     def of(
-        evidence: Evidence,
-        query: int,
-        video: int,
+        pairs: PairEvidence,
+        row: int,
         name: str,
         *,
         duration: float | None = None,
         moment: tuple[float, float] | None = None,
     ) -> EvidenceCurves:
-        """Cut one query–video pair out of an ``Evidence``; padded frames, which hold NaN, are left out."""
+        """Cut one pair out of the evidence of many; padded frames, which hold −∞, are left out."""
+        valid = pairs.direct[row].isfinite()
 
-        def pair(tensor: Any) -> Floats:
-            values: Floats = tensor[query, video].detach().double().cpu().numpy()
-            return values
+        def curve(values: Tensor) -> Floats:
+            found: Floats = values[row][valid].detach().double().cpu().numpy()
+            return found
 
-        direct = pair(evidence.direct)
-        valid = ~np.isnan(direct)
         return EvidenceCurves(
             name=name,
-            direct=direct[valid],
-            support=pair(evidence.expected_support)[valid],
-            routed=pair(evidence.routed)[valid],
-            activation=pair(evidence.activation),
+            direct=curve(pairs.direct),
+            support=curve(pairs.expected_support),
+            routed=curve(pairs.routed),
+            activation=pairs.activation[row].detach().double().cpu().numpy(),
             duration=duration,
             moment=moment,
         )

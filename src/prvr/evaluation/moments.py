@@ -7,21 +7,28 @@ learned. The next candidates are the best that overlap none before them by more 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
+
+from prvr.data import Dataset
+from prvr.trace import temporal_iou
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 OVERLAP = 0.5
+RANKS = (1, 5)
 
 
-def spans(curve: Floats, count: int = 5) -> Floats:
+def curve_stretches(curve: Floats, count: int = 5) -> Floats:
     """The best stretches of a curve (m,) as shares of the video's length, best first: (count or fewer, 2).
 
-    >>> spans(np.array([0.1, 0.1, 0.9, 0.8, 0.1, 0.1, 0.1, 0.1]), count=1)
+    >>> curve_stretches(np.array([0.1, 0.1, 0.9, 0.8, 0.1, 0.1, 0.1, 0.1]), count=1)
     array([[0.25, 0.5 ]])
     """
     frames = len(curve)
@@ -39,25 +46,17 @@ def spans(curve: Floats, count: int = 5) -> Floats:
         if score[best] == -np.inf:
             break
         found.append(best)
-        score = np.where(overlap(start, stop, start[best], stop[best]) > OVERLAP, -np.inf, score)
+        score = np.where(temporal_iou(start, stop, start[best], stop[best]) > OVERLAP, -np.inf, score)
     return np.stack([start[found], stop[found]], 1) / frames
 
 
-def overlap(start: Floats | Integers, stop: Floats | Integers, other_start: float, other_stop: float) -> Floats:
-    """Intersection over union of stretches with one other.
-
-    >>> overlap(np.array([0.0, 5.0]), np.array([4.0, 9.0]), 2.0, 4.0)
-    array([0.5, 0. ])
-    """
-    shared = np.maximum(np.minimum(stop, other_stop) - np.maximum(start, other_start), 0)
-    union = (stop - start) + (other_stop - other_start) - shared
-    return np.divide(shared, union, out=np.zeros(len(shared)), where=union > 0)
-
-
 def best_overlaps(curve: Floats, moment: tuple[float, float], ranks: tuple[int, ...] = (1, 5)) -> list[float]:
-    """The best overlap with a moment (shares of the video's length) among the first 1 and the first 5 stretches."""
-    found = spans(curve, max(ranks))
-    overlaps = overlap(found[:, 0], found[:, 1], *moment)
+    """The best overlap with a moment among the first 1 and the first 5 stretches of a curve (m,).
+
+    ``moment`` is its start and end as shares of the video's length.
+    """
+    found = curve_stretches(curve, max(ranks))
+    overlaps = temporal_iou(found[:, 0], found[:, 1], *moment)
     return [float(overlaps[:k].max()) for k in ranks]
 
 
@@ -67,3 +66,44 @@ def _stretches(frames: int) -> tuple[Integers, Integers]:
     start, last = np.triu_indices(frames)
     kept = last - start + 1 < max(frames, 2)
     return start[kept].astype(np.int64), last[kept].astype(np.int64) + 1
+
+
+@dataclass(frozen=True)
+class MomentOverlaps:
+    """Per curve, the best overlap among its first 1 and first 5 stretches, (N, 2), over N queries with a moment.
+
+    ``whole`` is the answer "the whole video".
+    """
+
+    rows: tuple[int, ...]  # which queries
+    of: Mapping[str, Floats]
+
+
+def moment_overlaps(dataset: Dataset, curves: Mapping[str, Tensor]) -> MomentOverlaps:
+    """Curves (Q, M) with −∞ on padding; queries without a usable moment are left out."""
+    known = dataset.moments or {}
+    rows, shares = [], []
+    for row, caption in enumerate(dataset.captions):
+        moment = known.get(caption.id)
+        if moment is not None and moment.duration > 0 and moment.end > moment.start:
+            rows.append(row)
+            shares.append((moment.start / moment.duration, moment.end / moment.duration))
+    if not rows or not curves:
+        return MomentOverlaps((), {})
+    found: dict[str, Floats] = {}
+    for name, curve in curves.items():
+        lines = curve.double().numpy()[rows]
+        pairs = zip(lines, shares, strict=True)
+        found[name] = np.array([best_overlaps(line[np.isfinite(line)], share, RANKS) for line, share in pairs])
+    starts, stops = np.array(shares).T
+    whole = temporal_iou(starts, stops, 0.0, 1.0)
+    return MomentOverlaps(tuple(rows), {**found, "whole": np.stack([whole] * len(RANKS), 1)})
+
+
+def known_times(dataset: Dataset, query: int, video: int) -> tuple[float | None, tuple[float, float] | None]:
+    """A video's length in seconds, and where in it a query happens; None where that is not known."""
+    name, moments = dataset.video_ids[video], dataset.moments or {}
+    moment = moments.get(dataset.captions[query].id)
+    span = (moment.start, moment.end) if moment is not None and moment.video == name else None
+    length = next((m.duration for m in moments.values() if m.video == name), None)
+    return length, span

@@ -128,6 +128,13 @@ def compare_ranks(base: Tensor, other: Tensor, *, draws: int = DRAWS, seed: int 
     )
 
 
+def mean_rank_gain(before: Tensor, after: Tensor) -> Estimate:
+    """Mean number of ranks gained, with its interval and p: (Q,), (Q,) ranks of the same queries."""
+    gain = (before - after).cpu().numpy().astype(np.int64)
+    found = estimate(gain, DRAWS, np.random.default_rng(SEED))
+    return Estimate(found.delta / 100, found.low / 100, found.high / 100, found.p)
+
+
 def estimate(differences: Integers, draws: int, rng: np.random.Generator) -> Estimate:
     """Mean of integer differences (Q,), times 100, with its interval and p."""
     values, counts = np.unique(differences, return_counts=True)

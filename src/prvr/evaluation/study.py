@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from prvr.evaluation.encoding import EncodedSplit, encode_subject
-from prvr.evaluation.findings import Rivals, Study
-from prvr.evaluation.registers import register_spread
+from prvr.evaluation.encoded_split import EncodedSplit, encode_subject
+from prvr.evaluation.findings import RegisterSpread, Rivals, Study
 from prvr.evaluation.subject import Subject
 from prvr.evaluation.views import pair_views
 from prvr.scoring import coverage, ranks
@@ -55,9 +54,9 @@ def study(subject: Subject, tick: Tick | None = None, *, timed: bool = True) -> 
         any_ranks={name: torch.cat(parts) for name, parts in found.any_ranks.items()},
         covered={name: {k: share / judged for k, share in shares.items()} for name, shares in found.covered.items()},
         rivals=rivals.to("cpu"),
-        spread=None if split.factors is None else register_spread(split.factors.registers),
+        spread=None if split.factors is None else RegisterSpread.of(split.factors.registers),
         views=views,
-        seconds=split.clock.seconds,
+        seconds=split.watch.seconds,
     )
 
 

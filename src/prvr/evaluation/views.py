@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prvr.evaluation.encoding import EncodedSplit
+from prvr.evaluation.encoded_split import EncodedSplit
 from prvr.evaluation.subject import Subject
 from prvr.tokens import TensorRecord
 from prvr.trace import PairEvidence, factor_evidence

@@ -10,7 +10,7 @@ from torch import Tensor
 from prvr.tokens import VideoTokens
 from prvr.trace import operator as op
 from prvr.trace.module import Trace, TraceConfig
-from prvr.trace.pairs import PairEvidence, factor_evidence
+from prvr.trace.pairs import PairEvidence, aligned_evidence
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,29 @@ class Explanation:
     soft: float
     final: float
     gated: bool  # whether certainty scaled the evidence
+
+    @staticmethod
+    def of(pairs: PairEvidence, row: int, base: float, config: TraceConfig) -> Explanation:
+        """The explanation of one of many pairs, without its padded frames, whose curves hold −∞."""
+        valid = pairs.direct[row].isfinite()
+        direct, expected = pairs.direct[row, valid], pairs.expected_support[row, valid]
+        routed, peak = pairs.routed[row, valid], int(direct.argmax())
+        return Explanation(
+            direct=direct,
+            support=pairs.support[row, valid],
+            expected_support=expected,
+            routed=routed,
+            activation=pairs.activation[row],
+            certainty=float(op.certainty(pairs.activation[row])),
+            direct_peak=peak,
+            routed_peak=int(routed.argmax()),
+            unsupported_gap=float(direct[peak] - expected[peak]),
+            base=base,
+            route=float(routed.max()),
+            soft=float(pairs.soft[row]),
+            final=base + config.fusion_weight * float(pairs.score[row].max()),
+            gated=config.gate,
+        )
 
     @property
     def moved(self) -> bool:
@@ -59,28 +82,4 @@ def explain(query: Tensor, video: VideoTokens, trace: Trace, base: Tensor | floa
     """
     if len(video) != 1:
         raise ValueError(f"explain takes one video, got {len(video)}")
-    factors = trace.factors(video)
-    evidence = factor_evidence(op.unit(query[None], trace.projections["query"]), factors, trace.config)
-    return explanation(evidence, factors.frame_mask, float(base), trace.config)
-
-
-def explanation(evidence: PairEvidence, mask: Tensor, base: float, config: TraceConfig) -> Explanation:
-    """Read the explanation of a single pair off its evidence, without its padded frames: mask (1, M)."""
-    direct, expected, routed = evidence.direct[mask], evidence.expected_support[mask], evidence.routed[mask]
-    peak = int(direct.argmax())
-    return Explanation(
-        direct=direct,
-        support=evidence.support[mask],
-        expected_support=expected,
-        routed=routed,
-        activation=evidence.activation[0],
-        certainty=float(op.certainty(evidence.activation)[0]),
-        direct_peak=peak,
-        routed_peak=int(routed.argmax()),
-        unsupported_gap=float(direct[peak] - expected[peak]),
-        base=base,
-        route=float(routed.max()),
-        soft=float(evidence.soft[0]),
-        final=base + config.fusion_weight * float(evidence.score.max()),
-        gated=config.gate,
-    )
+    return Explanation.of(aligned_evidence(trace, query[None], video), 0, float(base), trace.config)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from prvr.tokens import TensorRecord
+from prvr.tokens import TensorRecord, VideoTokens
 from prvr.trace import operator as op
-from prvr.trace.module import TraceConfig, TraceFactors
+from prvr.trace.module import Trace, TraceConfig, TraceFactors
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,12 @@ def factor_evidence(queries: Tensor, videos: TraceFactors, config: TraceConfig) 
     padded = ~videos.frame_mask
     hidden = {name: getattr(found, name).masked_fill(padded, -torch.inf) for name in ("direct", "routed", "score")}
     return replace(found, **hidden)
+
+
+def aligned_evidence(trace: Trace, queries: Tensor, videos: VideoTokens) -> PairEvidence:
+    """The evidence of queries (N, D) in N videos, as ``factor_evidence`` gives it."""
+    projected = op.unit(queries, trace.projections["query"])
+    return factor_evidence(projected, trace.factors(videos), trace.config)
 
 
 def _dots(tokens: Tensor, queries: Tensor) -> Tensor:

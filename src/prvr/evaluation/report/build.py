@@ -10,16 +10,18 @@ from torch import Tensor
 
 from prvr.evaluation.findings import Study
 from prvr.evaluation.report.ablation import ablation
+from prvr.evaluation.report.case import case
 from prvr.evaluation.report.content import Section
-from prvr.evaluation.report.corrections import case, corrections
 from prvr.evaluation.report.corruption import corruption
 from prvr.evaluation.report.efficiency import efficiency
 from prvr.evaluation.report.files import Written, publish, write_queries
 from prvr.evaluation.report.localisation import agreement, moments
+from prvr.evaluation.report.margins import corrections
+from prvr.evaluation.report.rank_changes import rank_changes, significance
 from prvr.evaluation.report.registers import registers
 from prvr.evaluation.report.retrieval import retrieval, several_positives
 from prvr.evaluation.report.sensitivity import sensitivity
-from prvr.evaluation.report.subsets import hard_negatives, rank_changes, significance
+from prvr.evaluation.report.subsets import hard_negatives
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from prvr.evaluation.evaluate import Outcome
+from prvr.evaluation.report.charts import comparison_figure
 from prvr.evaluation.report.content import RECALL_COLUMNS, Cell, Column, Drawing, Section, Table, recall_cells
-from prvr.evaluation.report.drawing import comparison_figure
 from prvr.evaluation.report.files import Written, publish, write_columns
 from prvr.evaluation.significance import DRAWS, SEED, compare_ranks
 from prvr.scoring import recalls

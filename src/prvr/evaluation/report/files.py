@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prvr.evaluation.figures import save_figure
 from prvr.evaluation.findings import Study
-from prvr.evaluation.localise import RANKS
+from prvr.evaluation.moments import RANKS
 from prvr.evaluation.report.content import Section
 from prvr.evaluation.report.localisation import agreement_flags
 from prvr.evaluation.report.page import page

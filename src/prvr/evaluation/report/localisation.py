@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from prvr.evaluation.agreement import agrees
 from prvr.evaluation.findings import Study
-from prvr.evaluation.localise import RANKS
+from prvr.evaluation.moments import RANKS
 from prvr.evaluation.report.content import Cell, Column, Section, Table
 
 AGREE, MOMENTS = "Clip–frame agreement", "Moments from the evidence curve"
@@ -17,6 +17,20 @@ CURVES = {  # how a reader is told what a curve is
     "trace": "TRACE: d + γρ",
     "whole": "the whole video",
 }
+
+
+def clip_of_frame(frame: Tensor, frames: Tensor, clips: int) -> Tensor:
+    """The clip whose stretch of time holds the middle of a frame; (N,), (N,) frames per video → (N,).
+
+    >>> clip_of_frame(torch.tensor([0, 9, 4]), torch.tensor([10, 10, 5]), clips=2)
+    tensor([0, 1, 1])
+    """
+    return torch.div((2 * frame + 1) * clips, 2 * frames, rounding_mode="floor")
+
+
+def agrees(frame: Tensor, frames: Tensor, clip: Tensor, clips: int, *, within: int = 0) -> Tensor:
+    """Whether the best frame lies in the best clip, or at most ``within`` clips away, (N,) bool."""
+    return (clip_of_frame(frame, frames, clips) - clip).abs() <= within
 
 
 def agreement_flags(study: Study) -> dict[str, Tensor]:

@@ -1,15 +1,26 @@
-"""Section: register activation."""
+"""Section: register activation. Which register a query activates most, and whether they differ at all."""
 
 from __future__ import annotations
 
+import re
 import textwrap
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
 
 from prvr.evaluation.findings import Study
-from prvr.evaluation.registers import activation_entropy, chosen_pairs, dominant_shares, word_groups
+from prvr.evaluation.report.charts import register_figure
 from prvr.evaluation.report.content import Cell, Column, Drawing, Section, Table, Verdict, without_trace
-from prvr.evaluation.report.drawing import register_figure
+from prvr.trace import certainty
 
 TITLE = "Register activation"
+_SMALL_WORDS = """
+a an and another are as at be by for from he her him his in into is it its of off on one onto or out over she some
+someone something that the their them then there they this to two up very was while who with
+"""
+COMMON = 0.25  # a word in more than this share of the queries says nothing about a group
 COLLAPSED = 0.95  # cosine above which two registers are the same for any practical purpose
 
 
@@ -64,3 +75,40 @@ def registers(study: Study) -> Section:
         [Drawing("registers", "Register activation: chosen pairs, query groups, all pairs.", drawn)],
         [verdict],
     )
+
+
+def activation_entropy(activation: Tensor) -> float:
+    """Mean entropy of π, (N, R), as a share of log R: 1 is uniform, 0 is one register alone."""
+    return 1.0 - float(certainty(activation).mean())
+
+
+def word_groups(sentences: Sequence[str], count: int = 8) -> dict[str, list[int]]:
+    """Queries by the words they share: the most frequent words that are neither small nor in most queries.
+
+    >>> word_groups(["he opens the door", "she opens a box", "a dog runs", "a dog eats", "we wait"], 2)
+    {'dog': [2, 3], 'opens': [0, 1]}
+    """
+    words = [
+        set(re.findall(r"[^\W\d_]{3,}", sentence.lower())).difference(_SMALL_WORDS.split()) for sentence in sentences
+    ]
+    most = max(2, COMMON * len(sentences)) if len(sentences) >= 8 else len(sentences)
+    tally = Counter(word for found in words for word in found)
+    kept = sorted((w for w, n in tally.items() if 2 <= n <= most), key=lambda w: (-tally[w], w))[:count]
+    return {word: [row for row, found in enumerate(words) if word in found] for word in kept}
+
+
+def dominant_shares(activation: Tensor) -> Tensor:
+    """How often each register is the strongest, (N, R) → (R,), summing to 1."""
+    return torch.bincount(activation.argmax(-1), minlength=activation.shape[-1]).double() / len(activation)
+
+
+def chosen_pairs(activation: Tensor, count: int = 8) -> list[int]:
+    """Query rows to show, by rule: for each register in turn the query that it answers most clearly, no query twice."""
+    order = activation.sort(dim=0, descending=True, stable=True).indices  # (N, R)
+    chosen: list[int] = []
+    for row in order.flatten().tolist():
+        if row not in chosen:
+            chosen.append(row)
+        if len(chosen) == min(count, len(activation)):
+            break
+    return chosen

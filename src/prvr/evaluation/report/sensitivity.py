@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from prvr.evaluation.findings import Study
+from prvr.evaluation.report.charts import sensitivity_figure
 from prvr.evaluation.report.content import Cell, Column, Drawing, Section, Table, Verdict, interval, without_trace
-from prvr.evaluation.report.drawing import sensitivity_figure
 from prvr.evaluation.significance import compare_ranks
 from prvr.scoring import recalls
 

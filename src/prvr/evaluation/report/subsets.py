@@ -1,14 +1,17 @@
-"""Sections: does TRACE help where a peak is unsupported, is it sure, and how ranks moved."""
+"""Section: whether TRACE helps where a peak is unsupported.
+
+The subsets are queries that the base ranks wrongly, by how unsupported the winner's peak is.
+"""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from prvr.evaluation.findings import Study
+from prvr.evaluation.report.charts import quartile_figure
 from prvr.evaluation.report.content import (
     Cell,
     Column,
@@ -19,12 +22,10 @@ from prvr.evaluation.report.content import (
     interval,
     without_trace,
 )
-from prvr.evaluation.report.drawing import quartile_figure
-from prvr.evaluation.significance import DRAWS, SEED, compare_ranks
-from prvr.evaluation.subsets import gap_quartiles, hardest_share, mean_gain
+from prvr.evaluation.significance import mean_rank_gain
 from prvr.scoring import recalls
 
-HARD, SURE, MOVED = "Hard negatives: where a peak is unsupported", "Significance", "Rank changes"
+TITLE = "Hard negatives: where a peak is unsupported"
 
 
 def named_subsets(study: Study) -> dict[str, Tensor]:
@@ -40,22 +41,22 @@ def named_subsets(study: Study) -> dict[str, Tensor]:
 
 def hard_negatives(study: Study) -> Section:
     if not study.subject.with_trace or study.views is None or study.views.negative is None:
-        return without_trace("subsets", HARD)
+        return without_trace("subsets", TITLE)
     if not study.baseline_errors.any():
-        return Section("subsets", HARD, absent="The base ranks every labelled video first: there are no errors.")
+        return Section("subsets", TITLE, absent="The base ranks every labelled video first: there are no errors.")
     base, trace, gap = study.ranks["base"], study.ranks["trace"], study.views.negative.unsupported_gap
     rows: list[list[Cell]] = []
     deltas = []
     for name, chosen in named_subsets(study).items():
         before, after = recalls(base[chosen]), recalls(trace[chosen])
-        gain = mean_gain(base[chosen], trace[chosen])
+        gain = mean_rank_gain(base[chosen], trace[chosen])
         deltas.append(after.sum_r - before.sum_r)
         rows.append(
             [name, int(chosen.sum()), float(gap[chosen].mean()), before.sum_r, after.sum_r, deltas[-1], gain.delta]
         )
     columns = [Column("queries"), Column("count"), Column("mean gap", 3), Column("base SumR", 2)]
     columns += [Column("TRACE SumR", 2), Column("ΔSumR", 2, True), Column("mean gain", 2, True)]
-    quartiles = [(q, mean_gain(base[q], trace[q])) for q in gap_quartiles(gap, study.baseline_errors) if q.any()]
+    quartiles = [(q, mean_rank_gain(base[q], trace[q])) for q in gap_quartiles(gap, study.baseline_errors) if q.any()]
     bins: list[list[Cell]] = [
         [f"Q{n}", int(q.sum()), float(gap[q].min()), float(gap[q].max()), g.delta, interval(g)]
         for n, (q, g) in enumerate(quartiles, start=1)
@@ -72,7 +73,7 @@ def hard_negatives(study: Study) -> Section:
     )
     return Section(
         "subsets",
-        HARD,
+        TITLE,
         lead,
         [
             Table("subsets", "Hard-negative subsets", columns, rows, _other_correct(study)),
@@ -109,42 +110,31 @@ def _other_correct(study: Study) -> str:
     return f"For {correct:,} of {len(errors):,} baseline errors the “hard negative” is another correct video."
 
 
-def significance(study: Study) -> Section:
-    if not study.subject.with_trace:
-        return without_trace("significance", SURE)
-    base, trace = study.ranks["base"], study.ranks["trace"]
-    rows: list[list[Cell]] = []
-    for name, chosen in named_subsets(study).items():
-        change = compare_ranks(base[chosen], trace[chosen])
-        for what, found in [("SumR", change.sum_r), *((f"R@{k}", e) for k, e in change.at.items())]:
-            rows.append([name, change.count, what, found.delta, found.low, found.high, found.p])
-    columns = [Column("queries"), Column("count"), Column("of"), Column("Δ", 2, True), Column("2.5 %", 2, True)]
-    columns += [Column("97.5 %", 2, True), Column("p", 4)]
-    lead = (
-        f"TRACE minus base, paired by query. {DRAWS:,} bootstrap samples of query indices, percentiles 2.5 and 97.5; "
-        f"one-sided sign flip with {DRAWS:,} assignments, p = (1 + #≥)/(1 + {DRAWS:,}); seed {SEED}. The subsets are "
-        "chosen by what the base does wrong, so part of any gain there is regression to the mean: compare them with "
-        "one another and with the corruptions rather than with zero."
-    )
-    strong = [n for n, row in enumerate(rows) if row[2] == "SumR"]
-    return Section(
-        "significance", SURE, lead, [Table("significance", "Paired differences (points)", columns, rows, strong=strong)]
-    )
+def hardest_share(gap: Tensor, errors: Tensor, share: float) -> Tensor:
+    """The share of error queries with the largest gap, (Q,) bool; at least one if there is any error.
+
+    Args:
+        gap: (Q,) unsupported gap of each query's hard negative.
+        errors: (Q,) bool, queries that the base ranks wrongly at the top.
+        share: such as 0.25; of equal gaps the earlier query is taken.
+
+    >>> gap = torch.tensor([0.9, 0.1, 0.4, 0.3, 0.2])
+    >>> hardest_share(gap, torch.tensor([False, True, True, True, True]), 0.5)
+    tensor([False, False,  True,  True, False])
+    """
+    rows = errors.nonzero().squeeze(1)
+    order = gap[rows].sort(descending=True, stable=True).indices
+    kept = rows[order[: _count(len(rows), share)]]
+    chosen = torch.zeros_like(errors)
+    chosen[kept] = True
+    return chosen
 
 
-def rank_changes(study: Study) -> Section:
-    if not study.subject.with_trace:
-        return without_trace("rank-changes", MOVED)
-    base, trace = study.ranks["base"], study.ranks["trace"]
-    change = compare_ranks(base, trace)
-    gain = (base - trace).numpy()
-    before, after = recalls(base).r1, recalls(trace).r1
-    moved = [before, after, after - before, change.rank_up, change.rank_down, int((gain == 0).sum())]
-    rows: list[list[Cell]] = [[*moved, change.wins, change.losses, change.mean_gain, change.median_gain]]
-    columns = [Column("base R@1"), Column("TRACE R@1"), Column("ΔR@1", 2, True), Column("rank↑"), Column("rank↓")]
-    columns += [Column("same"), Column("wins"), Column("losses"), Column("mean gain", 2, True)]
-    columns += [Column("median gain", 1, True)]
-    note = "Gain: rank before minus rank after. Wins and losses: queries that meet more or fewer of the cut-offs."
-    percentiles = np.percentile(gain, [1, 10, 50, 90, 99]).tolist()
-    lead = "Percentiles 1, 10, 50, 90, 99 of the gain: " + ", ".join(f"{p:+.0f}" for p in percentiles) + "."
-    return Section("rank-changes", MOVED, lead.replace("-", "−"), [Table("rank_changes", MOVED, columns, rows, note)])
+def gap_quartiles(gap: Tensor, errors: Tensor) -> list[Tensor]:
+    """Error queries in four near-equal bins by gap, the smallest first; (Q,) bool each. The last is the top 25 %."""
+    nested = [hardest_share(gap, errors, share) for share in (1.0, 0.75, 0.5, 0.25)]
+    return [outer & ~inner for outer, inner in zip(nested, [*nested[1:], torch.zeros_like(errors)], strict=True)]
+
+
+def _count(rows: int, share: float) -> int:
+    return min(rows, max(1, round(share * rows)))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.library.search.moments import Curve
-from prvr.trace.peaks import Peaked
+from prvr.trace import Peaked
 
 
 @dataclass(frozen=True)

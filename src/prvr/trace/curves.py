@@ -1,8 +1,11 @@
-"""Reading peaks off evidence curves: which place each selector picks, and whether the registers support it."""
+"""Reading evidence curves: which place each selector picks, whether registers support it, how moments overlap."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 
 class Peaked:
@@ -26,3 +29,15 @@ class Peaked:
     def unsupported_gap(self) -> float:
         """Direct evidence minus support at the direct peak: large where a peak stands alone."""
         return float(self.direct[self.direct_peak] - self.support[self.direct_peak])
+
+
+def temporal_iou(start: ArrayLike, end: ArrayLike, other_start: ArrayLike, other_end: ArrayLike) -> NDArray[np.float64]:
+    """Intersection over union of stretches of time, whatever their unit; 0 where both are empty.
+
+    >>> temporal_iou(np.array([0.0, 5.0]), np.array([4.0, 9.0]), 2.0, 4.0)
+    array([0.5, 0. ])
+    """
+    start, end, other_start, other_end = (np.asarray(edge, np.float64) for edge in (start, end, other_start, other_end))
+    shared = np.maximum(np.minimum(end, other_end) - np.maximum(start, other_start), 0)
+    union = (end - start) + (other_end - other_start) - shared
+    return np.divide(shared, union, out=np.zeros(np.shape(shared)), where=union > 0)

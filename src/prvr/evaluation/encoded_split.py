@@ -9,10 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.backbones import TokenSet, max_dot
-from prvr.evaluation.clock import Clock
 from prvr.evaluation.significance import SEED
 from prvr.evaluation.subject import Subject
-from prvr.evaluation.timing import time_retrieval
+from prvr.evaluation.timing import Stopwatch, time_retrieval
 from prvr.scoring import encode_queries
 from prvr.scoring.encoding import resting
 from prvr.scoring.pairwise import encoded, joined
@@ -32,7 +31,7 @@ class EncodedSplit:
     pair_scores: Tensor | None  # (Q, V) base scores of a pairwise method
     projected: Tensor | None  # (Q, D) TRACE's projected unit queries
     factors: VariantFactors | None
-    clock: Clock
+    watch: Stopwatch
 
     def base(self, rows: slice, videos: slice) -> Tensor:
         """Base scores of some queries against some videos."""
@@ -52,26 +51,26 @@ def encode_subject(subject: Subject, *, timed: bool = True) -> EncodedSplit:
 
     ``timed`` also scores as a search does, only to tell how long that takes.
     """
-    backbone, dataset, clock = subject.model.backbone, subject.dataset, Clock()
-    with clock.measure("query encoding"):
+    backbone, dataset, watch = subject.model.backbone, subject.dataset, Stopwatch()
+    with watch.measure("query encoding"):
         queries = encode_queries(backbone, dataset.query_batches())
-    with clock.measure("gallery encoding"), resting(backbone):
+    with watch.measure("gallery encoding"), resting(backbone):
         videos = joined(list(encoded(backbone, dataset.video_batches())))
     sets: tuple[TokenSet, ...] = ()
     pair_scores = projected = factors = None
     if not backbone.separable:
-        with clock.measure("base similarity"):
+        with watch.measure("base similarity"):
             pair_scores = split_scores(subject.model, dataset, use_trace=False).base
     if timed:  # here, while memory holds nothing else
-        time_retrieval(subject, clock, queries, videos, pair_scores)
+        time_retrieval(subject, watch, queries, videos, pair_scores)
     if backbone.separable:
         sets = tuple(TokenSet(s.weight, F.normalize(s.tokens, dim=-1)) for s in backbone.token_sets(videos))
     if subject.with_trace:
         trace = subject.model.trace
-        with clock.measure("TRACE factors"):
+        with watch.measure("TRACE factors"):
             for start in range(0, len(videos), 64):
                 trace.factors(videos[start : start + 64])
         factors = variant_factors(trace, videos, seed=SEED)
         projected = op.unit(queries, trace.projections["query"])
     unit = F.normalize(queries, dim=-1) if queries.ndim == 2 else queries
-    return EncodedSplit(unit, videos, sets, pair_scores, projected, factors, clock)
+    return EncodedSplit(unit, videos, sets, pair_scores, projected, factors, watch)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ENDINGS = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v")
 
 
-def find_video(folder: Path, name: str) -> Path:
+def _video_file(folder: Path, name: str) -> Path:
     """The file of a video id, in the folder or below it."""
     for ending in ENDINGS:
         for path in sorted(folder.rglob(f"{name}{ending}")):
@@ -22,7 +22,7 @@ def find_video(folder: Path, name: str) -> Path:
     raise DataError(f"{folder} holds no file {name} with an ending of {', '.join(ENDINGS)}; leave out --videos.")
 
 
-def still(path: Path, share: float) -> Any:
+def _frame_at(path: Path, share: float) -> Any:
     """The frame at a share of a video's length, as an RGB array (H, W, 3)."""
     try:
         import av
@@ -43,18 +43,18 @@ def still(path: Path, share: float) -> Any:
         raise DataError(f"{path} cannot be decoded: {error}") from error
 
 
-def stills_figure(folder: Path, truth: EvidenceCurves, negative: EvidenceCurves) -> Figure:
+def peak_frames_figure(folder: Path, truth: EvidenceCurves, negative: EvidenceCurves) -> Figure:
     """Two rows (ground truth, hard negative), two columns (peak of plain max, peak of TRACE)."""
     videos = {"Ground truth": truth, "Hard negative": negative}
     with blank_figure(7.2, 4.6) as figure:
         grid = figure.add_gridspec(2, 2, left=0.02, right=0.98, top=0.94, bottom=0.02, hspace=0.18, wspace=0.05)
         for row, (role, video) in enumerate(videos.items()):
-            path = find_video(folder, video.name)
+            path = _video_file(folder, video.name)
             for column, (what, frame) in enumerate(
                 {"peak of plain max": video.direct_peak, "peak of TRACE": video.routed_peak}.items()
             ):
                 axes = figure.add_subplot(grid[row, column])
-                axes.imshow(still(path, (frame + 0.5) / len(video.direct)))
+                axes.imshow(_frame_at(path, (frame + 0.5) / len(video.direct)))
                 axes.set_axis_off()
                 axes.set_title(f"{role}: {what}", loc="left", fontsize=9)
     return figure

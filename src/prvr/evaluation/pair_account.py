@@ -9,9 +9,9 @@ import torch.nn.functional as F
 
 from prvr.data import DataError, Dataset
 from prvr.evaluation.figures import EvidenceCurves
-from prvr.evaluation.localise import known_times
+from prvr.evaluation.moments import known_times
 from prvr.evaluation.subject import Subject
-from prvr.trace import Explanation, explain
+from prvr.trace import Explanation, aligned_evidence
 
 
 @dataclass(frozen=True)
@@ -29,36 +29,36 @@ class PairAccount:
     final: float
 
 
-def find_query(dataset: Dataset, asked: str) -> int:
+def find_query(dataset: Dataset, text: str) -> int:
     """The row of a query by its id, or by (part of) its sentence where only one has it."""
     for row, caption in enumerate(dataset.captions):
-        if caption.id == asked:
+        if caption.id == text:
             return row
-    wanted = asked.casefold().strip()
-    whole = [row for row, caption in enumerate(dataset.captions) if caption.sentence.casefold().strip() == wanted]
-    found = whole or [row for row, caption in enumerate(dataset.captions) if wanted in caption.sentence.casefold()]
+    words = text.casefold().strip()
+    whole = [row for row, caption in enumerate(dataset.captions) if caption.sentence.casefold().strip() == words]
+    found = whole or [row for row, caption in enumerate(dataset.captions) if words in caption.sentence.casefold()]
     if len(found) == 1:
         return found[0]
-    some = "; ".join(f"{dataset.captions[row].id}: {dataset.captions[row].sentence}" for row in found[:5])
+    matches = "; ".join(f"{dataset.captions[row].id}: {dataset.captions[row].sentence}" for row in found[:5])
     if found:
-        raise DataError(f"{len(found)} queries of {dataset.split} match {asked!r}; give one id. {some}")
+        raise DataError(f"{len(found)} queries of {dataset.split} match {text!r}; give one id. {matches}")
     raise DataError(
-        f"no query of {dataset.split} is or contains {asked!r}. Queries are those whose word features the dataset "
+        f"no query of {dataset.split} is or contains {text!r}. Queries are those whose word features the dataset "
         f"holds, for example {dataset.captions[0].id}: {dataset.captions[0].sentence}"
     )
 
 
-def find_video(dataset: Dataset, asked: str) -> int:
+def find_video(dataset: Dataset, name: str) -> int:
     """The row of a video by its id."""
-    if asked in dataset.video_ids:
-        return dataset.video_ids.index(asked)
-    alike = [name for name in dataset.video_ids if asked.casefold() in name.casefold()][:5]
+    if name in dataset.video_ids:
+        return dataset.video_ids.index(name)
+    alike = [video for video in dataset.video_ids if name.casefold() in video.casefold()][:5]
     hint = f"; did you mean {', '.join(alike)}?" if alike else f", whose first is {dataset.video_ids[0]}"
-    raise DataError(f"no video {asked!r} among the {len(dataset):,} of {dataset.split}{hint}")
+    raise DataError(f"no video {name!r} among the {len(dataset):,} of {dataset.split}{hint}")
 
 
 @torch.no_grad()
-def account(subject: Subject, query: int, video: int) -> PairAccount:
+def pair_account(subject: Subject, query: int, video: int) -> PairAccount:
     """Encode one query and one video, and say what the score rests on."""
     dataset, model = subject.dataset, subject.model
     words = dataset.query_batch([query]).to(subject.device)
@@ -74,10 +74,11 @@ def account(subject: Subject, query: int, video: int) -> PairAccount:
     explanation = curves = None
     final = base
     if subject.with_trace:
-        evidence = model.trace.evidence(vector.float(), tokens).to("cpu")
-        final = base + subject.fusion_weight * float(evidence.score[0, 0])
-        explanation = replace(explain(vector[0].float(), tokens, model.trace, base), final=final)
+        evidence = aligned_evidence(model.trace, vector.float(), tokens).to("cpu")
+        config = replace(model.trace.config, fusion_weight=subject.fusion_weight)
+        explanation = Explanation.of(evidence, 0, base, config)
+        final = explanation.final
         length, span = known_times(dataset, query, video)
-        curves = EvidenceCurves.of(evidence, 0, 0, name, duration=length, moment=span)
+        curves = EvidenceCurves.of(evidence, 0, name, duration=length, moment=span)
     truth = int(dataset.query_video[query]) == video
     return PairAccount(caption.sentence, caption.id, name, truth, base, curve, explanation, curves, final)
