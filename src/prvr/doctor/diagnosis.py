@@ -236,11 +236,11 @@ def _check_weights(name: str, folder: Path, ends: tuple[str, str] | None = None)
     """Compare an encoder's files with the hashes noted at download, and the weights with the ends of a known hash."""
     try:
         compared = require_unchanged(folder)
-        weights = weights_hash(folder)
+        weights = weights_hash(folder, compared)
     except (EncoderError, OSError) as problem:
         return EncoderHealth(name, "damaged", place=str(folder), remedy=f"{problem}")
     if ends is None:
-        verified = f"{compared} files as downloaded" if compared else "no hashes were noted to compare with"
+        verified = f"{len(compared)} files as downloaded" if compared else "no hashes were noted to compare with"
         return EncoderHealth(name, "ready", weights, verified, str(folder))
     if weights.startswith(ends[0]) and weights.endswith(ends[1]):
         return EncoderHealth(name, "ready", weights, "the public model's hash", str(folder))
