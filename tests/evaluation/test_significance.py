@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from prvr.evaluation.significance import bootstrap_sums, compare, compare_ranks, sign_flip_sums
-from prvr.scoring.ranks import recalls
+from prvr.scoring import recalls
 
 DRAWS = 20_000
 

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from prvr.backbones import methods
-from prvr.evaluation.evaluate import evaluate_run
+from prvr.evaluation import evaluate_run
 from prvr.training import ConfigError, Run, TrainConfig, Trainer, load_preset, processes
 from prvr.training.config import config_from_dict, config_to_dict
 from prvr.training.reporting import read_metrics

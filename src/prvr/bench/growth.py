@@ -9,8 +9,7 @@ import torch
 
 from prvr.bench.corpus import random_gallery, random_queries
 from prvr.bench.measure import Clock, Machine, Row, memory_available
-from prvr.scoring import score_parts, top_k
-from prvr.scoring.storage import Storage
+from prvr.scoring import Storage, score_parts, top_k
 
 _SHARE_OF_MEMORY = 0.4
 

@@ -23,8 +23,7 @@ from prvr.bench.corpus import (
     random_trace,
 )
 from prvr.bench.measure import Clock, Machine, Row
-from prvr.scoring import Gallery, ranks, score_parts, top_k
-from prvr.scoring.storage import Storage
+from prvr.scoring import FusedEngine, Gallery, Storage, fused_obstacle, prepare_queries, ranks, score_parts, top_k
 
 # The naive form would take minutes for all queries on a CPU: both are timed on so many.
 _BASELINE_QUERIES = 200
@@ -60,19 +59,14 @@ def all_pairs(machine: Machine, device: torch.device) -> Iterator[Row]:
 
 def _plain(machine: Machine, device: torch.device, shape: Shape, gallery: Gallery) -> Iterator[Row]:
     """What the same kernel takes for plain maxima over as many columns."""
-    from prvr.scoring.engines.common import prepare_queries
-    from prvr.scoring.engines.fused import obstacle
-
-    if obstacle(gallery):
+    if fused_obstacle(gallery):
         return
-    from prvr.scoring.engines.fused_kernel import launch, tuned
-
-    queries, packed = prepare_queries(random_queries(shape.queries, device), gallery), gallery.packed
+    engine, queries = FusedEngine(), prepare_queries(random_queries(shape.queries, device), gallery)
     clock, everything = Clock(device), slice(0, len(gallery))
-    routed = clock(lambda: launch(queries, gallery, packed, everything), repeats=9).seconds
-    tiles = tuned()
-    alike = clock(lambda: launch(queries, gallery, packed, everything, plain=True, like=tiles), repeats=9).seconds
-    own = clock(lambda: launch(queries, gallery, packed, everything, plain=True), repeats=9).seconds
+    routed = clock(lambda: engine.launch(queries, gallery, everything), repeats=9).seconds
+    tiles = engine.tuned_tiles()
+    alike = clock(lambda: engine.launch(queries, gallery, everything, plain=True, tiles=tiles), repeats=9).seconds
+    own = clock(lambda: engine.launch(queries, gallery, everything, plain=True), repeats=9).seconds
     columns = 2 * shape.queries * shape.videos * WIDTH * (2 * FRAMES + 2 * CLIPS)
     work = f"{shape.name}: the kernel alone"
     yield Row("scoring", work, routed, columns / routed, "FLOP/s", columns / routed / machine.matrix_rate)

@@ -10,11 +10,10 @@ from safetensors import SafetensorError
 
 from prvr.backbones import CheckpointMismatch, UnknownMethod
 from prvr.data import DataError
-from prvr.evaluation.records import RecordError
+from prvr.evaluation import RecordError
 from prvr.library.errors import LibraryError
 from prvr.media.errors import EncoderError, MediaError, MissingExtra
-from prvr.scoring import NotSeparable
-from prvr.scoring.disk import GalleryError
+from prvr.scoring import GalleryError, NotSeparable
 from prvr.training import ConfigError, Interrupted, RunError, TrainingError
 
 _FIXABLE = (

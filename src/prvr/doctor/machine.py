@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from prvr.scoring.engines import fused, single
+from prvr.scoring import fused_device_obstacle, has_simsimd
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ def this_machine() -> Machine:
 def engine() -> str:
     """Which engine scores a gallery here, and why not a faster one."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    obstacle = fused.device_obstacle(device)
+    obstacle = fused_device_obstacle(device)
     if not obstacle:
         return "triton (fused) on the GPU for galleries kept in 16 or 8 bits, torch for others"
     if device.type == "cuda":
         return f"torch on the GPU: {obstacle}"
-    few = "SimSIMD for one or two queries" if single.available() else "without SimSIMD: pip install simsimd"
+    few = "SimSIMD for one or two queries" if has_simsimd() else "without SimSIMD: pip install simsimd"
     return f"torch on the CPU, {few}"
 
 
@@ -103,7 +103,7 @@ def _processor() -> str:
 
 def _instructions() -> tuple[str, ...]:
     found = [f"torch: {torch.backends.cpu.get_cpu_capability()}"]
-    if single.available():
+    if has_simsimd():
         import simsimd
 
         able = [name for name, has in simsimd.get_capabilities().items() if has and name != "serial"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prvr.scoring.ranks import Positives, positive_pairs
+from prvr.scoring import Positives, positive_pairs
 
 
 @dataclass(frozen=True)

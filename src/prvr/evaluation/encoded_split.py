@@ -12,12 +12,10 @@ from prvr.backbones import TokenSet, max_dot
 from prvr.evaluation.significance import SEED
 from prvr.evaluation.subject import Subject
 from prvr.evaluation.timing import Stopwatch, time_retrieval
-from prvr.scoring import encode_queries
-from prvr.scoring.encoding import resting
-from prvr.scoring.pairwise import encoded, joined
+from prvr.scoring import encode_query_batches, encode_video_batches, evaluation_mode, join_videos
 from prvr.tokens import VideoTokens
+from prvr.trace import VariantFactors, variant_factors
 from prvr.trace import operator as op
-from prvr.trace.variants import VariantFactors, variant_factors
 from prvr.training import split_scores
 
 
@@ -53,9 +51,9 @@ def encode_subject(subject: Subject, *, timed: bool = True) -> EncodedSplit:
     """
     backbone, dataset, watch = subject.model.backbone, subject.dataset, Stopwatch()
     with watch.measure("query encoding"):
-        queries = encode_queries(backbone, dataset.query_batches())
-    with watch.measure("gallery encoding"), resting(backbone):
-        videos = joined(list(encoded(backbone, dataset.video_batches())))
+        queries = encode_query_batches(backbone, dataset.query_batches())
+    with watch.measure("gallery encoding"), evaluation_mode(backbone):
+        videos = join_videos(list(encode_video_batches(backbone, dataset.video_batches())))
     sets: tuple[TokenSet, ...] = ()
     pair_scores = projected = factors = None
     if not backbone.separable:
@@ -71,6 +69,6 @@ def encode_subject(subject: Subject, *, timed: bool = True) -> EncodedSplit:
             for start in range(0, len(videos), 64):
                 trace.factors(videos[start : start + 64])
         factors = variant_factors(trace, videos, seed=SEED)
-        projected = op.unit(queries, trace.projections["query"])
+        projected = op.projected_unit(queries, trace.projections["query"])
     unit = F.normalize(queries, dim=-1) if queries.ndim == 2 else queries
     return EncodedSplit(unit, videos, sets, pair_scores, projected, factors, watch)

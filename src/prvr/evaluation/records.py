@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from prvr.files import read_json_object, write_whole
-from prvr.scoring.ranks import Recall, recalls, require_ranks
+from prvr.scoring import Recall, recalls, require_ranks
 
 RANKS_FILE = "ranks.csv"
 SUMMARY_FILE = "summary.json"

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prvr.data import Collection, DataError, Dataset
-from prvr.data.captions import read_positives
+from prvr.data import Collection, DataError, Dataset, read_positives
 from prvr.evaluation.records import EvaluationProtocol
 from prvr.training import Run, TraceModel, TrainConfig
 from prvr.training.splits import load_split, place

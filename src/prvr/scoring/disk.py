@@ -27,7 +27,7 @@ class GalleryError(ValueError):
 
 
 @dataclass
-class Record:
+class GalleryRecord:
     """A gallery, or a run of its videos, as named arrays. Arrays grow along their first axis; shared ones do not."""
 
     about: dict[str, Any]
@@ -36,7 +36,7 @@ class Record:
     shared: dict[str, Tensor] = field(default_factory=dict)
 
 
-def write(path: str | Path, parts: Iterator[Record]) -> None:
+def write_gallery(path: str | Path, parts: Iterator[GalleryRecord]) -> None:
     """Write parts one after another, each let go before the next is asked for."""
     first = next(parts, None)
     if first is None:
@@ -56,12 +56,12 @@ def write(path: str | Path, parts: Iterator[Record]) -> None:
         (folder / _ABOUT).write_text(json.dumps(about))
 
 
-def _append_all(files: Mapping[str, IO[bytes]], first: Record, rest: Iterator[Record]) -> dict[str, Any]:
+def _append_all(files: Mapping[str, IO[bytes]], first: GalleryRecord, rest: Iterator[GalleryRecord]) -> dict[str, Any]:
     arrays = {name: describe_array(tensor) for name, tensor in first.arrays.items()}
     for described in arrays.values():
         described["shape"][0] = 0
     ids: list[str] = []
-    part: Record | None = first
+    part: GalleryRecord | None = first
     while part is not None:
         if part.arrays.keys() != arrays.keys() or part.about != first.about:
             raise ValueError("parts of one gallery differ in what they hold: build them with the same model")
@@ -77,7 +77,7 @@ def _append_all(files: Mapping[str, IO[bytes]], first: Record, rest: Iterator[Re
     return {"about": first.about, "arrays": arrays, "ids": ids}
 
 
-def require_same_shared(first: Record, other: Record) -> None:
+def require_same_shared(first: GalleryRecord, other: GalleryRecord) -> None:
     """Scores of a joined gallery use the first part's shared arrays: the other's must be no different."""
     for name in first.shared.keys() | other.shared.keys():
         one, two = first.shared.get(name), other.shared.get(name)
@@ -85,7 +85,7 @@ def require_same_shared(first: Record, other: Record) -> None:
             raise ValueError(f"galleries differ in {name!r}: they were made by different models")
 
 
-def read(path: str | Path) -> Record:
+def read_gallery(path: str | Path) -> GalleryRecord:
     """Map a written gallery."""
     folder = Path(path)
     try:
@@ -104,7 +104,7 @@ def read(path: str | Path) -> Record:
     try:
         arrays = {name: map_array(folder / f"{name}.bin", described) for name, described in about["arrays"].items()}
         shared = {name: map_array(folder / f"{name}.bin", described) for name, described in about["shared"].items()}
-        return Record(about["about"], about["ids"], arrays, shared)
+        return GalleryRecord(about["about"], about["ids"], arrays, shared)
     except GalleryError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RuntimeError, OSError) as error:

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from prvr.backbones import Backbone
 from prvr.scoring import disk
-from prvr.scoring.encoding import resting
+from prvr.scoring.factors import Routes, TokenWeights, gallery_factors, require_separable, working_type
+from prvr.scoring.inputs import evaluation_mode
 from prvr.scoring.packed import Packed, pack_gallery
-from prvr.scoring.preparing import Routes, TokenWeights, prepare, require_separable, working_type
 from prvr.scoring.storage import Storage, Vectors, storage_of
 from prvr.tokens import TensorRecord, VideoBatch, VideoTokens
 from prvr.trace import Trace, TraceConfig
@@ -100,7 +100,7 @@ class Gallery:
         require_separable(backbone)
         parts = _parts(backbone, trace, batches, storage, page)
         if path is not None:
-            disk.write(path, (part._record() for part in parts))
+            disk.write_gallery(path, (part._record() for part in parts))
             return Gallery.load(path)
         made = list(parts)
         if not made:
@@ -121,7 +121,7 @@ class Gallery:
         """A gallery of videos that are already encoded: in float32 (float64, if they are) unless ``storage`` says."""
         require_separable(backbone)
         with torch.autocast(tokens.frames.device.type, enabled=False):
-            made = prepare(backbone, trace, tokens, storage, page)
+            made = gallery_factors(backbone, trace, tokens, storage, page)
         evidence = {} if made.evidence is None else vars(made.evidence)
         config = TraceConfig() if trace is None else trace.config
         return Gallery(made.weights, config, tuple(ids), made.first_page, made.local, made.fixed, **evidence)
@@ -212,12 +212,12 @@ class Gallery:
 
     def save(self, path: str | Path) -> None:
         """Write a folder, whole or not at all."""
-        disk.write(path, iter([self._record()]))
+        disk.write_gallery(path, iter([self._record()]))
 
     @staticmethod
     def load(path: str | Path, device: str = "cpu") -> Gallery:
         """Map a gallery into memory (``device`` other than "cpu": copy it there)."""
-        record = disk.read(path)
+        record = disk.read_gallery(path)
         found = Gallery.of_arrays(record.about, record.arrays, record.ids, record.shared.get("query_projection"))
         return found if device == "cpu" else found.to(device)
 
@@ -270,15 +270,15 @@ class Gallery:
                 found |= {f"{name}.{field}": tensor for field, tensor in part.tensors().items()}
         return found
 
-    def _record(self) -> disk.Record:
+    def _record(self) -> disk.GalleryRecord:
         shared = {} if self.query_projection is None else {"query_projection": self.query_projection}
-        return disk.Record(self.about, list(self.ids), self.arrays(), shared)
+        return disk.GalleryRecord(self.about, list(self.ids), self.arrays(), shared)
 
 
 def _parts(
     backbone: Backbone, trace: Trace | None, batches: Iterable[VideoBatch], storage: Storage | None, page: int | None
 ) -> Iterator[Gallery]:
-    with resting(backbone):
+    with evaluation_mode(backbone):
         for batch in batches:
             tokens = backbone.encode_video_batch(batch.to(backbone.device))
             part = Gallery.of_tokens(backbone, trace, tokens, batch.ids, storage=storage, page=page)

@@ -25,11 +25,11 @@ def sweep_anchors(
     found: dict[str, list[Tensor]] = {name: [] for name in anchor_sets}
     for rows in _tiles(len(queries), videos):
         mask = videos.evidence_mask[rows]
-        frames = op.unit(op.clean(videos.evidence[rows], mask))
+        frames = op.projected_unit(op.clean(videos.evidence[rows], mask))
         direct = op.direct_evidence(unit, frames)  # (Q, v, M), shared by all sets
         direct = direct.masked_fill(~mask, torch.finfo(direct.dtype).min)
         for name, anchor in anchor_sets.items():
-            found[name].append(_evidence(unit, direct, frames, mask, op.unit(anchor[rows]), config))
+            found[name].append(_evidence(unit, direct, frames, mask, op.projected_unit(anchor[rows]), config))
     return {name: torch.cat(columns, 1) for name, columns in found.items()}
 
 

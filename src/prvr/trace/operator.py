@@ -203,7 +203,7 @@ def clean(tokens: Tensor, mask: Tensor) -> Tensor:
     return tokens.masked_fill(~mask[..., None], 0.0)
 
 
-def unit(x: Tensor, weight: Tensor | None = None) -> Tensor:
+def projected_unit(x: Tensor, weight: Tensor | None = None) -> Tensor:
     """``x / ‖x‖``, after an optional projection ``y = W x``."""
     projected = x if weight is None else x @ weight.to(x.dtype).T
     return F.normalize(projected, dim=-1)

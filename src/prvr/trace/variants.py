@@ -34,12 +34,12 @@ class Variant:
         return parts[self.main] if self.soft is None else parts[self.main] + soft_weight * parts[self.soft]
 
 
-BASE = Variant("base", "base branch", None)
-TRACE = Variant("trace", "TRACE (full)", "route", "soft")
+BASE_VARIANT = Variant("base", "base branch", None)
+TRACE_VARIANT = Variant("trace", "TRACE (full)", "route", "soft")
 UNIFORM = Variant("uniform", "uniform q→R", "route_uniform", "soft_uniform")
 ABLATIONS = (  # rows (0) to (8) of the paper's Table 3, in its order
-    TRACE,
-    BASE,
+    TRACE_VARIANT,
+    BASE_VARIANT,
     Variant("direct_only", "S_qF only", "direct"),
     Variant("soft_only", "S_soft only", "soft"),
     Variant("direct_soft", "S_qF + η S_soft", "direct", "soft"),
@@ -53,7 +53,7 @@ CORRUPTIONS = (  # rows of Table S5, from the least to the most destroyed route
     Variant("cross_video", "cross-video shuffle q→R", "route_cross", "soft_cross"),
     Variant("shuffled_grounding", "shuffle R→F", "route_shuffled", "soft_shuffled"),
 )
-VARIANTS = tuple({variant.key: variant for variant in (BASE, *ABLATIONS, *CORRUPTIONS)}.values())
+VARIANTS = tuple({variant.key: variant for variant in (BASE_VARIANT, *ABLATIONS, *CORRUPTIONS)}.values())
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _factors(trace: Trace, videos: VideoTokens, shuffle: Tensor) -> dict[str, Te
     own, temperature = trace.factors(videos), trace.config.temperature
     mask = own.frame_mask
     moved = own.compatibility.gather(-1, shuffle[:, None].expand_as(own.compatibility))
-    values = op.unit(op.clean(videos.evidence, mask), trace.projections["frame_value"])
+    values = op.projected_unit(op.clean(videos.evidence, mask), trace.projections["frame_value"])
     return {field.name: getattr(own, field.name) for field in fields(own)} | {
         "mean_frame": own.frames.sum(1) / mask.sum(1, keepdim=True),  # padded keys are zero
         "open_support": temperature * (own.compatibility / temperature).logsumexp(1),

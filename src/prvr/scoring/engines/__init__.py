@@ -14,7 +14,7 @@ from torch import Tensor
 
 from prvr.scoring.engines.common import Scores, ScoringEngine, cut_to, prepare_queries
 from prvr.scoring.engines.factorised import FactorisedEngine
-from prvr.scoring.engines.fused import FusedEngine, obstacle
+from prvr.scoring.engines.fused import FusedEngine, fused_obstacle
 from prvr.scoring.engines.reference import ReferenceEngine
 from prvr.scoring.gallery import Gallery
 from prvr.scoring.top import Top, TopKeeper
@@ -76,7 +76,7 @@ def choose(engine: Engine | ScoringEngine, gallery: Gallery) -> ScoringEngine:
         raise ValueError(f"unknown engine {engine!r}; there are: {', '.join(get_args(Engine))}")
     on_gpu = gallery.device.type == "cuda" and gallery.storage in ("fp16", "bf16", "int8")
     if engine == "triton" or (engine == "auto" and on_gpu):
-        problem = obstacle(gallery)
+        problem = fused_obstacle(gallery)
         if not problem:
             return FusedEngine()
         warnings.warn(f"scoring with the torch engine: {problem}", stacklevel=4)

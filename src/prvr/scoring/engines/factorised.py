@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.scoring.engines import single
+from prvr.scoring.engines import simd
 from prvr.scoring.engines.common import Queries, Scores, Tile, per_video, slices, video_slices
 from prvr.scoring.engines.products import enough_columns, stored_products
 from prvr.scoring.gallery import Gallery
@@ -35,7 +35,7 @@ class FactorisedEngine:
         # For a few queries the largest temporary of a tile is no product: it is the stored vectors turned into floats.
         widest = step if gallery.storage in ("fp32", "fp64") else max(step, gallery.width)
         pages = TILE_ELEMENTS.get(gallery.device.type, 1 << 24) // max(1, widest * gallery.page)
-        if single.fits(queries, gallery):
+        if simd.fits(queries, gallery):
             pages = SINGLE_PAGES
         # Videos outside, queries inside: a gallery that lies on disk is read once.
         return [Tile(rows, videos) for videos in video_slices(gallery, pages) for rows in slices(queries, step)]
@@ -87,7 +87,7 @@ class FactorisedEngine:
         pages, registers, page = grounding.shape
         queries = reach.shape[2]
         out = self.workspace.empty("paths", (pages, page, queries), grounding)
-        if queries > single.MOST_QUERIES:
+        if queries > simd.MOST_QUERIES:
             return torch.bmm(grounding.transpose(1, 2), reach, out=out)
         out.zero_()
         for k in range(registers):  # for a query or two, thousands of tiny products cost more than a few long sums

@@ -7,12 +7,15 @@ This side decides whether the kernel can run and cuts the work; ``prvr.scoring.p
 from __future__ import annotations
 
 import importlib.util
+from typing import Any, TypeAlias
 
 import torch
 
 from prvr.scoring.engines.common import Queries, Scores, Tile, slices
 from prvr.scoring.gallery import Gallery
 from prvr.scoring.packed import MOST_FIXED, MOST_REGISTERS
+
+KernelTiles: TypeAlias = Any  # a ``triton.Config``
 
 _WIDTH_STEP = 64
 _PAGES = (16, 32, 64, 128)
@@ -21,9 +24,9 @@ _QUERIES_AT_ONCE = 1 << 15
 _VIDEOS_AT_ONCE = 4 * 65_535  # a grid has so many rows of programs, and a program walks over four videos or more
 
 
-def obstacle(gallery: Gallery) -> str:
+def fused_obstacle(gallery: Gallery) -> str:
     """Why this engine cannot score a gallery, in a sentence; empty if it can."""
-    if here := device_obstacle(gallery.device):
+    if here := fused_device_obstacle(gallery.device):
         return here
     if gallery.storage == "fp64":
         return "the gallery is kept in float64"
@@ -40,7 +43,7 @@ def obstacle(gallery: Gallery) -> str:
     return ""
 
 
-def device_obstacle(device: torch.device) -> str:
+def fused_device_obstacle(device: torch.device) -> str:
     """Why this engine does not run on a device, whatever the gallery; empty if it does."""
     if device.type != "cuda":
         return f"the gallery is on {device.type}, and the triton engine needs a CUDA device"
@@ -61,9 +64,30 @@ class FusedEngine:
         return [Tile(rows, videos) for videos in runs for rows in slices(queries, step)]
 
     def compute(self, queries: Queries, gallery: Gallery, tile: Tile) -> Scores:
+        return self.launch(queries[tile.queries], gallery, tile.videos)
+
+    def launch(
+        self,
+        queries: Queries,
+        gallery: Gallery,
+        videos: slice,
+        *,
+        plain: bool = False,
+        tiles: KernelTiles | None = None,
+    ) -> Scores:
+        """Score queries against a run of videos in one launch of the kernel.
+
+        For measuring: ``plain`` computes maxima alone, over as many columns; ``tiles`` skips the tuning.
+        """
         from prvr.scoring.engines import fused_kernel
 
-        return fused_kernel.launch(queries[tile.queries], gallery, gallery.packed, tile.videos)
+        return fused_kernel.launch(queries, gallery, gallery.packed, videos, plain=plain, like=tiles)
+
+    def tuned_tiles(self) -> KernelTiles:
+        """The tiles that the last launch chose."""
+        from prvr.scoring.engines import fused_kernel
+
+        return fused_kernel.tuned()
 
 
 def _has_descriptors() -> bool:

@@ -20,17 +20,17 @@ MOST_QUERIES = 2  # from here on a matrix product is faster
 _NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "int8"}
 
 
-def available() -> bool:
+def has_simsimd() -> bool:
     return importlib.util.find_spec("simsimd") is not None
 
 
 def fits(queries: int, gallery: Gallery) -> bool:
-    return queries <= MOST_QUERIES and gallery.device.type == "cpu" and gallery.storage != "fp64" and available()
+    return queries <= MOST_QUERIES and gallery.device.type == "cpu" and gallery.storage != "fp64" and has_simsimd()
 
 
 def takes(vectors: Vectors, queries: int) -> bool:
     known = vectors.values.dtype in _NAMES and vectors.values.device.type == "cpu"
-    return queries <= MOST_QUERIES and known and available()
+    return queries <= MOST_QUERIES and known and has_simsimd()
 
 
 def few_query_products(vectors: Vectors, queries: Tensor) -> Tensor:

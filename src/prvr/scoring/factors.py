@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.backbones import Backbone, TokenSet
-from prvr.scoring.paging import Front, Grid, page_size, to_front
+from prvr.scoring.pages import Front, Grid, page_size, to_front
 from prvr.scoring.storage import Storage, Vectors
 from prvr.tokens import TensorRecord, VideoTokens
 from prvr.trace import Trace
@@ -63,7 +63,7 @@ class TraceShare:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class GalleryFactors:
     """Encoded videos, laid out as a gallery holds them."""
 
     weights: TokenWeights
@@ -83,9 +83,9 @@ def needs_float64(temperature: float) -> bool:
     return op.may_underflow(temperature, torch.float32)
 
 
-def prepare(
+def gallery_factors(
     backbone: Backbone, trace: Trace | None, tokens: VideoTokens, storage: Storage | None, page: int | None
-) -> Prepared:
+) -> GalleryFactors:
     """Lay encoded videos out. ``storage=None``: as they come; ``page=None``: by the length they are padded to."""
     tokens = tokens.to(torch.float64 if storage == "fp64" else working_type(tokens.frames.dtype))
     kept: Storage = storage or ("fp64" if tokens.frames.dtype == torch.float64 else "fp32")
@@ -105,7 +105,7 @@ def prepare(
         slots = slots.maximum(tokens.evidence_mask.sum(1))
     grid = Grid.over(slots, page)
     pages = torch.bincount(grid.owner, minlength=len(slots)).cpu()
-    return Prepared(
+    return GalleryFactors(
         weights=TokenWeights(sets[paged].weight, tuple((weight, unit.shape[1]) for weight, unit in fixed)),
         first_page=torch.cat([pages.new_zeros(1), pages.cumsum(0)]),
         local=Vectors.store(grid.lay(local, repeat=~has_zero), kept),
