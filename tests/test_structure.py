@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from prvr.errors import UserError
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "prvr"
 
 # Data flows left to right; nothing on the left imports from the right.
 MAY_IMPORT = {
+    "errors": set(),  # which every room may import
     "tokens": set(),
     "files": set(),
     "data": {"tokens", "files"},
@@ -80,7 +87,7 @@ def imported_rooms(path: Path) -> set[str]:
 def test_rooms_import_only_what_lies_to_their_left(room: str) -> None:
     folder = SOURCE / room
     for path in folder.rglob("*.py") if folder.is_dir() else [SOURCE / f"{room}.py"]:
-        beyond = imported_rooms(path) - MAY_IMPORT[room] - {room, "__version__"}
+        beyond = imported_rooms(path) - MAY_IMPORT[room] - {room, "errors", "__version__"}
         assert not beyond, f"{path.relative_to(SOURCE)} imports {beyond}"
 
 
@@ -101,3 +108,36 @@ def test_numeric_rooms_need_neither_the_command_line_nor_figures() -> None:
 def test_goldens_stay_small() -> None:
     large = {p.name: p.stat().st_size for p in (ROOT / "tests" / "golden").iterdir() if p.stat().st_size > 1_000_000}
     assert not large
+
+
+# What is raised for another reason than to tell a person what to put right.
+NOT_FOR_PEOPLE = {
+    "Interrupted",  # ends a training after Ctrl-C
+    "Problem",  # an answer of the server
+    "ShardMissing",  # a reader looks again
+}
+
+
+def test_every_error_that_a_person_can_fix_has_one_base() -> None:
+    """The command line and the server catch ``UserError``; a class beside it would show as a traceback."""
+    for info in pkgutil.walk_packages([str(SOURCE)], "prvr."):
+        if info.name not in ("prvr.__main__", "prvr.presets"):
+            with suppress(ImportError):  # of an extra that is not installed
+                importlib.import_module(info.name)
+    ours = {each for each in _subclasses(Exception) if each.__module__.startswith("prvr.")}
+    assert UserError in ours
+    beside = {each.__name__ for each in ours if not issubclass(each, UserError) and each.__name__[0] != "_"}
+    assert beside <= NOT_FOR_PEOPLE, "derive it from prvr.errors.UserError"
+
+
+def _subclasses(base: type[BaseException]) -> Iterator[type[BaseException]]:
+    for each in base.__subclasses__():
+        yield each
+        yield from _subclasses(each)
+
+
+def test_the_command_line_catches_the_one_base() -> None:
+    tree = ast.parse((SOURCE / "cli" / "errors.py").read_text("utf-8"))
+    caught = {ast.unparse(node.type) for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.type}
+    expected = {"(Interrupted, KeyboardInterrupt)", "BrokenPipeError", "UserError", "SafetensorError", "OSError"}
+    assert caught == expected

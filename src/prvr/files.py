@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from prvr.errors import UserError
 
-class NotAnObject(ValueError):
+
+class NotAnObject(UserError):
     """A file that should hold a JSON object cannot be read or holds something else."""
 
 
@@ -75,11 +77,11 @@ def settle(parent: Path) -> None:
             os.rename(old, place)
 
 
-class Busy(RuntimeError):
-    """Somebody else holds a lock; ``holder`` is what they said of themselves."""
+class Busy(UserError):
+    """Another process holds a lock; ``holder`` names it."""
 
-    def __init__(self, holder: str):
-        super().__init__(holder)
+    def __init__(self, path: Path, holder: str):
+        super().__init__(f"{path} is held by {holder or 'another process'}: wait until it ends")
         self.holder = holder
 
 
@@ -94,7 +96,7 @@ def held(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy(os.pread(handle, 200, 0).decode("utf-8", "replace").strip()) from None
+            raise Busy(path, os.pread(handle, 200, 0).decode("utf-8", "replace").strip()) from None
         except OSError:  # no locks here
             pass
         os.ftruncate(handle, 0)

@@ -11,11 +11,12 @@ from torch import Tensor
 from prvr.backbones.base import Backbone
 from prvr.backbones.blocks.official import OfficialKey, leaves
 from prvr.backbones.registry import method
+from prvr.errors import UserError
 
 _COUNTERS = ("position_ids",)  # buffers that some library versions save though they hold no weights
 
 
-class CheckpointMismatch(ValueError):
+class CheckpointMismatch(UserError):
     """A checkpoint does not fit the model: says which keys or shapes differ."""
 
 

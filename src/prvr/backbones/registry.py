@@ -17,14 +17,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from prvr.backbones.base import Backbone, BackboneConfig
+from prvr.errors import UserError
 
 OWN_FOLDERS = "PRVR_BACKBONES"
 _METHODS: dict[str, type[Backbone]] = {}
 _Method = TypeVar("_Method", bound=type[Backbone])
 
 
-class UnknownMethod(ValueError):
-    """No backbone of that name; says which there are."""
+class UnknownMethod(UserError, ValueError):
+    """No backbone of that name; the message lists those there are.
+
+    Also a ``ValueError``, because callers that build a model from a configuration catch that.
+    """
 
 
 def register(backbone: _Method) -> _Method:

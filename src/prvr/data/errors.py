@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection as AnyCollection
 
+from prvr.errors import UserError
 
-class DataError(Exception):
+
+class DataError(UserError):
     """Something about the user's files; the message names the file and what to do about it."""
 
 

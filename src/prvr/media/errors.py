@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from prvr.errors import UserError
 
-class MediaError(Exception):
+
+class MediaError(UserError):
     """A file that cannot be used: which, and why. Other files are not concerned."""
 
     def __init__(self, path: str | Path, reason: str):
@@ -17,12 +19,15 @@ class MediaError(Exception):
         return type(self), (self.path, self.reason)  # an error may have to travel from a worker process
 
 
-class EncoderError(Exception):
+class EncoderError(UserError):
     """An encoder that cannot be had or does not fit; the message says what to do."""
 
 
-class MissingExtra(ImportError):
-    """An optional dependency is not installed; the message holds the command that installs it."""
+class MissingExtra(UserError, ImportError):
+    """An optional dependency is not installed; the message holds the command that installs it.
+
+    Also an ``ImportError``, because some modules raise it while they are imported.
+    """
 
     def __init__(self, what: str, extra: str, problem: ImportError | None = None):
         because = f" ({problem})" if problem is not None else ""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from prvr.backbones import BackboneConfig, method
+from prvr.errors import UserError
 from prvr.trace import TraceConfig
 
 if sys.version_info >= (3, 11):
@@ -21,7 +22,7 @@ else:
 _Config = TypeVar("_Config")
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """A preset or configuration that cannot be used; says where and what would be right."""
 
 

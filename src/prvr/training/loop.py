@@ -17,6 +17,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from prvr.data import epoch_batches, prefetch
+from prvr.errors import UserError
 from prvr.tokens import TrainBatch
 from prvr.training import optim
 from prvr.training.config import TrainConfig
@@ -38,7 +39,7 @@ _LOSS_EVERY_SECONDS = 0.5  # reading the loss waits for the device, so it is don
 _ASK_EVERY_STEPS = 10
 
 
-class TrainingError(RuntimeError):
+class TrainingError(UserError):
     """Training cannot go on; says why and what to try."""
 
 

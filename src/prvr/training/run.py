@@ -26,6 +26,7 @@ from torch import Tensor
 import prvr
 from prvr.data import Collection
 from prvr.data.layout import has_collection
+from prvr.errors import UserError
 from prvr.files import Busy, NotAnObject, held, read_json_object, settle, whole_folder, write_whole
 from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
 from prvr.training.distributed import Processes
@@ -35,7 +36,7 @@ FORMAT = 1  # of run.json and of what lies beside it
 LOCK = ".lock"
 
 
-class RunError(RuntimeError):
+class RunError(UserError):
     """A run's folder cannot be used as asked; says what was found and what to do."""
 
 
