@@ -94,7 +94,7 @@ def test_a_build_that_fails_leaves_the_older_gallery(backbone: Backbone, trace: 
 
 def test_damage_is_named(backbone: Backbone, trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "gallery"
-    with pytest.raises(GalleryError, match="is no gallery: it has no"):
+    with pytest.raises(GalleryError, match="is not a gallery: it has no"):
         Gallery.load(path)
     Gallery.build(backbone, trace, [videos([2])], path=path)
     with open(path / "local.values.bin", "r+b") as file:
@@ -135,7 +135,7 @@ def test_what_cannot_be_prepared_is_refused(backbone: Backbone, trace: Trace, tm
     with pytest.raises(ValueError, match="unknown storage 'int4'"):
         Gallery.build(backbone, trace, [videos([2])], storage="int4")  # type: ignore[arg-type]
     backbone.separable = False
-    with pytest.raises(NotSeparable, match="dreamprvr scores each query–video pair anew"):
+    with pytest.raises(NotSeparable, match="dreamprvr scores each query–video pair by itself"):
         Gallery.build(backbone, trace, [videos([2])])
 
 

@@ -1,4 +1,4 @@
-"""A split encoded once, with the time it took: what every diagnostic starts from."""
+"""A split encoded once, with the time it took. Every diagnostic starts from it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EncodedSplit:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether a query is one vector that can be held against tokens."""
+        """Whether a query is one vector that can be compared with tokens."""
         return self.queries.ndim == 2
 
 

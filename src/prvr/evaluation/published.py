@@ -1,4 +1,4 @@
-"""Numbers printed in the papers, to set beside one's own.
+"""Numbers printed in the papers, to compare with your own.
 
 They are the best epoch on the very split that is reported, as is usual in this line of work. ``PUBLISHED_CAVEAT`` says
 so and goes wherever they are shown.

@@ -1,6 +1,6 @@
 """One pass over all query–video pairs, from which every table of a report is read.
 
-Scores are made for a few hundred queries against the whole gallery, turned into ranks by counting, and let go: memory
+Scores are made for a few hundred queries against the whole gallery, turned into ranks by counting, and dropped: memory
 does not grow with the number of queries, and no score is ever sorted. All variants of TRACE share the products.
 """
 
@@ -31,7 +31,7 @@ Tick = Callable[[int, int], None]  # queries done, queries in all
 def run_study(subject: Subject, tick: Tick | None = None, *, timed: bool = True) -> Study:
     """Encode the split, rank it in every way, and look at each query's own video and hard negative.
 
-    ``timed`` also scores as a search does, only to tell how long that takes.
+    ``timed`` also scores as a search does, only to measure how long that takes.
     """
     split = encode_subject(subject, timed=timed)
     found = _Collected(subject)
@@ -94,7 +94,7 @@ def _part(factors: VariantFactors, tile: slice) -> VariantFactors:
 
 
 class _Collected:
-    """Ranks of chunk after chunk."""
+    """Ranks, collected chunk by chunk."""
 
     def __init__(self, subject: Subject):
         self.subject = subject

@@ -1,4 +1,4 @@
-"""What is evaluated: a run's weights, the split they rank, and how both came about."""
+"""What is evaluated: a run's weights, the split they rank, and where both come from."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def with_labels(dataset: Dataset, path: Path) -> tuple[Dataset, Tensor]:
 
 
 def _available(config: TrainConfig, data: str | Path, split: str) -> str:
-    """The split asked for; where a collection has no test captions, the validation split."""
+    """The requested split; where a collection has no test captions, the validation split."""
     c = config.data
     has_test = "test" in Collection.find(data, c.collection, c.visual_feature).splits
     return c.validation_split if split == "test" and not has_test else split

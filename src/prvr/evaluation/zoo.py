@@ -1,4 +1,4 @@
-"""What methods there are: each row is read off the registered class, its preset, the published table and a golden."""
+"""The methods: each row comes from the registered class, its preset, the published table and a golden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gallery: what a corpus looks like once everything that no query changes has been computed.
+"""A gallery: a corpus with everything computed that no query changes.
 
 Every score is a product of one unit query with stored vectors, then a maximum. TRACE's query projection W is folded
 into the stored side, ``(W q)·k = q·(Wᵀk)``, so that base and evidence share the query, and only the length of ``W q``
@@ -91,11 +91,14 @@ class Gallery:
         path: str | Path | None = None,
         page: int | None = None,
     ) -> Gallery:
-        """Encode videos batch by batch on the backbone's device. ``trace=None``: base scores only.
+        """Encode videos batch by batch on the backbone's device.
 
-        With a ``path`` each batch goes to disk as soon as it is encoded, and the gallery that comes back is mapped from
-        there: a corpus never needs to fit into memory. Without one, at most one of its arrays exists twice. ``page``:
-        slots of a page; by default as many as the first batch's longest video fills, 128 at most.
+        With a ``path`` each batch goes to disk as soon as it is encoded, and the returned gallery is mapped from there:
+        a corpus never needs to fit into memory. Without a path, at most one of its arrays exists twice.
+
+        Args:
+            trace: None makes a gallery of base scores only.
+            page: slots of a page; by default as many as the first batch's longest video fills, 128 at most.
         """
         require_separable(backbone)
         parts = _parts(backbone, trace, batches, storage, page)
@@ -118,7 +121,7 @@ class Gallery:
         storage: Storage | None = None,
         page: int | None = None,
     ) -> Gallery:
-        """A gallery of videos that are already encoded: in float32 (float64, if they are) unless ``storage`` says."""
+        """A gallery of encoded videos, in float32 (or float64, if they are) unless ``storage`` names another type."""
         require_separable(backbone)
         with torch.autocast(tokens.frames.device.type, enabled=False):
             made = gallery_factors(backbone, trace, tokens, storage, page)
@@ -128,7 +131,7 @@ class Gallery:
 
     @staticmethod
     def cat(parts: list[Gallery]) -> Gallery:
-        """Join galleries made alike. Empties the list as it goes, so that not everything is held twice."""
+        """Join galleries of one model. Empties the list on the way, so that not everything is held twice."""
         if not parts:
             raise ValueError("no galleries were given to join")
         first = parts[0]
@@ -202,7 +205,7 @@ class Gallery:
 
         routes = self.routes
         if routes is not None and storage is not None:
-            routes = routes.beside(storage, self.config.temperature)
+            routes = routes.for_storage(storage, self.config.temperature)
         changed = {name: change(getattr(self, name)) for name in (*_VECTORS, "query_projection")}
         if self.keys is self.local:
             changed["keys"] = changed["local"]

@@ -21,7 +21,7 @@ _ROUNDS = 10  # of k-means; a handful of tokens per cluster settles in fewer
 
 
 def with_anchors(videos: VideoTokens, kind: str) -> VideoTokens:
-    """The same tokens with anchors in the place of registers.
+    """The same tokens with anchors as their registers.
 
     ``hybrid`` keeps registers where a backbone has them (else global-4) and adds temporal-4.
     """

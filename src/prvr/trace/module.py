@@ -174,7 +174,7 @@ class Trace(nn.Module):
         """What the query activates: the backbone's registers, or the hybrid set, (V, R, D)."""
         found = (with_anchors(videos, "hybrid") if self.config.anchors == "hybrid" else videos).registers
         if found is None:
-            raise ValueError("these video tokens carry no registers: add anchors pooled from local tokens first")
+            raise ValueError("these video tokens have no registers: add anchors pooled from local tokens first")
         return found
 
     def factors(self, videos: VideoTokens) -> TraceFactors:

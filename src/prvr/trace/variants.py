@@ -1,8 +1,8 @@
-"""TRACE taken apart and TRACE led astray: the ablation rows and the routing corruptions.
+"""Variants of TRACE: the ablation rows, and the routing corruptions.
 
 Every variant is a weighted sum of a few *parts* (the routed maximum, the soft route, a plain maximum …). All parts of a
-tile of videos are made from the same query–frame and query–register products and differ in what is done afterwards, so
-a whole table costs little more than its first row.
+tile of videos share the same query–frame and query–register products, so a whole table costs little more than its first
+row.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class VariantFactors(TraceFactors):
 
 @torch.no_grad()
 def variant_factors(trace: Trace, videos: VideoTokens, *, seed: int, batch: int = 64) -> VariantFactors:
-    """Index-time half of all variants. The seed fixes both shuffles, whatever the batch."""
+    """Index-time half of all variants. The seed fixes both shuffles; the batch size does not change them."""
     shuffle = frame_shuffle(videos.evidence_mask, seed)
     rows = range(0, len(videos), batch)
     parts = [_factors(trace, videos[start : start + batch], shuffle[start : start + batch]) for start in rows]

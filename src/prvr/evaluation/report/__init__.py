@@ -1,4 +1,4 @@
-"""The paper's evidence for a run of one's own: one page, its tables and figures, and every query's numbers."""
+"""The paper's tables and figures for your own run: one page, its tables and figures as files, every query's numbers."""
 
 from prvr.evaluation.report.ablation import retrained_ranks
 from prvr.evaluation.report.build import REPORT_SECTIONS, ReportExtras, write_report

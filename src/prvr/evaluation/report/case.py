@@ -36,7 +36,7 @@ def chosen_case(study: Study) -> Correction | None:
 
 
 def case(study: Study, videos: Path | None = None) -> ReportSection:
-    """``videos``: a folder with the video files, for stills at the peaks."""
+    """One correction. ``videos`` is a folder with the video files, for frames at the peaks."""
     if study.views is None or study.views.truth is None or study.views.negative is None:
         return without_trace("case", TITLE)
     chosen = chosen_case(study)
@@ -58,7 +58,7 @@ def case(study: Study, videos: Path | None = None) -> ReportSection:
         "margin over the best wrong video grew most; if there is none, the query whose rank improved most. "
     )
     if videos is None:
-        lead += "With the video files at hand, prvr report RUN --videos DIR adds the frames."
+        lead += "Where you have the video files, prvr report RUN --videos DIR adds the frames."
     else:
         drawings.append(Drawing("case_frames", "Frames at the peaks.", peak_frames_figure(videos, truth, negative)))
     rows: list[list[Cell]] = [_peaks("ground truth", truth), _peaks("hard negative", negative)]

@@ -27,7 +27,7 @@ class Column:
     with_sign: bool = False
 
     def show(self, cell: Cell) -> str:
-        """A cell as it is printed; what is absent is a dash."""
+        """A cell as it is printed; a missing one is a dash."""
         if cell is None:
             return "–"
         if isinstance(cell, str):

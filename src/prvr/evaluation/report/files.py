@@ -1,4 +1,4 @@
-"""What a report leaves on disk beside the page: tables, figures, and every query's numbers."""
+"""The files of a report: the page, tables, figures, and every query's numbers."""
 
 from __future__ import annotations
 

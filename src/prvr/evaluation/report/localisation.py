@@ -11,7 +11,7 @@ from prvr.evaluation.report.content import Cell, Column, ReportSection, ReportTa
 
 AGREE, MOMENTS = "Clip–frame agreement", "Moments from the evidence curve"
 THRESHOLDS = (0.3, 0.5, 0.7)
-CURVES = {  # how a reader is told what a curve is
+CURVES = {  # labels of the curves
     "base": "base: cos(q, f)",
     "direct": "direct: d",
     "trace": "TRACE: d + γρ",
@@ -88,7 +88,7 @@ def moments(study: Study) -> ReportSection:
     columns = [Column("curve"), *(Column(f"R@{k}, IoU {t}") for k in RANKS for t in THRESHOLDS), Column("mean IoU", 3)]
     lead = (
         f"{len(queries):,} queries with a known moment, each in its own video. Every stretch of frames is a candidate, "
-        "scored by how well it parts the curve in two (mean inside minus mean outside, Otsu's weight); the next ones "
+        "scored by how well it splits the curve in two (mean inside minus mean outside, Otsu's weight); the next ones "
         "overlap none before them by more than half. The whole video as the answer is the control."
     )
     return ReportSection(

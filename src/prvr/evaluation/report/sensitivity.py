@@ -1,4 +1,4 @@
-"""Section: SumR as λ, γ and η change, all else as it is."""
+"""Section: SumR as λ, γ and η change, one at a time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sensitivity(study: Study) -> ReportSection:
 
 
 def _identities(study: Study) -> list[Verdict]:
-    """What must hold exactly, whatever the weights: switched-off parts give the ablation rows, rank by rank."""
+    """What must hold exactly for any weights: switched-off parts give the ablation rows, rank by rank."""
     expected = {"λ = 0 is the base branch": ("λ", "base"), "η = 0 is row (7)": ("η", "route_only")}
     expected |= {"γ = 0 is row (4)": ("γ", "direct_soft")}
     return [

@@ -1,7 +1,8 @@
-"""Scoring a gallery: one contract, three engines.
+"""Scoring a gallery with one of three engines.
 
 ``reference`` follows the equations and keeps every intermediate; ``torch`` works in tiles on any device; ``triton``
-makes base and evidence in one pass on a CUDA device. All give base score and evidence score; ``score`` fuses them.
+computes base and evidence in one pass on a CUDA device. All return base scores and evidence scores; ``score`` fuses
+them.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ def score_parts(queries: Tensor, gallery: Gallery, engine: Engine | ScoringEngin
 
 @torch.no_grad()
 def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine | ScoringEngine = "auto") -> Top:
-    """The best k videos per query, streaming over the gallery: k and one tile of scores per query are all it holds."""
+    """The best k videos per query. It streams over the gallery and holds k scores and one tile of scores per query."""
     if k < 0:
-        raise ValueError(f"k is {k}, expected how many videos to keep for each query")
+        raise ValueError(f"k is {k}, expected the number of videos to keep for each query")
     chosen, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
     keeper = TopKeeper(len(queries), min(k, len(gallery)), gallery.device)
     for tile in cut_to(chosen.plan(len(queries), gallery), _SCORES_KEPT):
@@ -69,7 +70,7 @@ def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine | Scor
 
 
 def choose(engine: Engine | ScoringEngine, gallery: Gallery) -> ScoringEngine:
-    """The engine to use. A gallery kept in full floats is scored in full floats unless ``triton`` is asked for."""
+    """The engine to use. A gallery kept in full floats is scored in full floats unless ``triton`` is requested."""
     if not isinstance(engine, str):
         return engine
     if engine not in get_args(Engine):

@@ -32,7 +32,7 @@ class FactorisedEngine:
 
     def plan(self, queries: int, gallery: Gallery) -> list[Tile]:
         step = min(queries, QUERIES_PER_TILE)
-        # For a few queries the largest temporary of a tile is no product: it is the stored vectors turned into floats.
+        # For a few queries the largest temporary of a tile is not a product but the stored vectors turned into floats.
         widest = step if gallery.storage in ("fp32", "fp64") else max(step, gallery.width)
         pages = TILE_ELEMENTS.get(gallery.device.type, 1 << 24) // max(1, widest * gallery.page)
         if simd.fits(queries, gallery):

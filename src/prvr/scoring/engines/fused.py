@@ -21,7 +21,7 @@ _WIDTH_STEP = 64
 _PAGES = (16, 32, 64, 128)
 _SCORES_AT_ONCE = 1 << 28  # a tile of base and evidence scores: 2 GB
 _QUERIES_AT_ONCE = 1 << 15
-_VIDEOS_AT_ONCE = 4 * 65_535  # a grid has so many rows of programs, and a program walks over four videos or more
+_VIDEOS_AT_ONCE = 4 * 65_535  # the most rows of programs in a grid, times the fewest videos of a program
 
 
 def fused_obstacle(gallery: Gallery) -> str:
@@ -44,7 +44,7 @@ def fused_obstacle(gallery: Gallery) -> str:
 
 
 def fused_device_obstacle(device: torch.device) -> str:
-    """Why this engine does not run on a device, whatever the gallery; empty if it does."""
+    """Why this engine does not run on a device, for any gallery; empty if it does."""
     if device.type != "cuda":
         return f"the gallery is on {device.type}, and the triton engine needs a CUDA device"
     if importlib.util.find_spec("triton") is None or not _has_descriptors():
