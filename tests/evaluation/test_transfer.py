@@ -25,14 +25,12 @@ def encoding() -> TransferSplit:
 
 
 @pytest.mark.parametrize("gate", [False, True])
-def test_the_shared_sweep_equals_trace_on_each_set_of_anchors(
-    gate: bool, encoding: TransferSplit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_shared_sweep_equals_trace_on_each_set_of_anchors(gate: bool, encoding: TransferSplit) -> None:
     config = TraceConfig(gate=gate)
     sets = {kind: with_anchors(encoding.videos, kind).registers for kind in ANCHOR_KINDS}
-    monkeypatch.setattr("prvr.scoring.sweep.TILE_ELEMENTS", 20 * 9 * 5)  # five videos at a time
+    five_videos = 20 * 9 * 5
     known = {kind: anchor for kind, anchor in sets.items() if anchor is not None}
-    found = sweep_anchors(encoding.queries, encoding.videos, known, config)
+    found = sweep_anchors(encoding.queries, encoding.videos, known, config, tile_elements=five_videos)
     for kind, anchor in sets.items():
         assert anchor is not None
         videos = encoding.videos

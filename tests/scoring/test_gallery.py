@@ -154,7 +154,7 @@ def test_only_galleries_made_alike_are_joined(backbone: Backbone, trace: Trace, 
     with pytest.raises(ValueError, match="no galleries"):
         Gallery.cat([])
     with pytest.raises(ValueError, match=r"parts of one gallery differ in 'local.values'"):
-        disk.write_gallery(tmp_path / "gallery", iter([made()._record(), made(storage="fp16")._record()]))
+        disk.write_gallery(tmp_path / "gallery", iter([made().record(), made(storage="fp16").record()]))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -178,7 +178,7 @@ def test_galleries_of_different_models_are_not_joined(backbone: Backbone, trace:
     with pytest.raises(ValueError, match="different models"):
         Gallery.cat(list(parts))
     with pytest.raises(ValueError, match="different models"):
-        disk.write_gallery(tmp_path / "gallery", (part._record() for part in parts))
+        disk.write_gallery(tmp_path / "gallery", (part.record() for part in parts))
 
 
 def test_vectors_too_long_for_half_floats_are_refused() -> None:

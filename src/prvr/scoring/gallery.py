@@ -103,7 +103,7 @@ class Gallery:
         require_separable(backbone)
         parts = _parts(backbone, trace, batches, storage, page)
         if path is not None:
-            disk.write_gallery(path, (part._record() for part in parts))
+            disk.write_gallery(path, (part.record() for part in parts))
             return Gallery.load(path)
         made = list(parts)
         if not made:
@@ -138,7 +138,7 @@ class Gallery:
         for part in parts[1:]:
             if part._kind() != first._kind():
                 raise ValueError(f"galleries differ in how they were made: {first._kind()} and {part._kind()}")
-            disk.require_same_shared(first._record(), part._record())
+            disk.require_same_shared(first.record(), part.record())
         pages = torch.cat([part.first_page.diff() for part in parts])
         start = pages.new_zeros(1)
         ids = tuple(name for part in parts for name in part.ids)
@@ -215,7 +215,7 @@ class Gallery:
 
     def save(self, path: str | Path) -> None:
         """Write a folder, whole or not at all."""
-        disk.write_gallery(path, iter([self._record()]))
+        disk.write_gallery(path, iter([self.record()]))
 
     @staticmethod
     def load(path: str | Path, device: str = "cpu") -> Gallery:
@@ -273,7 +273,8 @@ class Gallery:
                 found |= {f"{name}.{field}": tensor for field, tensor in part.tensors().items()}
         return found
 
-    def _record(self) -> disk.GalleryRecord:
+    def record(self) -> disk.GalleryRecord:
+        """What is written to disk."""
         shared = {} if self.query_projection is None else {"query_projection": self.query_projection}
         return disk.GalleryRecord(self.about, list(self.ids), self.arrays(), shared)
 

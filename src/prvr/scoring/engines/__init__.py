@@ -24,7 +24,7 @@ __all__ = ["Engine", "Scores", "ScoringEngine", "Top", "score", "score_parts", "
 
 Engine: TypeAlias = Literal["auto", "reference", "torch", "triton"]
 
-_SCORES_KEPT = 1 << 22  # the most that ``top_k`` looks at together: some 100 MB with what ranks them
+TOP_K_SCORES = 1 << 22  # scores that ``top_k`` ranks at a time: about 100 MB with their temporaries
 
 
 @torch.no_grad()
@@ -57,13 +57,20 @@ def score_parts(queries: Tensor, gallery: Gallery, engine: Engine | ScoringEngin
 
 
 @torch.no_grad()
-def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine | ScoringEngine = "auto") -> Top:
+def top_k(
+    queries: Tensor,
+    gallery: Gallery,
+    k: int = 100,
+    engine: Engine | ScoringEngine = "auto",
+    *,
+    scores_at_once: int = TOP_K_SCORES,
+) -> Top:
     """The best k videos per query. It streams over the gallery and holds k scores and one tile of scores per query."""
     if k < 0:
         raise ValueError(f"k is {k}, expected the number of videos to keep for each query")
     chosen, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
     keeper = TopKeeper(len(queries), min(k, len(gallery)), gallery.device)
-    for tile in cut_to(chosen.plan(len(queries), gallery), _SCORES_KEPT):
+    for tile in cut_to(chosen.plan(len(queries), gallery), scores_at_once):
         part = chosen.compute(prepared, gallery, tile)
         keeper.offer(part.final(gallery.config.fusion_weight), tile.queries, tile.videos.start)
     return keeper.top()

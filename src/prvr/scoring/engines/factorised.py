@@ -27,14 +27,18 @@ SINGLE_PAGES = 4096  # pages at a time for a few queries: products are small, so
 class FactorisedEngine:
     """The torch engine. It keeps its buffers from tile to tile, so a thread needs an engine of its own."""
 
-    def __init__(self, workspace: Workspace | None = None) -> None:
-        self.workspace = workspace or Workspace()
+    def __init__(self, *, tile_elements: int | None = None, queries_per_tile: int = QUERIES_PER_TILE) -> None:
+        """``tile_elements`` bounds the largest temporary of a tile; by default ``TILE_ELEMENTS`` of the device."""
+        self.workspace = Workspace()
+        self.tile_elements = tile_elements
+        self.queries_per_tile = queries_per_tile
 
     def plan(self, queries: int, gallery: Gallery) -> list[Tile]:
-        step = min(queries, QUERIES_PER_TILE)
+        step = min(queries, self.queries_per_tile)
         # For a few queries the largest temporary of a tile is not a product but the stored vectors turned into floats.
         widest = step if gallery.storage in ("fp32", "fp64") else max(step, gallery.width)
-        pages = TILE_ELEMENTS.get(gallery.device.type, 1 << 24) // max(1, widest * gallery.page)
+        elements = self.tile_elements or TILE_ELEMENTS.get(gallery.device.type, 1 << 24)
+        pages = elements // max(1, widest * gallery.page)
         if simd.fits(queries, gallery):
             pages = SINGLE_PAGES
         # Videos outside, queries inside: a gallery that lies on disk is read once.

@@ -19,8 +19,8 @@ KernelTiles: TypeAlias = Any  # a ``triton.Config``
 
 _WIDTH_STEP = 64
 _PAGES = (16, 32, 64, 128)
-_SCORES_AT_ONCE = 1 << 28  # a tile of base and evidence scores: 2 GB
-_QUERIES_AT_ONCE = 1 << 15
+SCORES_AT_ONCE = 1 << 28  # a tile of base and evidence scores: 2 GB
+QUERIES_AT_ONCE = 1 << 15
 _VIDEOS_AT_ONCE = 4 * 65_535  # the most rows of programs in a grid, times the fewest videos of a program
 
 
@@ -57,10 +57,14 @@ def fused_device_obstacle(device: torch.device) -> str:
 class FusedEngine:
     """The triton engine."""
 
+    def __init__(self, *, scores_at_once: int = SCORES_AT_ONCE, queries_at_once: int = QUERIES_AT_ONCE) -> None:
+        self.scores_at_once = scores_at_once
+        self.queries_at_once = queries_at_once
+
     def plan(self, queries: int, gallery: Gallery) -> list[Tile]:
         """Large tiles: the kernel holds nothing but their scores."""
-        step = max(1, min(queries, _QUERIES_AT_ONCE))
-        runs = slices(len(gallery), min(_SCORES_AT_ONCE // step, _VIDEOS_AT_ONCE))
+        step = max(1, min(queries, self.queries_at_once))
+        runs = slices(len(gallery), min(self.scores_at_once // step, _VIDEOS_AT_ONCE))
         return [Tile(rows, videos) for videos in runs for rows in slices(queries, step)]
 
     def compute(self, queries: Queries, gallery: Gallery, tile: Tile) -> Scores:
