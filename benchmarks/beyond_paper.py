@@ -24,9 +24,17 @@ from prvr.data import Dataset
 from prvr.evaluation import TRANSFER_LAMBDAS, compare_ranks, encode_split, ranks, recalls, transfer_trace
 from prvr.scoring import Gallery, Scores, encode_query_batches, score_parts
 from prvr.trace import ANCHOR_KINDS, Trace, TraceConfig
-from prvr.training import Run, TraceModel, TrainConfig, Trainer, load_preset, processes
-from prvr.training.config import config_from_dict, config_to_dict
-from prvr.training.splits import load_split
+from prvr.training import (
+    Run,
+    TraceModel,
+    TrainConfig,
+    Trainer,
+    config_from_dict,
+    config_to_dict,
+    load_preset,
+    load_split,
+    processes,
+)
 from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 OPERATORS: dict[str, dict[str, Any]] = {

@@ -9,8 +9,7 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
-from prvr.backbones import build
-from prvr.backbones.frozen import Frozen, FrozenTokens
+from prvr.backbones import Frozen, FrozenTokens, build
 from prvr.evaluation import ranks, recalls
 from prvr.library.search.moments import overlap
 from prvr.trace import trace_evidence

@@ -24,8 +24,7 @@ from prvr.evaluation import Recall, compare_ranks, evaluate_run, ranks, recall_t
 from prvr.processes import python_command
 from prvr.scoring import Gallery, Scores, encode_query_batches, score_parts
 from prvr.trace import TraceConfig
-from prvr.training import Run, TraceModel
-from prvr.training.splits import load_split
+from prvr.training import Run, TraceModel, load_split
 
 LAMBDAS = (0.01, 0.03, 0.1, 0.3, 1.0)
 

@@ -17,8 +17,7 @@ from prvr.data.prepared import Prepared
 from prvr.evaluation.subject import Subject
 from prvr.tokens import VideoTokens
 from prvr.trace import Trace, TraceConfig
-from prvr.training import Run, TraceModel, TrainConfig
-from prvr.training.config import TraceStage
+from prvr.training import Run, TraceModel, TraceStage, TrainConfig
 
 
 class Passing(Backbone):

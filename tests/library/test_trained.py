@@ -158,7 +158,7 @@ def test_the_command_line_refuses_another_model(
     assert prvr(["library", "add", film, "--library", place, "--model", str(other.path)]) == 1
     assert "was made with the dreamprvr of" in capsys.readouterr().err
     assert prvr(["library", "add", film, "--library", place, "--model", str(tmp_path)]) == 1
-    assert "is no run" in capsys.readouterr().err
+    assert "is not a run" in capsys.readouterr().err
     assert prvr(["library", "status", "--library", place]) == 0
     assert "model dreamprvr, average weights of" in capsys.readouterr().out
     assert prvr(["search", SENTENCES[0], "--library", place]) == 0

@@ -7,17 +7,16 @@ read, a stale one is never found, and of two processes that build the same one, 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prvr.data.errors import DataError
+from prvr.files import exclusive_lock
 
 
 def fingerprint(files: Sequence[Path]) -> str:
@@ -47,7 +46,7 @@ def cached(home: Path, name: str, version: str, build: Callable[[Path], None]) -
         return final
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with _only_builder(home / f".{name}.lock") as alone:
+        with exclusive_lock(home / f".{name}.lock", wait=True) as alone:
             if not final.is_dir():
                 if alone:
                     _remove(home, f".{name}.building-*")  # left by a builder that was killed
@@ -79,20 +78,3 @@ def _remove(home: Path, pattern: str, keep: Path | None = None) -> None:
     for folder in home.glob(pattern):
         if folder != keep:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _only_builder(path: Path) -> Iterator[bool]:
-    """Let others wait rather than do the same work. Yields False where the file system has no locks: still safe."""
-    if sys.platform == "win32":
-        yield False
-        return
-    import fcntl
-
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            alone = True
-        except OSError:
-            alone = False
-        yield alone

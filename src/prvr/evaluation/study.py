@@ -55,7 +55,7 @@ def run_study(subject: Subject, tick: Tick | None = None, *, timed: bool = True)
         rivals=rivals.to("cpu"),
         spread=None if split.factors is None else RegisterSpread.of(split.factors.registers),
         views=views,
-        seconds=split.watch.seconds,
+        seconds=split.times.seconds,
     )
 
 
