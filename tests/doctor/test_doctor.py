@@ -14,7 +14,7 @@ from prvr.doctor import examine, installed_packages, packages
 from prvr.doctor.encoders import encoders
 from prvr.doctor.packages import licence_of
 from prvr.library import Library
-from prvr.media.encoders.hashes import RECORD
+from prvr.media.encoders.hashes import HASHES_FILE
 
 
 def test_every_core_package_is_there_with_a_version_and_a_licence() -> None:
@@ -60,7 +60,7 @@ def test_weights_in_the_hubs_cache_are_compared_with_their_names(
     bad = {each.name: each for each in encoders()}["some/model"]
     assert bad.state == "damaged"
     assert "damaged or replaced" in bad.remedy
-    (snapshot / RECORD).write_text("[]")
+    (snapshot / HASHES_FILE).write_text("[]")
     assert "cannot be read" in {each.name: each for each in encoders()}["some/model"].remedy
 
 
