@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from prvr.media.encoders import open_encoder
 from prvr.media.encoders.plain import SIDE, PlainEncoder
-from prvr.media.encoders.plain_words import understood, word_vector
+from prvr.media.encoders.plain_words import known_words, word_vector
 from prvr.media.frames import Image
 from prvr.worlds import SHAPE_COLOURS, paint_shape
 
@@ -67,7 +67,7 @@ def test_a_sequence_in_parts_is_the_same_sequence() -> None:
 
 def test_what_it_does_not_know_matches_nothing() -> None:
     assert not ENCODER.encode_texts(["somebody repairs a violin"]).any()
-    assert understood("somebody repairs a violin") == []
+    assert known_words("somebody repairs a violin") == []
 
 
 def test_word_vectors_are_fixed() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from prvr.data import DataError
 from prvr.media import MediaError, open_video
-from prvr.media.encoders.colours import NAMES, memberships
+from prvr.media.encoders.colours import COLOUR_NAMES, colour_memberships
 from prvr.worlds import RENDERED_SIZES, SPLITS, RenderedWorld, plan_world, render_world
 from prvr.worlds.rendered.shapes import SHAPES, paint_shape
 
@@ -47,9 +47,9 @@ def test_a_thing_is_there_while_its_event_lasts_and_not_before(world: RenderedWo
         busy = [(e.start, e.end) for e in (*script.events, *(peak.event for peak in script.peaks))]
         free = next(t for t in np.arange(0, script.length, 0.125) if not any(a - 0.2 <= t <= b + 0.2 for a, b in busy))
         for event in script.events:
-            kind = NAMES.index(event.colour)
-            there = memberships(images[round((event.start + event.end) / 2 * TINY.fps)])[..., kind].mean()
-            assert there > memberships(images[round(free * TINY.fps)])[..., kind].mean() + 0.005
+            kind = COLOUR_NAMES.index(event.colour)
+            there = colour_memberships(images[round((event.start + event.end) / 2 * TINY.fps)])[..., kind].mean()
+            assert there > colour_memberships(images[round(free * TINY.fps)])[..., kind].mean() + 0.005
 
 
 def test_peaks_are_of_other_films_and_do_not_belong(world: RenderedWorld) -> None:
