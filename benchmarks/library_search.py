@@ -38,7 +38,7 @@ from prvr.library import (
     commit_videos,
 )
 from prvr.library.ingest.frozen import FrozenEmbedding
-from prvr.library.ingest.tracks import PAGE
+from prvr.library.ingest.tracks import PAGE_TOKENS
 from prvr.media import Array, Encoder, Fit, Image, unit_rows
 from prvr.scoring import Gallery, score_parts
 
@@ -197,15 +197,15 @@ def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> 
     torch.set_num_threads(1)  # products are small
     moments = [embedding.backbone.moments(torch.from_numpy(walked)) for walked in walks]
     tokens = embedding.backbone.join(moments)
-    gallery = Gallery.of_tokens(embedding.backbone, embedding.trace, tokens, storage=track.storage, page=PAGE)
-    scores = score_parts(track.bank, gallery, "torch")
+    gallery = Gallery.of_tokens(embedding.backbone, embedding.trace, tokens, storage=track.storage, page=PAGE_TOKENS)
+    scores = score_parts(track.background, gallery, "torch")
     assert scores.trace is not None
     background = torch.stack([scores.base, scores.trace], -1).transpose(0, 1).contiguous()  # (V, B, 2)
     for number, (each, moment) in enumerate(zip(found, moments, strict=True)):
         arrays = {name: a for name, a in gallery[number : number + 1].arrays().items() if not name.startswith("keys.")}
-        seconds = np.zeros((len(arrays["local.values"]) * PAGE, 2), np.float32)
+        seconds = np.zeros((len(arrays["local.values"]) * PAGE_TOKENS, 2), np.float32)
         seconds[: len(moment.spans)] = moment.spans
-        times = torch.from_numpy(seconds).view(-1, PAGE, 2)
+        times = torch.from_numpy(seconds).view(-1, PAGE_TOKENS, 2)
         arrays |= {"background": background[number : number + 1], "spans": times}
         each.add(Section(gallery.about, arrays, len(moment.spans)))
     torch.set_num_threads(threads)

@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.cluster.test_stages import Stages
 
 from prvr.cli import main as prvr
 from prvr.data.resample import normalise_rows, sample_clips
-from prvr.library import Library, LibraryError, SearchOptions
+from prvr.library import Library, LibraryError
 from prvr.media.encoders import PlainEncoder
 from prvr.media.features import video_features
 from prvr.media.recipe import RecipeMismatch
 from prvr.tokens import Evidence, VideoTokens
 from prvr.training import Run
 from prvr.worlds import RenderedWorld
-from tests.cluster.alike import arrays, same_answers
-from tests.cluster.standin import actors, searcher
+from tests.cluster.alike import arrays, requests, same_answers
+from tests.cluster.standin import searcher, start_actors
+from tests.cluster.test_add import Stages, add
 from tests.library.conftest import RATE, SLOTS, fresh_run
 
 SENTENCES = ("a red square moves to the left", "then a green ring at night", "something blue falls")
@@ -108,11 +108,11 @@ def test_stages_and_shards_of_a_cluster_know_the_model(
 ) -> None:
     """Made in stages and searched in shards, it is the library that one machine makes and searches."""
     made = Library.create(tmp_path / "staged", model=run.path, storage="fp32")
-    made.add([films.folder], work=Stages())
+    add(made, [films.folder], Stages())
     assert arrays(made.folder) == arrays(trained.folder)
-    for options in (SearchOptions(limit=100), SearchOptions(limit=5, group_by="moment")):
-        found = searcher(made, actors(made, 3)).search_many(SENTENCES, options)
-        same_answers(found, made.search_many(SENTENCES, options))
+    for asked in (requests(SENTENCES), requests(SENTENCES, limit=5, group_by="moment")):
+        found = searcher(made, start_actors(made, 3)).search_many(asked)
+        same_answers(found, made.search_many(asked))
 
 
 def test_encoder_and_rate_come_from_the_run(trained: Library) -> None:
