@@ -26,9 +26,17 @@ from prvr.evaluation.transfer import LAMBDAS, encode_split, transfer
 from prvr.scoring import Gallery, Scores, encode_queries, score_parts
 from prvr.trace import Trace, TraceConfig
 from prvr.trace.anchors import KINDS
-from prvr.training import Run, TraceModel, TrainConfig, Trainer, load_preset, processes
-from prvr.training.config import config_from_dict, config_to_dict
-from prvr.training.splits import load_split
+from prvr.training import (
+    Run,
+    TraceModel,
+    TrainConfig,
+    Trainer,
+    config_from_dict,
+    config_to_dict,
+    load_preset,
+    load_split,
+    processes,
+)
 from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 OPERATORS: dict[str, dict[str, Any]] = {

@@ -21,10 +21,7 @@ from rich.table import Table
 
 from prvr.data import Dataset, epoch_batches, prefetch
 from prvr.tokens import TrainBatch
-from prvr.training import TraceModel, load_preset
-from prvr.training.optim import backbone_optimiser
-from prvr.training.schedule import moment
-from prvr.training.step import PlainStep
+from prvr.training import PlainStep, TraceModel, backbone_optimiser, load_preset, phase_at
 from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 _Result = TypeVar("_Result")
@@ -84,7 +81,7 @@ def training_step(device: str) -> Callable[[TrainBatch], object]:
     config = load_preset("charades")
     model = TraceModel.from_config(config).to(device)
     model.bf16 = device != "cpu"
-    now = moment(0, config.backbone_stage.epochs, config.trace_stage)
+    now = phase_at(0, config.backbone_stage.epochs, config.trace_stage)
     model.enter(now)
     plain = PlainStep(model, backbone_optimiser(model.backbone, config.backbone_stage), clip=None)
     return lambda batch: plain(batch, now, torch.Generator(device))

@@ -9,11 +9,9 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
-from prvr.backbones import build
-from prvr.backbones.frozen import Frozen, FrozenTokens
+from prvr.backbones import Frozen, FrozenTokens, build
 from prvr.evaluation import ranks, recalls
-from prvr.library.search.moments import overlap
-from prvr.trace import trace_evidence
+from prvr.trace import temporal_iou, trace_evidence
 
 KINDS = ("frames", "windows", "moments")
 FUSION_WEIGHTS = (0.03, 0.3)  # λ is not tuned: two values are shown
@@ -60,7 +58,7 @@ def measured(kind: str, videos: list[Tensor], asked: Asked, rate: float) -> Iter
         recall = recalls(ranks(torch.cat(scores[weight]), asked.positives))
         found = seconds[asked.own, torch.cat(peaks[weight])].tolist()
         pairs = zip(found, asked.moments, strict=True)
-        iou = sum(overlap(start, end, *true) for (start, end), true in pairs) / len(found)
+        iou = sum(float(temporal_iou(start, end, *true)) for (start, end), true in pairs) / len(found)
         name = f"base + {weight:g} TRACE" if weight else "base"
         yield name, [*(f"{recall[k]:.1f}" for k in (1, 5, 10)), f"{recall.sum_r:.1f}", f"{iou:.3f}"]
 

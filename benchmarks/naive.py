@@ -26,8 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prvr.backbones import to_official
-from prvr.backbones.dreamprvr import DreamPRVR, DreamPRVRConfig
+from prvr.backbones import DreamPRVR, DreamPRVRConfig, to_official
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch, VideoTokens
 from prvr.trace import TraceConfig
 

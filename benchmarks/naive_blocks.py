@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prvr.backbones.dreamprvr import DreamPRVRConfig
+from prvr.backbones import DreamPRVRConfig
 
 
 class InputProjection(nn.Module):

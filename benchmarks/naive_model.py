@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from naive_blocks import Block, GaussianEncoder, InputProjection, Positions
 from torch import Tensor, nn
 
-from prvr.backbones.dreamprvr import DreamPRVRConfig
+from prvr.backbones import DreamPRVRConfig
 from prvr.tokens import VideoBatch, VideoTokens
 
 

@@ -25,8 +25,7 @@ from prvr.evaluation.evaluate import evaluate_run
 from prvr.processes import python_command
 from prvr.scoring import Gallery, Scores, encode_queries, score_parts
 from prvr.trace import TraceConfig
-from prvr.training import Run, TraceModel
-from prvr.training.splits import load_split
+from prvr.training import Run, TraceModel, load_split
 
 LAMBDAS = (0.01, 0.03, 0.1, 0.3, 1.0)
 

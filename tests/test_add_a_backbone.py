@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from prvr.backbones import UnknownMethod, methods
-from prvr.backbones.registry import OWN_FOLDERS
-from prvr.training.reporting import read_metrics
-from prvr.training.run import Run
+from prvr.backbones import METHOD_FOLDERS, UnknownMethod, methods
+from prvr.training import Run, read_metrics
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "add-a-backbone.md"
 
@@ -49,13 +47,13 @@ def test_the_document_shows_clean_code(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_or_a_name_that_is_taken_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(OWN_FOLDERS, os.pathsep.join([str(tmp_path), str(tmp_path / "gone")]))
+    monkeypatch.setenv(METHOD_FOLDERS, os.pathsep.join([str(tmp_path), str(tmp_path / "gone")]))
     with pytest.raises(UnknownMethod, match=r"PRVR_BACKBONES names .*gone, which is no folder"):
         methods()
     (tmp_path / "mine.py").write_text(
         "from prvr.backbones import register\nfrom prvr.backbones.xml import XML\n"
         "@register\nclass Mine(XML):\n    pass\n"
     )
-    monkeypatch.setenv(OWN_FOLDERS, str(tmp_path))
+    monkeypatch.setenv(METHOD_FOLDERS, str(tmp_path))
     with pytest.raises(UnknownMethod, match=r"calls its method 'xml', as prvr\.backbones\.xml does"):
         methods()

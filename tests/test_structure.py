@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from prvr.errors import UserError
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "prvr"
 
 # Data flows left to right; nothing on the left imports from the right.
 MAY_IMPORT = {
+    "errors": set(),  # which every room may import
     "tokens": set(),
     "files": set(),
     "data": {"tokens", "files"},
@@ -80,7 +87,7 @@ def imported_rooms(path: Path) -> set[str]:
 def test_rooms_import_only_what_lies_to_their_left(room: str) -> None:
     folder = SOURCE / room
     for path in folder.rglob("*.py") if folder.is_dir() else [SOURCE / f"{room}.py"]:
-        beyond = imported_rooms(path) - MAY_IMPORT[room] - {room, "__version__"}
+        beyond = imported_rooms(path) - MAY_IMPORT[room] - {room, "errors", "__version__"}
         assert not beyond, f"{path.relative_to(SOURCE)} imports {beyond}"
 
 
@@ -98,6 +105,64 @@ def test_numeric_rooms_need_neither_the_command_line_nor_figures() -> None:
     assert result.returncode == 0, result.stderr
 
 
+POSIX_MODULES = {"fcntl", "resource", "termios", "pwd", "grp", "pty", "tty"}
+POSIX_CALLS = {"os.register_at_fork", "os.pread", "os.pwrite", "os.fork", "os.sched_getaffinity", "signal.SIGKILL"}
+
+
+def needed_to_import(node: ast.AST) -> Iterator[ast.AST]:
+    """What runs when a module is imported: everything outside functions."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from needed_to_import(child)
+
+
+def test_importing_needs_no_posix_system() -> None:
+    """So that macOS and Windows can import every room; what needs more says so when it is used."""
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in needed_to_import(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if POSIX_MODULES & {*names} or (isinstance(node, ast.ImportFrom) and node.module in POSIX_MODULES):
+                found.add(str(path.relative_to(SOURCE)))
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in POSIX_CALLS:
+                found.add(str(path.relative_to(SOURCE)))
+    assert found <= {"library/store/claims.py"}
+
+
 def test_goldens_stay_small() -> None:
     large = {p.name: p.stat().st_size for p in (ROOT / "tests" / "golden").iterdir() if p.stat().st_size > 1_000_000}
     assert not large
+
+
+# What is raised for another reason than to tell a person what to put right.
+NOT_FOR_PEOPLE = {
+    "Interrupted",  # ends a training after Ctrl-C
+    "Problem",  # an answer of the server
+    "ShardMissing",  # a reader looks again
+}
+
+
+def test_every_error_that_a_person_can_fix_has_one_base() -> None:
+    """The command line and the server catch ``UserError``; a class beside it would show as a traceback."""
+    for info in pkgutil.walk_packages([str(SOURCE)], "prvr."):
+        if info.name not in ("prvr.__main__", "prvr.presets"):
+            with suppress(ImportError):  # of an extra that is not installed
+                importlib.import_module(info.name)
+    ours = {each for each in _subclasses(Exception) if each.__module__.startswith("prvr.")}
+    assert UserError in ours
+    beside = {each.__name__ for each in ours if not issubclass(each, UserError) and each.__name__[0] != "_"}
+    assert beside <= NOT_FOR_PEOPLE, "derive it from prvr.errors.UserError"
+
+
+def _subclasses(base: type[BaseException]) -> Iterator[type[BaseException]]:
+    for each in base.__subclasses__():
+        yield each
+        yield from _subclasses(each)
+
+
+def test_the_command_line_catches_the_one_base() -> None:
+    tree = ast.parse((SOURCE / "cli" / "errors.py").read_text("utf-8"))
+    caught = {ast.unparse(node.type) for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.type}
+    expected = {"(Interrupted, KeyboardInterrupt)", "BrokenPipeError", "UserError", "SafetensorError", "OSError"}
+    assert caught == expected

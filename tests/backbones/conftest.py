@@ -11,13 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from prvr.backbones import Backbone, from_official, total_loss
-from prvr.backbones.blocks.official import leaves
-from prvr.backbones.official import _unstack
+from prvr.backbones import Backbone, from_official, official_names, total_loss, unstack
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch, VideoTokens
-from prvr.training.config import BackboneStage
-from prvr.training.optim import backbone_optimiser, set_rate
-from prvr.training.schedule import backbone_rate
+from prvr.training import BackboneStage, backbone_optimiser, backbone_rate, set_rate
 
 
 class NoGlance(TorchDispatchMode):
@@ -89,7 +85,7 @@ class Authors:
         norms: dict[str, float] = {}
         for name, parameter in model.named_parameters():
             if parameter.grad is not None:
-                norms |= {key: float(part.norm()) for key, part in _unstack(keys[name], parameter.grad).items()}
+                norms |= {key: float(part.norm()) for key, part in unstack(keys[name], parameter.grad).items()}
         for name, value in zip(self.case.config["grad_names"], self.case[expected].tolist(), strict=True):
             assert norms.get(name, -1.0) == pytest.approx(value, rel=1e-3, abs=1e-6), name
 
@@ -114,7 +110,7 @@ class Authors:
             official: float(group["weight_decay"] > 0)
             for group in backbone_optimiser(model, BackboneStage()).param_groups
             for parameter in group["params"]
-            for official in leaves(model.official_keys()[names[parameter]])
+            for official in official_names(model.official_keys()[names[parameter]])
         }
 
     @property
@@ -140,6 +136,6 @@ def by_official_name() -> Callable[[Backbone, dict[str, Tensor]], dict[str, Tens
 
     def rename(model: Backbone, values: dict[str, Tensor]) -> dict[str, Tensor]:
         keys = model.official_keys()
-        return {name: part for ours, value in values.items() for name, part in _unstack(keys[ours], value).items()}
+        return {name: part for ours, value in values.items() for name, part in unstack(keys[ours], value).items()}
 
     return rename

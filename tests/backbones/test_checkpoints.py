@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from prvr.backbones import CheckpointMismatch
-from prvr.backbones.checkpoints import read_official_checkpoint
+from prvr.backbones import CheckpointMismatch, read_official_checkpoint
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.backbones import CheckpointMismatch, build, from_official, load_official, to_official, total_loss
-from prvr.backbones.blocks.packing import unpack_words
+from prvr.backbones.blocks.packed_words import unpack_words
 from prvr.backbones.conquer import Conquer
 from prvr.losses import info_nce, span_loss
 from prvr.scoring import Gallery, NotSeparable

@@ -9,14 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prvr.backbones import CheckpointMismatch, build, from_official, load_official, to_official, total_loss
-from prvr.backbones.blocks.official import leaves
-from prvr.backbones.dreamprvr import DreamPRVR
+from prvr.backbones import (
+    CheckpointMismatch,
+    DreamPRVR,
+    build,
+    from_official,
+    load_official,
+    official_names,
+    to_official,
+    total_loss,
+)
 from prvr.tokens import TrainBatch
-from prvr.training import TraceModel, load_preset
-from prvr.training.config import BackboneStage
-from prvr.training.optim import backbone_optimiser, set_rate
-from prvr.training.schedule import backbone_rate
+from prvr.training import BackboneStage, TraceModel, backbone_optimiser, backbone_rate, load_preset, set_rate
 
 TERMS = {  # ours -> the fixture's
     "nce_clip": "nce_clip",
@@ -139,7 +143,7 @@ def test_weight_decay_falls_on_the_authors_parameters(model: DreamPRVR, case: An
         official: float(group["weight_decay"] > 0)
         for group in optimiser.param_groups
         for parameter in group["params"]
-        for official in leaves(model.official_keys()[names[parameter]])
+        for official in official_names(model.official_keys()[names[parameter]])
     }
     expected = dict(zip(case.config["grad_names"], case["optim.decay_flag"].tolist(), strict=True))
     assert decayed == expected

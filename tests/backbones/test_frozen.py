@@ -6,8 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from prvr.backbones import build
-from prvr.backbones.frozen import FrozenTokens
+from prvr.backbones import FrozenTokens, build
 from prvr.scoring import Gallery, score
 from prvr.tokens import TrainBatch, VideoBatch, VideoTokens
 from prvr.trace import Trace

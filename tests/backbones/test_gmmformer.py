@@ -10,16 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from prvr.backbones import from_official
+from prvr.backbones import from_official, max_cosine
 from prvr.backbones.blocks.windows import gaussian_window
 from prvr.backbones.gmmformer import GMMFormer
-from prvr.backbones.scores import max_cosine
 from prvr.scoring import Gallery, score
 from prvr.tokens import VideoBatch
-from prvr.training import load_preset
-from prvr.training.config import BackboneStage, config_to_dict
+from prvr.training import BackboneStage, backbone_rate, config_to_dict, load_preset
 from prvr.training.optim import BertAdam, set_rate
-from prvr.training.schedule import backbone_rate
 
 
 @pytest.fixture

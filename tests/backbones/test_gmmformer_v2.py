@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from prvr.backbones import from_official
+from prvr.backbones import from_official, max_cosine
 from prvr.backbones.blocks.windows import gaussian_window
 from prvr.backbones.gmmformer_v2 import GMMFormerV2
-from prvr.backbones.scores import max_cosine
 from prvr.losses import query_diversity
 from prvr.scoring import Gallery, score
 from prvr.tokens import VideoBatch
-from prvr.training import load_preset
-from prvr.training.config import config_to_dict
+from prvr.training import config_to_dict, load_preset
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from prvr.backbones import CheckpointMismatch, build, from_official, load_official, to_official, total_loss
-from prvr.backbones.blocks.lorentz import exponential_map, held, logarithmic_map
+from prvr.backbones.blocks.lorentz import clamped_parameter, exponential_map, logarithmic_map
 from prvr.backbones.hlformer import HLFormer, HybridBank
 from prvr.losses import exterior_angle, half_aperture, onto_hyperboloid, partial_order
 
@@ -56,7 +56,7 @@ def test_the_inside_of_a_lorentz_block_is_the_authors(
         outputs = encoder.outputs(x, mask)
         case.check(f"{name[0]}.branches.one", outputs[:, 0, ::step].permute(1, 2, 0))
         bank = encoder.hyperbolic
-        points = exponential_map(case[f"{name}.in.one"] * held(bank.log_scale, high=0.0)[block].exp())
+        points = exponential_map(case[f"{name}.in.one"] * clamped_parameter(bank.log_scale, high=0.0)[block].exp())
         case.check(f"{name}.hyp.one", points)
         stacked = points.expand(bank.blocks, 1, *points.shape)
         for i, part in enumerate("qkv"):

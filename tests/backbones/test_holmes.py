@@ -11,9 +11,7 @@ import torch
 from prvr.backbones import CheckpointMismatch, build, from_official, load_official, to_official, total_loss
 from prvr.backbones.holmes import Holmes
 from prvr.trace import Trace
-from prvr.training.config import TraceStage
-from prvr.training.model import TraceModel
-from prvr.training.schedule import Moment
+from prvr.training import PhaseEpoch, TraceModel, TraceStage
 
 WARM, AFTER = 0, 20  # an epoch of each phase: the fixture's warm-up lasts 20
 SHARED = {  # ours -> the fixture's
@@ -77,7 +75,7 @@ def test_weight_decay_falls_on_the_authors_parameters(model: Holmes, fixture: An
 
 
 def test_the_dead_token_is_kept_and_never_moves(model: Holmes, fixture: Any) -> None:
-    TraceModel(model, Trace(model.width), TraceStage()).enter(Moment(AFTER, "backbone", -1))
+    TraceModel(model, Trace(model.width), TraceStage()).enter(PhaseEpoch(AFTER, "backbone", -1))
     assert [n for n, p in model.named_parameters() if not p.requires_grad] == ["weight_token"]
     before = model.weight_token.clone()
     fixture.losses_of_steps(model, AFTER)

@@ -15,8 +15,7 @@ from prvr.backbones.mssl import MSSL, window_averages
 from prvr.losses import square_nce, square_triplet
 from prvr.scoring import Gallery, NotSeparable, pairwise_scores
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch, VideoTokens
-from prvr.training import load_preset
-from prvr.training.config import config_to_dict
+from prvr.training import config_to_dict, load_preset
 
 
 @pytest.fixture

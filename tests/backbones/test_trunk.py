@@ -11,16 +11,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.backbones import CheckpointMismatch, build, from_official, load_official, to_official, total_loss
-from prvr.backbones.blocks.official import leaves
-from prvr.backbones.scores import max_cosine, max_dot
+from prvr.backbones import (
+    CheckpointMismatch,
+    build,
+    from_official,
+    load_official,
+    max_cosine,
+    max_dot,
+    official_names,
+    to_official,
+    total_loss,
+)
 from prvr.backbones.trunk import Trunk
 from prvr.data import DATASETS
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
-from prvr.training import load_preset, preset_names
-from prvr.training.config import BackboneStage, config_from_dict, config_to_dict
-from prvr.training.optim import backbone_optimiser, set_rate
-from prvr.training.schedule import backbone_rate
+from prvr.training import (
+    BackboneStage,
+    backbone_optimiser,
+    backbone_rate,
+    config_from_dict,
+    config_to_dict,
+    load_preset,
+    preset_names,
+    set_rate,
+)
 
 TERMS = {  # ours -> the fixtures'
     "nce_clip": "clip_nce",
@@ -135,7 +149,7 @@ def test_weight_decay_falls_on_the_authors_parameters(model: Trunk, case: Any) -
         official: bool(group["weight_decay"] > 0)
         for group in optimiser.param_groups
         for parameter in group["params"]
-        for official in leaves(model.official_keys()[names[parameter]])
+        for official in official_names(model.official_keys()[names[parameter]])
     }
     spared = case.config["optimiser"]["no_decay_if_name_contains"]
     assert decayed == {name: not any(part in name for part in spared) for name in case.weights}

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from prvr.bench import Machine, growth, plan, scoring, training
-from prvr.bench.corpus import Shape, random_gallery, random_queries
+from prvr.bench import (
+    BenchmarkSizes,
+    MachineLimits,
+    Measurement,
+    Shape,
+    random_gallery,
+    random_queries,
+    run_benchmarks,
+)
+from prvr.cli import bench as command
 from prvr.cli import main
 from prvr.scoring import score
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny = Shape("tiny", 20, 12, 3)
-    for name in ("CHARADES", "TVR", "ACTIVITYNET"):
-        monkeypatch.setattr(scoring, name, tiny)
-    monkeypatch.setattr(scoring, "_SINGLE_VIDEOS", 30)
-    monkeypatch.setattr(scoring, "_BASELINE_QUERIES", 5)
-    fake = Machine("CPU", "none", 1, "0", "fp32", 1e12, 1e10)
-    monkeypatch.setattr(Machine, "measure", lambda device: fake)
+LIMITS = MachineLimits("CPU", "none", 1, "0", "fp32", 1e12, 1e10)
+TINY = BenchmarkSizes((Shape("tiny", 20, 12, 3),), single_videos=30, storage_videos=120, baseline_queries=5)
 
 
 def test_a_repeated_corpus_scores_as_its_parts() -> None:
@@ -34,23 +34,34 @@ def test_a_repeated_corpus_scores_as_its_parts() -> None:
     torch.testing.assert_close(scores[:, 6], scores[:, 0])
 
 
-@pytest.mark.usefixtures("small")
-def test_the_command_writes_every_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scoring_and_ranking_give_every_row() -> None:
+    rows = list(run_benchmarks(LIMITS, CPU, ("scoring", "one-query", "ranks"), TINY))
+    assert [row.group for row in rows] == ["scoring"] * 2 + ["one query"] * 4 + ["ranks"]
+    assert all(row.seconds > 0 for row in rows)
+    assert sum(row.baseline is not None for row in rows) == 2
+    assert "20 × 12" in rows[0].work
+
+
+def test_the_command_prints_and_writes_its_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = Measurement("ranks", "a piece of work", 0.5, 2e9, "scores/s", 0.25, 3_000_000, baseline=1.0, note="a note")
+    monkeypatch.setattr(MachineLimits, "measure", lambda device: LIMITS)
+    monkeypatch.setattr(command, "run_benchmarks", lambda machine, device, benchmarks: iter([row]))
     out = tmp_path / "bench.json"
-    assert main(["bench", "--device", "cpu", "--only", "scoring", "one-query", "ranks", "--out", str(out)]) == 0
-    rows = json.loads(out.read_text())["rows"]
-    assert [row["group"] for row in rows] == ["scoring"] * 2 + ["one query"] * 4 + ["ranks"]
-    assert all(row["seconds"] > 0 for row in rows)
-    assert sum(row["baseline"] is not None for row in rows) == 2
-    assert "20 × 12" in capsys.readouterr().out
+    assert main(["bench", "--device", "cpu", "--only", "ranks", "--out", str(out)]) == 0
+    written = json.loads(out.read_text())
+    assert written["rows"] == [asdict(row)]
+    assert written["machine"] == asdict(LIMITS)
+    shown = capsys.readouterr().out
+    assert all(part in shown for part in ("a piece of work", "500 ms", "2 Gscores/s", "25 %", "3 MB", "2.0", "a note"))
 
 
 @pytest.mark.slow
-def test_growth_and_training_come_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "_CPU_SHARE", 32)
-    monkeypatch.setattr(growth, "_SHARE_OF_MEMORY", 0.02)
-    machine = Machine("CPU", "none", 1, "0", "fp32", 1e12, 1e10)
-    assert {row.group for row in plan.run(machine, CPU, ("training", "growth"))} == {"training", "growth"}
+def test_growth_and_training_come_out_whole() -> None:
+    sizes = replace(TINY, cpu_batch_share=32, memory_share=0.02)
+    rows = run_benchmarks(LIMITS, CPU, ("training", "growth"), sizes)
+    assert {row.group for row in rows} == {"training", "growth"}
 
 
 def test_a_device_or_a_place_that_is_not_there_is_named_at_once(

@@ -14,19 +14,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from prvr.backbones import build, to_official
-from prvr.backbones.dreamprvr import DreamPRVR, DreamPRVRConfig
-from prvr.backbones.official import _unstack
+from prvr.backbones import DreamPRVR, DreamPRVRConfig, build, to_official, unstack
 from prvr.scoring import Gallery, ranks, recalls, score, score_parts
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
 from prvr.trace import Trace
-from prvr.training import TraceModel
-from prvr.training.config import BackboneStage, TraceStage
-from prvr.training.optim import backbone_optimiser
-from prvr.training.schedule import Moment
-from prvr.training.step import PlainStep
+from prvr.training import BackboneStage, PhaseEpoch, PlainStep, TraceModel, TraceStage, backbone_optimiser
 
-NOW = Moment(epoch=0, phase="backbone", trace_epoch=-1)
+NOW = PhaseEpoch(epoch=0, phase="backbone", trace_epoch=-1)
 # Nothing drawn by chance: no dropout, no jitter, and the single hardest negative.
 CALM = DreamPRVRConfig(
     visual_width=20, query_width=24, width=32, frames=40, clips=32, registers=3, diffusion_steps=4,
@@ -86,7 +80,7 @@ def paired(naive: ModuleType, backbone: DreamPRVR) -> tuple[PlainStep, Any]:
 
 def by_official_name(backbone: DreamPRVR, values: dict[str, Tensor]) -> dict[str, Tensor]:
     keys = backbone.official_keys()
-    return {name: part for ours, value in values.items() for name, part in _unstack(keys[ours], value).items()}
+    return {name: part for ours, value in values.items() for name, part in unstack(keys[ours], value).items()}
 
 
 def test_loss_terms_and_gradients_are_equal(naive: ModuleType, backbone: DreamPRVR, batch: TrainBatch) -> None:

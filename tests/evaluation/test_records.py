@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from prvr.evaluation import EvaluationProtocol, EvaluationRecord, load_record, recalls, save_record, summarise
+from prvr.evaluation.records import RecordError
 
 PROTOCOL = EvaluationProtocol("charades", "test", "best epoch on validation", seeds=(1, 2), notes="frühe Fassung")
 RECORD = EvaluationRecord(
@@ -62,7 +63,7 @@ def test_ranks_and_summary_of_different_runs_are_refused(tmp_path: Path) -> None
     save_record(RECORD, tmp_path)
     table = tmp_path / "ranks.csv"
     table.write_text(table.read_text(encoding="utf-8").replace("VID01,2,1", "VID01,1,1"), encoding="utf-8")
-    with pytest.raises(ValueError, match="expected both from one run"):
+    with pytest.raises(RecordError, match="expected both from one run"):
         load_record(tmp_path)
 
 
@@ -73,14 +74,14 @@ def test_ranks_and_summary_of_different_runs_are_refused(tmp_path: Path) -> None
 def test_a_foreign_table_is_refused(tmp_path: Path, found: str, message: str) -> None:
     save_record(RECORD, tmp_path)
     (tmp_path / "ranks.csv").write_text(found, encoding="utf-8")
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(RecordError, match=message):
         load_record(tmp_path)
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
     save_record(RECORD, tmp_path)
     (tmp_path / "summary.json").write_text('{"format": "other/2"}', encoding="utf-8")
-    with pytest.raises(ValueError, match="format 'other/2', expected 'prvr-evaluation/1'"):
+    with pytest.raises(RecordError, match="format 'other/2', expected 'prvr-evaluation/1'"):
         load_record(tmp_path)
 
 

@@ -39,7 +39,7 @@ def test_weights_and_checkpoints(
     damaged = cut(checkpoint / "optimiser.safetensors", share)
     said = fails(capsys, "train", preset, "--data", world, "--out", run, "--resume")
     assert f"{damaged} cannot be read" in said
-    assert "train on with --resume" in said
+    assert "continue with --resume" in said
     shutil.rmtree(checkpoint)  # as it says; then there is nothing to refuse any more
     assert Run(run).load_checkpoint() is None
 

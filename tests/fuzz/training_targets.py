@@ -10,14 +10,11 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-from prvr.backbones import CheckpointMismatch
-from prvr.backbones.checkpoints import read_official_checkpoint
+from prvr.backbones import CheckpointMismatch, read_official_checkpoint
 from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, RecordError, load_record, save_record
 from prvr.scoring.disk import GalleryError, Record, read, write
 from prvr.scoring.gallery import Gallery
-from prvr.training import ConfigError, Run, RunError, TrainConfig, load_preset
-from prvr.training.config import config_to_dict
-from prvr.training.reporting import read_metrics
+from prvr.training import ConfigError, Run, RunError, TrainConfig, config_to_dict, load_preset, read_metrics
 from prvr.training.run import load_tensors
 from tests.conftest import TINY
 from tests.fuzz.target import BREAK, Read, Target, of_file, of_files

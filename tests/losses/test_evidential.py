@@ -11,8 +11,8 @@ import torch
 from prvr.losses import (
     ambiguous,
     combined_evidence,
+    dirichlet_evidence,
     divide_queries,
-    evidence,
     evidential_error,
     softened_targets,
 )
@@ -30,7 +30,7 @@ def divisions(case: Any, padding: int = 0) -> tuple[Division, Division]:
     for branch in ("frame", "clip"):
         scores = torch.cat([case[f"case.{branch}_scores"], torch.rand(padding, 9)])
         temperature, bound = case.config["edl_tau"], case.config["division_beta"]
-        found.append(divide_queries(scores, evidence(scores, temperature), labels, bound))
+        found.append(divide_queries(scores, dirichlet_evidence(scores, temperature), labels, bound))
     return found[0], found[1]
 
 
@@ -51,7 +51,7 @@ def test_targets_and_errors_are_the_authors(phase: str, case: Any) -> None:
     targets = softened_targets(scores["frame"], scores["clip"], labels, soften, case.config["smooth_beta"])
     if phase == "post":
         case.check("case.post.targets", targets)
-    views = {b: evidence(s, case.config["edl_tau"]) for b, s in scores.items()}
+    views = {b: dirichlet_evidence(s, case.config["edl_tau"]) for b, s in scores.items()}
     views["comb"] = combined_evidence(views["frame"], views["clip"])
     for name, view in views.items():
         case.check(f"case.{phase}.edl_{name}", evidential_error(view, targets).mean())
@@ -72,7 +72,7 @@ def test_the_closed_combination_is_dempster_and_shafers_rule() -> None:
 def test_without_a_correct_query_the_bounds_alone_decide() -> None:
     scores = torch.tensor([[0.1, 0.9], [0.8, 0.2], [0.35, 0.9]])
     labels = torch.tensor([0, 1, 0])
-    division = divide_queries(scores, evidence(scores, 0.08), labels, 0.3)
+    division = divide_queries(scores, dirichlet_evidence(scores, 0.08), labels, 0.3)
     assert not division.uncertain.any()
     assert division.noisy.tolist()[:2] == [True, True]
 
@@ -81,7 +81,7 @@ def test_without_a_correct_query_the_bounds_alone_decide() -> None:
 def test_certain_and_opposed_scores_have_finite_gradients(temperature: float) -> None:
     frames = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], requires_grad=True)
     clips = (-frames).detach().requires_grad_()
-    both = combined_evidence(evidence(frames, temperature), evidence(clips, temperature))
+    both = combined_evidence(dirichlet_evidence(frames, temperature), dirichlet_evidence(clips, temperature))
     evidential_error(both, torch.eye(2)).mean().backward()
     assert torch.isfinite(frames.grad).all()
     assert torch.isfinite(clips.grad).all()

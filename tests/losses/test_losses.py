@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.backbones.scores import max_cosine, max_dot
+from prvr.backbones import max_cosine, max_dot
 from prvr.losses import (
     Negatives,
     info_nce,

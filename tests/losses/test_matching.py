@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prvr.losses import best_matching, matching
+from prvr.losses import best_matching, matching_loss
 
 
 def best_total(similarity: Tensor) -> float:
@@ -41,14 +41,14 @@ def test_every_video_gets_its_best_matching(seed: int, columns: int, ties: bool)
 
 def test_videos_with_one_query_do_not_count_and_none_gives_zero() -> None:
     queries, clips = torch.randn(4, 6), torch.randn(3, 5, 6)
-    paired = matching(queries[:2], torch.tensor([1, 1]), clips)
-    assert torch.allclose(matching(queries, torch.tensor([1, 1, 0, -1]), clips), paired)
-    assert float(matching(queries[:3], torch.tensor([0, 1, 2]), clips)) == 0
+    paired = matching_loss(queries[:2], torch.tensor([1, 1]), clips)
+    assert torch.allclose(matching_loss(queries, torch.tensor([1, 1, 0, -1]), clips), paired)
+    assert float(matching_loss(queries[:3], torch.tensor([0, 1, 2]), clips)) == 0
 
 
 def test_gradients_reach_the_matched_pairs_only() -> None:
     queries, clips = torch.randn(2, 6, requires_grad=True), torch.randn(2, 5, 6, requires_grad=True)
-    matching(queries, torch.tensor([1, 1]), clips).backward()
+    matching_loss(queries, torch.tensor([1, 1]), clips).backward()
     assert queries.grad is not None
     assert clips.grad is not None
     assert queries.grad.any(1).all()

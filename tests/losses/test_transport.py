@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prvr.losses import evidence, evidential_error, mean_per_video, query_clip_similarity, transport_plan
+from prvr.losses import dirichlet_evidence, evidential_error, mean_per_video, query_clip_similarity, transport_plan
 from prvr.losses.transport import dustbin_values, log_transport
 
 
@@ -36,7 +36,7 @@ def test_similarities_plan_and_loss_are_the_authors(case: Any) -> None:
     plan = transport_plan(similarity, labels, len(clips), scale=0.1, dustbin_share=0.3)
     assert worst(similarity, case["ot_case.similarity"][mask]) < 1e-4
     assert worst(plan, case["ot_case.plan"][mask]) < 1e-4
-    error = evidential_error(evidence(similarity, case.config["edl_intra_video_tau"]), plan)
+    error = evidential_error(dirichlet_evidence(similarity, case.config["edl_intra_video_tau"]), plan)
     case.check("ot_case.edl_intra", mean_per_video(error, labels, len(clips)))
 
 
@@ -70,7 +70,7 @@ def test_a_video_without_queries_and_equal_similarities_stay_finite() -> None:
     labels = torch.tensor([1, -1])
     similarity = query_clip_similarity(queries, clips, labels)
     plan = transport_plan(similarity, labels, 3, scale=0.1, dustbin_share=0.3)
-    loss = mean_per_video(evidential_error(evidence(similarity, 0.08), plan), labels, 3)
+    loss = mean_per_video(evidential_error(dirichlet_evidence(similarity, 0.08), plan), labels, 3)
     loss.backward()
     assert torch.isfinite(loss)
     assert torch.isfinite(queries.grad).all()

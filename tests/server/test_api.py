@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from prvr.library import LibraryError
 from prvr.library.search import candidates
-from prvr.server import ServerOptions, create_app
+from prvr.server import ServerError, ServerOptions, create_app
 from prvr.server.batching import Batcher
 from prvr.server.metrics import Metrics
 from prvr.server.search_models import SearchRequest
@@ -324,5 +323,5 @@ def test_a_search_that_fails_does_not_fail_its_neighbours() -> None:
 def test_options_are_refused_where_they_are_unsafe(tmp_path: Path) -> None:
     ServerOptions(host="0.0.0.0", token="x" * 16)
     for given in ({"host": "0.0.0.0"}, {"host": "example.org"}, {"token": "short"}, {"roots": (tmp_path / "no",)}):
-        with pytest.raises(LibraryError):
+        with pytest.raises(ServerError):
             ServerOptions(**given)  # type: ignore[arg-type]

@@ -8,10 +8,12 @@ import socket
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from fastapi.testclient import TestClient
 
+from prvr.library import LibraryError
 from prvr.server import ServerOptions, create_app
 from tests.server.conftest import Served
 
@@ -190,3 +192,25 @@ def test_a_token_is_asked_for_everywhere(served: Served, base: Path) -> None:
         assert given.status_code == 204
         assert "HttpOnly" in given.headers["set-cookie"]
         assert client.get("/v1/videos").status_code == 200
+
+
+def test_an_error_of_the_library_is_told_without_paths(served: Served) -> None:
+    class Broken:
+        message = ""
+
+        def search_many(self, queries: object, options: object) -> NoReturn:
+            raise LibraryError(self.message)
+
+    searcher = Broken()
+    app = create_app(served.library, ServerOptions(), searcher)
+    with TestClient(app, base_url="http://localhost") as client:
+        for message, shown in (
+            (
+                f"{served.library.folder} is damaged: run prvr library verify",
+                "library is damaged: run prvr library verify",
+            ),
+            ("/etc/secret is damaged", "the library cannot do this"),
+        ):
+            searcher.message = message
+            answer = client.post("/v1/search", json={"query": "a red square"})
+            assert (answer.status_code, answer.json()["detail"]) == (409, shown)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from prvr.data import DATASETS
-from prvr.training import ConfigError, load_preset, preset_names
-from prvr.training.config import config_from_dict, config_to_dict
+from prvr.training import ConfigError, config_from_dict, config_to_dict, load_preset, preset_names
 
 # spec: DreamPRVR's released hyper-parameters and the TRACE paper's section B.1
 EXPECTED = {
@@ -55,7 +54,7 @@ def test_a_configuration_survives_json() -> None:
         ("[model]\nregister = 3", r"\[model\]: unknown setting 'register'"),
         ("batch_size = 'many'", "batch_size: expected int, found 'many'"),
         ("batch_size = true", "batch_size: expected int, found True"),
-        ("selection = 'luck'", "selection: 'luck' is none of average, best, last"),
+        ("selection = 'luck'", "selection: 'luck' is not one of average, best, last"),
         ("method = 'dream'", "unknown method 'dream'"),
         ("data = 3", "data: expected a table, found int"),
         ("seed = ", "not valid TOML"),

@@ -19,10 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from prvr.data import Dataset
-from prvr.training import TraceModel
-from prvr.training.config import load_preset
-from prvr.training.reporting import read_metrics
-from prvr.training.schedule import moment
+from prvr.training import TraceModel, load_preset, phase_at, read_metrics
 
 
 def still_model(preset: Path) -> TraceModel:
@@ -35,7 +32,7 @@ def still_model(preset: Path) -> TraceModel:
 
 
 def gradients(model: nn.Module, inner: TraceModel, dataset: Dataset, rows: Tensor, epoch: int) -> dict[str, Tensor]:
-    now = moment(epoch, 2, inner.stage)
+    now = phase_at(epoch, 2, inner.stage)
     inner.enter(now)
     terms = model(dataset.train_batch(rows), now, None)
     torch.stack(list(terms.values())).sum().backward()
@@ -47,7 +44,7 @@ def worker(rank: int, world: int, preset: Path, root: Path, epoch: int, out: Pat
     dist.init_process_group("gloo", init_method=f"file://{out}.meeting", rank=rank, world_size=world)
     inner = still_model(preset)
     inner.world = world
-    inner.enter(moment(epoch, 2, inner.stage))
+    inner.enter(phase_at(epoch, 2, inner.stage))
     wrapped = nn.parallel.DistributedDataParallel(inner)
     dataset = Dataset.load(root, "synth", "train", frames=24)
     found = gradients(wrapped, inner, dataset, torch.arange(9)[rank::world], epoch)

@@ -12,9 +12,17 @@ from rich.console import Console
 
 from prvr.backbones import methods
 from prvr.evaluation.evaluate import evaluate_run
-from prvr.training import ConfigError, Run, TrainConfig, Trainer, load_preset, processes
-from prvr.training.config import config_from_dict, config_to_dict
-from prvr.training.reporting import read_metrics
+from prvr.training import (
+    ConfigError,
+    Run,
+    TrainConfig,
+    Trainer,
+    config_from_dict,
+    config_to_dict,
+    load_preset,
+    processes,
+    read_metrics,
+)
 from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 SHAPE: dict[str, Any] = {"visual_width": 24, "query_width": 20, "width": 32, "frames": 24, "dropout": 0.0}
@@ -105,7 +113,7 @@ def test_conquer_reorders_the_best_of_its_first_stage(world: Path, tmp_path: Pat
     first, _ = train(LEARNERS["xml"].config(), world, tmp_path / "xml")
     config = LEARNERS["conquer"].config(first_stage=str(first.path), candidates=5)
     second, trainer = train(config, world, tmp_path / "conquer")
-    assert trainer.listed is not None  # it learned from the first stage's lists
+    assert trainer.batches.listed is not None  # it learned from the first stage's lists
     stage, outcome = evaluate_run(first, split="val"), evaluate_run(second, split="val")
     before, after = stage.record.ranks["base"], outcome.record.ranks["base"]
     assert torch.equal(before <= 5, after <= 5)  # the best five stay the best five
@@ -116,7 +124,7 @@ def test_conquer_reorders_the_best_of_its_first_stage(world: Path, tmp_path: Pat
 def test_trace_refuses_a_method_that_needs_every_pair(world: Path, tmp_path: Path) -> None:
     config = LEARNERS["conquer"].config()
     config = replace(config, trace_stage=replace(config.trace_stage, epochs=1))
-    with pytest.raises(ConfigError, match="conquer scores each query–video pair anew, so TRACE has no tokens"):
+    with pytest.raises(ConfigError, match="conquer scores each query–video pair separately, so TRACE has no tokens"):
         train(config, world, tmp_path / "run")
 
 

@@ -11,9 +11,8 @@ import torch
 from prvr.backbones import build
 from prvr.backbones.conquer import Conquer
 from prvr.data import Dataset
-from prvr.training import Run, RunError, TraceModel, load_preset
-from prvr.training.config import config_from_dict, config_to_dict
-from prvr.training.first_stage import Lists, listed_negatives, ranked_lists, shuffled
+from prvr.training import Run, RunError, TraceModel, config_from_dict, config_to_dict, load_preset
+from prvr.training.first_stage import Lists, draw_from_lists, listed_negatives, ranked_lists
 
 SHAPE: dict[str, Any] = {"visual_width": 24, "query_width": 20, "width": 16, "heads": 2, "frames": 24}
 
@@ -54,7 +53,7 @@ def test_a_list_ends_a_little_below_the_right_video_and_never_holds_it() -> None
 
 def test_drawing_repeats_nothing_stays_in_the_list_and_reaches_all_of_it() -> None:
     lists = Lists(torch.arange(10, 20).expand(400, -1), torch.tensor([4, 10]).repeat(200))
-    drawn = shuffled(lists, 3, torch.Generator().manual_seed(0)).videos
+    drawn = draw_from_lists(lists, 3, torch.Generator().manual_seed(0)).videos
     assert bool((drawn.sort(1).values.diff(dim=1) > 0).all())
     assert set(drawn[::2].flatten().tolist()) == {10, 11, 12, 13}
     assert set(drawn[1::2].flatten().tolist()) == set(range(10, 20))
@@ -96,5 +95,5 @@ def test_the_model_scores_just_those_pairs(first: Run, train_set: Dataset) -> No
 def test_without_a_first_stage_or_by_choice_negatives_come_from_the_batch(first: Run, train_set: Dataset) -> None:
     assert listed_negatives(conquer(None), train_set, seed=0) is None
     assert listed_negatives(conquer(first, negatives_from="batch"), train_set, seed=0) is None
-    with pytest.raises(RunError, match="is no run"):
+    with pytest.raises(RunError, match="is not a run"):
         listed_negatives(conquer(Run("nowhere")), train_set, seed=0)

@@ -9,8 +9,7 @@ import torch
 
 from prvr.backbones import build
 from prvr.data import DATASETS
-from prvr.training import load_preset, preset_names
-from prvr.training.config import config_to_dict
+from prvr.training import config_to_dict, load_preset, preset_names
 from prvr.training.optim import BertAdam, backbone_optimiser
 
 BASELINES = ["xml", "clip4clip", "cap4video", "conquer"]

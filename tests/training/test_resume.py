@@ -19,8 +19,7 @@ import tyro
 from safetensors.torch import load_file
 
 from prvr.cli.train import TrainArguments
-from prvr.training import Run, TrainConfig, Trainer, TrainingError, load_preset, processes
-from prvr.training.reporting import read_metrics
+from prvr.training import Run, TrainConfig, Trainer, TrainingError, load_preset, processes, read_metrics
 
 TIMEOUT = 120.0
 

@@ -13,10 +13,9 @@ from rich.console import Console
 from torch import Tensor
 
 from prvr.data import Dataset
-from prvr.training import ConfigError, Run, TraceModel, Trainer, load_preset, processes
-from prvr.training.compiling import CompiledParts
+from prvr.training import ConfigError, Run, TraceModel, Trainer, load_preset, phase_at, processes
+from prvr.training.compiled_model import CompiledModel
 from prvr.training.optim import backbone_optimiser, rate_on_device
-from prvr.training.schedule import moment
 from prvr.training.step import GraphedStep, PlainStep, pad_batch
 
 
@@ -35,7 +34,7 @@ def test_padding_changes_neither_losses_nor_gradients(epoch: int, preset: Path, 
     found: list[tuple[dict[str, Tensor], dict[str, Tensor]]] = []
     for given in (batch, pad_batch(batch, 24, 30)):
         model = calm_model(preset)
-        now = moment(epoch, 2, model.stage)
+        now = phase_at(epoch, 2, model.stage)
         model.enter(now)
         terms = model(given, now, None)
         torch.stack(list(terms.values())).sum().backward()
@@ -63,7 +62,7 @@ def test_captured_steps_equal_plain_ones(preset: Path, world: Path) -> None:
         plain = PlainStep(model, optimiser, None)
         step = GraphedStep(plain, 10, model.backbone.config) if graphed else plain
         for number in range(12):
-            now = moment(number // 6, 2, model.stage)  # negatives become hard half way
+            now = phase_at(number // 6, 2, model.stage)  # negatives become hard half way
             model.enter(now)
             step(dataset.train_batch(range(10)), now, torch.Generator(device).manual_seed(number))
         ends.append({name: p.detach().clone() for name, p in model.named_parameters()})
@@ -93,16 +92,16 @@ def test_only_steps_of_the_usual_shape_meet_the_compiler(
 
     monkeypatch.setattr(torch, "compile", compile_nothing)
     model, data = calm_model(preset), Dataset.load(world, "synth", "train", frames=24)
-    parts = CompiledParts(model.backbone)
-    now = moment(1, 2, model.stage)
+    compiled = CompiledModel(model)
+    now = phase_at(1, 2, model.stage)
     model.enter(now)
     usual, last = pad_batch(data.train_batch(range(7)), 24, 30), data.train_batch(range(7, 10))
-    with parts.in_use():
-        model(usual, now, None)
-        first = list(shapes)
-        model(usual, now, None)
+    terms = compiled(usual, now, None)
+    first = list(shapes)
+    again = compiled(usual, now, None)
     assert first
     assert shapes == 2 * first
+    assert terms.keys() == again.keys() == model(usual, now, None).keys()
     model(last, now, None)
     model.backbone.eval()
     model.backbone.encode_video_batch(last.videos)

@@ -1,25 +1,48 @@
-"""Text–video models that expose their local tokens: one file per method, shared parts in ``blocks``."""
+"""Text–video models that expose their local tokens: one file per method, shared parts in ``blocks``.
 
-from prvr.backbones.base import Backbone, BackboneConfig, Encoded, total_loss
-from prvr.backbones.official import CheckpointMismatch, from_official, load_official, to_official
-from prvr.backbones.registry import UnknownMethod, build, method, methods, register
+``build(name, …)`` makes any method by name and ``from_official`` loads its authors' weights. Classes of single methods
+are exported only where code outside this folder works with that method in particular.
+"""
+
+from prvr.backbones.base import Backbone, BackboneConfig, Encoded, FirstStage, total_loss
+from prvr.backbones.blocks.official import OfficialKey, official_names, stack_depth
+from prvr.backbones.blocks.packed_words import join_queries
+from prvr.backbones.checkpoints import OfficialCheckpoint, read_official_checkpoint
+from prvr.backbones.dreamprvr import DreamPRVR, DreamPRVRConfig
+from prvr.backbones.frozen import Frozen, FrozenConfig, FrozenTokens
+from prvr.backbones.official import CheckpointMismatch, from_official, load_official, to_official, unstack
+from prvr.backbones.registry import METHOD_FOLDERS, UnknownMethod, build, method, methods, register
 from prvr.backbones.scores import TokenSet, max_cosine, max_dot
 
 __all__ = [
+    "METHOD_FOLDERS",
     "Backbone",
     "BackboneConfig",
     "CheckpointMismatch",
+    "DreamPRVR",
+    "DreamPRVRConfig",
     "Encoded",
+    "FirstStage",
+    "Frozen",
+    "FrozenConfig",
+    "FrozenTokens",
+    "OfficialCheckpoint",
+    "OfficialKey",
     "TokenSet",
     "UnknownMethod",
     "build",
     "from_official",
+    "join_queries",
     "load_official",
     "max_cosine",
     "max_dot",
     "method",
     "methods",
+    "official_names",
+    "read_official_checkpoint",
     "register",
+    "stack_depth",
     "to_official",
     "total_loss",
+    "unstack",
 ]

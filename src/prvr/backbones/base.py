@@ -113,7 +113,7 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """(Q, L, Dq), (Q, L) → (Q, D). A method that is not separable may keep the words: see ``blocks.packing``."""
+        """(Q, L, Dq), (Q, L) → (Q, D). A method that is not separable may keep the words (``blocks.packed_words``)."""
 
     @abstractmethod
     def encode_videos(self, frames: Tensor, frame_mask: Tensor, clips: Tensor) -> VideoTokens:

@@ -4,7 +4,7 @@ Captions written by a machine enter twice: frames read them (``CaptionReader``),
 directly; both scores are fused. Without captions (the standard features have none) what
 remains is the transformer over frames and the weighted token-wise interaction, which results must be labelled with.
 
-A query keeps its words, so ``encode_queries`` gives packed words (``blocks.packing``) with the sentence vector first:
+A query keeps its words, so ``encode_queries`` gives packed words (``blocks.packed_words``), the sentence vector first:
 (Q, 1 + L, D + 1). The interaction needs each pair: the method is not separable.
 """
 
@@ -24,7 +24,7 @@ from prvr.backbones.blocks.clip import ClipTransformer, bound_logit_scale, mean_
 from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.interaction import softmax_weights, token_interaction, uniform_weights
 from prvr.backbones.blocks.official import OfficialKey, affine, renamed, under
-from prvr.backbones.blocks.packing import pack_words, pad_words, unpack_words
+from prvr.backbones.blocks.packed_words import pack_words, pad_words, unpack_words
 from prvr.backbones.blocks.towers import Text, Towers
 from prvr.backbones.clip_family import ClipFamilyConfig, family_settings
 from prvr.backbones.registry import register
@@ -69,7 +69,7 @@ class CaptionedTokens(VideoTokens):
     captions: Tensor | None = None  # (V, D)
 
 
-class Query(NamedTuple):
+class UnpackedQuery(NamedTuple):
     """A packed query taken apart."""
 
     vector: Tensor  # (Q, D)
@@ -126,9 +126,9 @@ class Cap4Video(Backbone):
         return pack_words(rows, F.pad(mask, (1, 0), value=True))
 
     @staticmethod
-    def unpack(queries: Tensor) -> Query:
+    def unpack(queries: Tensor) -> UnpackedQuery:
         states, mask = unpack_words(queries)
-        return Query(states[:, 0], states[:, 1:], mask[:, 1:])
+        return UnpackedQuery(states[:, 0], states[:, 1:], mask[:, 1:])
 
     def encode_videos(
         self,
@@ -179,7 +179,7 @@ class Cap4Video(Backbone):
         captions = self.caption_scores(query.vector, videos)
         return video if captions is None else c.video_weight * video + c.caption_weight * captions
 
-    def video_scores(self, query: Query, videos: VideoTokens) -> Tensor:
+    def video_scores(self, query: UnpackedQuery, videos: VideoTokens) -> Tensor:
         """Words against frames, in [−1, 1], (Q, V)."""
         c = self.config
         if c.interaction == "dp":

@@ -4,7 +4,7 @@ Video and query are encoded apart; then, for each pair, frames and words attend 
 query-aware frames. Nothing of that can be prepared, so the method is not separable: it re-orders the best videos of a
 first stage (``first_stage``; see ``prvr.scoring.rerank``), or scores every pair where none is given.
 
-``encode_queries`` gives packed words (``blocks.packing``), (Q, L, D + 1). Reading order: ``encode_queries``,
+``encode_queries`` gives packed words (``blocks.packed_words``), (Q, L, D + 1). Reading order: ``encode_queries``,
 ``encode_videos``, ``read_pairs`` (bidirectional attention), ``pair_scores``; ``moment_logits`` for checkpoints trained
 with times.
 """
@@ -23,7 +23,7 @@ from prvr.backbones.blocks.bert import BertLayers, TypedInput
 from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.moments import Span, best_span_score
 from prvr.backbones.blocks.official import OfficialKey, renamed, under
-from prvr.backbones.blocks.packing import Words, pack_words, pad_words, unpack_words
+from prvr.backbones.blocks.packed_words import Words, pack_words, pad_words, unpack_words
 from prvr.backbones.blocks.query_aware import Modelling, MomentHead, Reading, Sizes, VideoHead
 from prvr.backbones.registry import register
 from prvr.losses import info_nce

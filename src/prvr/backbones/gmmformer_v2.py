@@ -19,7 +19,7 @@ from prvr.backbones.blocks.official import OfficialKey, under
 from prvr.backbones.blocks.windows import from_widths, to_widths
 from prvr.backbones.registry import register
 from prvr.backbones.trunk import DiverseConfig, DiverseTrunk, diverse_settings, video_tokens
-from prvr.losses import matching
+from prvr.losses import matching_loss
 from prvr.tokens import VideoTokens
 
 
@@ -64,7 +64,7 @@ class GMMFormerV2(DiverseTrunk):
     def objective(self, encoded: Encoded, *, epoch: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         terms = self.ranking_terms(encoded, self.branch_cosines(encoded), epoch=epoch, generator=generator)
         shaped = encoded.per_query["shaped"].float()
-        terms["matching"] = matching(shaped, encoded.labels, encoded.videos.clips.float())
+        terms["matching"] = matching_loss(shaped, encoded.labels, encoded.videos.clips.float())
         return terms
 
     @property

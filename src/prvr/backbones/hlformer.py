@@ -17,7 +17,7 @@ from prvr.backbones.base import Encoded
 from prvr.backbones.blocks.aggregation import BankAggregation
 from prvr.backbones.blocks.attention import AttentionBank
 from prvr.backbones.blocks.inputs import WordPooling
-from prvr.backbones.blocks.lorentz import LorentzBank, held
+from prvr.backbones.blocks.lorentz import LorentzBank, clamped_parameter
 from prvr.backbones.blocks.official import OfficialKey, renamed, under
 from prvr.backbones.registry import register
 from prvr.backbones.two_branch import TwoBranch, TwoBranchConfig, shared_settings
@@ -112,12 +112,12 @@ class HLFormer(TwoBranch):
 
     def hyperbolic_points(self, videos: VideoTokens, queries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Videos (B, D) and queries (N, D) as space parts on one hyperboloid, and its curvature ()."""
-        curvature = held(self.log_curvature, -_LARGEST_LOG_CURVATURE, _LARGEST_LOG_CURVATURE).exp()
+        curvature = clamped_parameter(self.log_curvature, -_LARGEST_LOG_CURVATURE, _LARGEST_LOG_CURVATURE).exp()
         # Padded frame slots are zero and take part with logit 0, as in the authors' code.
         pooled = (self.frame_pool(videos.frames.float()) + self.clip_pool(videos.clips.float())) / 2
         video_scale, query_scale = (
-            held(self.log_video_scale, high=0.0).exp(),
-            held(self.log_query_scale, high=0.0).exp(),
+            clamped_parameter(self.log_video_scale, high=0.0).exp(),
+            clamped_parameter(self.log_query_scale, high=0.0).exp(),
         )
         return (
             onto_hyperboloid(pooled * video_scale, curvature),

@@ -21,8 +21,8 @@ from prvr.backbones.two_branch import TwoBranch, TwoBranchConfig, shared_setting
 from prvr.losses import (
     ambiguous,
     combined_evidence,
+    dirichlet_evidence,
     divide_queries,
-    evidence,
     evidential_error,
     masked_mean,
     mean_per_video,
@@ -107,7 +107,7 @@ class Holmes(TwoBranch):
     def between_videos(self, frames: Tensor, clips: Tensor, labels: Tensor, *, soften: bool) -> dict[str, Tensor]:
         """Evidential loss over the batch's videos, per branch and combined, on cosines (N, B)."""
         c = self.config
-        by_frame, by_clip = evidence(frames, c.evidence_temperature), evidence(clips, c.evidence_temperature)
+        by_frame, by_clip = (dirichlet_evidence(scores, c.evidence_temperature) for scores in (frames, clips))
         unclear = torch.zeros_like(labels, dtype=torch.bool)
         if soften:
             unclear = ambiguous(
@@ -125,7 +125,7 @@ class Holmes(TwoBranch):
         c = self.config
         similarity = query_clip_similarity(queries, clips, labels)
         plan = transport_plan(similarity, labels, len(clips), scale=c.transport_scale, dustbin_share=c.dustbin_share)
-        error = evidential_error(evidence(similarity, c.clip_evidence_temperature), plan)
+        error = evidential_error(dirichlet_evidence(similarity, c.clip_evidence_temperature), plan)
         return mean_per_video(error, labels, len(clips))
 
     @property

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from prvr.backbones.base import Backbone
-from prvr.backbones.blocks.official import OfficialKey, leaves
+from prvr.backbones.blocks.official import OfficialKey, official_names
 from prvr.backbones.registry import method
+from prvr.errors import UserError
 
 _COUNTERS = ("position_ids",)  # buffers that some library versions save though they hold no weights
 
 
-class CheckpointMismatch(ValueError):
+class CheckpointMismatch(UserError):
     """A checkpoint does not fit the model: says which keys or shapes differ."""
 
 
@@ -44,7 +45,7 @@ def load_official(backbone: Backbone, state_dict: Mapping[str, Tensor]) -> None:
     """Fill a backbone in place from a state dict with the authors' keys (a ``module.`` prefix is dropped)."""
     given = {key: tensor for key, tensor in _unwrapped(state_dict).items() if not key.endswith(_COUNTERS)}
     keys = backbone.official_keys()
-    expected = {leaf for key in keys.values() for leaf in leaves(key)}
+    expected = {leaf for key in keys.values() for leaf in official_names(key)}
     unknown = {key for key in given.keys() - expected if not key.startswith(backbone.official_unused)}
     constant, problems = _constants(backbone.official_constants, {key: given[key] for key in unknown})
     problems += _difference("missing", expected - given.keys()) + _difference("not known", unknown - constant)
@@ -52,9 +53,9 @@ def load_official(backbone: Backbone, state_dict: Mapping[str, Tensor]) -> None:
     if not problems:
         for name, key in keys.items():
             try:
-                problems += _fill(parameters[name], _stack(key, given), next(leaves(key)))
+                problems += _fill(parameters[name], _stack(key, given), next(official_names(key)))
             except RuntimeError as error:  # tensors of one stack that differ in shape
-                problems.append(f"{next(leaves(key))} and its siblings do not stack: {error}")
+                problems.append(f"{next(official_names(key))} and its siblings do not stack: {error}")
     if problems:
         raise CheckpointMismatch(f"not a {backbone.method} checkpoint of this configuration: " + "; ".join(problems))
 
@@ -69,7 +70,7 @@ def to_official(backbone: Backbone) -> dict[str, Tensor]:
     parameters = dict(backbone.named_parameters())
     state: dict[str, Tensor] = {}
     for name, key in backbone.official_keys().items():
-        state |= _unstack(key, parameters[name].detach())
+        state |= unstack(key, parameters[name].detach())
     return state
 
 
@@ -86,10 +87,10 @@ def _stack(key: OfficialKey, given: Mapping[str, Tensor]) -> Tensor:
     return torch.stack([_stack(part, given) for part in key])
 
 
-def _unstack(key: OfficialKey, tensor: Tensor) -> dict[str, Tensor]:
+def unstack(key: OfficialKey, tensor: Tensor) -> dict[str, Tensor]:
     if isinstance(key, str):
         return {key: tensor.clone()}
-    return {name: part for row, sub in zip(tensor, key, strict=True) for name, part in _unstack(sub, row).items()}
+    return {name: part for row, sub in zip(tensor, key, strict=True) for name, part in unstack(sub, row).items()}
 
 
 def _fill(parameter: Tensor, value: Tensor, name: str) -> list[str]:

@@ -17,14 +17,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from prvr.backbones.base import Backbone, BackboneConfig
+from prvr.errors import UserError
 
-OWN_FOLDERS = "PRVR_BACKBONES"
+METHOD_FOLDERS = "PRVR_BACKBONES"
 _METHODS: dict[str, type[Backbone]] = {}
 _Method = TypeVar("_Method", bound=type[Backbone])
 
 
-class UnknownMethod(ValueError):
-    """No backbone of that name; says which there are."""
+class UnknownMethod(UserError, ValueError):
+    """No backbone of that name; the message lists those there are.
+
+    Also a ``ValueError``, because callers that build a model from a configuration catch that.
+    """
 
 
 def register(backbone: _Method) -> _Method:
@@ -41,9 +45,9 @@ def methods() -> dict[str, type[Backbone]]:
     for found in pkgutil.iter_modules([str(Path(__file__).parent)], "prvr.backbones."):
         if not found.ispkg:
             import_module(found.name)
-    for folder in filter(None, os.environ.get(OWN_FOLDERS, "").split(os.pathsep)):
+    for folder in filter(None, os.environ.get(METHOD_FOLDERS, "").split(os.pathsep)):
         if not Path(folder).is_dir():
-            raise UnknownMethod(f"{OWN_FOLDERS} names {folder}, which is no folder; expected one with .py files")
+            raise UnknownMethod(f"{METHOD_FOLDERS} names {folder}, which is no folder; expected one with .py files")
         for file in sorted(Path(folder).glob("*.py")):
             _import_file(file.resolve())
     return dict(sorted(_METHODS.items()))
@@ -70,7 +74,7 @@ def method(name: str) -> type[Backbone]:
     known = methods()
     if name not in known:
         raise UnknownMethod(
-            f"unknown method {name!r}; there are: {', '.join(sorted(known))} (a folder with your own: {OWN_FOLDERS})"
+            f"unknown method {name!r}; there are: {', '.join(sorted(known))} (a folder with your own: {METHOD_FOLDERS})"
         )
     return known[name]
 

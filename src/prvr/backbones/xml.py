@@ -69,7 +69,7 @@ class XMLConfig(BackboneConfig):
     """factor of the video score in the exponent when moments of several videos are ranked together"""
 
 
-class MomentHead(nn.Module):
+class CurveMomentHead(nn.Module):
     """Two more attention layers over frames, and convolutions over the curve of query–frame products."""
 
     def __init__(self, config: XMLConfig):
@@ -114,7 +114,7 @@ class XML(Backbone):
         self.text_tower = TextTower(c.query_width, c.width, c.heads, c.words, c.dropout)
         self.frame_input = InputEmbedding(c.visual_width, c.width, c.frames, c.dropout)
         self.frame_encoder = _attention(c)
-        self.moment_head = MomentHead(c) if c.moment_head else None
+        self.moment_head = CurveMomentHead(c) if c.moment_head else None
         initialise(self, c.init_std)
 
     @property
@@ -159,7 +159,7 @@ class XML(Backbone):
         """What a video's score multiplies the probabilities of its moments by, (Q, V) → (Q, V)."""
         return (self.config.moment_sharpness * scores).exp()
 
-    def _moments(self) -> MomentHead:
+    def _moments(self) -> CurveMomentHead:
         if self.moment_head is None:
             raise ValueError(
                 "this xml model has no moment head: build it with moment_head=True and load trained weights"

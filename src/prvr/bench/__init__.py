@@ -1,6 +1,17 @@
-"""Speed, measured: every row a piece of real work beside the limit of this machine and a baseline, in one run."""
+"""``prvr bench``: how fast this machine scores, ranks and trains, beside its own limits and a naive baseline."""
 
-from prvr.bench.measure import Machine, Row
-from prvr.bench.plan import PARTS, Part, run
+from prvr.bench.corpus import BenchmarkSizes, Shape, random_gallery, random_queries
+from prvr.bench.measure import MachineLimits, Measurement
+from prvr.bench.plan import BENCHMARKS, Benchmark, run_benchmarks
 
-__all__ = ["PARTS", "Machine", "Part", "Row", "run"]
+__all__ = [
+    "BENCHMARKS",
+    "Benchmark",
+    "BenchmarkSizes",
+    "MachineLimits",
+    "Measurement",
+    "Shape",
+    "random_gallery",
+    "random_queries",
+    "run_benchmarks",
+]

@@ -1,4 +1,4 @@
-"""The naive form of the work, where the source tree holds it (``benchmarks/naive.py``): no part of the package."""
+"""The naive form of the measured work, in ``benchmarks/naive.py``. The package does not include it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import prvr
 
 @functools.cache
 def naive() -> Any | None:
-    """The module, or None where prvr runs without its source tree."""
+    """Import the module; None where prvr runs without its source tree."""
     path = Path(prvr.__file__).resolve().parents[2] / "benchmarks" / "naive.py"
     if not path.is_file():
         return None

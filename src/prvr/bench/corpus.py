@@ -1,4 +1,4 @@
-"""Random corpora in the shapes of the benchmarks: what they hold does not matter to a clock."""
+"""Random corpora in the shapes of the public test splits. Their content does not change how long scoring takes."""
 
 from __future__ import annotations
 
@@ -36,8 +36,20 @@ TVR = Shape("TVR", 10895, 2179, 8)
 ACTIVITYNET = Shape("ActivityNet", 17031, 4917, 4)
 
 
-class Tokens:
-    """Stands in for a backbone: tokens count as they are."""
+@dataclass(frozen=True)
+class BenchmarkSizes:
+    """How much work each benchmark measures. Defaults are the sizes that results are reported for."""
+
+    splits: tuple[Shape, ...] = (CHARADES, TVR, ACTIVITYNET)  # a CPU measures the first only
+    single_videos: int = 10_000  # gallery of a single query
+    storage_videos: int = 2_000  # gallery on which storage types are compared with fp32
+    baseline_queries: int = 200  # on a CPU, where the naive form would take minutes for all queries
+    cpu_batch_share: int = 8  # a CPU trains on this fraction of a GPU's batch
+    memory_share: float = 0.4  # of the free memory that a growing gallery may take
+
+
+class _PlainTokens:
+    """Takes the place of a backbone: tokens are used as they are."""
 
     method = "random tokens"
     unit_tokens = True
@@ -50,6 +62,7 @@ class Tokens:
 def random_tokens(
     videos: int, registers: int, device: torch.device, frames: int = FRAMES, seed: int = 0, ragged: bool = True
 ) -> VideoTokens:
+    """Tokens of random videos, each around a topic of its own; ``ragged`` videos differ in length."""
     generator = torch.Generator(device).manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
@@ -59,13 +72,14 @@ def random_tokens(
     lengths = torch.randint(shortest, frames + 1, (videos, 1), device=device, generator=generator)
     mask = torch.arange(frames, device=device) < lengths
     topic = draw(videos, 1, WIDTH)
-    held = topic + draw(videos, registers, WIDTH)
+    anchors = topic + draw(videos, registers, WIDTH)
     return VideoTokens(
-        (topic + draw(videos, frames, WIDTH)) * mask[..., None], mask, topic + draw(videos, CLIPS, WIDTH), held
+        (topic + draw(videos, frames, WIDTH)) * mask[..., None], mask, topic + draw(videos, CLIPS, WIDTH), anchors
     )
 
 
 def random_trace(device: torch.device, config: TraceConfig | None = None) -> Trace:
+    """A TRACE whose projections differ a little from the identity."""
     torch.manual_seed(0)
     trace = Trace(WIDTH, config or TraceConfig())
     for weight in trace.projections.values():
@@ -74,6 +88,7 @@ def random_trace(device: torch.device, config: TraceConfig | None = None) -> Tra
 
 
 def random_queries(count: int, device: torch.device) -> Tensor:
+    """Query vectors, (count, D)."""
     return torch.randn(count, WIDTH, device=device, generator=torch.Generator(device).manual_seed(9))
 
 
@@ -81,19 +96,19 @@ def random_queries(count: int, device: torch.device) -> Tensor:
 def random_gallery(
     videos: int, registers: int, device: torch.device, storage: Storage, *, frames: int = FRAMES, distinct: int = 1024
 ) -> Gallery:
-    """A gallery of random videos; beyond ``distinct`` of them they repeat, which no engine can tell."""
-    trace, corpus = random_trace(device), Tokens()
-    made: list[Gallery] = []
+    """A gallery of random videos. Beyond ``distinct`` of them they repeat; engines take as long either way."""
+    trace, backbone = random_trace(device), _PlainTokens()
+    parts: list[Gallery] = []
     step = max(1, min(256, (1 << 15) // frames))
     for start in range(0, min(videos, distinct), step):
         tokens = random_tokens(min(step, min(videos, distinct) - start), registers, device, frames, seed=start)
-        page = made[0].page if made else None
-        made.append(Gallery.of_tokens(corpus, trace, tokens, storage=storage, page=page))  # type: ignore[arg-type]
-    return repeated(Gallery.cat(made), videos)
+        page = parts[0].page if parts else None
+        parts.append(Gallery.of_tokens(backbone, trace, tokens, storage=storage, page=page))  # type: ignore[arg-type]
+    return repeat_videos(Gallery.cat(parts), videos)
 
 
-def repeated(gallery: Gallery, videos: int) -> Gallery:
-    """So many videos by repeating those there are, each array filled in place."""
+def repeat_videos(gallery: Gallery, videos: int) -> Gallery:
+    """A gallery of ``videos`` videos that repeats those of another."""
     times, rest = divmod(videos, len(gallery))
     if times == 1 and rest == 0:
         return gallery

@@ -1,4 +1,4 @@
-"""Clocks, peaks and memory of this machine."""
+"""Measuring time and memory, and the limits of this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 @dataclass(frozen=True)
-class Row:
+class Measurement:
     """One measured piece of work."""
 
     group: str
@@ -26,7 +26,7 @@ class Row:
     seconds: float  # median
     rate: float | None = None
     unit: str = ""
-    share: float | None = None  # of the peak measured in the same run
+    share: float | None = None  # of the machine's limit, measured in the same run
     memory: int | None = None  # bytes at the peak, beyond what was there before
     baseline: float | None = None  # seconds of the naive form of the same work
     note: str = ""
@@ -38,12 +38,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Timed:
-    seconds: float
-    memory: int
+    """What a stopwatch measured."""
+
+    seconds: float  # median
+    memory: int  # bytes at the peak, beyond what was in use before
 
 
-class Clock:
-    """Times work on a device: medians of repeats after a warm-up, device finished before the clock stops."""
+class Stopwatch:
+    """Times work on a device: the median of repeats after a warm-up. It waits for the device before it stops."""
 
     def __init__(self, device: torch.device):
         self.device = device
@@ -69,7 +71,7 @@ class Clock:
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             return torch.cuda.memory_allocated(self.device)
-        with contextlib.suppress(OSError):  # where the system does not allow it, the peak is that of the whole run
+        with contextlib.suppress(OSError):  # where it is not allowed, the peak is that of the whole process
             _CLEAR.write_text("5")  # sets it back to what is resident now
         return _status("VmRSS")
 
@@ -78,8 +80,8 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What was measured on, and its limits."""
+class MachineLimits:
+    """The machine that was measured on, and how fast it multiplies matrices and reads memory."""
 
     device: str
     processor: str
@@ -90,9 +92,9 @@ class Machine:
     read_rate: float  # bytes/s
 
     @staticmethod
-    def measure(device: torch.device) -> Machine:
+    def measure(device: torch.device) -> MachineLimits:
         cuda = device.type == "cuda"
-        return Machine(
+        return MachineLimits(
             device=torch.cuda.get_device_name(device) if cuda else "CPU",
             processor=_processor(),
             cores=torch.get_num_threads(),
@@ -104,8 +106,8 @@ class Machine:
 
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """FLOP/s of a large square product, or of a tall one of the kind that scoring makes: whichever is faster."""
-    clock = Clock(device)
+    """FLOP/s of a large square matrix product or of a tall one, as scoring has them: whichever is faster."""
+    clock = Stopwatch(device)
     size = 8192 if device.type == "cuda" else 3072
     shapes = [(size, size, size), (size * 8, 384, 1024)]
     rates = []
@@ -118,10 +120,10 @@ def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def read_rate(device: torch.device) -> float:
-    """Bytes/s at which a large array is read once."""
+    """Bytes/s at which a large array is read."""
     count = (1 << 30) if device.type == "cuda" else (1 << 28)
     data = torch.ones(count, device=device)
-    return 4 * count / Clock(device)(data.sum, repeats=7).seconds
+    return 4 * count / Stopwatch(device)(data.sum, repeats=7).seconds
 
 
 def _status(field: str) -> int:
@@ -143,7 +145,7 @@ def _processor() -> str:
 
 
 def memory_available() -> int:
-    """Bytes that a benchmark may count on."""
+    """Bytes of free memory; 4 GB where the system does not say."""
     info = Path("/proc/meminfo")
     for line in info.read_text().splitlines() if info.exists() else ():
         if line.startswith("MemAvailable:"):

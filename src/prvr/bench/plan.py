@@ -1,4 +1,4 @@
-"""Which measurements there are, and running them one after another."""
+"""The benchmarks by name, and running them one after another."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Literal, TypeAlias, get_args
 
 import torch
 
+from prvr.bench.corpus import BenchmarkSizes
 from prvr.bench.growth import growth
-from prvr.bench.measure import Machine, Row
+from prvr.bench.measure import MachineLimits, Measurement
 from prvr.bench.scoring import all_pairs, one_query, ranking
 from prvr.bench.training import training
 
-Part: TypeAlias = Literal["scoring", "one-query", "ranks", "training", "growth"]
-PARTS: tuple[Part, ...] = get_args(Part)
-_WORK: dict[Part, Callable[[Machine, torch.device], Iterator[Row]]] = {
+Benchmark: TypeAlias = Literal["scoring", "one-query", "ranks", "training", "growth"]
+BENCHMARKS: tuple[Benchmark, ...] = get_args(Benchmark)
+_WORK: dict[Benchmark, Callable[[MachineLimits, torch.device, BenchmarkSizes], Iterator[Measurement]]] = {
     "scoring": all_pairs,
     "one-query": one_query,
     "ranks": ranking,
@@ -23,7 +24,19 @@ _WORK: dict[Part, Callable[[Machine, torch.device], Iterator[Row]]] = {
 }
 
 
-def run(machine: Machine, device: torch.device, parts: Sequence[Part] = PARTS) -> Iterator[Row]:
-    """Rows as they are measured."""
-    for part in parts:
-        yield from _WORK[part](machine, device)
+def run_benchmarks(
+    machine: MachineLimits,
+    device: torch.device,
+    benchmarks: Sequence[Benchmark] = BENCHMARKS,
+    sizes: BenchmarkSizes | None = None,
+) -> Iterator[Measurement]:
+    """Run benchmarks one after another and yield each measurement as it is taken.
+
+    Args:
+        machine: limits of the machine, which rates are compared with.
+        device: where the work runs.
+        benchmarks: which of them to run.
+        sizes: how much work to measure; None: the sizes that results are reported for.
+    """
+    for benchmark in benchmarks:
+        yield from _WORK[benchmark](machine, device, sizes or BenchmarkSizes())

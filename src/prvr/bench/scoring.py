@@ -1,4 +1,4 @@
-"""Scoring, ranking and their parts."""
+"""Benchmarks of scoring and ranking."""
 
 from __future__ import annotations
 
@@ -10,39 +10,33 @@ import torch
 
 from prvr.bench.baseline import naive
 from prvr.bench.corpus import (
-    ACTIVITYNET,
-    CHARADES,
     CLIPS,
     FRAMES,
-    TVR,
     WIDTH,
+    BenchmarkSizes,
     Shape,
     random_gallery,
     random_queries,
     random_tokens,
     random_trace,
 )
-from prvr.bench.measure import Clock, Machine, Row
+from prvr.bench.measure import MachineLimits, Measurement, Stopwatch
 from prvr.scoring import Gallery, ranks, score_parts, top_k
 from prvr.scoring.storage import Storage
 
-# The naive form would take minutes for all queries on a CPU: both are timed on so many.
-_BASELINE_QUERIES = 200
-_SINGLE_VIDEOS = 10_000
 
-
-def all_pairs(machine: Machine, device: torch.device) -> Iterator[Row]:
-    """Base and TRACE of every query against every video."""
+def all_pairs(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:
+    """Base and TRACE scores of every query against every video."""
     cuda = device.type == "cuda"
-    for shape in (CHARADES, TVR, ACTIVITYNET) if cuda else (CHARADES,):
+    for number, shape in enumerate(sizes.splits if cuda else sizes.splits[:1]):
         storage: Storage = "bf16" if cuda else "fp32"
         gallery = random_gallery(shape.videos, shape.registers, device, storage, distinct=shape.videos)
         queries = random_queries(shape.queries, device)
-        taken = Clock(device)(functools.partial(score_parts, queries, gallery), repeats=9 if cuda else 3)
+        taken = Stopwatch(device)(functools.partial(score_parts, queries, gallery), repeats=9 if cuda else 3)
         columns = 2 * FRAMES + 2 * CLIPS if cuda else shape.columns()  # the kernel pads registers and values to 16 each
         rate = 2 * shape.queries * shape.videos * WIDTH * columns / taken.seconds
         outputs = 2 * 4 * shape.queries * shape.videos
-        yield Row(
+        yield Measurement(
             "scoring",
             f"{shape.name}: {shape.queries:,} × {shape.videos:,}, base and TRACE, {storage}",
             taken.seconds,
@@ -54,12 +48,13 @@ def all_pairs(machine: Machine, device: torch.device) -> Iterator[Row]:
         )
         if cuda:
             yield from _plain(machine, device, shape, gallery)
-        yield from _against_naive(device, shape, gallery, shape.queries if cuda else _BASELINE_QUERIES)
+        if number == 0:
+            yield from _against_naive(device, shape, gallery, shape.queries if cuda else sizes.baseline_queries)
         del gallery
 
 
-def _plain(machine: Machine, device: torch.device, shape: Shape, gallery: Gallery) -> Iterator[Row]:
-    """What the same kernel takes for plain maxima over as many columns."""
+def _plain(machine: MachineLimits, device: torch.device, shape: Shape, gallery: Gallery) -> Iterator[Measurement]:
+    """How long the same kernel takes for plain maxima over as many columns."""
     from prvr.scoring.engines.common import prepare_queries
     from prvr.scoring.engines.fused import obstacle
 
@@ -68,15 +63,15 @@ def _plain(machine: Machine, device: torch.device, shape: Shape, gallery: Galler
     from prvr.scoring.engines.fused_kernel import launch, tuned
 
     queries, packed = prepare_queries(random_queries(shape.queries, device), gallery), gallery.packed
-    clock, everything = Clock(device), slice(0, len(gallery))
+    clock, everything = Stopwatch(device), slice(0, len(gallery))
     routed = clock(lambda: launch(queries, gallery, packed, everything), repeats=9).seconds
     tiles = tuned()
     alike = clock(lambda: launch(queries, gallery, packed, everything, plain=True, like=tiles), repeats=9).seconds
     own = clock(lambda: launch(queries, gallery, packed, everything, plain=True), repeats=9).seconds
     columns = 2 * shape.queries * shape.videos * WIDTH * (2 * FRAMES + 2 * CLIPS)
     work = f"{shape.name}: the kernel alone"
-    yield Row("scoring", work, routed, columns / routed, "FLOP/s", columns / routed / machine.matrix_rate)
-    yield Row(
+    yield Measurement("scoring", work, routed, columns / routed, "FLOP/s", columns / routed / machine.matrix_rate)
+    yield Measurement(
         "scoring",
         f"{shape.name}: the same kernel, plain maxima over as many columns",
         alike,
@@ -87,39 +82,39 @@ def _plain(machine: Machine, device: torch.device, shape: Shape, gallery: Galler
     )
 
 
-def _against_naive(device: torch.device, shape: Shape, gallery: Gallery, queries: int) -> Iterator[Row]:
-    """Beside the field's form: fp32, chunks of queries, the log-sum-exp written out."""
+def _against_naive(device: torch.device, shape: Shape, gallery: Gallery, queries: int) -> Iterator[Measurement]:
+    """Beside the form that is usual in this field: fp32, chunks of queries, the log-sum-exp written out."""
     reference = naive()
     if reference is None:
         return
-    if shape is not CHARADES and device.type == "cuda":
-        return
-    asked = random_queries(queries, device)
+    vectors = random_queries(queries, device)
     tokens = random_tokens(shape.videos, shape.registers, device)
     trace = random_trace(device)
-    clock = Clock(device)
-    ours = clock(lambda: score_parts(asked, gallery), repeats=5).seconds
+    clock = Stopwatch(device)
+    ours = clock(lambda: score_parts(vectors, gallery), repeats=5).seconds
 
     def written_out() -> Any:
-        base = reference.base_scores(asked, tokens, 0.6, 0.4)
-        return base + 0.03 * reference.trace_scores(asked, tokens, trace.projections, trace.config)
+        base = reference.base_scores(vectors, tokens, 0.6, 0.4)
+        return base + 0.03 * reference.trace_scores(vectors, tokens, trace.projections, trace.config)
 
     with torch.no_grad():
         theirs = clock(written_out, repeats=3).seconds
     note = "baseline: fp32, chunks of queries, log-sum-exp written out"
-    yield Row("scoring", f"{shape.name}: {queries:,} queries, beside the naive form", ours, baseline=theirs, note=note)
+    yield Measurement(
+        "scoring", f"{shape.name}: {queries:,} queries, beside the naive form", ours, baseline=theirs, note=note
+    )
 
 
-def one_query(machine: Machine, device: torch.device) -> Iterator[Row]:
-    """A single query over 10,000 videos: one pass over the stored bytes."""
-    query, shared = random_queries(1, device), _shared_with_full_floats(device)
+def one_query(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:
+    """A single query over a large gallery: one pass over the stored bytes."""
+    query, shared = random_queries(1, device), _shared_with_fp32(device, sizes.storage_videos)
     for storage in ("fp32", "fp16", "bf16", "int8"):
-        gallery = random_gallery(_SINGLE_VIDEOS, 6, device, storage)
-        taken = Clock(device)(functools.partial(top_k, query, gallery, k=100), repeats=7)
+        gallery = random_gallery(sizes.single_videos, 6, device, storage)
+        taken = Stopwatch(device)(functools.partial(top_k, query, gallery, k=100), repeats=7)
         rate = gallery.bytes / taken.seconds
-        yield Row(
+        yield Measurement(
             "one query",
-            f"{_SINGLE_VIDEOS:,} videos, best 100, {storage} ({gallery.bytes / 1e9:.2f} GB)",
+            f"{sizes.single_videos:,} videos, best 100, {storage} ({gallery.bytes / 1e9:.2f} GB)",
             taken.seconds,
             rate,
             "B/s",
@@ -130,30 +125,30 @@ def one_query(machine: Machine, device: torch.device) -> Iterator[Row]:
         del gallery
 
 
-def _shared_with_full_floats(device: torch.device) -> dict[str, float]:
-    """How much of each query's best 100 a smaller storage keeps, on random videos, all different."""
-    gallery, queries = random_gallery(2_000, 6, device, "fp32", distinct=2_000), random_queries(32, device)
+def _shared_with_fp32(device: torch.device, videos: int) -> dict[str, float]:
+    """Which share of each query's best 100 a smaller storage type keeps, on different random videos."""
+    gallery, queries = random_gallery(videos, 6, device, "fp32", distinct=videos), random_queries(32, device)
     full = top_k(queries, gallery, k=100).indices
-    found = {}
+    shares = {}
     for storage in ("fp16", "bf16", "int8"):
         kept = top_k(queries, gallery.to(storage=storage), k=100).indices
-        found[storage] = float((kept[:, :, None] == full[:, None, :]).any(-1).float().mean())
-    return found
+        shares[storage] = float((kept[:, :, None] == full[:, None, :]).any(-1).float().mean())
+    return shares
 
 
-def ranking(machine: Machine, device: torch.device) -> Iterator[Row]:
-    """Ranks by counting, and the best k."""
-    shape = ACTIVITYNET if device.type == "cuda" else CHARADES
+def ranking(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:
+    """The rank of each query's right video, by counting; the largest split on a GPU, the first on a CPU."""
+    shape = sizes.splits[-1 if device.type == "cuda" else 0]
     scores = torch.randn(shape.queries, shape.videos, device=device)
     right = torch.randint(shape.videos, (shape.queries,), device=device)
-    taken = Clock(device)(lambda: ranks(scores, right), repeats=7)
+    taken = Stopwatch(device)(lambda: ranks(scores, right), repeats=7)
     reference = naive()
     baseline = None
     if reference is not None:
-        few, answers = scores[:1000], right[:1000].tolist()
-        whole = Clock(device)(lambda: reference.ranks_and_recalls(few, answers), repeats=1, warm_up=0).seconds
-        baseline = whole * shape.queries / 1000
-    yield Row(
+        part, answers = scores[:1000], right[:1000].tolist()
+        taken_by_part = Stopwatch(device)(lambda: reference.ranks_and_recalls(part, answers), repeats=1, warm_up=0)
+        baseline = taken_by_part.seconds * shape.queries / 1000
+    yield Measurement(
         "ranks",
         f"{shape.name}: ranks of {shape.queries:,} × {shape.videos:,} scores",
         taken.seconds,

@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from prvr.bench import PARTS, Machine, Part, Row, run
+from prvr.bench import BENCHMARKS, Benchmark, MachineLimits, Measurement, run_benchmarks
 from prvr.cli.console import print_table
 from prvr.files import write_whole
 from prvr.training import choose_device
@@ -28,7 +28,7 @@ class BenchArguments:
     minutes on two cores, and a few on a GPU; other work on the machine shows in the numbers.
     """
 
-    only: tuple[Part, ...] = PARTS
+    only: tuple[Benchmark, ...] = BENCHMARKS
     """which parts to measure"""
     device: str = "auto"
     """cpu, cuda, or auto: a GPU where there is one"""
@@ -42,14 +42,14 @@ def main(argv: list[str]) -> int:
     arguments.out.touch()  # a place that cannot be written is better known before the minutes than after them
     console, progress = Console(), Console(stderr=True)
     with progress.status("measuring the machine's own limits"):
-        machine = Machine.measure(device)
+        machine = MachineLimits.measure(device)
     console.print(
         f"{machine.device} ({machine.processor}, {machine.cores} threads, torch {machine.torch_version}): "
         f"{machine.matrix_type} products {_si(machine.matrix_rate)}FLOP/s, reads {_si(machine.read_rate)}B/s"
     )
-    rows: list[Row] = []
+    rows: list[Measurement] = []
     with progress.status("measuring") as status:
-        for row in run(machine, device, arguments.only):
+        for row in run_benchmarks(machine, device, arguments.only):
             rows.append(row)
             status.update(f"measured: {row.work}")
             _write(arguments.out, machine, rows)
@@ -58,11 +58,11 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _write(path: Path, machine: Machine, rows: list[Row]) -> None:
+def _write(path: Path, machine: MachineLimits, rows: list[Measurement]) -> None:
     write_whole(path, json.dumps({"machine": asdict(machine), "rows": [asdict(row) for row in rows]}, indent=1))
 
 
-def _table(rows: list[Row]) -> Table:
+def _table(rows: list[Measurement]) -> Table:
     table = Table("work", box=None, pad_edge=False)
     for name in ("time", "rate", "of peak", "memory", "× naive"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -8,19 +8,8 @@ from rich.console import Console
 from rich.text import Text
 from safetensors import SafetensorError
 
-from prvr.backbones import CheckpointMismatch, UnknownMethod
-from prvr.data import DataError
-from prvr.evaluation.records import RecordError
-from prvr.library.errors import LibraryError
-from prvr.media.errors import EncoderError, MediaError, MissingExtra
-from prvr.scoring import NotSeparable
-from prvr.scoring.disk import GalleryError
-from prvr.training import ConfigError, Interrupted, RunError, TrainingError
-
-_FIXABLE = (
-    DataError, ConfigError, RunError, TrainingError, CheckpointMismatch, NotSeparable, UnknownMethod,
-    MediaError, EncoderError, MissingExtra, LibraryError, GalleryError, RecordError,
-)  # fmt: skip
+from prvr.errors import UserError
+from prvr.training import Interrupted
 
 
 def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
@@ -31,7 +20,7 @@ def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
         return 130
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         return 141
-    except _FIXABLE as error:
+    except UserError as error:
         fail(str(error))
         return 1
     except SafetensorError as error:  # how that library reports what the disk said

@@ -9,8 +9,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from prvr.training import Run
-from prvr.training.imports import import_checkpoint
+from prvr.training import Run, import_checkpoint
 
 
 @dataclass(frozen=True)

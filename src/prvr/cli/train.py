@@ -12,9 +12,17 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from prvr.training import ConfigError, Run, TrainConfig, Trainer, load_preset, preset_names, processes
-from prvr.training.config import config_to_dict
-from prvr.training.splits import settled
+from prvr.training import (
+    ConfigError,
+    Run,
+    TrainConfig,
+    Trainer,
+    config_to_dict,
+    load_preset,
+    preset_names,
+    processes,
+    resolve_config,
+)
 
 
 @dataclass(frozen=True)
@@ -70,13 +78,13 @@ def main(argv: list[str]) -> int:
 
 def _stored(run: Run, arguments: TrainArguments) -> tuple[TrainConfig, Path]:
     data = arguments.data or Path(run.data)
-    _refuse_changes(run, settled(arguments.config, data))
+    _refuse_changes(run, resolve_config(arguments.config, data))
     return run.config, data
 
 
 def _fresh(arguments: TrainArguments) -> tuple[TrainConfig, Path]:
     data = _given_data(arguments)
-    return settled(arguments.config, data), data
+    return resolve_config(arguments.config, data), data
 
 
 def _given_data(arguments: TrainArguments) -> Path:

@@ -14,8 +14,7 @@ from rich.table import Table
 from prvr.cli.console import print_table
 from prvr.evaluation.transfer import Transfer, encode_split, transfer
 from prvr.files import write_whole
-from prvr.training import Run, RunError, choose_device
-from prvr.training.splits import load_split, place
+from prvr.training import Run, RunError, choose_device, load_split, move_if_it_fits
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def main(argv: list[str]) -> int:
         splits = []
         for split in (config.data.validation_split, arguments.split):
             console.print(f"encoding {split} with {path}", style="dim", soft_wrap=True)
-            dataset = place(load_split(config, arguments.data or run.data, split), device)
+            dataset = move_if_it_fits(load_split(config, arguments.data or run.data, split), device)
             splits.append(encode_split(model.backbone, dataset))
         console.print("choosing anchor and λ on validation", style="dim")
         operator = replace(config.trace, gate=arguments.gate or config.trace.gate)

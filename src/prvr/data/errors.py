@@ -1,18 +1,20 @@
-"""The one error a user of this room meets."""
+"""The error that this room raises."""
 
 from __future__ import annotations
 
 from collections.abc import Collection as AnyCollection
 
-
-class DataError(Exception):
-    """Something about the user's files; the message names the file and what to do about it."""
+from prvr.errors import UserError
 
 
-def few(names: AnyCollection[str], limit: int = 3) -> str:
-    """Name a few of many, for messages.
+class DataError(UserError):
+    """Something is wrong with a data file; the message names the file and says what to do."""
 
-    >>> few(["a", "b", "c", "d", "e"])
+
+def summarise_names(names: AnyCollection[str], limit: int = 3) -> str:
+    """The first ``limit`` names and the number of the others, for messages.
+
+    >>> summarise_names(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
     shown = [name for name, _ in zip(names, range(limit), strict=False)]

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from prvr.errors import UserError
 from prvr.files import read_json_object, write_whole
 from prvr.scoring.ranks import Recall, recalls, require_ranks
 
@@ -26,7 +27,7 @@ FORMAT = "prvr-evaluation/1"
 KEYS = ("query_id", "video_id")
 
 
-class RecordError(ValueError):
+class RecordError(UserError):
     """A record that cannot be read back; says what was found and what to do."""
 
 

@@ -12,8 +12,7 @@ from torch import Tensor
 from prvr.data import Collection, DataError, Dataset
 from prvr.data.captions import read_positives
 from prvr.evaluation.records import EvaluationProtocol
-from prvr.training import Run, TraceModel, TrainConfig
-from prvr.training.splits import load_split, place
+from prvr.training import Run, TraceModel, TrainConfig, load_split, move_if_it_fits
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def open_subject(
     """Load a run's weights and the split to rank; ``labels`` lists all correct videos of each query."""
     config, device = run.config, torch.device(device)
     data, name = data or run.data, weights or config.selection
-    dataset = place(load_split(config, data, _available(config, data, split)), device)
+    dataset = move_if_it_fits(load_split(config, data, _available(config, data, split)), device)
     known = None
     if labels is not None:
         dataset, known = with_labels(dataset, labels)

@@ -25,7 +25,7 @@ from prvr.library.search.confidence import CONFIDENT
 from prvr.library.search.explain import MomentEvidence, VideoExplanation
 from prvr.library.search.filters import Filters
 from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
-from prvr.library.search.moments import FoundMoment, MomentOptions, find_moments, overlap
+from prvr.library.search.moments import FoundMoment, MomentOptions, find_moments
 from prvr.library.search.query import TrackQuery
 from prvr.library.search.request import GroupBy, Query, SearchRequest
 from prvr.library.search.results import SCORES_NOTE, Hit, Missing, SearchResult
@@ -111,7 +111,6 @@ __all__ = [
     "index_parts",
     "judge",
     "new_video",
-    "overlap",
     "read_generation",
     "read_record",
     "read_shards",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from prvr.errors import UserError
 
-class LibraryError(Exception):
+
+class LibraryError(UserError):
     """A library that cannot be used as asked: what was found, what was expected, what to do."""
 
 

@@ -11,13 +11,13 @@ from prvr.losses.entailment import exterior_angle, half_aperture, onto_hyperbolo
 from prvr.losses.evidential import (
     ambiguous,
     combined_evidence,
+    dirichlet_evidence,
     divide_queries,
-    evidence,
     evidential_error,
     softened_targets,
 )
 from prvr.losses.labels import masked_mean, mean_per_video
-from prvr.losses.matching import best_matching, matching
+from prvr.losses.matching import best_matching, matching_loss
 from prvr.losses.span import span_loss
 from prvr.losses.transport import query_clip_similarity, transport_plan
 from prvr.losses.triplet import Negatives, pick_negatives, square_triplet, triplet
@@ -28,14 +28,14 @@ __all__ = [
     "best_matching",
     "combined_evidence",
     "crowding",
+    "dirichlet_evidence",
     "divide_queries",
-    "evidence",
     "evidential_error",
     "exterior_angle",
     "half_aperture",
     "info_nce",
     "masked_mean",
-    "matching",
+    "matching_loss",
     "mean_per_video",
     "onto_hyperboloid",
     "partial_order",

@@ -22,7 +22,7 @@ class Division(NamedTuple):
     uncertain: Tensor  # (N,)
 
 
-def evidence(scores: Tensor, temperature: float) -> Tensor:
+def dirichlet_evidence(scores: Tensor, temperature: float) -> Tensor:
     """``exp(tanh(s)/τ)`` of cosine-like scores."""
     return (scores.tanh() / temperature).exp()
 

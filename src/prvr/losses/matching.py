@@ -10,14 +10,14 @@ from prvr.losses import matching_gpu
 from prvr.losses.labels import is_positive, masked_mean, same_video
 
 
-def matching(queries: Tensor, labels: Tensor, clips: Tensor) -> Tensor:
+def matching_loss(queries: Tensor, labels: Tensor, clips: Tensor) -> Tensor:
     """``1 − mean cos`` over pairs of the best one-to-one matching, (N, D), (N,), (V, C, D) → ().
 
     Only videos with two queries or more take part; 0 where there is none.
 
     >>> queries = torch.tensor([[1.0, 0.0], [0.8, 0.6]])
     >>> clips = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])  # both prefer the first clip; one must take the second
-    >>> matching(queries, torch.tensor([0, 0]), clips)  # 1 − (1 + 0.6)/2
+    >>> matching_loss(queries, torch.tensor([0, 0]), clips)  # 1 − (1 + 0.6)/2
     tensor(0.2000)
     """
     own = F.normalize(clips, dim=-1)[labels.clamp(min=0)]  # (N, C, D)
@@ -41,7 +41,7 @@ def best_matching(similarity: Tensor, labels: Tensor, videos: int) -> Tensor:
     rows, counts = _queries_of(labels, videos)
     cost = -similarity.double().nan_to_num()
     # A torch without Triton makes the same search steered by the host, one question per step.
-    search = matching_gpu.assign if cost.is_cuda and matching_gpu.available else _assign
+    search = matching_gpu.solve_on_gpu if cost.is_cuda and matching_gpu.available else _solve_on_host
     return search(cost, rows, counts)
 
 
@@ -51,7 +51,7 @@ def _queries_of(labels: Tensor, videos: int) -> tuple[Tensor, Tensor]:
     return order, is_positive(labels, videos).sum(0)
 
 
-def _assign(cost: Tensor, order: Tensor, counts: Tensor) -> Tensor:
+def _solve_on_host(cost: Tensor, order: Tensor, counts: Tensor) -> Tensor:
     """The Hungarian method with duals. Queries of a video join one by one, and each takes the cheapest path of
     re-assignments to a free column. Every line works on all videos; the loops run as long as the longest path."""
     columns, most = cost.shape[1], int(counts.max())

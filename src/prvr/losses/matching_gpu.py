@@ -20,7 +20,7 @@ except ImportError:  # it comes with torch's CUDA builds for Linux, and with no 
 available = triton is not None
 
 
-def assign(cost: Tensor, order: Tensor, counts: Tensor) -> Tensor:
+def solve_on_gpu(cost: Tensor, order: Tensor, counts: Tensor) -> Tensor:
     """(N, C) float64 costs, queries sorted by video (N,), queries per video (V,) → column of each query or −1, (N,)."""
     chosen = torch.full_like(order, -1)
     start = counts.cumsum(0) - counts

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from prvr import __version__
+from prvr.errors import UserError
 from prvr.files import whole_folder
 
 FORMAT = "prvr-gallery-2"
 _ABOUT = "gallery.json"
 
 
-class GalleryError(ValueError):
+class GalleryError(UserError):
     """A folder that is no gallery, or a damaged one; says what was found."""
 
 

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from prvr.backbones import Backbone
-from prvr.backbones.blocks.packing import join_queries
+from prvr.backbones import Backbone, join_queries
 from prvr.tokens import QueryBatch
 
 
 @torch.no_grad()
 def encode_queries(backbone: Backbone, batches: Iterable[QueryBatch]) -> Tensor:
-    """Every query's vector, on the backbone's device, (Q, D); or its packed words (see ``blocks.packing``)."""
+    """Every query's vector, on the backbone's device, (Q, D); or its packed words (see ``blocks.packed_words``)."""
     moved = (batch.to(backbone.device) for batch in batches)
     with resting(backbone):
         return join_queries([backbone.encode_queries(batch.tokens, batch.mask).float() for batch in moved])

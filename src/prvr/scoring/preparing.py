@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.backbones import Backbone, TokenSet
+from prvr.errors import UserError
 from prvr.scoring.paging import Front, Grid, page_size, to_front
 from prvr.scoring.storage import Storage, Vectors
 from prvr.tokens import TensorRecord, VideoTokens
@@ -19,7 +20,7 @@ from prvr.trace import operator as op
 SMALLEST_TEMPERATURE = 0.006  # below it, exp(b/τ) leaves even float64
 
 
-class NotSeparable(TypeError):
+class NotSeparable(UserError):
     """The backbone scores each query–video pair anew, so there is nothing to prepare."""
 
 

@@ -54,7 +54,7 @@ def create_app(library: Library, options: ServerOptions | None = None, searcher:
     for module in (search_routes, video_routes, job_routes, service_routes):
         app.include_router(module.router, prefix="/v1")
     app.include_router(service_routes.metrics_router)
-    install(app)
+    install(app, library.folder)
     _add_page(app)
     _add_problem_schema(app)
     app.add_middleware(Guard, options=options, metrics=state.metrics)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from prvr.server import processes
-from prvr.server.problems import Problem
+from prvr.server.problems import Problem, without_paths
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
@@ -125,7 +125,7 @@ class Jobs:
             if why is None:
                 break
             if at is None or at not in left:  # before it came to any file: it would do so again
-                await self._change(job, state="failed", problem=_without_paths(why, job.files, self.library))
+                await self._change(job, state="failed", problem=self._shown(why, job))
                 return
             lost[at.name] = why
             left.remove(at)  # those before it are in the library, which the next process sees at a glance
@@ -167,16 +167,15 @@ class Jobs:
         crashed = "made the decoder crash" if at is not None else "the decoder crashed before it read a file"
         return (at, None) if code == 0 else (at, crashed)
 
+    def _shown(self, why: str, job: Job) -> str:
+        """Why a job failed, in words that name no path of this machine."""
+        _log.warning("job %s: %s", job.id, why)
+        private = (*job.files, self.library, self.library.resolve())
+        return without_paths(why, private) or "adding failed; the server's own log says why"
+
     async def _change(self, job: Job, **values: Any) -> None:
         for name, value in values.items():
             setattr(job, name, value)
         job.version += 1
         async with self._changed:
             self._changed.notify_all()
-
-
-def _without_paths(text: str, files: tuple[Path, ...], library: Path) -> str:
-    """A message of the library with names in the place of paths."""
-    for path in sorted((*files, library, library.resolve()), key=lambda each: -len(str(each))):
-        text = text.replace(str(path), path.name)
-    return text

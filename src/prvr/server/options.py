@@ -6,10 +6,10 @@ import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
-from prvr.library import LibraryError
+from prvr.errors import UserError
 
 
-class ServerError(LibraryError):
+class ServerError(UserError):
     """A server that cannot be started as asked; the message says what to do."""
 
 

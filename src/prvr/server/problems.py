@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -12,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
+from prvr.errors import UserError
+
 _log = logging.getLogger("prvr.server")
 _TITLES = {
     400: "Bad request", 401: "Token needed", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
@@ -20,6 +25,7 @@ _TITLES = {
     429: "Too many", 431: "Headers too long",
     500: "Internal error", 503: "Busy",
 }  # fmt: skip
+_PATH = re.compile(r"(?<![\w.:/])/[^\s/]|\b[A-Za-z]:\\")  # the beginning of an absolute path
 _REMEDIES = {
     404: "look at /v1/docs for the addresses there are",
     405: "look at /v1/docs for the methods of this address",
@@ -66,6 +72,27 @@ class Problem(Exception):
         )
 
 
+def without_paths(text: str, private: Iterable[Path]) -> str | None:
+    """A message in which names stand for the given paths; None where it still holds a path of this machine.
+
+    >>> without_paths("/srv/films/a.mp4: it is empty", [Path("/srv/films/a.mp4")])
+    'a.mp4: it is empty'
+    >>> without_paths("/etc/secret: it is empty", [Path("/srv/films/a.mp4")])
+    """
+    for path in sorted({*private}, key=lambda each: -len(str(each))):
+        text = text.replace(str(path), path.name)
+    return None if _PATH.search(text) else text
+
+
+def from_user_error(
+    error: UserError, library: Path, status: int = 409, remedy: str = "the server's own log says more"
+) -> Problem:
+    """What an error of the library becomes for a client; the whole text goes to the server's log."""
+    _log.warning("%s", error)
+    detail = without_paths(str(error), (library, library.resolve()))
+    return Problem(status, detail or "the library cannot do this", remedy)
+
+
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """How a route's errors stand in the OpenAPI document."""
     schema = {"$ref": "#/components/schemas/ProblemDocument"}
@@ -75,7 +102,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def install(app: FastAPI) -> None:
+def install(app: FastAPI, library: Path) -> None:
     """Turn every error into a problem."""
 
     @app.exception_handler(Problem)
@@ -96,6 +123,10 @@ def install(app: FastAPI) -> None:
             headers["Allow"] = ", ".join(sorted(allowed))
         remedy = _REMEDIES.get(error.status_code, "look at /v1/docs for what is expected")
         return Problem(error.status_code, str(error.detail), remedy, headers).response()
+
+    @app.exception_handler(UserError)
+    async def _user_error(request: Request, error: UserError) -> JSONResponse:
+        return from_user_error(error, library).response()
 
     @app.exception_handler(Exception)
     async def _unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from prvr.library import LibraryError, NoCandidates
 from prvr.server.models import Number, Words
-from prvr.server.problems import Problem, documented
+from prvr.server.problems import Problem, documented, from_user_error
 from prvr.server.search_models import EvidenceModel, SearchBody, SearchResponse
 from prvr.server.state import Shared
 
@@ -37,5 +37,6 @@ def evidence(
     try:
         explanation = state.library.explain(query, video_id, track=track, trace=trace)
         return EvidenceModel.of(video_id, query, explanation)
-    except LibraryError as problem:
-        raise Problem(404, str(problem), "search again and follow `evidence_url` of a hit") from None
+    except LibraryError as error:
+        remedy = "search again and follow `evidence_url` of a hit"
+        raise from_user_error(error, state.library.folder, 404, remedy) from None

@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from prvr.library import AddProgress, Library, LibraryError
-from prvr.media.errors import EncoderError, MissingExtra
+from prvr.errors import UserError
+from prvr.library import AddProgress, Library
 
 _EVERY = 0.1  # seconds between two lines of progress
 _told: IO[str] | None = None  # where answers go
@@ -40,7 +40,7 @@ def main() -> int:
         library = Library.open(asked["library"])
         files = [Path(file) for file in asked["files"]]
         report = library.add(files, tags=asked["tags"], retry=asked["retry"], progress=tell)
-    except (LibraryError, EncoderError, MissingExtra) as problem:
+    except UserError as problem:
         _write({"problem": str(problem)})
         return 1
     _write(

@@ -1,26 +1,72 @@
-"""Training: configuration, the progressive schedule, the loop, and runs on disk."""
+"""Training: configuration, the progressive schedule, the loop, and runs on disk.
 
-from prvr.training.config import ConfigError, TrainConfig, load_preset, preset_names
-from prvr.training.distributed import choose_device, processes
+Train a preset, then load what it learned::
+
+    config = load_preset("charades", "dreamprvr")
+    run = Run("runs/charades")
+    run.create(config, data)
+    with processes("auto") as group:
+        Trainer(config, data, run, group, Console()).train()
+    model, about = run.load_model()
+
+``PhaseSetup`` gives the optimiser and the step of one phase, for code that drives single steps (benchmarks).
+"""
+
+from prvr.training.config import (
+    BackboneStage,
+    ConfigError,
+    TraceStage,
+    TrainConfig,
+    config_from_dict,
+    config_to_dict,
+    load_preset,
+    preset_names,
+)
+from prvr.training.distributed import Processes, choose_device, processes
+from prvr.training.imports import import_checkpoint
 from prvr.training.interrupt import Interrupted
 from prvr.training.loop import Trainer, TrainingError
+from prvr.training.metrics import read_metrics
 from prvr.training.model import TraceModel
+from prvr.training.optim import backbone_optimiser, set_rate
+from prvr.training.phases import PhaseSetup
 from prvr.training.run import Run, RunError
-from prvr.training.validate import split_scores, validate
+from prvr.training.schedule import PhaseEpoch, backbone_rate, phase_at
+from prvr.training.splits import load_split, move_if_it_fits, resolve_config
+from prvr.training.step import PlainStep, Step
+from prvr.training.validation import split_scores, validate
 
 __all__ = [
+    "BackboneStage",
     "ConfigError",
     "Interrupted",
+    "PhaseEpoch",
+    "PhaseSetup",
+    "PlainStep",
+    "Processes",
     "Run",
     "RunError",
+    "Step",
     "TraceModel",
+    "TraceStage",
     "TrainConfig",
     "Trainer",
     "TrainingError",
+    "backbone_optimiser",
+    "backbone_rate",
     "choose_device",
+    "config_from_dict",
+    "config_to_dict",
+    "import_checkpoint",
     "load_preset",
+    "load_split",
+    "move_if_it_fits",
+    "phase_at",
     "preset_names",
     "processes",
+    "read_metrics",
+    "resolve_config",
+    "set_rate",
     "split_scores",
     "validate",
 ]

@@ -1,4 +1,4 @@
-"""What a training run is made of: plain dataclasses, filled from a preset, overridable field by field."""
+"""The configuration of a training run: plain dataclasses, filled from a preset; each field can be overridden."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from prvr.backbones import BackboneConfig, method
+from prvr.errors import UserError
 from prvr.trace import TraceConfig
 
 if sys.version_info >= (3, 11):
@@ -21,8 +22,8 @@ else:
 _Config = TypeVar("_Config")
 
 
-class ConfigError(ValueError):
-    """A preset or configuration that cannot be used; says where and what would be right."""
+class ConfigError(UserError):
+    """A preset or configuration cannot be used. The message says where the problem is and what is expected."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,11 @@ class DataConfig:
     collection: str = "charades"
     """collection name, as in {collection}train.caption.txt"""
     visual_feature: str | None = None
-    """folder under FeatureData; found by itself where there is only one"""
+    """folder under FeatureData; not needed where there is only one"""
     train_split: str = "train"
-    """split that is trained on"""
+    """split to train on"""
     validation_split: str = "val"
-    """split that epochs are validated on"""
+    """split to validate on"""
 
 
 @dataclass(frozen=True)
@@ -52,22 +53,22 @@ class BackboneStage:
     weight_decay: float = 0.01
     """weight decay of the authors' optimiser"""
     optimiser: Literal["bert-adam", "adamw"] = "bert-adam"
-    """bert-adam: the field's, without bias correction and with each tensor's gradient bounded; or plain adamw"""
+    """bert-adam: as usual in this field, without bias correction and with each tensor's gradient clipped; or adamw"""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """how the learning rate falls after warm-up; constant neither rises nor falls"""
+    """how the learning rate falls after warm-up; constant: no warm-up and no decay"""
     beta2: float = 0.999
     """decay of the optimiser's second moment"""
     clip: float = 0.0
     """bound on the global gradient norm; 0: none"""
     patience: int = 0
-    """end the phase after more than so many epochs without a better validation SumR; 0: never"""
+    """end the phase after more than this many epochs without a better validation SumR; 0: never"""
     hand_over: Literal["last", "best"] = "last"
     """which epoch's weights the TRACE phase starts from"""
 
 
 @dataclass(frozen=True)
 class TraceStage:
-    """Second phase: TRACE joins. Epochs t count from its start. Numbers are those of the paper's section B.1."""
+    """Second phase: TRACE joins. Epochs t count from its start. Defaults are from the paper's section B.1."""
 
     epochs: int = 60
     """epochs of this phase; 0 trains the backbone only"""
@@ -123,23 +124,23 @@ class TrainConfig:
     selection: Literal["average", "best", "last"] = "average"
     """final weights: mean of the last epochs' snapshots, best epoch on validation, or last epoch"""
     held_out: float = 0.0
-    """share of training videos kept aside and validated on instead of the validation split"""
+    """share of training videos that are set aside and used for validation instead of the validation split"""
     validate_every: int = 1
     """epochs between validations"""
     checkpoint_seconds: float = 30.0
-    """least time between checkpoints at the ends of epochs; 0: at every one"""
+    """least time between checkpoints at the ends of epochs; 0: one after every epoch"""
     checkpoint_steps: int = 0
-    """steps between checkpoints inside an epoch; 0: none there"""
+    """steps between checkpoints inside an epoch; 0: none inside"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """auto: bf16 where a GPU has it, else fp32"""
+    """auto: bf16 where the GPU supports it, else fp32"""
     graphs: bool = True
     """on a GPU, capture steps as CUDA graphs and replay them"""
     compile: Literal["auto", "on", "off"] = "auto"
-    """on a GPU, compile the heaviest parts of the backbone; auto: where enough steps are ahead to pay for the minute"""
+    """on a GPU, compile the heaviest parts of the backbone; auto: where enough steps are left to win the time back"""
 
     def __post_init__(self) -> None:
         rules = {
-            "batch_size": (self.batch_size >= 2, "at least 2: a lone video has no negatives"),
+            "batch_size": (self.batch_size >= 2, "at least 2: a single video has no negatives"),
             "validate_every": (self.validate_every >= 1, "at least 1"),
             "held_out": (0 <= self.held_out < 1, "a share from 0 up to, not including, 1"),
             "trace_stage.snapshots": (self.trace_stage.snapshots >= 1, "at least 1"),
@@ -169,19 +170,20 @@ class TrainConfig:
 
     @property
     def epochs(self) -> int:
+        """Epochs of both phases."""
         return self.backbone_stage.epochs + self.trace_stage.epochs
 
 
 def preset_names(method_name: str = "dreamprvr") -> list[str]:
     """Datasets that ship a preset for a method."""
     folder = files("prvr") / "presets" / method_name
-    if not folder.is_dir():  # a method of the user's own
+    if not folder.is_dir():  # a method that the user added
         return []
     return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
 def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
-    """A shipped preset by dataset name, or a TOML file of one's own by path.
+    """A shipped preset by dataset name, or any TOML file by path.
 
     >>> load_preset("tvr").model.registers
     8
@@ -198,14 +200,22 @@ def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
     method(method_name)
     names = preset_names(method_name)
     if name not in names:
-        there = f"there are {', '.join(names)}, or give" if names else "it ships none: give"
-        raise ConfigError(f"no preset {name!r} for {method_name}; {there} a .toml file")
+        choices = f"there are {', '.join(names)}, or give" if names else "it ships none: give"
+        raise ConfigError(f"no preset {name!r} for {method_name}; {choices} a .toml file")
     text = (files("prvr") / "presets" / method_name / f"{name}.toml").read_text("utf-8")
     return config_from_dict(_parse(text, f"preset {name}"), f"preset {name}")
 
 
 def config_from_dict(values: Mapping[str, Any], where: str) -> TrainConfig:
-    """A configuration from nested tables; unknown names and wrong types are refused by name."""
+    """A configuration from nested tables.
+
+    Args:
+        values: tables and values, as TOML or JSON holds them.
+        where: what the values come from, for error messages.
+
+    Raises:
+        ConfigError: a name is unknown or a value has the wrong type; the message names it.
+    """
     if not isinstance(values, Mapping):
         raise ConfigError(f"{where}: expected a table, found {type(values).__name__}")
     values = dict(values)
@@ -220,7 +230,7 @@ def config_from_dict(values: Mapping[str, Any], where: str) -> TrainConfig:
 
 
 def config_to_dict(config: TrainConfig) -> dict[str, Any]:
-    """The same nested tables, for JSON."""
+    """The inverse of ``config_from_dict``: nested tables, for JSON."""
     return dataclasses.asdict(config)
 
 
@@ -242,13 +252,13 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if is_dataclass(hint) and isinstance(hint, type):
         return _fill(hint, value, where)
     choices = getattr(hint, "__args__", ())
-    if get_origin(hint) is tuple:  # of any number of one kind, as in TOML and JSON lists
+    if get_origin(hint) is tuple:  # any number of values of one type, as in TOML and JSON lists
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{where}: expected a list, found {value!r}")
         return tuple(_convert(get_args(hint)[0], item, where) for item in value)
     if choices and all(isinstance(choice, str) for choice in choices):  # Literal of words
         if value not in choices:
-            raise ConfigError(f"{where}: {value!r} is none of {', '.join(choices)}")
+            raise ConfigError(f"{where}: {value!r} is not one of {', '.join(choices)}")
         return value
     kinds = tuple(choices) or (hint,)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
@@ -265,5 +275,5 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
 def _parse(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also numbers and nesting without end
+    except (ValueError, RecursionError) as error:  # also numbers that are too long and nesting that is too deep
         raise ConfigError(f"{where} is not valid TOML: {error}") from None

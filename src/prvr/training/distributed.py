@@ -1,4 +1,4 @@
-"""Several processes as one: each encodes its share of a batch, all see the whole batch's losses."""
+"""Several processes that train one model: each encodes its share of a batch, all compute the whole batch's loss."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from prvr.training.config import ConfigError
 class Processes:
     """This process among those that train together."""
 
-    rank: int
-    world: int
+    rank: int  # number of this process, from 0
+    world: int  # how many processes there are
     device: torch.device
 
     @property
@@ -35,7 +35,7 @@ class Processes:
             dist.barrier()
 
     def share(self, value: Any) -> Any:
-        """The first process's value, on every process: whatever JSON holds (torch would send a pickle)."""
+        """Send the first process's value to every process. It must be a JSON value (torch would send a pickle)."""
         if self.world == 1:
             return value
         text = json.dumps(value if self.is_first else None).encode()
@@ -50,7 +50,11 @@ class Processes:
 
 @contextmanager
 def processes(device: str = "auto") -> Iterator[Processes]:
-    """Join the group that ``torchrun`` set up, or be alone."""
+    """Join the processes that ``torchrun`` started; without it, a group of one.
+
+    Args:
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+    """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     rank = int(os.environ.get("RANK", "0"))
     chosen = choose_device(device)
@@ -63,14 +67,14 @@ def processes(device: str = "auto") -> Iterator[Processes]:
     group = Processes(rank, world, chosen)
     try:
         yield group
-        group.barrier()  # a process that leaves while another still talks takes it down
+        group.barrier()  # a process that leaves while another still communicates would crash that one
     finally:
         if world > 1:
             dist.destroy_process_group()
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """``auto``: a GPU where there is one, else the CPU."""
+    """A torch device by name; ``auto``: a GPU if there is one, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -78,12 +82,12 @@ def choose_device(name: str = "auto") -> torch.device:
     except RuntimeError:
         raise ConfigError(f"there is no device {name!r}: use auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device {name!r} was asked for, but this machine has no CUDA device: use --device cpu")
+        raise ConfigError(f"--device {name}: this machine has no CUDA device: use --device cpu")
     return device
 
 
 def gather_encoded(encoded: Encoded, world: int) -> Encoded:
-    """Join what every process encoded, in rank order, so that negatives come from the whole batch.
+    """Join what all processes encoded, in rank order, so that negatives come from the whole batch.
 
     Every process then computes the same loss of the whole batch; the gather's backward pass sums their gradients and
     ``DistributedDataParallel`` averages them, which leaves exactly the gradient of that loss.

@@ -1,8 +1,7 @@
-"""A first stage and its lists: what a re-ranking method re-orders, and what it learns to tell apart.
+"""Negatives for a method that re-ranks another's results: videos that its first stage confuses with the right one.
 
-While training, each query meets videos of its own list: drawn uniformly from those that the first stage ranks above the
-right one or not far below it. Lists of all videos would fill gigabytes, so some names of each are drawn once, from the
-run's seed, and each step draws from those.
+A query's list holds the videos that the first stage ranks above the right one or not far below it. Full lists would
+fill gigabytes, so a part of each is drawn once, from the run's seed, and each step draws its negatives from that part.
 """
 
 from __future__ import annotations
@@ -14,18 +13,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from prvr.backbones import Backbone
-from prvr.backbones.base import FirstStage
+from prvr.backbones import Backbone, FirstStage
 from prvr.data import Dataset
 from prvr.scoring import Gallery, encode_queries, score
-from prvr.training.validate import load_first_stage, split_scores
+from prvr.training.validation import load_first_stage, split_scores
 
-_KEPT = 64  # names kept of each query's list
+_KEPT = 64  # videos kept of each query's list
 _BLOCK = 512  # queries ranked together
 
 
 class Lists(NamedTuple):
-    """Videos of each query's list, without the right one, (Q, K); the first ``length`` of a row, (Q,), are in it."""
+    """The list of each query, without the right video: the first ``length`` (Q,) videos of each row, (Q, K)."""
 
     videos: Tensor
     length: Tensor
@@ -33,24 +31,30 @@ class Lists(NamedTuple):
 
 @dataclass(frozen=True)
 class ListedNegatives:
-    """Some videos of each training query's list, and how many of them a step takes."""
+    """The kept part of each training query's list, and how many negatives a step draws from it."""
 
     kept: Lists
     negatives: int
 
     def drawing(self, seed: int) -> Callable[[Tensor], Tensor]:
-        """A draw that depends on nothing but ``seed``: queries (N,) → rows of videos (N, S), each at most once."""
+        """A function of queries (N,) that draws videos for each of them, (N, S), without repetition in a row.
+
+        What it draws depends on ``seed`` alone.
+        """
 
         def draw(queries: Tensor) -> Tensor:
             generator = torch.Generator().manual_seed(seed)
-            some = Lists(self.kept.videos[queries], self.kept.length[queries])
-            return shuffled(some, self.negatives, generator).videos
+            lists = Lists(self.kept.videos[queries], self.kept.length[queries])
+            return draw_from_lists(lists, self.negatives, generator).videos
 
         return draw
 
 
 def listed_negatives(backbone: Backbone, dataset: Dataset, seed: int) -> ListedNegatives | None:
-    """Rank the training split with the method's first stage; None where it has none or does not learn from it."""
+    """Rank the training split with the method's first stage.
+
+    Returns None where the method has no first stage, or does not learn from it.
+    """
     stage = backbone.first_stage
     if stage is None or stage.negatives == 0:
         return None
@@ -61,7 +65,7 @@ def listed_negatives(backbone: Backbone, dataset: Dataset, seed: int) -> ListedN
         truth = dataset.query_video[start : start + len(scores)]
         start += len(scores)
         lists = ranked_lists(scores.cpu(), truth, stage.reach, least=negatives)
-        kept.append(shuffled(lists, _KEPT, generator))
+        kept.append(draw_from_lists(lists, _KEPT, generator))
     return ListedNegatives(Lists(*(torch.cat(column) for column in zip(*kept, strict=True))), negatives)
 
 
@@ -80,9 +84,9 @@ def first_stage_scores(stage: FirstStage, dataset: Dataset, device: torch.device
 
 
 def ranked_lists(scores: Tensor, truth: Tensor, reach: float, least: int = 1) -> Lists:
-    """Each query's list: other videos, best first, down to a share ``reach`` of all below the right one.
+    """Each query's list: all other videos, best first, and how many of them are in the list.
 
-    No list is shorter than ``least``.
+    A list ends ``reach`` (as a share of all videos) below the right video. No list is shorter than ``least``.
 
     >>> ranked_lists(torch.tensor([[0.9, 0.5, 0.7, 0.1]]), torch.tensor([2]), reach=0.25)
     Lists(videos=tensor([[0, 1, 3]]), length=tensor([2]))
@@ -95,8 +99,8 @@ def ranked_lists(scores: Tensor, truth: Tensor, reach: float, least: int = 1) ->
     return Lists(others, (above + round(reach * videos)).clamp(min=least, max=videos - 1))
 
 
-def shuffled(lists: Lists, most: int, generator: torch.Generator) -> Lists:
-    """At most so many videos of each list, drawn uniformly and without repetition."""
+def draw_from_lists(lists: Lists, most: int, generator: torch.Generator) -> Lists:
+    """At most ``most`` videos of each list, drawn uniformly and without repetition."""
     size = lists.videos.shape[1]
     beyond = torch.arange(size) >= lists.length[:, None]
     keys = torch.rand(lists.videos.shape, generator=generator).masked_fill(beyond, -1.0)

@@ -1,13 +1,12 @@
-"""The authors' checkpoints as runs, so that every command that takes a run takes them too."""
+"""Import an authors' checkpoint as a run, so that every command that takes a run can use it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from prvr.backbones import from_official
-from prvr.backbones.checkpoints import read_official_checkpoint
-from prvr.data.layout import Collection
+from prvr.backbones import from_official, read_official_checkpoint
+from prvr.data import Collection
 from prvr.trace import Trace
 from prvr.training.config import load_preset
 from prvr.training.model import TraceModel
@@ -17,11 +16,24 @@ from prvr.training.run import Run
 def import_checkpoint(
     method: str, file: str | Path, run: Run, *, dataset: str, data: str | Path, config: str | Path | None = None
 ) -> TraceModel:
-    """Read, rename, verify that every key was used, and write a run with these weights (named ``last``)."""
+    """Read an authors' checkpoint and write it as a run, with weights named ``last``.
+
+    Args:
+        method: the backbone.
+        file: the checkpoint.
+        run: where to write; its folder must not hold a run.
+        dataset: name of the preset that the other settings come from.
+        data: folder of the dataset that the run is evaluated on.
+        config: JSON file with the authors' hyper-parameters, where the checkpoint does not hold them.
+
+    Raises:
+        CheckpointMismatch: a tensor of the checkpoint is missing, unknown or of another shape.
+    """
     official = read_official_checkpoint(file, config)
     backbone = from_official(method, official.state_dict, official.config)
     preset = load_preset(dataset, method)
-    Collection.find(data, preset.data.collection, preset.data.visual_feature)  # a run without its data is of no use
+    # Raises where the data is missing: a run without it would be useless.
+    Collection.find(data, preset.data.collection, preset.data.visual_feature)
     settings = replace(
         preset, model=backbone.config, selection="last", trace_stage=replace(preset.trace_stage, epochs=0)
     )

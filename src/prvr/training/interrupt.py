@@ -1,4 +1,4 @@
-"""Ctrl-C that leaves things right: the current step ends, the state is kept, then the run stops."""
+"""Stopping with Ctrl-C: the current step ends, the state is saved, then the run stops."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from types import FrameType
 
 
 class Interrupted(Exception):
-    """Raised by the loop at a step boundary after the user asked to stop."""
+    """Raised by the loop after a step, once the user has asked to stop."""
 
-    asked: bool = False
+    requested: bool = False
 
 
 @contextmanager
 def watch_interrupt() -> Iterator[Interrupted]:
-    """Turn the first SIGINT or SIGTERM into a request; a second one interrupts at once."""
+    """Turn the first SIGINT or SIGTERM into a request to stop; a second one interrupts at once."""
     request = Interrupted()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        if request.asked:
+    def receive(number: int, frame: FrameType | None) -> None:
+        if request.requested:
             raise KeyboardInterrupt
-        request.asked = True
+        request.requested = True
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield request
     finally:

@@ -1,4 +1,4 @@
-"""Backbone and TRACE as one trainable model: a batch in, loss terms out."""
+"""Backbone and TRACE as one trainable model: it takes a batch and returns loss terms."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from prvr.tokens import TrainBatch
 from prvr.trace import Trace
 from prvr.training.config import ConfigError, TraceStage, TrainConfig
 from prvr.training.distributed import gather_encoded
-from prvr.training.schedule import Moment
+from prvr.training.schedule import PhaseEpoch
 
 
 class TraceModel(nn.Module):
-    """The forward pass is a whole training objective, so that it can be wrapped for several processes."""
+    """A backbone with TRACE on top.
+
+    The forward pass computes the whole training objective, so that the model can be wrapped for several processes.
+    ``bf16`` (run the backbone in bf16) and ``world`` (number of processes) are set by whoever trains it.
+    """
 
     def __init__(self, backbone: Backbone, trace: Trace, stage: TraceStage):
         super().__init__()
@@ -25,13 +29,14 @@ class TraceModel(nn.Module):
 
     @staticmethod
     def from_config(config: TrainConfig) -> TraceModel:
+        """A new model. Raises ``ConfigError`` where method and settings do not fit together."""
         try:
             backbone = build(config.method, config.model)
         except ValueError as error:
-            raise ConfigError(f"{config.method} cannot be built so: {error}") from None
+            raise ConfigError(f"{config.method} cannot be built with these settings: {error}") from None
         if not backbone.separable and config.trace_stage.epochs > 0:
             raise ConfigError(
-                f"{config.method} scores each query–video pair anew, so TRACE has no tokens to work on: "
+                f"{config.method} scores each query–video pair separately, so TRACE has no tokens to work on: "
                 "train it alone (--trace-stage.epochs 0)"
             )
         if not backbone.has_registers and config.trace.anchors == "registers" and config.trace_stage.epochs > 0:
@@ -41,30 +46,34 @@ class TraceModel(nn.Module):
             )
         return TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)
 
-    def enter(self, moment: Moment) -> None:
-        """Choose what learns in this phase; a frozen backbone also stops dropping out."""
-        learns = moment.phase != "frozen"
+    def enter(self, now: PhaseEpoch) -> None:
+        """Choose what learns in this phase. A frozen backbone also runs without dropout."""
+        learns = now.phase != "frozen"
         self.backbone.train(learns)
         for name, parameter in self.backbone.named_parameters():
             parameter.requires_grad_(learns and not name.startswith(self.backbone.untrained))
-        self.trace.requires_grad_(moment.uses_trace)
+        self.trace.requires_grad_(now.uses_trace)
 
-    def forward(self, batch: TrainBatch, moment: Moment, generator: torch.Generator | None = None) -> dict[str, Tensor]:
+    def forward(
+        self, batch: TrainBatch, now: PhaseEpoch, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
         """Loss terms, already weighted; their sum is the loss."""
-        with torch.set_grad_enabled(moment.phase != "frozen"), self._autocast(batch.labels.device):
+        with torch.set_grad_enabled(now.phase != "frozen"), self._autocast(batch.labels.device):
             encoded = self.backbone.encode_batch(batch)
         encoded = gather_encoded(encoded, self.world)
         terms: dict[str, Tensor] = {}
-        if moment.phase != "frozen":
+        if now.phase != "frozen":
             weights = self.backbone.loss_weights
-            raw = self.backbone.objective(encoded, epoch=moment.epoch, generator=generator)
+            raw = self.backbone.objective(encoded, epoch=now.epoch, generator=generator)
             terms |= {name: weights[name] * value for name, value in raw.items()}
-        if moment.uses_trace:
-            terms |= self._evidence_terms(encoded, moment, generator)
+        if now.uses_trace:
+            terms |= self._evidence_terms(encoded, now, generator)
         return terms
 
-    def _evidence_terms(self, encoded: Encoded, moment: Moment, generator: torch.Generator | None) -> dict[str, Tensor]:
-        stage, pool = self.stage, self.backbone.config.pool_at(moment.epoch)
+    def _evidence_terms(
+        self, encoded: Encoded, now: PhaseEpoch, generator: torch.Generator | None
+    ) -> dict[str, Tensor]:
+        stage, pool = self.stage, self.backbone.config.pool_at(now.epoch)
         scores = self.trace(encoded.queries.float(), encoded.videos.to(torch.float32))
         negatives = pick_negatives(scores, encoded.labels, hard_pool=pool, generator=generator)
         return {

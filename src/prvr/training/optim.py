@@ -1,4 +1,4 @@
-"""Optimisers: the field's BertAdam for backbones, AdamW for the TRACE phase, and who is decayed."""
+"""Optimisers: BertAdam for backbones, as usual in this field, and AdamW for the TRACE phase."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from prvr.backbones import Backbone
-from prvr.backbones.blocks.official import leaves, stack_depth
+from prvr.backbones import Backbone, official_names, stack_depth
 from prvr.training.config import BackboneStage, TraceStage
 
 _BETA1, _EPSILON = 0.9, 1e-6
@@ -17,7 +16,7 @@ _LARGEST_GRADIENT = 1.0
 
 
 class BertAdam(torch.optim.Optimizer):
-    """Adam as this field trains with it: no bias correction, decoupled decay, and each tensor clipped by itself.
+    """Adam as usual in this field: no bias correction, decoupled decay, and each tensor's gradient clipped by itself.
 
     ``m ← 0.9m + 0.1g``, ``v ← β₂v + (1−β₂)g²``, ``p ← p − lr·(m/(√v + 1e-6) + wd·p)``, with g first scaled to at most
     unit norm *per tensor*. Our banks stack the tensors of several blocks into one parameter; a group's ``stack`` says
@@ -60,14 +59,14 @@ class BertAdam(torch.optim.Optimizer):
 
 
 def _clipped(gradients: list[Tensor], stack: int) -> list[Tensor]:
-    """Each tensor (of each stack) scaled to at most unit norm."""
+    """Gradients with each tensor (of each stack) scaled to at most unit norm."""
     if stack == 0:
         norms = list(torch._foreach_norm(gradients))
     else:
-        # The axis added at the end stands in where a stack holds scalars: over no axis at all torch reduces every one.
+        # The axis added at the end is for stacks of scalars: given no axes, torch would reduce over all of them.
         rest = [tuple(range(stack, g.ndim + 1)) for g in gradients]
-        each = zip(gradients, rest, strict=True)
-        norms = [torch.linalg.vector_norm(g[..., None], dim=dims, keepdim=True).squeeze(-1) for g, dims in each]
+        pairs = zip(gradients, rest, strict=True)
+        norms = [torch.linalg.vector_norm(g[..., None], dim=dims, keepdim=True).squeeze(-1) for g, dims in pairs]
     scales = torch._foreach_add(norms, 1e-6)
     torch._foreach_reciprocal_(scales)
     torch._foreach_clamp_max_(scales, _LARGEST_GRADIENT)
@@ -75,13 +74,13 @@ def _clipped(gradients: list[Tensor], stack: int) -> list[Tensor]:
 
 
 def backbone_optimiser(backbone: Backbone, stage: BackboneStage) -> torch.optim.Optimizer:
-    """The stage's optimiser with the authors' groups: no decay for biases and for the norms their code calls
-    ``LayerNorm``."""
+    """The optimiser of the backbone's phase, with the authors' groups: no weight decay for biases and for norms that
+    their code calls ``LayerNorm``."""
     keys = backbone.official_keys()
     groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
     for name, parameter in backbone.named_parameters():
         key = keys.get(name, name)
-        official = next(leaves(key))
+        official = next(official_names(key))
         decayed = "bias" not in official and "LayerNorm" not in official
         groups.setdefault((stack_depth(key), decayed), []).append(parameter)
     described = [
@@ -94,7 +93,7 @@ def backbone_optimiser(backbone: Backbone, stage: BackboneStage) -> torch.optim.
 
 
 def trace_optimiser(model: nn.Module, stage: TraceStage) -> torch.optim.AdamW:
-    """AdamW over backbone and projections, decaying everything but norms and biases."""
+    """AdamW over backbone and projections, with weight decay for everything but norms and biases."""
     exempt = {name for name, _ in model.named_parameters() if "norm" in name or "bias" in name}
     named = list(model.named_parameters())
     groups = [
@@ -112,12 +111,13 @@ def _adamw(
 
 
 def rate_on_device(optimiser: torch.optim.Optimizer, device: torch.device) -> None:
-    """Keep the learning rate in a tensor, so that a captured step reads the rate of the moment it is replayed."""
+    """Keep the learning rate in a tensor on the device, so that a captured step reads the current one when replayed."""
     for group in optimiser.param_groups:
         group["lr"] = torch.tensor(float(group["lr"]), device=device)
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of every group."""
     for group in optimiser.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
@@ -136,7 +136,7 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer, model: nn.Module) -> dic
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what ``optimiser_tensors`` gave."""
+    """Restore the state that ``optimiser_tensors`` returned."""
     parameters = dict(model.named_parameters())
     for key, value in tensors.items():
         name, entry = key.rsplit("|", 1)

@@ -1,4 +1,4 @@
-"""What a phase of training runs with: its optimiser, and the form of its step on this machine."""
+"""What a phase of training runs with: its optimiser, and the kind of step that this machine allows."""
 
 from __future__ import annotations
 
@@ -6,28 +6,35 @@ import torch
 from torch import nn
 
 from prvr.training import optim
-from prvr.training.compiling import PAYS_AFTER_STEPS, CompiledParts
+from prvr.training.compiled_model import PAYS_AFTER_STEPS, CompiledModel
 from prvr.training.config import ConfigError, TrainConfig
 from prvr.training.distributed import Processes
 from prvr.training.model import TraceModel
-from prvr.training.schedule import Moment
+from prvr.training.schedule import PhaseEpoch
 from prvr.training.step import GraphedStep, PlainStep, Step
 
 
-class Phases:
-    """Optimisers and steps for one model; what was compiled for one phase serves the next."""
+class PhaseSetup:
+    """Optimisers and steps for one model. What was compiled for one phase is used again in the next."""
 
     def __init__(self, config: TrainConfig, model: TraceModel, group: Processes):
         self.config, self.model, self.group = config, model, group
-        self.parts: CompiledParts | None = None
+        self.compiled: CompiledModel | None = None
 
-    def optimiser(self, now: Moment) -> torch.optim.Optimizer:
+    def optimiser(self, now: PhaseEpoch) -> torch.optim.Optimizer:
+        """A new optimiser for a phase: the backbone's own, or AdamW once TRACE takes part."""
         if now.phase == "backbone":
             return optim.backbone_optimiser(self.model.backbone, self.config.backbone_stage)
         return optim.trace_optimiser(self.model, self.config.trace_stage)
 
-    def step(self, now: Moment, optimiser: torch.optim.Optimizer, left: int) -> Step:
-        """Plain, over several processes, or captured; ``left`` is how many steps the whole training still has."""
+    def step(self, now: PhaseEpoch, optimiser: torch.optim.Optimizer, steps_left: int) -> Step:
+        """The step of a phase: plain, over several processes, or captured as a CUDA graph.
+
+        Args:
+            now: the epoch that the phase begins (or is resumed) with.
+            optimiser: the phase's, from ``optimiser``.
+            steps_left: how many steps the whole training still has; decides whether compiling pays.
+        """
         config, device = self.config, self.group.device
         graphed = config.graphs and device.type == "cuda" and self.group.world == 1
         if config.compile == "on" and not graphed:
@@ -44,16 +51,22 @@ class Phases:
         if not graphed:
             return plain
         optim.rate_on_device(optimiser, device)
-        return GraphedStep(plain, config.batch_size, config.model, self._compiled(now, left))
+        compiled = self._compiled(now, steps_left)
+        repeated = None if compiled is None else PlainStep(self.model, optimiser, clip, compiled)
+        return GraphedStep(plain, config.batch_size, config.model, repeated)
 
-    def _compiled(self, now: Moment, left: int) -> CompiledParts | None:
-        """The compiled parts, made once. A frozen backbone would need a form of its own, for a few quick epochs."""
-        pays = self.config.compile == "on" or (self.config.compile == "auto" and left >= PAYS_AFTER_STEPS)
-        if pays and self.parts is None:
-            self.parts = CompiledParts(self.model.backbone)
-        return None if now.phase == "frozen" else self.parts
+    def _compiled(self, now: PhaseEpoch, steps_left: int) -> CompiledModel | None:
+        """The compiled model, made once; None where compiling does not pay.
+
+        A frozen backbone would need a compiled form of its own, for a few quick epochs: it stays plain.
+        """
+        pays = self.config.compile == "on" or (self.config.compile == "auto" and steps_left >= PAYS_AFTER_STEPS)
+        if pays and self.compiled is None:
+            self.compiled = CompiledModel(self.model)
+        return None if now.phase == "frozen" else self.compiled
 
 
 def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
+    """Whether forward passes run in bf16: as configured, or (``auto``) where a GPU supports it."""
     able = device.type == "cuda" and torch.cuda.is_bf16_supported()
     return able if config.precision == "auto" else config.precision == "bf16"

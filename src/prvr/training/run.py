@@ -1,4 +1,4 @@
-"""A run's folder: configuration, weights, checkpoints and metrics, each written whole or not at all.
+"""A run's folder: configuration, weights, checkpoints and metrics, each written completely or not at all.
 
 RUN/run.json                  configuration, seed, revision, versions
 RUN/metrics.jsonl             one line per epoch
@@ -26,17 +26,18 @@ from torch import Tensor
 import prvr
 from prvr.data import Collection
 from prvr.data.layout import has_collection
-from prvr.files import Busy, NotAnObject, held, read_json_object, settle, whole_folder, write_whole
+from prvr.errors import UserError
+from prvr.files import Busy, NotAnObject, exclusive_lock, read_json_object, recover_folders, whole_folder, write_whole
 from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
 from prvr.training.distributed import Processes
 from prvr.training.model import TraceModel
 
-FORMAT = 1  # of run.json and of what lies beside it
+FORMAT = 1  # of run.json and the files beside it
 LOCK = ".lock"
 
 
-class RunError(RuntimeError):
-    """A run's folder cannot be used as asked; says what was found and what to do."""
+class RunError(UserError):
+    """A run's folder cannot be used. The message says what was found and what to do."""
 
 
 class Run:
@@ -45,27 +46,33 @@ class Run:
     def __init__(self, path: str | Path):
         self.path = Path(path)
 
-    # -- what was asked for -------------------------------------------------------------------------------------------
+    # -- configuration and data ---------------------------------------------------------------------------------------
 
     def create(self, config: TrainConfig, data: str | Path, **about: Any) -> None:
-        """Start a fresh folder; refuses one that already holds a run."""
+        """Start a new run. Raises ``RunError`` where the folder already holds one.
+
+        Args:
+            config: what is trained.
+            data: folder of the dataset.
+            about: further entries of ``run.json``.
+        """
         self.require_free()
         self.path.mkdir(parents=True, exist_ok=True)
-        known = has_collection(data, config.data.collection)  # a run may be described before its data is there
-        made = Collection.find(data, config.data.collection, config.data.visual_feature).recipes if known else {}
-        where = {"data": str(Path(data).resolve()), "features": made}
+        exists = has_collection(data, config.data.collection)  # a run may be created before its data is there
+        recipes = Collection.find(data, config.data.collection, config.data.visual_feature).recipes if exists else {}
+        where = {"data": str(Path(data).resolve()), "features": recipes}
         record = {"format": FORMAT, "config": config_to_dict(config), **where, **provenance(), **about}
         write_json(self.path / "run.json", record)
 
     @contextmanager
     def locked(self, group: Processes) -> Iterator[None]:
-        """Keep other trainings out of the folder for the length of the block; all processes of a group together."""
+        """Lock the folder against other trainings inside the ``with`` block; one lock for all processes of a group."""
         self.path.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             problem = None
             if group.is_first:
                 try:
-                    stack.enter_context(held(self.path / LOCK))
+                    stack.enter_context(exclusive_lock(self.path / LOCK))
                 except Busy as busy:
                     problem = f"{busy.holder or 'another process'} is training in {self.path}"
             problem = group.share(problem)
@@ -74,35 +81,37 @@ class Run:
             yield
 
     def require_free(self) -> None:
+        """Raise ``RunError`` where the folder already holds a run."""
         if (self.path / "run.json").exists():
             raise RunError(f"{self.path} already holds a run: add --resume to continue it, or choose another --out")
 
     def require_same_data(self, fingerprint: str) -> None:
-        """A resumed run must see the videos and queries it was started on."""
+        """Raise ``RunError`` where a resumed run does not find the videos and queries that it was started on."""
         if self.record.get("fingerprint", fingerprint) != fingerprint:
             raise RunError(f"{self.path} was started on other data ({self.data}): give that --data to resume it")
 
     def data_is_at(self, data: str | Path) -> None:
-        """Note where the data lies now, if it was moved."""
+        """Write down where the data is now, if it was moved."""
         place = str(Path(data).resolve())
         if self.data != place:
             write_json(self.path / "run.json", self.record | {"data": place})
 
     @property
     def record(self) -> dict[str, Any]:
+        """The content of ``run.json``."""
         path = self.path / "run.json"
         if not path.is_file():
-            raise RunError(f"{self.path} is no run: it has no run.json (train one with `prvr train`)")
-        found = read_json(path)
-        version = found.get("format", FORMAT)
+            raise RunError(f"{self.path} is not a run: it has no run.json (train one with `prvr train`)")
+        record = read_json(path)
+        version = record.get("format", FORMAT)
         if not isinstance(version, int) or version > FORMAT:
-            versions = found.get("versions")
+            versions = record.get("versions")
             made_by = versions.get("prvr", "unknown") if isinstance(versions, dict) else "unknown"
             raise RunError(
                 f"{self.path} was made by a newer prvr (format {version}, made by {made_by}; this is prvr "
                 f"{prvr.__version__}, which reads up to format {FORMAT}): update prvr"
             )
-        return found
+        return record
 
     @property
     def config(self) -> TrainConfig:
@@ -113,22 +122,25 @@ class Run:
 
     @property
     def data(self) -> str:
-        found = self.record.get("data")
-        if not isinstance(found, str):
-            raise RunError(f"{self.path}/run.json does not say where its data lies: give --data, or train anew")
-        return found
+        """Folder of the dataset."""
+        data = self.record.get("data")
+        if not isinstance(data, str):
+            raise RunError(f"{self.path}/run.json does not say where its data is: give --data, or train again")
+        return data
 
     @property
     def features(self) -> dict[str, dict[str, Any]]:
-        """How the features of ``frames`` and ``queries`` that it was trained on were made, as far as that is known."""
+        """The recipes of the features it was trained on, by ``frames`` and ``queries``, where they are known."""
         return dict(self.record.get("features", {}))
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
     def save_weights(self, name: str, tensors: Mapping[str, Tensor], **about: Any) -> None:
+        """Write weights under a name; ``about`` goes into the JSON file beside them."""
         write_folder(self.path / "weights" / name, {"model": tensors}, {"model": about})
 
     def weights(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Read weights, and what ``save_weights`` wrote about them."""
         folder = self.path / "weights" / name
         if not folder.is_dir():
             have = sorted(p.name for p in (self.path / "weights").glob("*")) or ["none yet"]
@@ -144,7 +156,12 @@ class Run:
     def load_model(
         self, name: str | None = None, device: torch.device | str = "cpu"
     ) -> tuple[TraceModel, dict[str, Any]]:
-        """The trained model and what is known of its weights; by default those the run's selection names."""
+        """The trained model, and what was written about its weights.
+
+        Args:
+            name: which weights (best, last, average, …); None: those that the configuration selects.
+            device: where to put the model.
+        """
         config = self.config
         tensors, about = self.weights(name or config.selection)
         model = TraceModel.from_config(config)
@@ -160,7 +177,7 @@ class Run:
     def save_checkpoint(
         self, step: int, model: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], progress: dict[str, Any]
     ) -> None:
-        """Keep this state and drop older ones; a kill at any moment leaves the older or the newer one whole."""
+        """Write a checkpoint and remove older ones. Killed at any time, the run still has a complete one."""
         folder = self.path / "checkpoints" / f"{step:08d}"
         write_folder(folder, {"model": model, "optimiser": optimiser}, {"progress": progress})
         for old in self._checkpoints():
@@ -168,7 +185,7 @@ class Run:
                 shutil.rmtree(old, ignore_errors=True)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]] | None:
-        """The newest state, or None before the first."""
+        """The newest checkpoint (model, optimiser, progress); None before the first."""
         folders = self._checkpoints()
         if not folders:
             return None
@@ -180,16 +197,16 @@ class Run:
         )
 
     def settle(self) -> None:
-        """Put right what a kill left half done; only one process may do so."""
+        """Clean up what a killed process left half done. Only one process may call this."""
         for folder in ("checkpoints", "weights"):
-            settle(self.path / folder)
+            recover_folders(self.path / folder)
 
     def _checkpoints(self) -> list[Path]:
         return sorted(p for p in (self.path / "checkpoints").glob("*") if p.name.isdigit())
 
 
 def provenance() -> dict[str, Any]:
-    """Versions and revision that made a result."""
+    """Versions, revision and machine that produced a result."""
     versions = {"prvr": prvr.__version__, "torch": torch.__version__, "python": platform.python_version()}
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {"revision": _revision(), "versions": versions, "machine": {"processor": platform.machine(), "gpu": gpu}}
@@ -208,7 +225,7 @@ def _revision() -> str | None:
 
 
 def write_folder(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], records: Mapping[str, Any]) -> None:
-    """Write a folder of safetensors and JSON files that appears whole."""
+    """Write a folder of safetensors and JSON files; it appears complete or not at all."""
     with whole_folder(folder) as partial:
         for name, values in tensors.items():
             plain = {key: value.detach().contiguous().cpu() for key, value in values.items()}
@@ -225,7 +242,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         return read_json_object(path)
     except NotAnObject as error:
-        raise RunError(f"{error}: restore it from a copy, or train anew") from None
+        raise RunError(f"{error}: restore it from a copy, or train again") from None
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -233,6 +250,6 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise RunError(
-            f"{path} cannot be read ({error}): it is damaged or cut short. Restore it from a copy, "
-            f"or remove {path.parent} and train on with --resume"
+            f"{path} cannot be read ({error}): it is damaged or incomplete. Restore it from a copy, "
+            f"or remove {path.parent} and continue with --resume"
         ) from None

@@ -1,4 +1,4 @@
-"""The progressive schedule: which parts learn when, at what rate, and how much evidence counts."""
+"""The progressive schedule: which parts learn when, at what rate, and how much TRACE counts."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from prvr.training.config import BackboneStage, TraceStage
+from prvr.training.config import BackboneStage, TraceStage, TrainConfig
 
-Phase: TypeAlias = Literal["backbone", "frozen", "joint"]
+PhaseName: TypeAlias = Literal["backbone", "frozen", "joint"]
 
 
 @dataclass(frozen=True)
-class Moment:
-    """Where an epoch stands in the run."""
+class PhaseEpoch:
+    """An epoch, and the phase of training that it belongs to."""
 
     epoch: int  # from 0 over the whole run
-    phase: Phase
+    phase: PhaseName
     trace_epoch: int  # t of the paper; negative before TRACE joins
 
     @property
@@ -24,15 +24,15 @@ class Moment:
         return self.phase != "backbone"
 
 
-def moment(epoch: int, backbone_epochs: int, stage: TraceStage) -> Moment:
-    """The phase of an epoch.
+def phase_at(epoch: int, backbone_epochs: int, stage: TraceStage) -> PhaseEpoch:
+    """The phase of an epoch, counted from 0 over the whole run.
 
-    >>> [moment(e, 100, TraceStage()).phase for e in (99, 100, 104, 105)]
+    >>> [phase_at(e, 100, TraceStage()).phase for e in (99, 100, 104, 105)]
     ['backbone', 'frozen', 'frozen', 'joint']
     """
     t = epoch - backbone_epochs
-    phase: Phase = "backbone" if t < 0 else "frozen" if t < stage.frozen_epochs else "joint"
-    return Moment(epoch, phase, t)
+    phase: PhaseName = "backbone" if t < 0 else "frozen" if t < stage.frozen_epochs else "joint"
+    return PhaseEpoch(epoch, phase, t)
 
 
 def fusion_weight(t: int, weight: float, stage: TraceStage) -> float:
@@ -44,6 +44,16 @@ def fusion_weight(t: int, weight: float, stage: TraceStage) -> float:
     if t < stage.fusion_start:
         return 0.0
     return weight * min(1.0, (t - stage.fusion_start) / stage.fusion_ramp) if stage.fusion_ramp else weight
+
+
+def learning_rate(now: PhaseEpoch, step: int, steps_per_epoch: int, config: TrainConfig) -> float:
+    """The learning rate of a step, counted from 0 inside its epoch."""
+    if now.phase == "backbone":
+        stage = config.backbone_stage
+        done = now.epoch * steps_per_epoch + step
+        return stage.learning_rate * backbone_rate(done, stage.epochs * steps_per_epoch, stage)
+    done = now.trace_epoch * steps_per_epoch + step
+    return config.trace_stage.learning_rate * trace_rate(done, steps_per_epoch, config.trace_stage)
 
 
 def backbone_rate(step: int, steps: int, stage: BackboneStage) -> float:

@@ -1,4 +1,4 @@
-"""The data of a run: splits in the shape its model expects, and where they are kept."""
+"""The data of a run: its splits, in the shape that the model expects."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from prvr.training.config import TrainConfig
 
 
 class Splits(NamedTuple):
+    """What a run is trained and validated on."""
+
     train: Dataset
     validation: Dataset
-    validated_on: str  # what to call the second
+    validated_on: str  # the validation data's name in reports
 
     @property
     def fingerprint(self) -> str:
-        """Tells whether a resumed run sees the data it was started on: the names of videos and queries, in order."""
+        """A hash of the names of videos and queries, in order; a resumed run must find the same."""
         names = [name for part in (self.train, self.validation) for name in (*part.video_ids, *part.query_ids)]
         return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
 def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
-    """A split, resampled as the model expects it; features of another width are refused."""
+    """Load a split, resampled as the model expects it. Features of another width raise a ``DataError``."""
     c, model = config.data, config.model
     dataset = Dataset.load(
         data,
@@ -50,22 +52,22 @@ def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
         raise DataError(
             f"the {c.collection} features in {data} have {have}, but the model expects "
             f"{' and '.join(str(getattr(model, name)) for name in wrong)}: train with {flags}, "
-            "or give the features it is made for"
+            "or use the features that the model expects"
         )
     return dataset
 
 
-def settled(config: TrainConfig, data: str | Path) -> TrainConfig:
-    """The configuration with what it leaves to the data decided: auxiliary captions are read where there are some."""
+def resolve_config(config: TrainConfig, data: str | Path) -> TrainConfig:
+    """Decide what the configuration leaves to the data: auxiliary captions are read where the data has them."""
     if getattr(config.model, "captions", False) is not None:
         return config
-    has = Collection.find(data, config.data.collection, config.data.visual_feature).caption_features is not None
-    changed: dict[str, Any] = {"captions": has}
+    collection = Collection.find(data, config.data.collection, config.data.visual_feature)
+    changed: dict[str, Any] = {"captions": collection.caption_features is not None}
     return replace(config, model=replace(config.model, **changed))
 
 
 def training_splits(config: TrainConfig, data: str | Path) -> Splits:
-    """What is trained on and what is validated on: the validation split, or a held-out part of training."""
+    """The training split and the validation split; with ``held_out``, both are parts of the training split."""
     train = load_split(config, data, config.data.train_split)
     if config.held_out == 0:
         return Splits(train, load_split(config, data, config.data.validation_split), config.data.validation_split)
@@ -74,12 +76,12 @@ def training_splits(config: TrainConfig, data: str | Path) -> Splits:
     return Splits(train.subset(order[kept:].sort().values), train.subset(order[:kept].sort().values), "held-out")
 
 
-def place(dataset: Dataset, device: torch.device, share: float = 0.4) -> Dataset:
-    """Put a split's features on a GPU where they take up less than a share of its free memory."""
+def move_if_it_fits(dataset: Dataset, device: torch.device, share: float = 0.4) -> Dataset:
+    """Put a split's features on a GPU if they take up less than ``share`` of its free memory."""
     if device.type != "cuda":
         return dataset
     free, _ = torch.cuda.mem_get_info(device)
-    tables: tuple[Tensor, ...] = (dataset.prepared.frames, dataset.prepared.clips, dataset.prepared.words)
+    tables: tuple[Tensor, ...] = (dataset.tables.frames, dataset.tables.clips, dataset.tables.words)
     if dataset.auxiliary is not None:
         tables = (*tables, dataset.auxiliary.words)
     size = sum(table.numel() * table.element_size() for table in tables)

@@ -1,4 +1,4 @@
-"""One optimisation step, as it is written or captured once and replayed.
+"""One optimisation step: plain, or captured once as a CUDA graph and replayed.
 
 A step launches thousands of small kernels, and issuing them can take a host longer than a fast GPU takes to run them.
 ``GraphedStep`` captures forward, backward and update into a CUDA graph per batch shape and replays it with
@@ -7,9 +7,9 @@ a single call. Batches are padded to a few shapes: unused frame slots are masked
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -17,28 +17,45 @@ from torch import Tensor, nn
 
 from prvr.backbones import BackboneConfig
 from prvr.tokens import QueryBatch, TrainBatch
-from prvr.training.compiling import CompiledParts
-from prvr.training.schedule import Moment
+from prvr.training.schedule import PhaseEpoch
 
 _QUERY_STEP = 128  # query counts are padded up to multiples of this; each shape's graph holds a step's activations
 _WARM_UP = 3  # ordinary steps before a capture, as CUDA graphs ask for
 
 
-class Step(Protocol):
-    """Takes a batch, updates the model, gives the loss terms."""
+LossTerms: TypeAlias = Callable[[TrainBatch, PhaseEpoch, torch.Generator], dict[str, Tensor]]
 
-    def __call__(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]: ...
+
+class Step(Protocol):
+    """Takes a batch, updates the model and returns the loss terms."""
+
+    def __call__(self, batch: TrainBatch, now: PhaseEpoch, generator: torch.Generator) -> dict[str, Tensor]: ...
 
 
 class PlainStep:
-    """Forward, backward, clip, update."""
+    """Forward, backward, clip, update.
 
-    def __init__(self, model: nn.Module, optimiser: torch.optim.Optimizer, clip: float | None):
+    Args:
+        model: whose parameters are updated.
+        optimiser: updates them.
+        clip: bound on the global gradient norm; None: no bound.
+        loss_terms: computes the model's loss terms; by default the model itself. A ``CompiledModel`` gives the same
+            terms faster.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        clip: float | None,
+        loss_terms: LossTerms | None = None,
+    ):
         self.model, self.optimiser, self.clip = model, optimiser, clip
+        self.loss_terms: LossTerms = model if loss_terms is None else loss_terms
 
-    def __call__(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(self, batch: TrainBatch, now: PhaseEpoch, generator: torch.Generator) -> dict[str, Tensor]:
         self.optimiser.zero_grad(set_to_none=True)
-        terms: dict[str, Tensor] = self.model(batch, now, generator)
+        terms = self.loss_terms(batch, now, generator)
         torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
         if self.clip is not None:
             nn.utils.clip_grad_norm_([p for p in self.model.parameters() if p.grad is not None], self.clip)
@@ -47,6 +64,8 @@ class PlainStep:
 
 
 class Captured(NamedTuple):
+    """A step as a CUDA graph, with the memory it reads from and writes to."""
+
     graph: torch.cuda.CUDAGraph
     batch: TrainBatch  # where the graph reads
     generator: torch.Generator  # the graph's own, reseeded before each replay
@@ -54,21 +73,28 @@ class Captured(NamedTuple):
 
 
 class GraphedStep:
-    """A plain step, captured per batch shape; one of an unusual size or with chosen negatives is stepped plainly."""
+    """Captures a step per batch shape and replays it.
 
-    def __init__(self, plain: PlainStep, videos: int, config: BackboneConfig, parts: CompiledParts | None = None):
+    Args:
+        plain: runs batches that are not captured: those of another size, and those with chosen negatives.
+        videos: how many videos a batch that is captured has.
+        config: the backbone's; its slots are the fixed shape.
+        repeated: the step that is captured; by default ``plain``. It updates the same model with the same optimiser.
+    """
+
+    def __init__(self, plain: PlainStep, videos: int, config: BackboneConfig, repeated: PlainStep | None = None):
         self.plain, self.videos, self.config = plain, videos, config
-        self.compiled = nullcontext if parts is None else parts.in_use
+        self.repeated = plain if repeated is None else repeated
         self.captured: dict[tuple[int, ...], Captured] = {}
-        self.seen: dict[tuple[int, ...], int] = {}
+        self.warm_ups: dict[tuple[int, ...], int] = {}
         self.regime: tuple[int, ...] = ()
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
-    def __call__(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]:
+    def __call__(self, batch: TrainBatch, now: PhaseEpoch, generator: torch.Generator) -> dict[str, Tensor]:
         if len(batch.videos) != self.videos or batch.negatives is not None:
             return self.plain(batch, now, generator)
         batch = pad_batch(batch, self.config.frames, self.config.words)
-        # What the graph freezes besides shapes: what the epoch decides, such as whether triplets meet hard negatives.
+        # Besides shapes, a graph freezes what the epoch decides, such as whether triplets meet hard negatives.
         captions = () if batch.videos.captions is None else batch.videos.captions.shape[1:3]
         regime = self.config.regime_at(now.epoch)
         if regime != self.regime:  # graphs of an earlier regime are never needed again
@@ -76,38 +102,38 @@ class GraphedStep:
             self.regime = regime
         key = (*batch.queries.tokens.shape[:2], *captions, *regime)
         if key not in self.captured:
-            self.seen[key] = self.seen.get(key, 0) + 1
-            if self.seen[key] <= _WARM_UP:
-                return self._aside(batch, now, generator)
+            self.warm_ups[key] = self.warm_ups.get(key, 0) + 1
+            if self.warm_ups[key] <= _WARM_UP:
+                return self._warm_up(batch, now, generator)
             self.captured[key] = self._capture(batch, now)
-        found = self.captured[key]
-        _copy(batch, found.batch)
-        found.generator.manual_seed(generator.initial_seed())
-        found.graph.replay()
-        return {name: value.clone() for name, value in found.terms.items()}
+        step = self.captured[key]
+        _copy(batch, step.batch)
+        step.generator.manual_seed(generator.initial_seed())
+        step.graph.replay()
+        return {name: value.clone() for name, value in step.terms.items()}
 
-    def _aside(self, batch: TrainBatch, now: Moment, generator: torch.Generator) -> dict[str, Tensor]:
+    def _warm_up(self, batch: TrainBatch, now: PhaseEpoch, generator: torch.Generator) -> dict[str, Tensor]:
         """A plain step on a side stream, where allocations settle as they will during capture."""
         self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream), self.compiled():
-            terms = self.plain(batch, now, generator)
+        with torch.cuda.stream(self.stream):
+            terms = self.repeated(batch, now, generator)
         torch.cuda.current_stream().wait_stream(self.stream)
         return terms
 
-    def _capture(self, batch: TrainBatch, now: Moment) -> Captured:
+    def _capture(self, batch: TrainBatch, now: PhaseEpoch) -> Captured:
         graph = torch.cuda.CUDAGraph()
         generator = torch.Generator(batch.labels.device)
         graph.register_generator_state(generator)
         kept = batch.to(batch.labels.device, copy=True)
-        self.plain.optimiser.zero_grad(set_to_none=True)
+        self.repeated.optimiser.zero_grad(set_to_none=True)
         # Another thread may be fetching a batch meanwhile.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"), self.compiled():
-            terms = self.plain(kept, now, generator)
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            terms = self.repeated(kept, now, generator)
         return Captured(graph, kept, generator, terms)
 
 
 def pad_batch(batch: TrainBatch, frames: int, words: int) -> TrainBatch:
-    """The same batch in one of a few shapes: all frame slots, all word slots, query counts in steps."""
+    """The same batch in one of a few shapes: all frame slots, all word slots, a multiple of 128 queries."""
     videos, queries = batch.videos, batch.queries
     spare = frames - videos.frames.shape[1]
     rows, longer = -len(queries) % _QUERY_STEP, words - queries.mask.shape[1]

@@ -110,9 +110,8 @@ def test_stages_and_shards_of_a_cluster_know_the_model(
     made = Library.create(tmp_path / "staged", model=run.path, storage="fp32")
     add(made, [films.folder], Stages())
     assert arrays(made.folder) == arrays(trained.folder)
-    for asked in (requests(SENTENCES), requests(SENTENCES, limit=5, group_by="moment")):
-        found = searcher(made, start_actors(made, 3)).search_many(asked)
-        same_answers(found, made.search_many(asked))
+    for some in (requests(SENTENCES, limit=100), requests(SENTENCES, limit=5, group_by="moment")):
+        same_answers(searcher(made, start_actors(made, 3)).search_many(some), made.search_many(some))
 
 
 def test_encoder_and_rate_come_from_the_run(trained: Library) -> None:
@@ -158,7 +157,7 @@ def test_the_command_line_refuses_another_model(
     assert prvr(["library", "add", film, "--library", place, "--model", str(other.path)]) == 1
     assert "was made with the dreamprvr of" in capsys.readouterr().err
     assert prvr(["library", "add", film, "--library", place, "--model", str(tmp_path)]) == 1
-    assert "is no run" in capsys.readouterr().err
+    assert "is not a run" in capsys.readouterr().err
     assert prvr(["library", "status", "--library", place]) == 0
     assert "model dreamprvr, average weights of" in capsys.readouterr().out
     assert prvr(["search", SENTENCES[0], "--library", place]) == 0

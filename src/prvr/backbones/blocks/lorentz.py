@@ -25,7 +25,7 @@ _MASKED = -1e18
 _HEAD_SCALE, _LOGIT_SCALE = 2.3, math.sqrt(128.0)  # where the authors start
 
 
-def held(parameter: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
+def clamped_parameter(parameter: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
     """A parameter held inside its bounds, in value and in storage, with the gradient of the identity.
 
     The authors clamp such parameters in place at every forward pass, so a bound never stops the gradient and the next
@@ -33,7 +33,7 @@ def held(parameter: Tensor, low: float | None = None, high: float | None = None)
     twice before a backward pass; it needs no look at the value, so a captured step can replay it.
 
     >>> p = torch.nn.Parameter(torch.tensor([0.3, -1.0]))
-    >>> held(p, high=0.0).sum().backward(); p.tolist(), p.grad.tolist()
+    >>> clamped_parameter(p, high=0.0).sum().backward(); p.tolist(), p.grad.tolist()
     ([0.0, -1.0], [1.0, 1.0])
     """
     inside = parameter.detach().clamp(low, high)
@@ -117,7 +117,7 @@ class LorentzBank(nn.Module):
         entering = self._drop(norm_per_block(x, self.input_norm_weight, self.input_norm_bias))
         tangent = F.relu(linear_per_block(entering, self.input_weight, self.input_bias))  # (K, B, L, d)
         with torch.autocast(x.device.type, enabled=False):
-            scale = held(self.log_scale, high=0.0).exp()[:, None, None, None]
+            scale = clamped_parameter(self.log_scale, high=0.0).exp()[:, None, None, None]
             points = exponential_map(tangent.to(self.head_weight.dtype) * scale)
             mixed = self._mix(points, key_mask)
             back = logarithmic_map(mixed) / scale

@@ -50,13 +50,13 @@ def affine(child: str, official: str, bias: bool = True) -> dict[str, OfficialKe
     return {f"{child}.{part}": f"{official}.{part}" for part in (("weight", "bias") if bias else ("weight",))}
 
 
-def leaves(key: OfficialKey) -> Iterator[str]:
+def official_names(key: OfficialKey) -> Iterator[str]:
     """Every authors' key inside a nested one, in stacking order."""
     if isinstance(key, str):
         yield key
     else:
         for part in key:
-            yield from leaves(part)
+            yield from official_names(part)
 
 
 def stack_depth(key: OfficialKey) -> int:

@@ -12,7 +12,7 @@ import torch
 from prvr.evaluation.findings import Study
 from prvr.evaluation.published import COST_CAVEAT, COSTS
 from prvr.evaluation.report.content import Cell, Column, Section, Table
-from prvr.training.reporting import read_metrics
+from prvr.training import read_metrics
 
 TITLE = "Efficiency"
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from prvr.backbones import build
-from prvr.backbones.frozen import Frozen, FrozenConfig
+from prvr.backbones import Frozen, FrozenConfig, build
 from prvr.library.ingest.embedding import Embedded, Embedding
 from prvr.library.store.settings import LibrarySettings
 from prvr.media.encoders.base import Encoder, TextEncoder

@@ -21,11 +21,12 @@ from prvr.library.ingest.files import absolute_path
 from prvr.library.ingest.tracks import FRAMES
 from prvr.library.search.confidence import CONFIDENT
 from prvr.library.search.explain import EvidenceRequest, moments_of, video_evidence
-from prvr.library.search.moments import MomentOptions, overlap
+from prvr.library.search.moments import MomentOptions
 from prvr.library.search.query import TrackQuery
 from prvr.library.search.rank import TrackRanking, rank_track
 from prvr.library.search.score import score_sections
 from prvr.scoring import Recall, recalls
+from prvr.trace import temporal_iou
 
 if TYPE_CHECKING:
     from prvr.library.library import Library
@@ -112,7 +113,7 @@ def judge(
         confident_without.append(_stands_out(rank_without(row, correct)))
         duration = snapshot.videos[number_of[query.video]].duration
         best = moments_of(evidence[row], duration, moments or MomentOptions(), trace=trace)[0]
-        overlaps.append(overlap(best.start, best.end, query.start, query.end))
+        overlaps.append(float(temporal_iou(best.start, best.end, query.start, query.end)))
     shares = (float(np.mean(values)) if values else 0.0 for values in (confident, right, confident_without))
     return Judgement(np.array(ranks), np.array(overlaps), *shares)
 

@@ -1,7 +1,7 @@
-"""What a run keeps while it trains: checkpoints to go on from, the best epoch, the snapshots that are averaged.
+"""What a run saves while it trains: checkpoints to continue from, the best epoch, the snapshots that are averaged.
 
-Everything goes through the first process; the others only wait where they must. Whatever a kill loses, the resumed run
-makes again, because a checkpoint says exactly where it stood.
+Only the first process writes; the others wait for it where they must. What a killed run had not saved yet, the resumed
+run computes again: a checkpoint says exactly where training stood.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from prvr.training.averaging import average
 from prvr.training.config import TrainConfig
 from prvr.training.distributed import Processes
 from prvr.training.run import Run, RunError
+from prvr.training.snapshots import average_snapshots
 
 
 @dataclass
 class Progress:
-    """A place in the schedule, and what has to be remembered to go on from there."""
+    """A place in the schedule, and what is needed to continue from there."""
 
     epoch: int = 0
     step: int = 0  # inside the epoch
@@ -35,37 +35,40 @@ class Progress:
 
 
 class Restored(NamedTuple):
+    """A checkpoint as it was read."""
+
     model: dict[str, Tensor]
     optimiser: dict[str, Tensor]
     progress: Progress
 
 
-class Keeper:
-    """Writes and reads a run's states."""
+class Checkpoints:
+    """Writes and reads the states of a run."""
 
     def __init__(self, run: Run, group: Processes, config: TrainConfig):
         self.run, self.group, self.config = run, group, config
         self.unsaved_best: tuple[str, dict[str, Tensor], dict[str, Any]] | None = None
-        self.checkpointed_at = time.monotonic()
+        self.saved_at = time.monotonic()
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     @property
     def due(self) -> bool:
         """Whether the last checkpoint is old enough for another; the same answer on every process."""
-        rested = time.monotonic() - self.checkpointed_at >= self.config.checkpoint_seconds
-        return bool(self.group.share(rested))
+        old_enough = time.monotonic() - self.saved_at >= self.config.checkpoint_seconds
+        return bool(self.group.share(old_enough))
 
-    def checkpoint(self, progress: Progress, model: Mapping[str, Tensor], optimiser: Mapping[str, Tensor]) -> None:
+    def save(self, progress: Progress, model: Mapping[str, Tensor], optimiser: Mapping[str, Tensor]) -> None:
+        """Write a checkpoint; it replaces the one before."""
         self.save_best()
         if self.group.is_first:
-            best = progress.best_sum_r if math.isfinite(progress.best_sum_r) else None  # JSON knows no infinity
+            best = progress.best_sum_r if math.isfinite(progress.best_sum_r) else None  # JSON has no infinity
             self.run.save_checkpoint(progress.total_steps, model, optimiser, asdict(progress) | {"best_sum_r": best})
-        self.checkpointed_at = time.monotonic()
+        self.saved_at = time.monotonic()
         self.group.barrier()
 
     def restore(self) -> Restored | None:
-        """The newest state, the same on every process; None before the first."""
+        """Read the newest checkpoint, the same on every process; None before the first."""
         if self.group.is_first:
             self.run.settle()
         self.group.barrier()
@@ -73,7 +76,8 @@ class Keeper:
         mine = None if found is None else found[2]
         if self.group.share(mine) != mine:
             raise RunError(
-                f"process {self.group.rank} sees another checkpoint than the first: {self.run.path} must be shared"
+                f"process {self.group.rank} finds another checkpoint than the first process: {self.run.path} must be "
+                "a folder that all processes share"
             )
         if found is None:
             return None
@@ -82,39 +86,40 @@ class Keeper:
         try:
             return Restored(model, optimiser, Progress(best_sum_r=-math.inf if best is None else best, **record))
         except TypeError as error:
-            raise RunError(f"the checkpoint in {self.run.path} is of another version: {error}") from None
+            raise RunError(f"the checkpoint in {self.run.path} was written by another version: {error}") from None
 
     # -- the best epoch -----------------------------------------------------------------------------------------------
 
     def remember_best(self, phase: str, model: Mapping[str, Tensor], about: dict[str, Any]) -> None:
-        """Hold the best epoch in memory until the next checkpoint."""
+        """Keep the best epoch in memory until the next checkpoint."""
         self.unsaved_best = self._best_place(phase), {name: tensor.clone() for name, tensor in model.items()}, about
 
     def save_best(self) -> None:
+        """Write the best epoch, if it is not on disk yet."""
         if self.unsaved_best is not None and self.group.is_first:
             place, weights, about = self.unsaved_best
             self.run.save_weights(place, weights, **about)
         self.unsaved_best = None
 
     def backbone_best(self, epoch: int) -> dict[str, Tensor]:
-        """The backbone phase's best weights, checked to be those of that epoch."""
+        """The best weights of the backbone's phase, which must be those of ``epoch``."""
         self.save_best()
         self.group.barrier()
         tensors, about = self.run.weights(self._best_place("backbone"))
         if about["epoch"] != epoch:
             raise RunError(
-                f"{self.run.path} holds epoch {about['epoch']} as the backbone's best, expected {epoch}: train anew"
+                f"{self.run.path} holds epoch {about['epoch']} as the backbone's best, expected {epoch}: train again"
             )
         return tensors
 
     def _best_place(self, phase: str) -> str:
-        """Phases do not share a place: a resumed run may be back in the earlier one."""
+        """Each phase has a place of its own, because a resumed run may be back in the earlier phase."""
         return "backbone-best" if phase == "backbone" and self.config.trace_stage.epochs > 0 else "best"
 
     # -- snapshots and final weights ----------------------------------------------------------------------------------
 
     def snapshot(self, progress: Progress, epochs: int, model: Mapping[str, Tensor]) -> None:
-        """Keep the last few epochs of the final phase; patience may end it at any epoch."""
+        """Keep the last epochs of the final phase, for the average. With patience, that phase may end at any epoch."""
         stage = self.config.trace_stage
         in_final_phase = stage.epochs == 0 or progress.epoch >= progress.backbone_epochs
         near_the_end = progress.epoch >= epochs - stage.snapshots
@@ -124,17 +129,19 @@ class Keeper:
             self.run.drop_weights(_snapshot(progress.epoch - stage.snapshots))
 
     def finish(self, last: int, model: Mapping[str, Tensor]) -> None:
-        """Write the final weights, last and average, next to best. Done twice, it does no harm."""
+        """Write the final weights, ``last`` and ``average``, next to ``best``. It may be called again."""
         if not self.group.is_first:
             return
         kept = [epoch for epoch in range(last + 1) if self.run.has_weights(_snapshot(epoch))]
         if not self.run.has_weights("average"):
             phase = self.config.trace_stage.epochs or last + 1
             if len(kept) < min(self.config.trace_stage.snapshots, phase):
-                raise RunError(f"{self.run.path} has lost the snapshots its average is made of: use other --weights")
+                raise RunError(f"{self.run.path} has lost the snapshots that its average needs: use other --weights")
             self.run.save_weights("last", model, epoch=last)
             snapshots = [self.run.weights(_snapshot(epoch))[0] for epoch in kept]
-            self.run.save_weights("average", average(snapshots) if snapshots else model, epochs=kept or [last])
+            self.run.save_weights(
+                "average", average_snapshots(snapshots) if snapshots else model, epochs=kept or [last]
+            )
         for epoch in kept:
             self.run.drop_weights(_snapshot(epoch))
         self.run.drop_weights("backbone-best")

@@ -1,34 +1,77 @@
-"""How a run is watched: a progress bar, a line per epoch, metrics.jsonl, TensorBoard."""
+"""What a person sees of a run: a progress bar, a line per epoch, ``metrics.jsonl`` and TensorBoard."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from prvr.files import write_whole
-from prvr.training.run import RunError
+from prvr.training.metrics import append_metrics, drop_metrics
+from prvr.training.schedule import PhaseEpoch
+from prvr.training.validation import Validation
 
-_SILENCE = 30.0  # seconds after which a log file, which shows no bar, gets a line
+_SILENCE = 30.0  # a log file shows no bar: after this many seconds it gets a line
+
+
+@dataclass(frozen=True)
+class EpochSummary:
+    """What is reported of one epoch."""
+
+    now: PhaseEpoch
+    epochs: int  # of the whole run
+    seconds: float  # of its steps
+    losses: dict[str, float]  # mean of each loss term
+    rate: float  # learning rate of the last step
+    fusion_weight: float
+    validated_on: str
+    validation: Validation | None  # None: not validated after this epoch
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        total = sum(self.losses.values())
+        line = f"epoch {self.now.epoch + 1:3d}/{self.epochs} {self.now.phase:8s} loss {total:.4f}"
+        if self.validation is not None:
+            line += f"  {self.validated_on} SumR {self.validation.final.sum_r:6.2f}"
+            if self.fusion_weight > 0:
+                line += f" (base {self.validation.base.sum_r:.2f}, λ {self.fusion_weight:.3f})"
+        return f"{line}  {self.seconds:.1f} s"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """For ``metrics.jsonl``."""
+        record: dict[str, Any] = {"epoch": self.now.epoch, "phase": self.now.phase, "seconds": self.seconds}
+        record |= {"loss": self.losses, "rate": self.rate}
+        if self.validation is not None:
+            record |= {"fusion_weight": self.fusion_weight, "validated_on": self.validated_on}
+            record |= {"base": self.validation.base.as_dict(), "final": self.validation.final.as_dict()}
+        return record
 
 
 class Reporter:
-    """Shows and records a run. A silent one (every process but the first) does neither."""
+    """Shows and records a run.
+
+    Args:
+        folder: the run's.
+        console: where to print; None (every process but the first): nothing is shown or recorded.
+        total_steps: of the whole run.
+        done_steps: how many of them an earlier start has taken.
+        from_epoch: the epoch that training begins or continues with; later records are removed.
+    """
 
     def __init__(self, folder: Path, console: Console | None, total_steps: int, done_steps: int, from_epoch: int):
         self.folder, self.console = folder, console
-        self.metrics = folder / "metrics.jsonl"
         self.board: Any = None
         self.bar: Progress | None = None
-        self.spoke_at = time.monotonic()
+        self.printed_at = time.monotonic()
         if console is None:
             return
-        self._forget(from_epoch)
+        drop_metrics(folder, from_epoch)
         self.board = _tensorboard(folder, from_epoch, console)
         self.bar = Progress(
             TextColumn("{task.description}"),
@@ -45,24 +88,25 @@ class Reporter:
         self.bar.start()
 
     def step(self, description: str, loss: float | None) -> None:
+        """Advance the bar by one step. ``loss`` is None where it was not read from the device."""
         if self.bar is None or self.console is None:
             return
         self.bar.update(self.task, advance=1, description=description)
         if loss is None:
             return
         self.bar.update(self.task, loss=f"{loss:.4f}")
-        if not self.console.is_terminal and time.monotonic() - self.spoke_at > _SILENCE:
+        if not self.console.is_terminal and time.monotonic() - self.printed_at > _SILENCE:
             task = self.bar.tasks[self.task]
             left = "" if task.time_remaining is None else f", {task.time_remaining / 60:.0f} min left"
             self.say(f"  {description}: step {task.completed:.0f}/{task.total:.0f}, loss {loss:.4f}{left}")
 
-    def epoch(self, line: str, record: dict[str, Any]) -> None:
-        """Print a line, append a record."""
+    def epoch(self, summary: EpochSummary) -> None:
+        """Print an epoch's line and append its record."""
         if self.console is None:
             return
-        self.say(line)
-        with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        self.say(summary.line)
+        record = summary.record
+        append_metrics(self.folder, record)
         if self.board is not None:
             for name, value in _flat(record).items():
                 if name != "epoch" and math.isfinite(value):
@@ -70,7 +114,8 @@ class Reporter:
             self.board.flush()
 
     def say(self, text: str) -> None:
-        self.spoke_at = time.monotonic()
+        """Print a line above the bar."""
+        self.printed_at = time.monotonic()
         if self.console is not None:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
@@ -79,40 +124,6 @@ class Reporter:
             self.bar.stop()
         if self.board is not None:
             self.board.close()
-
-    def _forget(self, from_epoch: int) -> None:
-        """Drop lines of epochs that a resumed run will do again, and a line that a kill cut short."""
-        if not self.metrics.exists():
-            return
-        kept = [line for line in self.metrics.read_text("utf-8").splitlines() if _epoch_of(line) < from_epoch]
-        write_whole(self.metrics, "".join(line + "\n" for line in kept))
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The epochs of a run, oldest first. A line that a kill cut short is no epoch yet."""
-    path = folder / "metrics.jsonl"
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")
-    found = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as problem:
-            if number == len(lines):  # without an end of line: empty, or cut
-                break
-            raise RunError(f"{path}:{number}: not JSON ({problem}): restore it from a copy, or delete it") from None
-        if not isinstance(record, dict):
-            raise RunError(f"{path}:{number}: expected a JSON object: restore it from a copy, or delete it")
-        found.append(record)
-    return found
-
-
-def _epoch_of(line: str) -> float:
-    try:
-        return float(json.loads(line)["epoch"])
-    except (ValueError, KeyError, TypeError):
-        return math.inf
 
 
 def _flat(record: dict[str, Any], prefix: str = "") -> dict[str, float]:

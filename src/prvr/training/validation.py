@@ -1,4 +1,4 @@
-"""Ranks of a whole split under the current model."""
+"""Scores and recalls of a whole split under the current model."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from prvr.backbones.base import FirstStage
+from prvr.backbones import FirstStage
 from prvr.data import Dataset
 from prvr.scoring import Gallery, Recall, Scores, encode_queries, pairwise_scores, ranks, recalls, rerank, score_parts
 from prvr.training.model import TraceModel
 from prvr.training.run import Run
 
-VIDEOS_AT_ONCE = 100  # encoded together, unless a caller knows better
+VIDEOS_AT_ONCE = 100  # videos that are encoded together
 
 
 class Validation(NamedTuple):
-    """Recalls of the base score and of the score in force."""
+    """Recalls of the base score and of the final score (with the fusion weight of the epoch)."""
 
     base: Recall
     final: Recall
 
     def to_plain(self) -> list[dict[str, Any]]:
-        """What JSON holds of it."""
+        """As JSON values."""
         return [asdict(recall) for recall in self]
 
     @staticmethod
-    def from_plain(told: list[dict[str, Any]]) -> Validation:
-        base, final = (Recall(tuple((k, percent) for k, percent in each["at"]), each["count"]) for each in told)
+    def from_plain(values: list[dict[str, Any]]) -> Validation:
+        """The inverse of ``to_plain``."""
+        base, final = (Recall(tuple((k, percent) for k, percent in v["at"]), v["count"]) for v in values)
         return Validation(base, final)
 
 
@@ -51,18 +52,17 @@ def split_scores(
 
 
 def _pair_scores(model: TraceModel, queries: Tensor, dataset: Dataset) -> Tensor:
-    """Every pair by a method that cannot prepare a gallery, or only the best of its first stage."""
+    """Scores by a method that cannot prepare a gallery: of every pair, or only of its first stage's best."""
     stage = model.backbone.first_stage
     if stage is None:
         return pairwise_scores(model.backbone, queries, dataset.video_batches())
     first, with_trace = load_first_stage(stage, queries.device)
-    found = split_scores(first, dataset, use_trace=with_trace)
-    best = found.final(first.trace.config.fusion_weight)
-    return rerank(model.backbone, queries, dataset.video_batches(), best, stage.candidates)
+    scores = split_scores(first, dataset, use_trace=with_trace).final(first.trace.config.fusion_weight)
+    return rerank(model.backbone, queries, dataset.video_batches(), scores, stage.candidates)
 
 
 def load_first_stage(stage: FirstStage, device: torch.device) -> tuple[TraceModel, bool]:
-    """The model whose ranking is re-ordered, and whether TRACE takes part in that ranking."""
+    """Load the model whose ranking is re-ordered. Returns it, and whether TRACE takes part in that ranking."""
     run = Run(stage.run)
     model, _ = run.load_model(device=device)
     return model, run.config.trace_stage.epochs > 0
@@ -71,7 +71,12 @@ def load_first_stage(stage: FirstStage, device: torch.device) -> tuple[TraceMode
 def validate(
     model: TraceModel, dataset: Dataset, fusion_weight: float, videos_at_once: int = VIDEOS_AT_ONCE
 ) -> Validation:
-    """Recalls on the single labelled video of each query."""
+    """Recalls of a split, where each query's one right answer is its labelled video.
+
+    Args:
+        fusion_weight: weight λ of the evidence score in the final score; 0: TRACE is not computed.
+        videos_at_once: how many videos are encoded together.
+    """
     scores = split_scores(model, dataset, use_trace=fusion_weight > 0, videos_at_once=videos_at_once)
     base = recalls(ranks(scores.base, dataset.query_video))
     if fusion_weight == 0:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 
-def average(snapshots: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Mean of each tensor, accumulated in float64.
+def average_snapshots(snapshots: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of each tensor over several snapshots, accumulated in float64.
 
-    >>> average([{"w": torch.tensor([1.0])}, {"w": torch.tensor([2.0])}])
+    >>> average_snapshots([{"w": torch.tensor([1.0])}, {"w": torch.tensor([2.0])}])
     {'w': tensor([1.5000])}
     """
     if not snapshots:
