@@ -9,6 +9,7 @@ import pytest
 
 from prvr.library import Library
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
+from tests.cluster.made import made_library
 from tests.cluster.nodes import Nodes
 
 RATE = 2.0
@@ -29,6 +30,14 @@ def whole(films: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Lib
     report = lib.add([films.folder], tags=["rendered"])
     assert len(report.added) == len(films.videos)
     return lib
+
+
+@pytest.fixture(scope="session")
+def made_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library of random vectors with two tracks; do not change it. ``open_made_library`` opens it."""
+    folder = tmp_path_factory.mktemp("made") / "library"
+    made_library(folder)
+    return folder
 
 
 @pytest.fixture

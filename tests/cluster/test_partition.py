@@ -9,14 +9,12 @@ import pytest
 
 from prvr.cluster.partition import assign_videos, cut_sections, only_videos
 from prvr.library import Library, TrackQuery, TrackSections, score_queries
-from tests.cluster.made import QUERIES, made_library, open_made_library
+from tests.cluster.made import QUERIES, open_made_library
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    folder = tmp_path_factory.mktemp("made") / "library"
-    made_library(folder)
-    return open_made_library(folder)
+@pytest.fixture
+def library(made_folder: Path) -> Library:
+    return open_made_library(made_folder)
 
 
 @pytest.mark.parametrize("shards", [1, 3, 400])

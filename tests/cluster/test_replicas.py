@@ -10,15 +10,13 @@ import pytest
 from prvr.cluster import Shards
 from prvr.library import Library
 from tests.cluster.alike import requests, same_answers
-from tests.cluster.made import QUERIES, made_library, open_made_library
+from tests.cluster.made import QUERIES, open_made_library
 from tests.cluster.standin import searcher, start_actors
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    folder: Path = tmp_path_factory.mktemp("made") / "library"
-    made_library(folder)
-    return open_made_library(folder)
+@pytest.fixture
+def library(made_folder: Path) -> Library:
+    return open_made_library(made_folder)
 
 
 def test_a_late_replica_is_not_waited_for(library: Library) -> None:

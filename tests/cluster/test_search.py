@@ -12,7 +12,7 @@ from prvr.cluster.partition import assign_videos
 from prvr.library import Filters, IndexSettings, Library, SearchRequest
 from prvr.worlds import RenderedWorld
 from tests.cluster.alike import OPTIONS, SENTENCES, requests, same_answers
-from tests.cluster.made import QUERIES, VIDEOS, made_library, open_made_library
+from tests.cluster.made import QUERIES, VIDEOS, open_made_library
 from tests.cluster.standin import searcher, start_actors
 
 SOME = Filters(folder=Path("/made up/2"))
@@ -30,26 +30,19 @@ MADE_OPTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("made") / "library"
-    made_library(place)
-    return place
-
-
 @pytest.fixture(params=[0.9, 0.3], ids=["text rarely counts", "text often counts"])
-def two_tracks(folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Library:
+def two_tracks(made_folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Library:
     for module in ("rank", "results"):
         monkeypatch.setattr(f"prvr.library.search.{module}.CONFIDENT", request.param)
-    return open_made_library(folder)
+    return open_made_library(made_folder)
 
 
 @pytest.fixture
-def one_track(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Library:
+def one_track(made_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Library:
     """A library whose text encoder understands nothing."""
     encode = Library.encode
     monkeypatch.setattr(Library, "encode", lambda self, name, queries: encode(self, name, queries) * (name == "frames"))
-    return open_made_library(folder)
+    return open_made_library(made_folder)
 
 
 @pytest.mark.parametrize("shards", [1, 3, 40])
@@ -67,11 +60,11 @@ def test_fused_tracks(two_tracks: Library, options: dict[str, Any]) -> None:
     assert options.get("min_confidence", 0) > 0.5 or any(len(hit.ranks) == 2 for result in found for hit in result)
 
 
-def test_both_tracks_give_hits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_tracks_give_hits(made_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the tests of fused tracks would test only one."""
     for module in ("rank", "results"):
         monkeypatch.setattr(f"prvr.library.search.{module}.CONFIDENT", 0.3)
-    results = open_made_library(folder).search_many(requests(QUERIES, limit=50))
+    results = open_made_library(made_folder).search_many(requests(QUERIES, limit=50))
     assert {hit.track for result in results for hit in result} == {"frames", "text"}
 
 
@@ -139,11 +132,11 @@ def test_a_score_is_sent_as_four_bytes(one_track: Library) -> None:
 
 
 @pytest.fixture
-def indexed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Library:
+def indexed(made_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Library:
     """A library with a candidate index."""
     pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')
     monkeypatch.setattr("prvr.library.search.candidates.FEWEST_TOKENS", 10)
-    shutil.copytree(folder, tmp_path / "mine")
+    shutil.copytree(made_folder, tmp_path / "mine")
     library = open_made_library(tmp_path / "mine")
     library.index(IndexSettings(videos=5, neighbours=40))
     return library

@@ -33,9 +33,7 @@ class ObjectPieces:
 
     def __init__(self, store: Store, copy: WorkingCopy | None = None):
         self.store, self.copy, self.address = store, copy, store.address
-        self.committed: list[
-            tuple[int, list[str]]
-        ] = []  # the catalogue's generation after the commit, and the pieces' names
+        self.committed: list[tuple[int, list[str]]] = []  # the catalogue's generation after it, and names of pieces
 
     @staticmethod
     def name(key: str) -> str:
