@@ -32,8 +32,7 @@ from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit
 from prvr.library.store.pending import Indexed, Pending
 from prvr.media import Array, Encoder, Fit, Image, unit_rows
-from prvr.scoring import Gallery
-from prvr.scoring.engines import score_parts
+from prvr.scoring import Gallery, score_parts
 
 
 class Standstill(Encoder):
