@@ -35,9 +35,7 @@ def register(backbone: _Method) -> _Method:
     """Class decorator: make a backbone available under its ``method`` name, which must be unique."""
     taken = _METHODS.get(backbone.method)
     if taken is not None and taken.__module__ != backbone.__module__:
-        raise UnknownMethod(
-            f"{backbone.__module__} names its method {backbone.method!r}, a name that {taken.__module__} has"
-        )
+        raise UnknownMethod(f"{backbone.__module__} names its method {backbone.method!r}, as {taken.__module__} does")
     _METHODS[backbone.method] = backbone
     return backbone
 
