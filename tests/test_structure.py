@@ -105,6 +105,31 @@ def test_numeric_rooms_need_neither_the_command_line_nor_figures() -> None:
     assert result.returncode == 0, result.stderr
 
 
+POSIX_MODULES = {"fcntl", "resource", "termios", "pwd", "grp", "pty", "tty"}
+POSIX_CALLS = {"os.register_at_fork", "os.pread", "os.pwrite", "os.fork", "os.sched_getaffinity", "signal.SIGKILL"}
+
+
+def needed_to_import(node: ast.AST) -> Iterator[ast.AST]:
+    """What runs when a module is imported: everything outside functions."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from needed_to_import(child)
+
+
+def test_importing_needs_no_posix_system() -> None:
+    """So that macOS and Windows can import every room; what needs more says so when it is used."""
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in needed_to_import(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if POSIX_MODULES & {*names} or (isinstance(node, ast.ImportFrom) and node.module in POSIX_MODULES):
+                found.add(str(path.relative_to(SOURCE)))
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in POSIX_CALLS:
+                found.add(str(path.relative_to(SOURCE)))
+    assert found <= {"library/store/claims.py"}
+
+
 def test_goldens_stay_small() -> None:
     large = {p.name: p.stat().st_size for p in (ROOT / "tests" / "golden").iterdir() if p.stat().st_size > 1_000_000}
     assert not large

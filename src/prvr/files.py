@@ -1,16 +1,17 @@
-"""Writing files so that a kill at any moment leaves the old content or the new, never half of either; reading JSON."""
+"""Files that survive a kill: written whole or not at all, guarded by locks, and read with a clear error."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import platform
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from prvr.errors import UserError
 
@@ -20,10 +21,14 @@ class NotAnObject(UserError):
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """The object that a JSON file holds, or ``NotAnObject`` with the reason."""
+    """The object in a JSON file.
+
+    Raises:
+        NotAnObject: the file cannot be read, is not JSON or holds something else; the message says which.
+    """
     try:
         value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # no text, no JSON, numbers or nesting without end
+    except (OSError, ValueError, RecursionError) as error:  # also numbers and nesting without end
         raise NotAnObject(f"{path} cannot be read ({error})") from None
     if not isinstance(value, dict):
         raise NotAnObject(f"{path} should hold a JSON object, found {type(value).__name__}")
@@ -31,7 +36,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write text beside its place, then rename it there."""
+    """Write a text file: a kill at any moment leaves the old content or the new, never half of either."""
     beside = _beside(path)
     try:
         with beside.open("w", encoding="utf-8", newline="") as file:
@@ -45,7 +50,7 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill that takes its name only when the block ends well; it replaces an older one of that name."""
+    """A folder to fill. It takes its name, and replaces an older folder, only when the block ends without an error."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     beside = _beside(folder)
     shutil.rmtree(beside, ignore_errors=True)
@@ -65,8 +70,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def settle(parent: Path) -> None:
-    """Put right what a kill left among whole folders: an unfinished one goes, an old one not yet replaced stays."""
+def recover_folders(parent: Path) -> None:
+    """Clean up after a kill inside ``whole_folder``: unfinished folders go, an old one not yet replaced comes back."""
     for leftover in parent.glob(".*.part"):
         shutil.rmtree(leftover, ignore_errors=True)
     for old in parent.glob(".*.old"):
@@ -78,7 +83,7 @@ def settle(parent: Path) -> None:
 
 
 class Busy(UserError):
-    """Another process holds a lock; ``holder`` names it."""
+    """Another process holds a lock; ``holder`` names it, where that is known."""
 
     def __init__(self, path: Path, holder: str):
         super().__init__(f"{path} is held by {holder or 'another process'}: wait until it ends")
@@ -86,24 +91,39 @@ class Busy(UserError):
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Hold a lock file for the length of the block, or raise ``Busy`` at once; a killed holder lets go by itself.
+def exclusive_lock(path: Path, *, wait: bool = False) -> Iterator[bool]:
+    """Hold a lock file for the length of the block. The lock of a process that was killed is free again.
 
-    Where the file system has no locks, the block runs without.
+    Args:
+        path: the lock file. It is created, and stays.
+        wait: whether to wait for another holder instead of raising ``Busy`` at once.
+
+    Yields:
+        Whether the lock is really held: False where the file system has no locks.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))  # a folder that cannot be written is an error of its own
+    lock = FileLock(path, timeout=-1 if wait else 0, thread_local=False)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy(path, os.pread(handle, 200, 0).decode("utf-8", "replace").strip()) from None
-        except OSError:  # no locks here
-            pass
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
-        yield
+        lock.acquire()
+    except Timeout:
+        raise Busy(path, _holder(path)) from None
+    except (OSError, NotImplementedError):  # no locks here
+        yield False
+        return
+    try:
+        with suppress(OSError):  # Windows lets nobody write into a locked file
+            path.write_text(f"process {os.getpid()} on {platform.node()}\n", "utf-8")
+        yield True
     finally:
-        os.close(handle)
+        lock.release()
+
+
+def _holder(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(200).decode("utf-8", "replace").strip()
+    except OSError:  # Windows lets nobody read a locked file
+        return ""
 
 
 def _beside(path: Path) -> Path:
@@ -111,8 +131,10 @@ def _beside(path: Path) -> Path:
 
 
 def sync_folder(path: Path) -> None:
-    """See the names in a folder (or the bytes of a file) reach the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    """Wait until the names in a folder, or the bytes of a file, are on the disk. Windows cannot do so for folders."""
+    if os.name == "nt" and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

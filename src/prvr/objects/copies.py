@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from prvr.files import Busy, NotAnObject, held, read_json_object, write_whole
+from prvr.files import Busy, NotAnObject, exclusive_lock, read_json_object, write_whole
 from prvr.library.errors import LibraryError
 from prvr.library.store.catalogue import Catalogue, generation
 from prvr.library.store.settings import FILE
@@ -136,7 +136,7 @@ class Copy:
 
     def being_written(self) -> bool:
         try:
-            with held(self.home / "writing.lock"):
+            with exclusive_lock(self.home / "writing.lock"):
                 return False
         except Busy:
             return True
@@ -147,7 +147,7 @@ def _patiently(lock: Path, tries: int | None = None) -> Iterator[None]:
     with ExitStack() as stack:
         for turn in count(1):
             try:
-                stack.enter_context(held(lock))
+                stack.enter_context(exclusive_lock(lock))
                 break
             except Busy:
                 if turn == tries:

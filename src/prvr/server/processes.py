@@ -33,7 +33,7 @@ def stop(process: Process | None) -> None:
     whoever waits for it would then not get."""
     if process is not None and process.returncode is None:
         with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
+            os.kill(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has the one, which kills there
 
 
 async def ended(process: Process) -> int:

@@ -95,8 +95,9 @@ def _open(video: Video) -> io.FileIO:
 
 async def _content(file: io.FileIO, first: int, last: int) -> AsyncIterator[bytes]:
     with file:
+        file.seek(first)
         while first <= last:
-            data = await anyio.to_thread.run_sync(os.pread, file.fileno(), min(_CHUNK, last - first + 1), first)
+            data = await anyio.to_thread.run_sync(file.read, min(_CHUNK, last - first + 1))
             if not data:  # it was cut short meanwhile; the connection ends early, which a player understands
                 return
             first += len(data)

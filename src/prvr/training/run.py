@@ -27,7 +27,7 @@ import prvr
 from prvr.data import Collection
 from prvr.data.layout import has_collection
 from prvr.errors import UserError
-from prvr.files import Busy, NotAnObject, held, read_json_object, settle, whole_folder, write_whole
+from prvr.files import Busy, NotAnObject, exclusive_lock, read_json_object, recover_folders, whole_folder, write_whole
 from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
 from prvr.training.distributed import Processes
 from prvr.training.model import TraceModel
@@ -72,7 +72,7 @@ class Run:
             problem = None
             if group.is_first:
                 try:
-                    stack.enter_context(held(self.path / LOCK))
+                    stack.enter_context(exclusive_lock(self.path / LOCK))
                 except Busy as busy:
                     problem = f"{busy.holder or 'another process'} is training in {self.path}"
             problem = group.share(problem)
@@ -199,7 +199,7 @@ class Run:
     def settle(self) -> None:
         """Clean up what a killed process left half done. Only one process may call this."""
         for folder in ("checkpoints", "weights"):
-            settle(self.path / folder)
+            recover_folders(self.path / folder)
 
     def _checkpoints(self) -> list[Path]:
         return sorted(p for p in (self.path / "checkpoints").glob("*") if p.name.isdigit())

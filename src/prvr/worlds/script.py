@@ -17,8 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from prvr.data.annotations import Annotation
-from prvr.data.captions import Moment
+from prvr.data import Annotation, Moment
 
 SPLITS = ("train", "val", "test")
 
@@ -65,7 +64,7 @@ class Query(Generic[E]):
     sentence: str
 
 
-def write_queries(
+def draw_queries(
     scripts: Iterable[Script[E, S]],
     per_video: tuple[int, int],
     attributes: Sequence[str],
