@@ -10,19 +10,21 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 TIMEOUT = 120.0
 
 
-def _context() -> ForkServerContext:
+def fork_server() -> ForkServerContext:
+    """Starts processes that have imported torch and ``prvr train`` already."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["prvr.cli.train", "torch.utils.tensorboard", __name__])
     return context
 
 
-def _run(arguments: list[str], log: Path) -> None:
+def _run(arguments: list[str], log: Path, environment: Mapping[str, str]) -> None:
     import torch
 
     from prvr.cli import main
@@ -30,7 +32,7 @@ def _run(arguments: list[str], log: Path) -> None:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    os.environ["COLUMNS"] = "200"
+    os.environ.update(environment, COLUMNS="200")
     sys.argv = ["prvr", *arguments]
     torch.set_num_threads(1)  # equal runs must add up in the same order
     code = main(arguments)
@@ -41,11 +43,11 @@ def _run(arguments: list[str], log: Path) -> None:
 class Training:
     """One ``prvr train`` process."""
 
-    def __init__(self, preset: Path, world: Path, out: Path, *flags: str):
+    def __init__(self, preset: Path, world: Path, out: Path, *flags: str, environment: Mapping[str, str] | None = None):
         self.out = out
         self.log = out.with_name(f"{out.name}-{time.monotonic_ns()}.log")
         arguments = ["train", str(preset), "--data", str(world), "--out", str(out), *flags]
-        self.process = _context().Process(target=_run, args=(arguments, self.log))
+        self.process = fork_server().Process(target=_run, args=(arguments, self.log, environment or {}))
         self.process.start()
 
     @property
@@ -59,6 +61,9 @@ class Training:
             assert self.process.is_alive(), self.output
             assert time.monotonic() < deadline, "no checkpoint appeared"
             time.sleep(0.002)
+        self.signal(number)
+
+    def signal(self, number: signal.Signals) -> None:
         assert self.process.pid is not None
         os.kill(self.process.pid, number)
 
