@@ -28,8 +28,7 @@ from prvr.data import Dataset
 from prvr.evaluation import compare_ranks, ranks, recalls
 from prvr.evaluation.transfer import LAMBDAS, encode_split, transfer
 from prvr.scoring import Gallery, Scores, encode_queries, score_parts
-from prvr.trace import Trace, TraceConfig
-from prvr.trace.anchors import KINDS
+from prvr.trace import KINDS, Trace, TraceConfig
 from prvr.training import (
     Run,
     TraceModel,

@@ -18,8 +18,7 @@ import torch
 from frozen_common import LabelledQueries, comparison
 from rich.console import Console
 
-from prvr.media.encoders import open_text_encoder
-from prvr.media.encoders.base import unit_rows
+from prvr.media import open_text_encoder, unit_rows
 from prvr.worlds import (
     NOISE_LEVELS,
     ProxyConfig,

@@ -19,8 +19,7 @@ import torch
 from frozen_common import LabelledQueries, comparison
 from rich.console import Console
 
-from prvr.media.encoders import open_encoder
-from prvr.media.features import video_features
+from prvr.media import open_encoder, video_features
 from prvr.worlds import RENDERED_SIZES, render_world
 
 

@@ -26,7 +26,7 @@ from rich.table import Table
 
 from prvr.library import Library, MomentOptions
 from prvr.library.search.judge import KnownQuery, judge, rendered_queries
-from prvr.media.encoders import open_encoder
+from prvr.media import open_encoder
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 
 KINDS: dict[str, dict[str, Any]] = {

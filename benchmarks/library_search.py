@@ -31,10 +31,8 @@ from prvr.library.store.arrays import Section
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit
 from prvr.library.store.pending import Indexed, Pending
-from prvr.media.encoders.base import Array, Encoder, unit_rows
-from prvr.media.frames import Fit, Image
-from prvr.scoring import Gallery
-from prvr.scoring.engines import score_parts
+from prvr.media import Array, Encoder, Fit, Image, unit_rows
+from prvr.scoring import Gallery, score_parts
 
 
 class SyntheticEncoder(Encoder):

@@ -21,11 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from prvr.library import Library
-from prvr.media import Fit, open_video
-from prvr.media.encoders import open_encoder
-from prvr.media.features import feature_parts
-from prvr.media.frames import Image
-from prvr.media.writer import write_video
+from prvr.media import Fit, Image, feature_parts, open_encoder, open_video, write_video
 
 
 def main() -> None:

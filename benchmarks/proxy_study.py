@@ -26,14 +26,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prvr.evaluation import EvaluationRecord, Recall, compare_ranks, recall_table, recalls, save_record, summarise
+from prvr.evaluation import (
+    Estimate,
+    EvaluationRecord,
+    Recall,
+    compare_ranks,
+    recall_table,
+    recalls,
+    save_record,
+    summarise,
+)
 from prvr.evaluation.evaluate import backbone_ranks
-from prvr.evaluation.significance import Estimate, signed
+from prvr.evaluation.significance import signed
 from prvr.evaluation.study import study
 from prvr.evaluation.subject import open_subject
 from prvr.files import write_whole
 from prvr.processes import python_command
-from prvr.trace.variants import ABLATIONS, BASE, CORRUPTIONS, VARIANTS
+from prvr.trace import ABLATIONS, BASE, CORRUPTIONS, VARIANTS
 from prvr.training import Run
 
 CONTROLS = ("shuffled-pairs", "shuffled-frames")

@@ -15,9 +15,7 @@ from pathlib import Path
 
 import torch
 
-from prvr.data import Caption, Dataset
-from prvr.data.captions import Moment
-from prvr.data.feature_tables import FeatureTables
+from prvr.data import Caption, Dataset, FeatureTables, Moment
 from prvr.evaluation import compare_ranks
 from prvr.evaluation.report import write_report
 from prvr.evaluation.study import study

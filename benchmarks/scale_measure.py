@@ -48,9 +48,7 @@ from prvr.library.search.asking import Question, Wanted
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit
 from prvr.library.store.pending import Indexed, Pending
-from prvr.media.encoders.base import Encoder
-from prvr.media.errors import MissingExtra
-from prvr.media.writer import write_video
+from prvr.media import Encoder, MissingExtra, write_video
 
 _BATCH = 32
 

@@ -12,7 +12,7 @@ import torch
 
 from prvr.evaluation.transfer import LAMBDAS, Encoding, transfer
 from prvr.tokens import VideoTokens
-from prvr.trace.anchors import KINDS
+from prvr.trace import KINDS
 
 
 def main(queries: int = 3720, videos: int = 1334, frames: int = 128, width: int = 384) -> None:

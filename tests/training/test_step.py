@@ -13,10 +13,20 @@ from rich.console import Console
 from torch import Tensor
 
 from prvr.data import Dataset
-from prvr.training import ConfigError, Run, TraceModel, Trainer, load_preset, phase_at, processes
+from prvr.training import (
+    ConfigError,
+    PlainStep,
+    Run,
+    TraceModel,
+    Trainer,
+    backbone_optimiser,
+    load_preset,
+    phase_at,
+    processes,
+)
 from prvr.training.compiled_model import CompiledModel
-from prvr.training.optim import backbone_optimiser, rate_on_device
-from prvr.training.step import GraphedStep, PlainStep, pad_batch
+from prvr.training.optim import rate_on_device
+from prvr.training.step import GraphedStep, pad_batch
 
 
 def calm_model(preset: Path) -> TraceModel:

@@ -114,8 +114,8 @@ class CLIP4Clip(Backbone):
     def encode_videos(self, frames: Tensor, frame_mask: Tensor, clips: Tensor) -> VideoTokens:
         """Frames after the temporal module, not yet normalised; clips are not looked at."""
         mask = as_mask(frame_mask)
-        seen = self.towers.frames(frames)
-        return VideoTokens.of_frames(seen if self.temporal is None else seen + self.over_time(seen, mask), mask)
+        x = self.towers.frames(frames)
+        return VideoTokens.of_frames(x if self.temporal is None else x + self.over_time(x, mask), mask)
 
     def over_time(self, frames: Tensor, mask: Tensor) -> Tensor:
         """What the temporal module adds to each frame, (V, M, D)."""
@@ -172,7 +172,7 @@ class CLIP4Clip(Backbone):
 
     @classmethod
     def config_for_checkpoint(cls, config: Mapping[str, Any], keys: Collection[str]) -> CLIP4ClipConfig:
-        """A head that the configuration does not name is the one whose weights are there; of several, seqTransf."""
+        """Where the configuration names no head, the checkpoint's weights tell which; of several, seqTransf."""
         settings = cls.config_from_official(config)
         if "sim_header" in config:
             return settings

@@ -215,7 +215,7 @@ class Conquer(Backbone):
         )
 
     def candidates(self, batch: TrainBatch, videos: int) -> Tensor:
-        """Each query's own video, then those it is told from: chosen ones, or others of the batch. → (N, 1 + S)."""
+        """Each query's own video, then its negatives: chosen ones, or others of the batch. → (N, 1 + S)."""
         if batch.negatives is None:
             return self.draw_candidates(batch.labels, videos)
         return torch.cat([batch.labels.clamp(min=0)[:, None], batch.negatives], dim=1)

@@ -135,9 +135,9 @@ def single_frames(frames: Tensor) -> Moments:
 
 def _distinct(places: Tensor, most: int) -> Tensor:
     """Sorted, without duplicates."""
-    there = torch.zeros(most + 1, dtype=torch.bool, device=places.device)
-    there[places] = True
-    return there.nonzero().flatten()
+    present = torch.zeros(most + 1, dtype=torch.bool, device=places.device)
+    present[places] = True
+    return present.nonzero().flatten()
 
 
 def _means(unit: Tensor, spans: Tensor) -> Tensor:

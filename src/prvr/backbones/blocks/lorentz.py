@@ -18,7 +18,7 @@ from prvr.backbones.blocks.official import OfficialKey, under
 from prvr.backbones.blocks.windows import window_bank
 
 _SMALLEST_SQUARE = 1e-9  # floor under squared lengths before a root
-_LONGEST = 10.0  # longest tangent vector that sinh is asked for
+_LONGEST = 10.0  # tangent vectors are shortened to this before sinh
 _LEAST_TIME = 1.1  # the time coordinate of a projected head never comes nearer to the origin's 1
 _MIDPOINT_FLOOR = 1e-8
 _MASKED = -1e18
