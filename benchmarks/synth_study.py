@@ -21,10 +21,9 @@ import torch
 from torch import Tensor
 
 from prvr.data import Dataset
-from prvr.evaluation import Recall, compare_ranks, ranks, recall_table, recalls, summarise
-from prvr.evaluation.evaluate import evaluate_run
+from prvr.evaluation import Recall, compare_ranks, evaluate_run, ranks, recall_table, recalls, summarise
 from prvr.processes import python_command
-from prvr.scoring import Gallery, Scores, encode_queries, score_parts
+from prvr.scoring import Gallery, Scores, encode_query_batches, score_parts
 from prvr.trace import TraceConfig
 from prvr.training import Run, TraceModel, load_split
 
@@ -48,7 +47,7 @@ def score_matrices(model: TraceModel, dataset: Dataset) -> dict[str, Tensor]:
     """The parts of the evidence score as score matrices (Q, V), from one encoding."""
     device = next(model.parameters()).device
     gallery = Gallery.build(model.backbone, model.trace, dataset.video_batches()).to(device)
-    queries = encode_queries(model.backbone, dataset.query_batches())
+    queries = encode_query_batches(model.backbone, dataset.query_batches())
 
     def trace(**changes: float) -> Tensor:
         changed: TraceConfig = replace(gallery.config, **changes)
