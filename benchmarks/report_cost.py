@@ -17,7 +17,7 @@ import torch
 
 from prvr.data import Caption, Dataset
 from prvr.data.captions import Moment
-from prvr.data.prepared import Prepared
+from prvr.data.feature_tables import FeatureTables
 from prvr.evaluation import compare_ranks
 from prvr.evaluation.report import write_report
 from prvr.evaluation.study import study
@@ -30,7 +30,7 @@ WIDTH = 64  # of the features; the encoder's cost is not what is measured
 def random_split(queries: int, videos: int, frames: int, clips: int) -> Dataset:
     owner = torch.arange(queries) % videos
     captions = tuple(Caption(f"v{v}#enc#{n}", f"v{v}", f"words {n} of {v}") for n, v in enumerate(owner.tolist()))
-    prepared = Prepared(
+    tables = FeatureTables(
         frames=torch.randn(videos * frames + 1, WIDTH),
         frame_start=torch.arange(videos) * frames,
         frame_count=torch.full((videos,), frames),
@@ -43,7 +43,7 @@ def random_split(queries: int, videos: int, frames: int, clips: int) -> Dataset:
     moments = {caption.id: Moment(caption.video, 5.0, 12.0, 30.0) for caption in captions}
     names = tuple(f"v{n}" for n in range(videos))
     positives = [(row, (row + 1) % videos) for row in owner.tolist()]
-    return Dataset("random", "test", names, captions, owner, positives, moments, prepared)
+    return Dataset("random", "test", names, captions, owner, positives, moments, tables)
 
 
 def main() -> None:

@@ -76,7 +76,7 @@ def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.Captur
         (["search", "x", "--library", str(tmp_path)], "is no library"),
         (["search", "x", "--after", "soon"], "is no date"),
         (["search", "x", "--limit", "0"], "limit is at least 1"),
-        (["search", "--image", str(tmp_path / "broken.mp4")], "is no picture"),
+        (["search", "--image", str(tmp_path / "broken.mp4")], "is not a picture"),
         (["search", "a red square", "--export", str(tmp_path / "broken.mp4")], "is a file: give a folder"),
         (["serve", str(made), "--host", "192.0.2.1", "--token", 24 * "x"], "choose another --host"),
         (["library", "add"], "no files were given"),

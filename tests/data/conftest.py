@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from prvr.worlds import FEATURE_SIZES, write_feature_world
-
 Features = Mapping[str, NDArray[np.float32]]
 
 
@@ -50,11 +48,3 @@ def features() -> dict[str, NDArray[np.float32]]:
     """Three videos of 5, 40 and 200 frames, six wide."""
     rng = np.random.default_rng(0)
     return {name: rng.standard_normal((n, 6), dtype=np.float32) for name, n in (("a", 5), ("b", 40), ("c", 200))}
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root of a tiny synthetic world, read-only by convention."""
-    root = tmp_path_factory.mktemp("world")
-    write_feature_world(root, FEATURE_SIZES["tiny"])
-    return root

@@ -12,7 +12,7 @@ import torch
 
 from prvr.cli import main
 from prvr.data import DataError, Dataset
-from prvr.data.check import check
+from prvr.data.check import check_collections
 from prvr.training import Run
 
 
@@ -59,15 +59,15 @@ def test_a_model_that_reads_captions_says_where_they_are_missing(world: Path) ->
 
 
 def test_the_check_mentions_them(world: Path, root: Path, files: Any) -> None:
-    rows = {row.item: row for row in check(world).rows}
-    assert rows["auxiliary captions"].found == "none (optional; Cap4Video then trains without)"
-    rows = {row.item: row for row in check(root).rows}
+    rows = {row.item: row for row in check_collections(world).rows}
+    assert rows["auxiliary captions"].found == "none (optional; Cap4Video then trains without them)"
+    rows = {row.item: row for row in check_collections(root).rows}
     assert rows["auxiliary captions"].found == "roberta_synth_caption_feat.hdf5: 207 of 69 videos, 20 wide"
-    assert check(root).ok
+    assert check_collections(root).ok
     files.h5(
         root / "synth" / "TextData" / "roberta_synth_caption_feat.hdf5", {"a#0": np.ones((2, 7), dtype=np.float32)}
     )
-    assert not check(root).ok
+    assert not check_collections(root).ok
 
 
 PRESET = """

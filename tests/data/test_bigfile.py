@@ -42,9 +42,9 @@ def test_each_of_the_four_files_is_needed(files: Any, folder: Path, name: str) -
         ("video2frames.txt", "{'a': ['a_0'], 'a': ['a_1']}", "the video 'a' twice"),
         ("video2frames.txt", "{}", "lists no videos"),
         ("video2frames.txt", "__import__('os').system('true')", "not a dictionary"),
-        ("video2frames.txt", "{'a': __import__('os')}", "cannot read on at character 1"),
-        ("video2frames.txt", "{'a': ['a_0'] 'b': ['b_0']}", "cannot read on"),
-        ("video2frames.txt", "{'a': ['a_0']", "cannot read on"),
+        ("video2frames.txt", "{'a': __import__('os')}", "cannot be read from character 1"),
+        ("video2frames.txt", "{'a': ['a_0'] 'b': ['b_0']}", "cannot be read from"),
+        ("video2frames.txt", "{'a': ['a_0']", "cannot be read from"),
     ],
 )
 def test_files_that_disagree_are_refused(files: Any, folder: Path, name: str, content: str, says: str) -> None:

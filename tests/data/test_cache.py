@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prvr.data import DataError
-from prvr.data.cache import cache_home, cached, fingerprint
+from prvr.data.cache import cache_home, cached_folder, fingerprint
 
 
 def write(folder: Path) -> None:
@@ -21,16 +21,16 @@ def test_a_cache_is_built_once(tmp_path: Path) -> None:
         built.append(folder)
         write(folder)
 
-    first, second = (cached(tmp_path, "x", "1", build) for _ in range(2))
+    first, second = (cached_folder(tmp_path, "x", "1", build) for _ in range(2))
     assert first == second
     assert len(built) == 1
     assert (first / "table").read_text() == "done"
 
 
 def test_a_new_version_replaces_the_old_one(tmp_path: Path) -> None:
-    old = cached(tmp_path, "x", "1", write)
-    other = cached(tmp_path, "y", "1", write)
-    new = cached(tmp_path, "x", "2", write)
+    old = cached_folder(tmp_path, "x", "1", write)
+    other = cached_folder(tmp_path, "y", "1", write)
+    new = cached_folder(tmp_path, "x", "2", write)
     assert new.is_dir()
     assert other.is_dir()
     assert not old.exists()
@@ -42,10 +42,10 @@ def test_what_fails_or_is_killed_half_way_is_never_read(tmp_path: Path) -> None:
         raise DataError("no")
 
     with pytest.raises(DataError, match="no"):
-        cached(tmp_path, "x", "1", fail)
+        cached_folder(tmp_path, "x", "1", fail)
     left = tmp_path / ".x.building-killed"  # what a killed builder leaves
     left.mkdir()
-    assert (cached(tmp_path, "x", "1", write) / "table").is_file()
+    assert (cached_folder(tmp_path, "x", "1", write) / "table").is_file()
     assert not left.exists()
 
 
@@ -53,8 +53,8 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     def full(folder: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(DataError, match=r"No space left on device\). Free some room"):
-        cached(tmp_path, "x", "1", full)
+    with pytest.raises(DataError, match=r"No space left on device\). Free some space"):
+        cached_folder(tmp_path, "x", "1", full)
 
 
 def _build_slowly(folder: Path) -> None:
@@ -63,7 +63,7 @@ def _build_slowly(folder: Path) -> None:
 
 
 def _race(home: Path) -> int:
-    return len(list(cached(home, "x", "1", _build_slowly).iterdir()))
+    return len(list(cached_folder(home, "x", "1", _build_slowly).iterdir()))
 
 
 def test_processes_that_build_at_once_all_get_a_whole_one(tmp_path: Path) -> None:

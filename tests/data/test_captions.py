@@ -27,7 +27,7 @@ def test_a_caption_is_an_id_a_blank_and_a_sentence(tmp_path: Path) -> None:
     ("content", "says"),
     [
         (b"a#0 fine\na#1\n", ":2: found only 'a#1'"),
-        (b"a#0 fine\n\na#0 again\n", ":3: the id 'a#0' stood on line 1"),
+        (b"a#0 fine\n\na#0 again\n", ":3: the id 'a#0' is already on line 1"),
         (b"a#0 fine\na#1 caf\xe9\n", ":2: not UTF-8"),
         (b"#enc#0 nobody\n", ":1: the id '#enc#0' names no video"),
         (b"\n \n", "holds no captions"),

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from prvr.data import DATASETS, DataError
-from prvr.data.check import CheckRow, check
+from prvr.data.check import CheckRow, check_collections
 
 
 def rows_of(root: Path, collection: str | None = None) -> dict[str, CheckRow]:
-    return {row.item: row for row in check(root, collection).rows}
+    return {row.item: row for row in check_collections(root, collection).rows}
 
 
 @pytest.fixture
@@ -22,17 +22,17 @@ def copy(world: Path, tmp_path: Path) -> Path:
 
 
 def test_a_whole_collection_is_ok(world: Path) -> None:
-    report = check(world)
+    report = check_collections(world)
     assert report.ok
     assert {row.state for row in report.rows} == {"ok"}
-    assert {row.collection for row in check(world / "synth").rows} == {"synth"}
+    assert {row.collection for row in check_collections(world / "synth").rows} == {"synth"}
 
 
 def test_each_missing_thing_is_one_row(copy: Path) -> None:
     (copy / "synth" / "TextData" / "roberta_synth_query_feat.hdf5").unlink()
     shutil.rmtree(copy / "synth" / "FeatureData")
     (copy / "synth" / "TextData" / "synthval.gt.jsonl").unlink()
-    report = check(copy)
+    report = check_collections(copy)
     assert not report.ok
     assert [row.item for row in report.rows if row.state == "error"] == ["frame features", "word features"]
     assert rows_of(copy)["val several positives"].found == "none (optional)"
@@ -76,9 +76,9 @@ def test_equal_val_and_test_captions_are_pointed_out(copy: Path) -> None:
 
 def test_a_folder_without_collections_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no collection"):
-        check(tmp_path)
+        check_collections(tmp_path)
     with pytest.raises(DataError, match="not a folder"):
-        check(tmp_path / "nowhere")
+        check_collections(tmp_path / "nowhere")
 
 
 def test_a_missing_split_is_said_to_be_missing(copy: Path) -> None:
@@ -87,4 +87,4 @@ def test_a_missing_split_is_said_to_be_missing(copy: Path) -> None:
     rows = rows_of(copy)
     assert (rows["train captions"].state, rows["test captions"].state) == ("error", "warning")
     assert "missing: no synthtrain.caption.txt" in rows["train captions"].found
-    assert not check(copy).ok
+    assert not check_collections(copy).ok

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +173,3 @@ def test_a_damaged_cache_is_refused_with_the_way_out(files: Any, tmp_path: Path)
     table.write_bytes(table.read_bytes()[:-4])
     with pytest.raises(DataError, match=r"is damaged .* delete it"):
         Dataset.load(root, "mini", "train")
-
-
-def test_the_room_imports_without_the_command_line() -> None:
-    code = "import sys; sys.modules['tyro'] = None; sys.modules['pydantic'] = None; import prvr.data"
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from prvr.data import DataError, FeatureStore, open_store
+from prvr.data import DataError, FeatureStore, open_feature_store
 
 Make = Callable[[Any], FeatureStore]
 
@@ -19,8 +19,8 @@ Make = Callable[[Any], FeatureStore]
 @pytest.fixture(params=["hdf5", "bigfile"])
 def make(files: Any, request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     if request.param == "hdf5":
-        return lambda features: open_store(files.h5(tmp_path / "feature.hdf5", features))
-    return lambda features: open_store(files.bigfile(tmp_path / "big", features))
+        return lambda features: open_feature_store(files.h5(tmp_path / "feature.hdf5", features))
+    return lambda features: open_feature_store(files.bigfile(tmp_path / "big", features))
 
 
 def test_a_store_returns_what_was_written(make: Make, features: dict[str, NDArray[np.float32]]) -> None:
@@ -38,7 +38,7 @@ def test_an_unknown_id_is_named(make: Make, features: dict[str, NDArray[np.float
     with make(features) as store:
         assert "nobody" not in store
         for ask in (store.read, store.length):
-            with pytest.raises(DataError, match="nothing under 'nobody'"):
+            with pytest.raises(DataError, match="no entry 'nobody'"):
                 ask("nobody")
 
 
@@ -56,7 +56,7 @@ def test_half_and_double_precision_are_read_as_single(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file["half"] = np.ones((2, 3), dtype=np.float16)
         file["double"] = np.ones((2, 3), dtype=np.float64)
-    with open_store(path) as store:
+    with open_feature_store(path) as store:
         assert store.read("half").dtype == store.read("double").dtype == np.float32
 
 
@@ -73,7 +73,7 @@ def test_an_hdf5_dataset_of_another_shape_is_refused(
     files: Any, tmp_path: Path, odd: NDArray[np.float32], says: str
 ) -> None:
     path = files.h5(tmp_path / "x.hdf5", {"a": np.zeros((2, 6), dtype=np.float32), "odd": odd})
-    with open_store(path) as store, pytest.raises(DataError, match=says):
+    with open_feature_store(path) as store, pytest.raises(DataError, match=says):
         store.read("odd")
 
 
@@ -81,7 +81,7 @@ def test_a_truncated_hdf5_file_is_refused(files: Any, tmp_path: Path, features: 
     path = files.h5(tmp_path / "x.hdf5", features)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(DataError, match=r"x\.hdf5 cannot be opened as HDF5"):
-        open_store(path)
+        open_feature_store(path)
 
 
 def test_what_is_no_hdf5_or_empty_or_absent_is_refused(files: Any, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_what_is_no_hdf5_or_empty_or_absent_is_refused(files: Any, tmp_path: Pat
     files.h5(tmp_path / "none.hdf5", {})
     for name, says in (("text.hdf5", "cannot be opened"), ("none.hdf5", "no datasets"), ("absent.hdf5", "is missing")):
         with pytest.raises(DataError, match=says):
-            open_store(tmp_path / name)
+            open_feature_store(tmp_path / name)
 
 
 def test_a_folder_opens_its_hdf5_file_before_its_bigfile(
@@ -97,5 +97,5 @@ def test_a_folder_opens_its_hdf5_file_before_its_bigfile(
 ) -> None:
     folder = files.bigfile(tmp_path / "big", features)
     files.h5(folder / "feature.hdf5", {"only": features["a"]})
-    with open_store(folder) as store:
+    with open_feature_store(folder) as store:
         assert store.ids == ("only",)

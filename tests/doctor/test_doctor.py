@@ -1,4 +1,4 @@
-"""What `prvr doctor` says of a machine, its packages, encoders and a library."""
+"""What `prvr doctor` finds about a machine, its packages, encoders and a library."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from prvr.cli import main
-from prvr.doctor import examine, installed_packages, packages
-from prvr.doctor.encoders import encoders
-from prvr.doctor.packages import licence_of
+from prvr.doctor import (
+    examine,
+    find_encoders,
+    installed_packages,
+    licence_of,
+    read_requirements,
+    uninstalled_extras,
+)
 from prvr.library import Library
 from prvr.media.encoders.hashes import RECORD
 
 
 def test_every_core_package_is_there_with_a_version_and_a_licence() -> None:
-    found = {package.name: package for package in installed_packages()}
+    found = {package.name: package for package in installed_packages(read_requirements())}
     for name in ("torch", "numpy", "h5py", "safetensors", "rich", "tyro"):
         assert "core" in found[name].wanted
         assert found[name].direct
@@ -32,21 +38,20 @@ def test_a_long_licence_text_is_named_by_its_classifier() -> None:
     assert licence_of(distribution("matplotlib")) == "Python Software Foundation License"
 
 
-def test_what_is_too_old_or_missing_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = ("numpy>=99", "no-such-package>=1")
-    asked = {"core": tuple(map(packages.Requirement, wanted)), "more": (packages.Requirement("also-not-there"),)}
-    monkeypatch.setattr(packages, "own_requirements", lambda: asked)
-    found = {package.name: package.problem for package in installed_packages()}
-    assert "but >=99 is needed" in found["numpy"]
-    assert "not installed" in found["no-such-package"]
-    assert [each.install for each in packages.missing_extras()] == ['pip install "prvr[more]"']
+def test_what_is_too_old_or_missing_is_a_problem() -> None:
+    core = [Requirement("numpy>=99"), Requirement("no-such-package>=1")]
+    requirements = {"core": core, "more": [Requirement("not-installed-either")]}
+    problems = {package.name: package.problem for package in installed_packages(requirements)}
+    assert "but >=99 is needed" in problems["numpy"]
+    assert "not installed" in problems["no-such-package"]
+    assert [extra.install for extra in uninstalled_extras(requirements)] == ['pip install "prvr[more]"']
 
 
 def test_weights_in_the_hubs_cache_are_compared_with_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("prvr.doctor.encoders.model_folder", lambda name: snapshot)
+    monkeypatch.setattr("prvr.doctor.diagnosis.model_folder", lambda name: snapshot)
     content = b"weights"
     blob = tmp_path / "models--some--model" / "blobs" / hashlib.sha256(content).hexdigest()
     snapshot = tmp_path / "models--some--model" / "snapshots" / "abc"
@@ -54,31 +59,31 @@ def test_weights_in_the_hubs_cache_are_compared_with_their_names(
         folder.mkdir(parents=True)
     blob.write_bytes(content)
     (snapshot / "model.safetensors").symlink_to(blob)
-    good = {each.name: each for each in encoders()}["some/model"]
+    good = {encoder.name: encoder for encoder in find_encoders()}["some/model"]
     assert (good.state, good.weights) == ("ready", hashlib.sha256(content).hexdigest())
     blob.write_bytes(b"weightz")
-    bad = {each.name: each for each in encoders()}["some/model"]
+    bad = {encoder.name: encoder for encoder in find_encoders()}["some/model"]
     assert bad.state == "damaged"
     assert "damaged or replaced" in bad.remedy
     (snapshot / RECORD).write_text("[]")
-    assert "cannot be read" in {each.name: each for each in encoders()}["some/model"].remedy
+    assert "cannot be read" in {encoder.name: encoder for encoder in find_encoders()}["some/model"].remedy
 
 
 def test_the_command_as_text_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     library = Library.create(tmp_path / "library")
     assert main(["doctor", "--library", str(library.folder), "--licences"]) == 0
-    said = capsys.readouterr().out
+    text = capsys.readouterr().out
     for word in ("Python", "processor", "scoring", "disk", "plain", "torch", "0 videos", "in order"):
-        assert word in said
+        assert word in text
     assert main(["doctor", "--library", str(library.folder), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["library"]["problems"] == []
-    assert told["problems"] == []
-    assert {"versions", "machine", "engine", "encoders", "disks", "packages"} <= told.keys()
+    values = json.loads(capsys.readouterr().out)
+    assert values["library"]["problems"] == []
+    assert values["problems"] == []
+    assert {"versions", "machine", "engine", "encoders", "disks", "packages"} <= values.keys()
     (library.folder / "catalogue.sqlite").write_bytes(b"no database" * 1000)
     assert main(["doctor", "--library", str(library.folder)]) == 1
     assert "wrong" in capsys.readouterr().out
 
 
-def test_a_library_that_is_none_is_a_problem(tmp_path: Path) -> None:
+def test_a_folder_that_holds_no_library_is_a_problem(tmp_path: Path) -> None:
     assert any("is no library" in problem for problem in examine(tmp_path / "nothing").problems)

@@ -13,7 +13,7 @@ from torch import Tensor
 from prvr.backbones import Backbone, BackboneConfig, TokenSet
 from prvr.data import Dataset
 from prvr.data.captions import Caption
-from prvr.data.prepared import Prepared
+from prvr.data.feature_tables import FeatureTables
 from prvr.evaluation.subject import Subject
 from prvr.tokens import VideoTokens
 from prvr.trace import Trace, TraceConfig
@@ -89,7 +89,7 @@ def planted_peaks(folder: Path, pairs: int = 6, frames: int = 12) -> Subject:
         registers += [torch.stack([t, u]), torch.stack([t, v])]
         captions.append(Caption(f"video{2 * n}#enc#0", f"video{2 * n}", f"event {n}"))
     count = 2 * pairs
-    prepared = Prepared(
+    tables = FeatureTables(
         frames=torch.cat([*video_frames, torch.zeros(1, width)]),
         frame_start=torch.arange(count) * frames,
         frame_count=torch.full((count,), frames),
@@ -108,7 +108,7 @@ def planted_peaks(folder: Path, pairs: int = 6, frames: int = 12) -> Subject:
         query_video=truth,
         positives=[(row,) for row in truth.tolist()],
         moments=None,
-        prepared=prepared,
+        tables=tables,
     )
     config = TrainConfig(trace=TraceConfig(fusion_weight=1.0))
     config = replace(config, model=BackboneConfig(visual_width=width, query_width=width))

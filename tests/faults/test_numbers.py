@@ -12,7 +12,7 @@ import torch
 
 from prvr.backbones import build
 from prvr.cli import main
-from prvr.data.check import check
+from prvr.data.check import check_collections
 from prvr.library import Library, LibraryError
 from prvr.media.encoders import PlainEncoder
 from prvr.scoring import Gallery, top_k
@@ -33,7 +33,7 @@ def test_a_dataset(bad: float, preset: Path, world: Path, tmp_path: Path, capsys
         victim = next(name for name in file if "train" in name)
         file[victim][1, 2] = bad
     assert main(["data", "check", str(tmp_path / "world"), "--every"]) == 1
-    (wrong,) = (row.found for row in check(tmp_path / "world", every=True).rows if row.state == "error")
+    (wrong,) = (row.found for row in check_collections(tmp_path / "world", every=True).rows if row.state == "error")
     assert f"'{victim}' holds NaN or infinity in row 1" in wrong
     capsys.readouterr()
     said = fails(capsys, "train", preset, "--data", tmp_path / "world", "--out", tmp_path / "run")

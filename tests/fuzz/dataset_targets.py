@@ -14,7 +14,7 @@ import numpy as np
 from prvr.data.bigfile import BIGFILE_NAMES, BigFile, parse_frame_lists
 from prvr.data.captions import read_captions, read_moments, read_positives
 from prvr.data.errors import DataError
-from prvr.data.stores import open_store
+from prvr.data.stores import open_feature_store
 from prvr.worlds import read_activitynet, read_charades
 from tests.fuzz.target import BREAK, Target, of_file, of_files
 
@@ -60,7 +60,7 @@ def _hdf5() -> bytes:
 
 
 def _read_store(path: Path) -> None:
-    with open_store(path) as store:
+    with open_feature_store(path) as store:
         for name in store.ids:
             store.read(name)
 

@@ -57,7 +57,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "garbage.mp4").write_bytes(np.random.default_rng(0).bytes(50_000))
     (folder / "list.m3u8").write_text("#EXTM3U\n#EXTINF:4,\nsteady.mp4\n#EXT-X-ENDLIST\n")
     (folder / "folder.mp4").mkdir()
-    _sound(folder / "sound.m4a")
+    _sound(folder / "steady.mp4", folder / "sound.m4a")
     save_picture(folder / "picture.png", grey(9))
     return folder
 
@@ -67,11 +67,13 @@ def noise(count: int) -> Iterator[Image]:
     return (rng.integers(0, 256, (48, 64, 3), dtype=np.uint8) for _ in range(count))
 
 
-def _sound(path: Path) -> None:
+def _sound(video: Path, path: Path) -> None:
+    """Copy only the sound track of a video."""
     import av
 
-    from prvr.media.writer import _silence
-
-    with av.open(str(path), "w") as container:
-        for packet in _silence(container, 2.0):
-            container.mux(packet)
+    with av.open(str(video)) as source, av.open(str(path), "w") as target:
+        copy = target.add_stream_from_template(source.streams.audio[0])
+        for packet in source.demux(source.streams.audio[0]):
+            if packet.dts is not None:
+                packet.stream = copy
+                target.mux(packet)

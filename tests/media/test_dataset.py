@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from prvr.backbones import build
-from prvr.data import DataError, Dataset, Moment
-from prvr.data.annotations import Annotation
-from prvr.data.check import check
+from prvr.data import Annotation, DataError, Dataset, Moment, check_collections
 from prvr.media import open_encoder, read_recipe, write_dataset, write_video
 from prvr.scoring import Gallery, score
 from prvr.trace import Trace
@@ -26,7 +24,7 @@ def test_a_rendered_world_is_a_complete_collection(rendered: RenderedWorld, tmp_
     encoder = open_encoder("plain")
     found = write_rendered_dataset(tmp_path, rendered, encoder, text="words", workers=2, progress=False)
     assert not found.failed
-    report = check(tmp_path)
+    report = check_collections(tmp_path)
     assert report.ok, [row for row in report.rows if row.state == "error"]
     recipe = read_recipe(found.folder)
     assert recipe is not None

@@ -151,19 +151,21 @@ def test_damage_in_the_middle_does_not_end_it(films: Path, backend: Backend) -> 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("no-index.mp4", "cut short|no video"),
+        ("no-index.mp4", "cut short|not a video"),
         ("empty.mp4", "empty"),
-        ("text.mp4", "no video"),
-        ("notes.txt", "no video"),
-        ("garbage.mp4", "no video"),
+        ("text.mp4", "not a video"),
+        ("notes.txt", "not a video"),
+        ("garbage.mp4", "not a video"),
         ("sound.m4a", "no video stream"),
-        ("picture.png", "no video|picture"),
+        ("picture.png", "not a video|picture"),
         ("folder.mp4", "folder"),
-        ("absent.mp4", "not there"),
+        ("absent.mp4", "does not exist"),
         ("bad\0name.mp4", "."),
     ],
 )
-def test_what_is_no_video_is_refused_with_a_reason(films: Path, backend: Backend, name: str, says: str) -> None:
+def test_a_file_that_is_not_a_video_is_refused_with_a_reason(
+    films: Path, backend: Backend, name: str, says: str
+) -> None:
     with pytest.raises(MediaError, match=says) as caught, open_video(films / name, backend) as video:
         list(video.frames())
     assert caught.value.path == films / name

@@ -27,7 +27,7 @@ def test_the_program_answers_line_by_line(films: Path) -> None:
     done = subprocess.run([sys.executable, "-m", THUMBNAIL_PROGRAM], input=lines, capture_output=True, check=True)
     refused, rest = done.stdout.split(b"\n", 1)
     answered, picture = rest.split(b"\n", 1)
-    assert "no video" in json.loads(refused)["problem"]
+    assert "not a video" in json.loads(refused)["problem"]
     assert json.loads(answered)["size"] == len(picture)
     assert picture.startswith(b"\xff\xd8")  # a JPEG
     assert done.stderr == b""

@@ -13,7 +13,7 @@ from torch import Tensor
 from prvr.bench.baseline import naive
 from prvr.bench.corpus import BenchmarkSizes
 from prvr.bench.measure import MachineLimits, Measurement, Stopwatch
-from prvr.data import Caption, Dataset, Prepared, epoch_batches
+from prvr.data import Caption, Dataset, FeatureTables, epoch_batches
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
 from prvr.training import PhaseSetup, Processes, Step, TraceModel, load_preset, phase_at, validate
 
@@ -125,7 +125,7 @@ def random_dataset(videos: int, queries: int, device: torch.device, seed: int) -
         query_video=owner,
         positives=[(int(v),) for v in owner],
         moments=None,
-        prepared=Prepared(
+        tables=FeatureTables(
             frames=draw(int(frames.sum()) + 1, 1024),
             frame_start=frames.cumsum(0) - frames,
             frame_count=frames,

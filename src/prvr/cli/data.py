@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from prvr.cli.group import print_group_help
-from prvr.data.check import CheckReport, check, find_collections
-from prvr.data.convert import convert
+from prvr.data.check import CheckReport, check_collections, find_collections
+from prvr.data.convert import convert_bigfile
 from prvr.data.errors import DataError
 from prvr.data.layout import Collection
 from prvr.media.encoders import open_text_encoder
@@ -45,7 +45,7 @@ class Check:
     """Read every feature instead of a sample. Finds every NaN, and takes as long as reading the files."""
 
     def run(self) -> int:
-        report = check(self.dir, self.collection, every=self.every)
+        report = check_collections(self.dir, self.collection, every=self.every)
         Console().print(*_tables(report), sep="\n")
         return 0 if report.ok else 1
 
@@ -64,7 +64,7 @@ class Convert:
     """Write feature.hdf5 again if it exists already."""
 
     def run(self) -> int:
-        path = convert(self._folder(), force=self.force)
+        path = convert_bigfile(self._folder(), force=self.force)
         Console().print(f"wrote {path}", soft_wrap=True)
         return 0
 

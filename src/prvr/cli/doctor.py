@@ -15,8 +15,7 @@ from rich.text import Text
 
 from prvr.cli.console import format_bytes, print_table
 from prvr.cli.libraries import LibraryPath, local_folder
-from prvr.doctor import Diagnosis, Package, examine
-from prvr.doctor.encoders import FoundEncoder
+from prvr.doctor import Diagnosis, EncoderHealth, Package, examine
 
 _SHOWN = ("torch", "numpy", "av", "h5py", "safetensors", "transformers", "simsimd", "fastapi")
 
@@ -86,7 +85,7 @@ def _facts(found: Diagnosis) -> Iterable[tuple[str, str]]:
         yield "library", f"{health.folder}: {counts}, {health.checked} checked{gone}"
 
 
-def _encoder(found: FoundEncoder) -> tuple[str, ...]:
+def _encoder(found: EncoderHealth) -> tuple[str, ...]:
     note = {"ready": found.verified, "missing": found.remedy, "damaged": "see below"}[found.state]
     return found.name, found.state, found.weights[:12], note
 

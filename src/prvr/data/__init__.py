@@ -1,30 +1,51 @@
-"""Captions, feature files, and the batches made from them."""
+"""Captions and feature files on disk, and the batches made from them."""
 
+from prvr.data.annotation_files import Annotation, write_annotations
 from prvr.data.batches import epoch_batches, prefetch
 from prvr.data.captions import Caption, Moment, read_captions, read_moments, read_positives
+from prvr.data.check import CheckReport, CheckRow, check_collections, find_collections
+from prvr.data.convert import convert_bigfile
 from prvr.data.dataset import Dataset
 from prvr.data.errors import DataError
-from prvr.data.layout import DATASETS, Collection, DatasetSpec
-from prvr.data.prepared import Prepared, Recipe
-from prvr.data.stores import BigFileStore, FeatureStore, H5Store, open_store
+from prvr.data.feature_tables import FeatureTables
+from prvr.data.layout import DATASETS, RECIPE_FILE, Collection, DatasetSpec, has_collection
+from prvr.data.progress_bar import show_progress
+from prvr.data.resample import normalise_rows, sample_clips, sample_frames, segment_edges
+from prvr.data.stores import FeatureStore, open_feature_store
+from prvr.data.text_files import text_lines
+from prvr.data.writer import feature_writer, require_space
 
 __all__ = [
     "DATASETS",
-    "BigFileStore",
+    "RECIPE_FILE",
+    "Annotation",
     "Caption",
+    "CheckReport",
+    "CheckRow",
     "Collection",
     "DataError",
     "Dataset",
     "DatasetSpec",
     "FeatureStore",
-    "H5Store",
+    "FeatureTables",
     "Moment",
-    "Prepared",
-    "Recipe",
+    "check_collections",
+    "convert_bigfile",
     "epoch_batches",
-    "open_store",
+    "feature_writer",
+    "find_collections",
+    "has_collection",
+    "normalise_rows",
+    "open_feature_store",
     "prefetch",
     "read_captions",
     "read_moments",
     "read_positives",
+    "require_space",
+    "sample_clips",
+    "sample_frames",
+    "segment_edges",
+    "show_progress",
+    "text_lines",
+    "write_annotations",
 ]

@@ -1,4 +1,4 @@
-"""Auxiliary captions: sentences that somebody or something wrote about a video, as word features.
+"""Auxiliary captions: sentences that a person or a model wrote about a video, as word features.
 
     ROOT/charades/TextData/roberta_charades_caption_feat.hdf5
 
@@ -19,17 +19,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prvr.data.cache import cache_home, cached, fingerprint
+from prvr.data.cache import cache_home, cached_folder, fingerprint
 from prvr.data.errors import DataError
+from prvr.data.feature_tables import gather_padded, map_table
 from prvr.data.layout import Collection
-from prvr.data.prepare import write_words
-from prvr.data.prepared import gather_padded, map_table
-from prvr.data.stores import FeatureStore, open_store, store_files
+from prvr.data.preparation import write_words
+from prvr.data.stores import FeatureStore, open_feature_store, store_files
 
 
 @dataclass(frozen=True)
 class AuxiliaryCaptions:
-    """Word features of captions, and where each stands: T slots per video, unused ones have no words."""
+    """Word features of captions, and where each one is: T slots per video, unused slots have no words."""
 
     words: Tensor  # (ΣL + 1, Dq), last row zero
     start: Tensor  # (V, T)
@@ -44,38 +44,45 @@ class AuxiliaryCaptions:
         return replace(self, words=self.words.to(device))
 
     def select(self, videos: Tensor) -> AuxiliaryCaptions:
-        """The same table, seen through fewer videos."""
+        """The same table for some of the videos."""
         return replace(self, start=self.start[videos], count=self.count[videos])
 
     def batch(self, videos: Tensor) -> tuple[Tensor, Tensor]:
-        """Captions of some videos, (V, T, L, Dq), and which of their words are real, (V, T, L)."""
+        """Captions of some videos, (V, T, L, Dq), and the mask of their words, (V, T, L)."""
         start, count = self.start[videos], self.count[videos]
         words, mask = gather_padded(self.words, start.flatten(), count.flatten())
         return words.view(*start.shape, *words.shape[1:]), mask.view(*start.shape, -1)
 
 
 def load_auxiliary(
-    place: Collection, split: str, video_ids: Sequence[str], *, slots: int, words: int, cache_dir: Path | None = None
+    collection: Collection,
+    split: str,
+    video_ids: Sequence[str],
+    *,
+    slots: int,
+    words: int,
+    cache_dir: Path | None = None,
 ) -> AuxiliaryCaptions:
-    """The first ``slots`` captions of each video, ``words`` words of each; kept like other prepared features."""
-    path = place.caption_features
+    """Load the first ``slots`` captions of each video, ``words`` words of each. They are cached like other features."""
+    path = collection.caption_features
     if path is None:
         raise DataError(
-            f"{place.usual_caption_features} is missing, but the model reads auxiliary captions; put them there (one "
-            "(words, width) dataset per caption, named VIDEO#0, VIDEO#1 …), or train without: --model.captions False"
+            f"{collection.usual_caption_features} is missing, but the model reads auxiliary captions; put them there "
+            "(one (words, width) dataset per caption, named VIDEO#0, VIDEO#1 …), or train without them: "
+            "--model.captions False"
         )
 
     def build(folder: Path) -> None:
-        with open_store(path) as store:
+        with open_feature_store(path) as store:
             grouped = captions_by_video(store.ids)
             chosen = [grouped.get(video, [])[:slots] for video in video_ids]
             if not any(chosen):
                 raise DataError(f"{path} holds no caption of any {split} video; its keys should be VIDEO#0, VIDEO#1 …")
-            _write(folder, store, chosen, words, f"{place.name} {split} captions")
+            _write(folder, store, chosen, words, f"{collection.name} {split} captions")
 
-    name = f"{place.name}{split}-captions-t{slots}-w{words}"
-    version = f"v1-{fingerprint([place.captions(split), *store_files(path)])}"
-    return _read(cached(cache_home(place.folder, cache_dir), name, version, build))
+    name = f"{collection.name}{split}-captions-t{slots}-w{words}"
+    version = f"v1-{fingerprint([collection.captions(split), *store_files(path)])}"
+    return _read(cached_folder(cache_home(collection.folder, cache_dir), name, version, build))
 
 
 def captions_by_video(keys: Iterable[str]) -> dict[str, list[str]]:
@@ -85,12 +92,12 @@ def captions_by_video(keys: Iterable[str]) -> dict[str, list[str]]:
     {'a': ['a#2', 'a#10', 'a#x'], 'b': ['b#0-4.5']}
     """
     grouped: dict[str, list[str]] = {}
-    for key in sorted(keys, key=_place):
+    for key in sorted(keys, key=_caption_order):
         grouped.setdefault(key.partition("#")[0], []).append(key)
     return grouped
 
 
-def _place(key: str) -> tuple[str, float, str]:
+def _caption_order(key: str) -> tuple[str, float, str]:
     video, _, name = key.partition("#")
     number = re.match(r"\d+(\.\d+)?", name)
     return video, float(number[0]) if number else float("inf"), name
@@ -111,7 +118,7 @@ def _read(folder: Path) -> AuxiliaryCaptions:
         )
         table = map_table(folder / "words.f32", int(width), rows=int(lengths.sum()))
     except (OSError, ValueError) as problem:
-        raise DataError(f"{folder} is damaged ({problem}); delete it, and it will be made again.") from problem
+        raise DataError(f"{folder} is damaged ({problem}); delete it; the next run rebuilds it.") from problem
     used = torch.arange(int(captions.max())) < captions[:, None]  # (V, T)
     start, count = torch.zeros(used.shape, dtype=torch.long), torch.zeros(used.shape, dtype=torch.long)
     start[used], count[used] = lengths.cumsum(0) - lengths, lengths

@@ -20,9 +20,9 @@ def epoch_batches(
 ) -> list[Tensor]:
     """The video rows of every batch of an epoch, each (≤ batch_size,).
 
-    The order depends on nothing but ``seed`` and ``epoch``, so a resumed run makes the batches it would have made. Of
-    each batch, process ``rank`` of ``world`` gets every ``world``-th row. The last, short batch is kept unless it has
-    fewer than two videos (no negatives) or too few to go round.
+    The order depends only on ``seed`` and ``epoch``, so a resumed run continues with the same batches. Of each batch,
+    process ``rank`` of ``world`` gets every ``world``-th row. The last, short batch is kept unless it has fewer than
+    two videos (no negatives) or fewer videos than there are processes.
 
     >>> [len(rows) for rows in epoch_batches(10, 4, seed=0, epoch=0)]
     [4, 4, 2]
@@ -40,13 +40,13 @@ def epoch_batches(
 def prefetch(batches: Iterable[_Batch], depth: int = 2) -> Generator[_Batch, None, None]:
     """Yield ``batches`` in order while a thread works up to ``depth`` of them ahead.
 
-    Give it something lazy, like ``map(dataset.train_batch, rows)``. An exception in the thread is raised here, in its
-    turn; closing the generator (or leaving the loop and dropping it) stops the thread.
+    Pass a lazy iterable, such as ``map(dataset.train_batch, rows)``. An exception in the thread is raised here, after
+    the batches before it. Closing the generator (or leaving the loop and dropping it) stops the thread.
     """
-    ready: queue.Queue[_Made[_Batch] | _End] = queue.Queue(maxsize=depth)
+    ready: queue.Queue[_Item[_Batch] | _End] = queue.Queue(maxsize=depth)
     stop = threading.Event()
 
-    def put(item: _Made[_Batch] | _End) -> bool:
+    def put(item: _Item[_Batch] | _End) -> bool:
         while not stop.is_set():
             try:
                 ready.put(item, timeout=0.1)
@@ -58,9 +58,9 @@ def prefetch(batches: Iterable[_Batch], depth: int = 2) -> Generator[_Batch, Non
     def work() -> None:
         try:
             for batch in batches:
-                if not put(_Made(batch)):
+                if not put(_Item(batch)):
                     return
-        except BaseException as error:  # carried over to the consumer, which raises it
+        except BaseException as error:  # passed to the consumer, which raises it
             put(_End(error))
         else:
             put(_End(None))
@@ -68,7 +68,7 @@ def prefetch(batches: Iterable[_Batch], depth: int = 2) -> Generator[_Batch, Non
     thread = threading.Thread(target=work, name="prefetch", daemon=True)
     thread.start()
     try:
-        while isinstance(item := ready.get(), _Made):
+        while isinstance(item := ready.get(), _Item):
             yield item.batch
         if item.error is not None:
             raise item.error
@@ -78,7 +78,7 @@ def prefetch(batches: Iterable[_Batch], depth: int = 2) -> Generator[_Batch, Non
 
 
 @dataclass(frozen=True)
-class _Made(Generic[_Batch]):
+class _Item(Generic[_Batch]):
     batch: _Batch
 
 

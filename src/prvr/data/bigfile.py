@@ -1,11 +1,11 @@
-"""The BigFile format: one long matrix of frames, and text files that say which row is which.
+"""The BigFile format: one long matrix of frames, and text files that name its rows.
 
     shape.txt         rows and width, in the first line
     id.txt            the row names, blank-separated, ISO-8859-1
     feature.bin       rows × width little-endian float32, no header
     video2frames.txt  text of a dictionary: video id -> list of row names in time order
 
-The dictionary is text from the internet and is read by a small scanner, never evaluated. The scanner also keeps to a
+The dictionary is text from the internet: a small scanner reads it, and it is never evaluated. The scanner also needs a
 fraction of the memory that a general literal parser takes for the millions of names in the larger datasets.
 """
 
@@ -54,7 +54,7 @@ class BigFile:
         if size != expected:
             raise DataError(
                 f"{path} has {size:,} bytes, but shape.txt ({count} rows of {width}) asks for {expected:,}; "
-                "the file is cut short or of another feature: fetch it again."
+                "the file is cut short or belongs to another feature: download it again."
             )
         rows = _read_rows(folder, count)
         return BigFile(folder, width, np.memmap(path, dtype="<f4", mode="r", shape=(count, width)), rows)
@@ -86,7 +86,7 @@ def parse_frame_lists(text: str, path: Path) -> Iterator[tuple[str, list[str]]]:
         if entry is None:
             found = " ".join(text[position : position + 60].split())
             raise DataError(
-                f"{path}: cannot read on at character {position} ('{found}…'); expected 'video': ['frame', …]."
+                f"{path}: cannot be read from character {position} ('{found}…'); expected 'video': ['frame', …]."
             )
         yield _unquote(entry[1], path), [_unquote(name, path) for name in _ONE_STRING.findall(entry[2])]
         position = entry.end()
@@ -98,7 +98,7 @@ def _unquote(quoted: str, path: Path) -> str:
     try:
         return str(ast.literal_eval(quoted))
     except (SyntaxError, ValueError) as problem:
-        raise DataError(f"{path}: the name {quoted[:60]} has a broken escape; write it plainly.") from problem
+        raise DataError(f"{path}: the name {quoted[:60]} has a broken escape; write it without escapes.") from problem
 
 
 def _read_shape(path: Path) -> tuple[int, int]:
@@ -111,13 +111,15 @@ def _read_shape(path: Path) -> tuple[int, int]:
 def _read_rows(folder: Path, count: int) -> dict[str, NDArray[np.int64]]:
     names = (folder / "id.txt").read_bytes().decode("iso-8859-1").split()
     if len(names) != count:
-        raise DataError(f"{folder / 'id.txt'} names {len(names)} rows, but shape.txt says {count}; fetch both again.")
+        raise DataError(
+            f"{folder / 'id.txt'} names {len(names)} rows, but shape.txt says {count}; download both again."
+        )
     row_of = {name: row for row, name in enumerate(names)}
     if len(row_of) != count:
         twice = next(name for row, name in enumerate(names) if row_of[name] != row)
         raise DataError(f"{folder / 'id.txt'} names the row '{twice}' twice; row names are unique.")
     path = folder / "video2frames.txt"
-    # Read as bytes-in-text, like id.txt, so that names meet whatever their real encoding is.
+    # Read as bytes-in-text, like id.txt, so that names match whatever their real encoding is.
     text = path.read_bytes().decode("iso-8859-1")
     rows: dict[str, NDArray[np.int64]] = {}
     for video, frames in parse_frame_lists(text, path):
@@ -125,12 +127,12 @@ def _read_rows(folder: Path, count: int) -> dict[str, NDArray[np.int64]]:
         if name in rows:
             raise DataError(f"{path} lists the video '{name}' twice; expected each video once.")
         if not frames:
-            raise DataError(f"{path} lists no frames for the video '{name}'; take it out, or extract it again.")
+            raise DataError(f"{path} lists no frames for the video '{name}'; remove it, or extract it again.")
         try:
             rows[name] = np.array([row_of[frame] for frame in frames], dtype=np.int64)
         except KeyError as unknown:
             raise DataError(
-                f"{path}: the frame {unknown} of video '{name}' is not in id.txt; fetch both again."
+                f"{path}: the frame {unknown} of video '{name}' is not in id.txt; download both again."
             ) from unknown
     if not rows:
         raise DataError(f"{path} lists no videos; expected {{'video': ['frame', …], …}}.")

@@ -1,8 +1,8 @@
-"""Where prepared tables are kept between runs, and how they get there safely.
+"""Where prepared tables are kept between runs, and how they are written safely.
 
-A cache entry is a folder named after everything its content depends on: the split, the recipe, and the sizes and
-times of the source files. It appears under that name in one step, when it is complete; so a half-written one is never
-read, a stale one is never found, and of two processes that build the same one, either may win.
+A cache entry is a folder named after everything its content depends on: the split, the settings, and the sizes and
+times of the source files. It gets that name in one step, when it is complete. So a half-written entry is never read, a
+stale one is never found, and two processes may build the same entry at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from prvr.files import exclusive_lock
 
 
 def fingerprint(files: Sequence[Path]) -> str:
-    """Sizes and times of the source files, in a few characters."""
+    """A short hash of the sizes and times of the source files."""
     facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
@@ -36,10 +36,10 @@ def cache_home(collection: Path, chosen: Path | None = None) -> Path:
     return chosen / f"{collection.resolve().name}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
 
 
-def cached(home: Path, name: str, version: str, build: Callable[[Path], None]) -> Path:
-    """The folder of ``name`` at ``version``, built by ``build(empty_folder)`` if it is not there yet.
+def cached_folder(home: Path, name: str, version: str, build: Callable[[Path], None]) -> Path:
+    """The folder of ``name`` at ``version``, built by ``build(empty_folder)`` if it does not exist yet.
 
-    Other versions of the same name are stale and are removed once the new one stands.
+    Other versions of the same name are stale; they are removed once the new one is complete.
     """
     final = home / f"{name}.{version}"
     if final.is_dir():
@@ -54,8 +54,8 @@ def cached(home: Path, name: str, version: str, build: Callable[[Path], None]) -
                 _remove(home, f"{name}.*", keep=final)
     except OSError as problem:
         raise DataError(
-            f"{home}: the prepared features cannot be written there ({problem.strerror or problem}). "
-            "Free some room, or choose another cache folder."
+            f"{home}: the prepared features cannot be written ({problem.strerror or problem}). "
+            "Free some space, or choose another cache folder."
         ) from problem
     return final
 
@@ -68,7 +68,7 @@ def _build(home: Path, name: str, final: Path, build: Callable[[Path], None]) ->
         try:
             work.rename(final)
         except OSError:
-            if not final.is_dir():  # else somebody without a lock was faster, and theirs is as good
+            if not final.is_dir():  # otherwise a process without a lock was faster, and its folder is as good
                 raise
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from prvr.data.errors import DataError
-from prvr.data.textfiles import text_lines
+from prvr.data.text_files import text_lines
 
-_LONGEST_TIME = 1e12  # seconds; JSON has integers that no float holds
+_LONGEST_TIME = 1e12  # seconds; JSON can hold integers that are too large for a float
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Caption:
 
 @dataclass(frozen=True)
 class Moment:
-    """Where in its video a query happens, in seconds."""
+    """The stretch of its video that a query describes, in seconds."""
 
     video: str
     start: float
@@ -48,7 +48,9 @@ def read_captions(path: Path) -> list[Caption]:
         caption_id, sentence = parts
         video = caption_id.partition("#")[0]
         if not video:
-            raise DataError(f"{path}:{number}: the id '{caption_id}' names no video; expected VIDEO#enc#0 or alike.")
+            raise DataError(
+                f"{path}:{number}: the id '{caption_id}' names no video; expected an id such as VIDEO#enc#0."
+            )
         _refuse_repeat(path, number, caption_id, first_seen)
         captions.append(Caption(caption_id, video, sentence))
     if not captions:
@@ -59,7 +61,7 @@ def read_captions(path: Path) -> list[Caption]:
 def read_positives(path: Path, collection: str = "") -> dict[str, tuple[str, ...]]:
     """All correct videos of each query: JSON lines with ``query_id`` and ``gt_video_ids``.
 
-    The file may be gzipped, or lie in a zip archive that holds one such file for the collection.
+    The file may be gzipped, or inside a zip archive with one such file for the collection.
     """
     positives: dict[str, tuple[str, ...]] = {}
     for number, query_id, row in _records(path, collection):
@@ -87,7 +89,7 @@ def read_moments(path: Path) -> dict[str, Moment]:
 
 
 def _records(path: Path, collection: str = "") -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """The JSON objects of a .jsonl file, each with a ``query_id`` of its own."""
+    """The JSON objects of a .jsonl file, each with a unique ``query_id``."""
     first_seen: dict[str, int] = {}
     for number, line in text_lines(path, collection):
         try:
@@ -100,12 +102,12 @@ def _records(path: Path, collection: str = "") -> Iterator[tuple[int, str, dict[
         _refuse_repeat(path, number, query_id, first_seen)
         yield number, query_id, row
     if not first_seen:
-        raise DataError(f"{path} is empty; expected one JSON object per line. Delete it if there is nothing to say.")
+        raise DataError(f"{path} is empty; expected one JSON object per line. Delete it if there is nothing to list.")
 
 
 def _refuse_repeat(path: Path, number: int, name: str, first_seen: dict[str, int]) -> None:
     if name in first_seen:
-        raise DataError(f"{path}:{number}: the id '{name}' stood on line {first_seen[name]} already; ids are unique.")
+        raise DataError(f"{path}:{number}: the id '{name}' is already on line {first_seen[name]}; ids must be unique.")
     first_seen[name] = number
 
 

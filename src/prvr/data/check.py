@@ -1,4 +1,4 @@
-"""What of a collection is there, what is missing, and whether it is what was published."""
+"""Checks which files of a collection exist, whether they fit together, and whether they match what was published."""
 
 from __future__ import annotations
 
@@ -9,41 +9,47 @@ from typing import Literal
 
 from prvr.data.auxiliary import captions_by_video
 from prvr.data.captions import Caption, read_captions, read_moments, read_positives
-from prvr.data.errors import DataError, few
+from prvr.data.errors import DataError, summarise_names
 from prvr.data.layout import DATASETS, Collection, DatasetSpec, collection_folder
-from prvr.data.stores import FeatureStore, open_store
+from prvr.data.stores import FeatureStore, open_feature_store
 
-State = Literal["ok", "warning", "error"]
+CheckState = Literal["ok", "warning", "error"]
 
 SAMPLE = 24  # ids whose numbers are read, spread over the store
 
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One thing that was looked at."""
+    """One item that was checked."""
 
     collection: str
     item: str
-    state: State
+    state: CheckState
     found: str
     expected: str = ""
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Everything that was looked at, in reading order."""
+    """Everything that was checked, in reading order."""
 
     root: Path
     rows: tuple[CheckRow, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether training and evaluation would run; warnings do not stand in the way."""
+        """Whether training and evaluation would run. Warnings do not prevent it."""
         return not any(row.state == "error" for row in self.rows)
 
 
-def check(root: str | Path, collection: str | None = None, *, every: bool = False) -> CheckReport:
-    """Look at one collection, or at every collection under ``root``."""
+def check_collections(root: str | Path, collection: str | None = None, *, every: bool = False) -> CheckReport:
+    """Check one collection, or every collection under ``root``.
+
+    Args:
+        root: the folder that holds the collections, or one collection's own folder.
+        collection: check this one only.
+        every: read every feature instead of a sample.
+    """
     root = Path(root)
     names = [collection] if collection else find_collections(root)
     if not names:
@@ -69,51 +75,51 @@ def find_collections(root: Path) -> list[str]:
 
 def _check_collection(root: Path, name: str, every: bool) -> Iterator[CheckRow]:
     spec = DATASETS.get(name)
-    place = Collection(name, collection_folder(root, name), "")
+    files = Collection(name, collection_folder(root, name), "")
     videos, words = _Opened(), _Opened()
     try:
         try:
-            place = Collection.find(root, name)
+            files = Collection.find(root, name)
         except DataError as problem:
             yield CheckRow(name, "frame features", "error", str(problem))
         else:
             width = spec.visual_width if spec else None
-            yield from _check_store(place, "frame features", "video", width, videos, every)
-        yield from _check_store(place, "word features", "query", spec.query_width if spec else None, words, every)
-        yield from _check_auxiliary(place, words.store)
-        if not place.splits:
-            yield CheckRow(name, "captions", "error", f"no {name}*.caption.txt in {place.text}")
+            yield from _check_store(files, "frame features", "video", width, videos, every)
+        yield from _check_store(files, "word features", "query", spec.query_width if spec else None, words, every)
+        yield from _check_auxiliary(files, words.store)
+        if not files.splits:
+            yield CheckRow(name, "captions", "error", f"no {name}*.caption.txt in {files.text}")
         texts: dict[str, list[Caption]] = {}
         for split in ("train", "val", "test"):
-            if place.splits and split not in place.splits:
-                state: State = "error" if split == "train" else "warning"
+            if files.splits and split not in files.splits:
+                state: CheckState = "error" if split == "train" else "warning"
                 file = f"{name}{split}.caption.txt"
-                yield CheckRow(name, f"{split} captions", state, f"missing: no {file} in {place.text}", file)
-        for split in place.splits:
-            yield from _check_split(place, split, spec, videos.store, words.store, texts)
+                yield CheckRow(name, f"{split} captions", state, f"missing: no {file} in {files.text}", file)
+        for split in files.splits:
+            yield from _check_split(files, split, spec, videos.store, words.store, texts)
         if "val" in texts and texts["val"] == texts.get("test"):
-            found = "the same captions: an epoch chosen on val is chosen on test"
+            found = "the captions are identical: an epoch chosen on val is chosen on test"
             yield CheckRow(name, "val and test", "warning", found)
     finally:
         videos.close()
         words.close()
 
 
-def _check_auxiliary(place: Collection, words: FeatureStore | None) -> Iterator[CheckRow]:
-    """Captions of videos, which only Cap4Video reads."""
-    item, path = "auxiliary captions", place.caption_features
+def _check_auxiliary(files: Collection, words: FeatureStore | None) -> Iterator[CheckRow]:
+    """The captions of videos that only Cap4Video reads."""
+    item, path = "auxiliary captions", files.caption_features
     if path is None:
-        yield CheckRow(place.name, item, "ok", "none (optional; Cap4Video then trains without)")
+        yield CheckRow(files.name, item, "ok", "none (optional; Cap4Video then trains without them)")
         return
     try:
-        with open_store(path) as store:
+        with open_feature_store(path) as store:
             width, grouped = store.width, captions_by_video(store.ids)
     except DataError as problem:
-        yield CheckRow(place.name, item, "error", str(problem))
+        yield CheckRow(files.name, item, "error", str(problem))
         return
     found = f"{path.name}: {sum(map(len, grouped.values())):,} of {len(grouped):,} videos, {width} wide"
     expected = "" if words is None else f"{words.width} wide"
-    yield CheckRow(place.name, item, "ok" if words is None or words.width == width else "error", found, expected)
+    yield CheckRow(files.name, item, "ok" if words is None or words.width == width else "error", found, expected)
 
 
 class _Opened:
@@ -127,17 +133,17 @@ class _Opened:
 
 
 def _check_store(
-    place: Collection, item: str, kind: Literal["video", "query"], width: int | None, opened: _Opened, every: bool
+    files: Collection, item: str, kind: Literal["video", "query"], width: int | None, opened: _Opened, every: bool
 ) -> Iterator[CheckRow]:
     try:
-        path = place.video_features if kind == "video" else place.query_features
-        opened.store = store = open_store(path)
+        path = files.video_features if kind == "video" else files.query_features
+        opened.store = store = open_feature_store(path)
     except DataError as problem:
-        yield CheckRow(place.name, item, "error", str(problem))
+        yield CheckRow(files.name, item, "error", str(problem))
         return
     wrong_width = width is not None and store.width != width
     yield CheckRow(
-        place.name,
+        files.name,
         item,
         "error" if wrong_width else "ok",
         f"{path.name}: {len(store.ids):,} ids, {store.width} wide",
@@ -148,14 +154,14 @@ def _check_store(
     try:
         lengths = [len(store.read(name)) for name in sample]
     except DataError as problem:
-        yield CheckRow(place.name, which, "error", str(problem))
+        yield CheckRow(files.name, which, "error", str(problem))
     else:
         found = f"{len(sample)} read, {min(lengths)} to {max(lengths)} rows each, all finite"
-        yield CheckRow(place.name, which, "ok", found)
+        yield CheckRow(files.name, which, "ok", found)
 
 
 def _check_split(
-    place: Collection,
+    files: Collection,
     split: str,
     spec: DatasetSpec | None,
     videos: FeatureStore | None,
@@ -163,42 +169,42 @@ def _check_split(
     texts: dict[str, list[Caption]],
 ) -> Iterator[CheckRow]:
     try:
-        captions = texts[split] = read_captions(place.captions(split))
+        captions = texts[split] = read_captions(files.captions(split))
     except DataError as problem:
-        yield CheckRow(place.name, f"{split} captions", "error", str(problem))
+        yield CheckRow(files.name, f"{split} captions", "error", str(problem))
         return
     video_ids = list(dict.fromkeys(caption.video for caption in captions))
     counts = f"{len(video_ids):,} videos, {len(captions):,} sentences"
     published = ""
     if spec and split in spec.videos:
         published = f"{spec.videos[split]:,} videos, {spec.sentences[split]:,} sentences"
-    state: State = "ok" if published in ("", counts) else "warning"
-    yield CheckRow(place.name, f"{split} captions", state, counts, published)
-    yield from _check_cover(place, f"{split} videos without features", video_ids, videos)
-    yield from _check_cover(place, f"{split} captions without features", [caption.id for caption in captions], words)
-    yield from _check_extras(place, split, {caption.id for caption in captions})
+    state: CheckState = "ok" if published in ("", counts) else "warning"
+    yield CheckRow(files.name, f"{split} captions", state, counts, published)
+    yield from _check_cover(files, f"{split} videos without features", video_ids, videos)
+    yield from _check_cover(files, f"{split} captions without features", [caption.id for caption in captions], words)
+    yield from _check_extras(files, split, {caption.id for caption in captions})
 
 
-def _check_cover(place: Collection, item: str, names: Sequence[str], store: FeatureStore | None) -> Iterator[CheckRow]:
+def _check_cover(files: Collection, item: str, names: Sequence[str], store: FeatureStore | None) -> Iterator[CheckRow]:
     if store is not None:
         absent = [name for name in names if name not in store]
-        found = f"{len(absent):,} ({few(absent)})" if absent else "0"
-        yield CheckRow(place.name, item, "error" if absent else "ok", found, "0")
+        found = f"{len(absent):,} ({summarise_names(absent)})" if absent else "0"
+        yield CheckRow(files.name, item, "error" if absent else "ok", found, "0")
 
 
-def _check_extras(place: Collection, split: str, query_ids: set[str]) -> Iterator[CheckRow]:
-    """The two optional files, and whether they speak of these captions."""
+def _check_extras(files: Collection, split: str, query_ids: set[str]) -> Iterator[CheckRow]:
+    """The two optional files, and whether they cover these captions."""
     for item, path, read in (
-        (f"{split} several positives", place.positives(split), read_positives),
-        (f"{split} moments", place.moments(split), read_moments),
+        (f"{split} several positives", files.positives(split), read_positives),
+        (f"{split} moments", files.moments(split), read_moments),
     ):
         if path is None:
-            yield CheckRow(place.name, item, "ok", "none (optional)")
+            yield CheckRow(files.name, item, "ok", "none (optional)")
             continue
         try:
             known = sum(name in query_ids for name in read(path))
         except DataError as problem:
-            yield CheckRow(place.name, item, "error", str(problem))
+            yield CheckRow(files.name, item, "error", str(problem))
         else:
             found = f"{path.name}: {known:,} of {len(query_ids):,} captions"
-            yield CheckRow(place.name, item, "ok" if known == len(query_ids) else "warning", found)
+            yield CheckRow(files.name, item, "ok" if known == len(query_ids) else "warning", found)

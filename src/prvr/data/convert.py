@@ -1,11 +1,11 @@
-"""From a BigFile to one HDF5 file with a dataset per video, so that a video is one read.
+"""Converts a BigFile to one HDF5 file with a dataset per video, so that reading a video is one read.
 
-Converting takes minutes, so it can be interrupted at any moment, and goes on where it stopped. HDF5 alone does not
+Converting takes minutes, so it can be interrupted at any moment and continues where it stopped. HDF5 alone does not
 survive that: a process killed while it changes the file's directory leaves it unreadable. So the work is done in two
 steps:
 
-1. an HDF5 file with all datasets, allocated but unwritten, is made and moved to ``feature.hdf5.part`` when complete;
-2. frames are written straight to the places that HDF5 allotted them, without HDF5, and a journal says how far.
+1. write an HDF5 file with all datasets, allocated but empty, and move it to ``feature.hdf5.part`` when it is complete;
+2. write frames directly to the offsets that HDF5 allocated, without HDF5, and note the progress in a journal.
 
 In the second step the directory is never touched, so there is no moment at which the file is broken.
 """
@@ -23,18 +23,18 @@ import numpy as np
 from prvr.data.bigfile import BIGFILE_NAMES
 from prvr.data.cache import fingerprint
 from prvr.data.errors import DataError
-from prvr.data.progress import track
+from prvr.data.progress_bar import show_progress
 from prvr.data.stores import BigFileStore, H5Store
 
-GROUP_BYTES = 64 << 20  # how much is written between two notes in the journal: a second's work or so
+GROUP_BYTES = 64 << 20  # written between two notes in the journal: about a second of work
 
 
-def convert(folder: str | Path, *, force: bool = False, progress: bool = True) -> Path:
+def convert_bigfile(folder: str | Path, *, force: bool = False, progress: bool = True) -> Path:
     """Convert the BigFile in ``folder`` to ``folder/feature.hdf5`` and return that path."""
     folder = Path(folder)
     target = folder / "feature.hdf5"
     if target.exists() and not force:
-        raise DataError(f"{target} is there already; use it as it is, or ask for --force to write it anew.")
+        raise DataError(f"{target} exists already; use it as it is, or write it again with --force.")
     part, journal = folder / "feature.hdf5.part", folder / "feature.hdf5.journal"
     with BigFileStore(folder) as source:
         origin = fingerprint([folder / name for name in BIGFILE_NAMES])
@@ -48,8 +48,8 @@ def convert(folder: str | Path, *, force: bool = False, progress: bool = True) -
             _fill(part, source, state, progress)
         except OSError as problem:
             raise DataError(
-                f"{part} cannot be written ({problem.strerror or problem}); free some room in {folder} and convert "
-                "again: it goes on where it stopped."
+                f"{part} cannot be written ({problem.strerror or problem}); free some space in {folder} and convert "
+                "again: it continues where it stopped."
             ) from problem
         _verify(part, source)
     os.replace(part, target)
@@ -85,7 +85,7 @@ class _State:
 
 
 def _allocate(part: Path, source: BigFileStore) -> None:
-    """Make the HDF5 file with every dataset in its place and nothing in it yet."""
+    """Create the HDF5 file with every dataset allocated and still empty."""
     new = part.with_suffix(".part.new")
     layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     layout.set_layout(h5py.h5d.CONTIGUOUS)
@@ -101,28 +101,28 @@ def _allocate(part: Path, source: BigFileStore) -> None:
 def _fill(part: Path, source: BigFileStore, state: _State, progress: bool) -> None:
     """Write the videos that are missing, group by group."""
     with h5py.File(part, "r") as file:
-        places = [int(file[video].id.get_offset()) for video in source.ids]
-    todo = list(zip(source.ids, places, strict=True))[state.done :]
+        offsets = [int(file[video].id.get_offset()) for video in source.ids]
+    todo = list(zip(source.ids, offsets, strict=True))[state.done :]
     label = f"converting {part.parent.name}"
     with part.open("r+b", buffering=0) as out:
-        # A dataset at the end may have been allotted room that the file does not reach yet.
-        ends = [place + source.length(video) * source.width * 4 for video, place in todo]
+        # The file may still be shorter than what was allocated for its last dataset.
+        ends = [offset + source.length(video) * source.width * 4 for video, offset in todo]
         out.truncate(max([part.stat().st_size, *ends]))
         unsaved = 0
-        steps = track(todo, total=len(places), done=state.done, label=label, show=progress)
-        for count, (video, place) in enumerate(steps, start=state.done + 1):
+        steps = show_progress(todo, total=len(offsets), done=state.done, label=label, show=progress)
+        for count, (video, offset) in enumerate(steps, start=state.done + 1):
             features = np.ascontiguousarray(source.read(video), dtype="<f4")
-            out.seek(place)
+            out.seek(offset)
             out.write(features.data)
             unsaved += features.nbytes
-            if unsaved >= GROUP_BYTES or count == len(places):
+            if unsaved >= GROUP_BYTES or count == len(offsets):
                 os.fsync(out.fileno())  # the journal must not run ahead of the data, even if the power fails
                 state.save(count)
                 unsaved = 0
 
 
 def _verify(part: Path, source: BigFileStore) -> None:
-    """Read the result back through HDF5: every video there, of the right length, and some compared number by number."""
+    """Read the result back through HDF5: every video with its length, and the numbers of a sample."""
     with H5Store(part) as result:
         wrong = [v for v in source.ids if v not in result or result.length(v) != source.length(v)]
         sample = source.ids[:: max(1, len(source.ids) // 20)]

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from prvr.data.auxiliary import AuxiliaryCaptions, load_auxiliary
 from prvr.data.captions import Caption, Moment, read_captions, read_moments, read_positives
+from prvr.data.feature_tables import FeatureTables, TableSettings
 from prvr.data.layout import Collection
-from prvr.data.prepare import prepare
-from prvr.data.prepared import Prepared, Recipe
+from prvr.data.preparation import prepare_tables
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
 
 _Name = TypeVar("_Name")
@@ -30,7 +30,7 @@ _Name = TypeVar("_Name")
 
 @dataclass(frozen=True)
 class Dataset:
-    """Videos in the order in which the caption file first names them; queries in the order of its lines."""
+    """One split: videos in the order in which the caption file first names them, queries in the order of its lines."""
 
     collection: str
     split: str
@@ -39,7 +39,7 @@ class Dataset:
     query_video: Tensor  # (Q,) row of the video each query describes
     positives: list[tuple[int, ...]]  # per query: rows of all correct videos
     moments: dict[str, Moment] | None  # by query id
-    prepared: Prepared
+    tables: FeatureTables
     auxiliary: AuxiliaryCaptions | None = None  # captions of the videos, for methods that read them
 
     @staticmethod
@@ -55,35 +55,44 @@ class Dataset:
         caption_slots: int = 0,
         cache_dir: str | Path | None = None,
     ) -> Dataset:
-        """Read one split; the first time this resamples all features, later it maps what was kept.
+        """Load one split. The first time, all features are resampled and cached; later the cache is memory-mapped.
 
-        With ``caption_slots`` also so many auxiliary captions per video, which must then be there.
+        Args:
+            root: the folder that holds the collection, or the collection's own folder.
+            collection: its name, such as ``charades``.
+            split: ``train``, ``val`` or ``test``.
+            visual_feature: the folder under FeatureData; the standard or only one by default.
+            clips: clips per video.
+            frames: most frames per video.
+            words: most words per query.
+            caption_slots: auxiliary captions per video; 0 reads none, otherwise their file must exist.
+            cache_dir: where resampled features are kept; beside the data by default.
         """
-        place = Collection.find(root, collection, visual_feature)
-        captions = tuple(read_captions(place.captions(split)))
+        files = Collection.find(root, collection, visual_feature)
+        captions = tuple(read_captions(files.captions(split)))
         video_ids = tuple(dict.fromkeys(caption.video for caption in captions))
         row_of = {video: row for row, video in enumerate(video_ids)}
         query_video = torch.tensor([row_of[caption.video] for caption in captions])
         cache = Path(cache_dir) if cache_dir else None
-        positives_file, moments_file = place.positives(split), place.moments(split)
-        known = read_positives(positives_file) if positives_file else {}
+        positives_file, moments_file = files.positives(split), files.moments(split)
+        listed = read_positives(positives_file) if positives_file else {}
         return Dataset(
             collection=collection,
             split=split,
             video_ids=video_ids,
             captions=captions,
             query_video=query_video,
-            positives=[_rows(known.get(caption.id, ()), row_of, row_of[caption.video]) for caption in captions],
+            positives=[_rows(listed.get(caption.id, ()), row_of, row_of[caption.video]) for caption in captions],
             moments=read_moments(moments_file) if moments_file else None,
-            prepared=prepare(
-                place,
+            tables=prepare_tables(
+                files,
                 split,
                 video_ids,
                 [caption.id for caption in captions],
-                Recipe(clips, frames, words),
+                TableSettings(clips, frames, words),
                 cache,
             ),
-            auxiliary=load_auxiliary(place, split, video_ids, slots=caption_slots, words=words, cache_dir=cache)
+            auxiliary=load_auxiliary(files, split, video_ids, slots=caption_slots, words=words, cache_dir=cache)
             if caption_slots
             else None,
         )
@@ -97,52 +106,52 @@ class Dataset:
 
     @property
     def single_positives(self) -> list[tuple[int, ...]]:
-        """Per query, only the video it was written for: what the field's usual recall counts."""
+        """Per query, only the video it was written for, which is what the usual recall counts."""
         return [(row,) for row in self.query_video.tolist()]
 
     @property
     def visual_width(self) -> int:
-        return self.prepared.frames.shape[1]
+        return self.tables.frames.shape[1]
 
     @property
     def query_width(self) -> int:
-        return self.prepared.words.shape[1]
+        return self.tables.words.shape[1]
 
     @property
     def clips(self) -> int:
         """Clips per video."""
-        return self.prepared.clips.shape[1]
+        return self.tables.clips.shape[1]
 
     def video_batch(self, rows: Tensor | Sequence[int]) -> VideoBatch:
         """Some videos, in the order given, frames padded to the longest of them."""
         rows = _as_rows(rows)
-        frames, mask = self.prepared.frame_batch(rows)
+        frames, mask = self.tables.frame_batch(rows)
         ids = tuple(self.video_ids[row] for row in rows.tolist())
         captions, caption_mask = (None, None) if self.auxiliary is None else self.auxiliary.batch(rows)
-        return VideoBatch(frames, mask, self.prepared.clip_batch(rows), ids, captions, caption_mask)
+        return VideoBatch(frames, mask, self.tables.clip_batch(rows), ids, captions, caption_mask)
 
     def query_batch(self, rows: Tensor | Sequence[int]) -> QueryBatch:
         """Some queries, in the order given, words padded to the longest of them."""
         rows = _as_rows(rows)
-        tokens, mask = self.prepared.word_batch(rows)
+        tokens, mask = self.tables.word_batch(rows)
         return QueryBatch(tokens, mask, tuple(self.captions[row].id for row in rows.tolist()))
 
     def train_batch(self, rows: Tensor | Sequence[int], draw: Callable[[Tensor], Tensor] | None = None) -> TrainBatch:
         """Some videos with all their queries.
 
         Videos are sorted by number of frames, longest first and ties in the order given; queries follow video by video.
-        ``draw`` chooses negatives of queries, (Q,) → (Q, S) rows of videos; those not in the batch join its end.
+        ``draw`` chooses negatives of queries, (Q,) → (Q, S) rows of videos; those not in the batch are appended to it.
         """
         rows = _as_rows(rows)
-        rows = rows[self.prepared.frame_count[rows].sort(descending=True, stable=True).indices]
+        rows = rows[self.tables.frame_count[rows].sort(descending=True, stable=True).indices]
         queries, labels = self._queries_of(rows)
         negatives: Tensor | None = None
         if draw is not None:
             drawn = draw(queries)
             new = torch.tensor(sorted(set(drawn.flatten().tolist()) - set(rows.tolist())), dtype=torch.long)
             rows = torch.cat([rows, new])
-            place = torch.empty(len(self), dtype=torch.long).scatter(0, rows, torch.arange(len(rows)))
-            negatives = place[drawn]
+            position = torch.empty(len(self), dtype=torch.long).scatter(0, rows, torch.arange(len(rows)))
+            negatives = position[drawn]
         videos = self.video_batch(rows)
         return TrainBatch(videos, self.query_batch(queries), labels, negatives).to(videos.frames.device)
 
@@ -159,14 +168,14 @@ class Dataset:
     def to(self, device: torch.device | str) -> Dataset:
         """Put the features on a device, where batches are then assembled without copies from the host."""
         captions = None if self.auxiliary is None else self.auxiliary.to(device)
-        return replace(self, prepared=self.prepared.to(device), auxiliary=captions)
+        return replace(self, tables=self.tables.to(device), auxiliary=captions)
 
     def subset(self, video_rows: Tensor | Sequence[int]) -> Dataset:
-        """Some videos, in the order given, with their queries: a held-out part, say. Features are shared."""
+        """Some videos, in the order given, with their queries; for example a held-out part. Features are shared."""
         videos = _as_rows(video_rows)
         new_row = {int(old): new for new, old in enumerate(videos.tolist())}
         if len(new_row) != len(videos):
-            raise ValueError("a subset names some video twice; give each row once")
+            raise ValueError("a subset names a video twice; give each row once")
         queries = torch.tensor([q for q, v in enumerate(self.query_video.tolist()) if v in new_row], dtype=torch.long)
         owners = [new_row[video] for video in self.query_video[queries].tolist()]
         captions = tuple(self.captions[query] for query in queries.tolist())
@@ -177,12 +186,12 @@ class Dataset:
             captions=captions,
             query_video=torch.tensor(owners, dtype=torch.long),
             positives=kept,
-            prepared=self.prepared.select(videos, queries),
+            tables=self.tables.select(videos, queries),
             auxiliary=None if self.auxiliary is None else self.auxiliary.select(videos),
         )
 
     def _queries_of(self, videos: Tensor) -> tuple[Tensor, Tensor]:
-        """All queries of some videos, video by video and in file order within one, (Q,); and whose they are, (Q,)."""
+        """All queries of some videos, (Q,), grouped by video, in file order within one; and their videos' positions."""
         owners, queries = self._queries_by_video
         starts = torch.searchsorted(owners, videos)
         counts = torch.searchsorted(owners, videos, right=True) - starts
@@ -192,13 +201,13 @@ class Dataset:
 
     @cached_property
     def _queries_by_video(self) -> tuple[Tensor, Tensor]:
-        """The queries grouped by video: whose each is, ascending, (Q,); and its row, (Q,)."""
+        """The queries grouped by video: the video row of each, ascending, (Q,), and the query rows, (Q,)."""
         grouped = self.query_video.sort(stable=True)
         return grouped.values, grouped.indices
 
 
 def _rows(names: Sequence[_Name], row_of: Mapping[_Name, int], own: int) -> tuple[int, ...]:
-    """Rows of those names that are in the gallery; the query's own video if none of them is."""
+    """Rows of the names that are in the gallery; the query's own video if none of them is."""
     return tuple(row_of[name] for name in names if name in row_of) or (own,)
 
 

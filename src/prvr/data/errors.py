@@ -1,4 +1,4 @@
-"""The one error a user of this room meets."""
+"""The error that this room raises."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from prvr.errors import UserError
 
 
 class DataError(UserError):
-    """Something about the user's files; the message names the file and what to do about it."""
+    """Something is wrong with a data file; the message names the file and says what to do."""
 
 
-def few(names: AnyCollection[str], limit: int = 3) -> str:
-    """Name a few of many, for messages.
+def summarise_names(names: AnyCollection[str], limit: int = 3) -> str:
+    """The first ``limit`` names and the number of the others, for messages.
 
-    >>> few(["a", "b", "c", "d", "e"])
+    >>> summarise_names(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
     shown = [name for name, _ in zip(names, range(limit), strict=False)]

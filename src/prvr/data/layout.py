@@ -1,4 +1,4 @@
-"""Where the files of a collection stand.
+"""Where the files of a collection are.
 
     ROOT/charades/TextData/charadestrain.caption.txt         captions of a split (also val, test)
     ROOT/charades/TextData/roberta_charades_query_feat.hdf5  word features of all splits
@@ -7,8 +7,8 @@
     ROOT/charades/TextData/charadestest.moments.jsonl        where in the video a query happens
     ROOT/charades/FeatureData/i3d_rgb_lgi/                   frame features: feature.hdf5, or feature.bin and its lists
 
-Auxiliary captions and the two .jsonl files are optional; ``recipe.json`` beside features and beside captions says how
-they were made, where we made them. Any other collection works as well, under its own name.
+Auxiliary captions and the two .jsonl files are optional. Features made by ``prvr`` have a ``recipe.json`` beside them,
+which says how they were made. A collection of one's own works in the same way, under its own name.
 """
 
 from __future__ import annotations
@@ -118,12 +118,12 @@ class Collection:
 
     @property
     def usual_caption_features(self) -> Path:
-        """Where auxiliary captions are looked for first."""
+        """The path where auxiliary captions are searched first."""
         return self._word_features("caption")
 
     @property
     def caption_features(self) -> Path | None:
-        """The HDF5 file of auxiliary captions, where there is one."""
+        """The HDF5 file of auxiliary captions, or None."""
         return _usual_or_only(self.usual_caption_features, "*caption_feat*.hdf5")
 
     @property
@@ -145,18 +145,19 @@ class Collection:
 
     @property
     def recipes(self) -> dict[str, dict[str, Any]]:
-        """How the features of frames and of queries were made, as far as somebody wrote it down."""
+        """How the features of frames and of queries were made, where a ``recipe.json`` says it."""
         places = {"frames": self.features / RECIPE_FILE, "queries": self.text / RECIPE_FILE}
         try:
             return {what: read_json_object(path) for what, path in places.items() if path.is_file()}
         except NotAnObject as problem:
-            raise DataError(f"{problem}; write the features anew.") from None
+            raise DataError(f"{problem}; extract the features again.") from None
 
     def positives(self, split: str) -> Path | None:
-        """All correct videos per query, where somebody wrote them down."""
+        """The file of all correct videos per query, or None."""
         return _if_file(self._split_file(split, "gt.jsonl"))
 
     def moments(self, split: str) -> Path | None:
+        """The file of the queries' moments, or None."""
         return _if_file(self._split_file(split, "moments.jsonl"))
 
     def _word_features(self, of: str) -> Path:
@@ -179,14 +180,16 @@ def collection_folder(root: Path, collection: str) -> Path:
         holds_it = any((root / "TextData").glob(f"{collection}*.caption.txt"))
         if holds_it or root.resolve().name == collection:
             return root
-        raise DataError(f"{root / 'TextData'} holds no {collection}*.caption.txt; is this another collection's folder?")
+        raise DataError(
+            f"{root / 'TextData'} holds no {collection}*.caption.txt; it may be another collection's folder."
+        )
     if not root.is_dir():
         raise DataError(f"{root} is not a folder; give the folder that holds {collection}/TextData.")
     raise DataError(f"{root / collection / 'TextData'} is missing; found in {root}: {_named(_children(root))}.")
 
 
 def _only_feature(folder: Path, collection: str) -> str:
-    """The standard feature of a known dataset, else the only one there is."""
+    """The standard feature of a known dataset, otherwise the only one in the folder."""
     candidates = [path for path in _children(folder / "FeatureData") if path.is_dir()]
     spec = DATASETS.get(collection)
     if spec is not None and any(path.name == spec.visual_feature for path in candidates):

@@ -1,9 +1,9 @@
 """From a video's raw frames to 32 clips and at most 128 frames, each row of unit length (almost).
 
 Segment ``i`` of ``k`` starts at ``min(round(i·n/k), n−1)``, halves rounded to even, and ends before the next start;
-an empty segment is the single frame at its start. The last edge being ``n−1`` and not ``n``, the last frame is left
-out as soon as ``n ≥ 1.5·k``: a quirk of the published features' recipe, kept because every published model was
-trained with it.
+an empty segment is the single frame at its start. The last edge is ``n−1``, not ``n``, so the last frame is left
+out as soon as ``n ≥ 1.5·k``. This is a quirk of the published features, kept because every published model was trained
+with it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Frame and word features on disk, behind one interface.
 
 A store is a mapping from an id to an array (rows, width) of float32. Two formats are read: an HDF5 file with one
-dataset per id, and the BigFile of ``prvr.data.bigfile``. What a store hands out has been checked: right width, at
-least one row, no NaN or infinity; anything else is a ``DataError`` that names the file and the id.
+dataset per id, and the BigFile of ``prvr.data.bigfile``. What a store returns has been checked: right width, at
+least one row, no NaN or infinity. Anything else is a ``DataError`` that names the file and the id.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FeatureStore(Protocol):
     ) -> None: ...
 
 
-def open_store(path: Path) -> FeatureStore:
+def open_feature_store(path: Path) -> FeatureStore:
     """Open an HDF5 file, or a folder: its ``feature.hdf5`` if there is one, else its BigFile."""
     if path.is_dir():
         converted = path / "feature.hdf5"
@@ -60,7 +60,7 @@ def open_store(path: Path) -> FeatureStore:
 
 
 def store_files(path: Path) -> tuple[Path, ...]:
-    """What ``open_store(path)`` would read from; their sizes and times tell whether a cache is stale."""
+    """The files that ``open_feature_store(path)`` reads; their sizes and times tell whether a cache is stale."""
     if path.is_dir():
         converted = path / "feature.hdf5"
         return (converted,) if converted.is_file() else tuple(path / name for name in BIGFILE_NAMES)
@@ -92,8 +92,8 @@ class H5Store(_Closing):
             self._ids = tuple(self._file)
         except (OSError, RuntimeError) as problem:
             raise DataError(
-                f"{path} cannot be opened as HDF5: it is cut short or something else ({problem}). "
-                "Compare its size with the download, or fetch it again."
+                f"{path} cannot be opened as HDF5: it is cut short or another kind of file "
+                f"({problem}). Compare its size with the download, or download it again."
             ) from problem
         if not self._ids:
             self.close()
@@ -127,8 +127,8 @@ class H5Store(_Closing):
             features = np.empty(dataset.shape, dtype=np.float32)
             dataset.read_direct(features)
         except (OSError, RuntimeError) as problem:
-            raise DataError(f"{self.path}: '{name}' cannot be read ({problem}); fetch the file again.") from problem
-        return checked(features, self.path, name)
+            raise DataError(f"{self.path}: '{name}' cannot be read ({problem}); download the file again.") from problem
+        return require_finite(features, self.path, name)
 
     def close(self) -> None:
         self._file.close()
@@ -138,15 +138,17 @@ class H5Store(_Closing):
             dataset = self._file[name]
         except KeyError as problem:
             if name in self._members:
-                raise DataError(f"{self.path}: '{name}' cannot be read ({problem}); fetch the file again.") from problem
-            raise DataError(f"{self.path} holds nothing under '{name}'.") from problem
+                raise DataError(
+                    f"{self.path}: '{name}' cannot be read ({problem}); download the file again."
+                ) from problem
+            raise DataError(f"{self.path} has no entry '{name}'.") from problem
         except (OSError, RuntimeError, ValueError) as problem:
-            raise DataError(f"{self.path}: '{name}' cannot be read ({problem}); fetch the file again.") from problem
+            raise DataError(f"{self.path}: '{name}' cannot be read ({problem}); download the file again.") from problem
         try:
             kind = str(dataset.dtype) if isinstance(dataset, h5py.Dataset) else "a group"
-        except (TypeError, ValueError, RuntimeError) as problem:  # a type that numpy has not
+        except (TypeError, ValueError, RuntimeError) as problem:  # a type that numpy does not have
             raise DataError(
-                f"{self.path}: '{name}' is of no known type ({problem}); fetch the file again."
+                f"{self.path}: '{name}' has an unknown type ({problem}); download the file again."
             ) from problem
         if not isinstance(dataset, h5py.Dataset) or len(dataset.shape or ()) != 2 or dataset.dtype.kind != "f":
             found = f"{kind} {dataset.shape}" if isinstance(dataset, h5py.Dataset) else kind
@@ -176,22 +178,22 @@ class BigFileStore(_Closing):
         return len(self._rows(name))
 
     def read(self, name: str) -> Array:
-        return checked(self._big.gather(self._rows(name)), self.folder / "feature.bin", name)
+        return require_finite(self._big.gather(self._rows(name)), self.folder / "feature.bin", name)
 
     def close(self) -> None:
         self._big.close()
 
     def _rows(self, name: str) -> NDArray[np.int64]:
         if name not in self._big.rows:
-            raise DataError(f"{self.folder / 'video2frames.txt'} holds nothing under '{name}'.")
+            raise DataError(f"{self.folder / 'video2frames.txt'} has no entry '{name}'.")
         return self._big.rows[name]
 
 
-def checked(features: Array, path: Path, name: str) -> Array:
-    """``features`` (n, D) unchanged, or an error if they could only do harm further on."""
+def require_finite(features: Array, path: Path, name: str) -> Array:
+    """Return ``features`` (n, D) unchanged; refuse an empty array, NaN and infinity."""
     if len(features) == 0:
-        raise DataError(f"{path}: '{name}' has no rows; take it out of the captions, or extract its features again.")
-    # One sum finds any NaN or infinity; only a suspicious sum pays for looking at every number.
+        raise DataError(f"{path}: '{name}' has no rows; remove it from the captions, or extract its features again.")
+    # One sum finds any NaN or infinity. Only where it does is every number looked at.
     with np.errstate(over="ignore", invalid="ignore"):
         total = features.sum()
     if not np.isfinite(total) and not np.isfinite(features).all():

@@ -1,6 +1,25 @@
-"""What this machine has for ``prvr``, and whether it is in order: packages, devices, encoders, disk, a library."""
+"""What this machine has for ``prvr`` and what is wrong with it: packages, devices, encoders, disks, a library."""
 
-from prvr.doctor.diagnosis import Diagnosis, examine
-from prvr.doctor.packages import Package, installed_packages, missing_extras
+from prvr.doctor.diagnosis import Diagnosis, EncoderHealth, LibraryHealth, examine, find_encoders
+from prvr.doctor.packages import (
+    Package,
+    UninstalledExtra,
+    installed_packages,
+    licence_of,
+    read_requirements,
+    uninstalled_extras,
+)
 
-__all__ = ["Diagnosis", "Package", "examine", "installed_packages", "missing_extras"]
+__all__ = [
+    "Diagnosis",
+    "EncoderHealth",
+    "LibraryHealth",
+    "Package",
+    "UninstalledExtra",
+    "examine",
+    "find_encoders",
+    "installed_packages",
+    "licence_of",
+    "read_requirements",
+    "uninstalled_extras",
+]

@@ -1,4 +1,4 @@
-"""A stretch of a video as a file of its own, pictures and sound, cut where it was asked for."""
+"""A part of a video as a file of its own, with pictures and sound."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from prvr.media.containers import open_container, start_seconds, video_stream
 from prvr.media.errors import MediaError
+from prvr.media.packages import require_av
 from prvr.media.reader import require_file
 
 _TICKS = 90_000  # per second
@@ -15,38 +17,42 @@ _USUAL_RATE = 25
 
 
 def cut_clip(source: str | Path, start: float, end: float, out: str | Path) -> Path:
-    """Write ``source`` from ``start`` to ``end`` (seconds) to an .mp4 file, encoded anew so that the cut is exact."""
-    import av
+    """Write ``source`` from ``start`` to ``end`` (seconds) to an .mp4 file and return its path.
 
-    from prvr.media.pyav_reader import open_container, start_seconds, video_stream  # says which extra is missing
+    The part is encoded again, so that it begins and ends exactly there and not at the nearest key frame.
 
+    Raises:
+        MediaError: the file is not a video, or nothing can be decoded between the two times.
+        ValueError: the times make no part of a video.
+    """
+    av = require_av()
     source, out = require_file(source), Path(out)
     if not 0 <= start < end:
-        raise ValueError(f"a clip begins at 0 or later and ends after it begins, not {start} to {end}")
+        raise ValueError(f"A clip starts at 0 s or later and ends after its start; got {start} to {end}.")
     with open_container(source) as container:
         pictures = video_stream(container, source)
         sound = next((s for s in container.streams.audio if s.codec_context is not None), None)
         origin = start_seconds(container) or 0.0
         container.seek(round((start + origin) * av.time_base))
-        beside = out.with_name(f".{out.stem}.part.mp4")
+        unfinished = out.with_name(f".{out.stem}.part.mp4")
         try:
-            with av.open(str(beside), "w") as target:
+            with av.open(str(unfinished), "w") as target:
                 writer = _Writer(target, pictures, sound)
                 for kind, at, frame in _frames(container, pictures, sound, origin, end):
                     if at >= start:
                         writer.write(kind, at - start, frame)
                 if not writer.close():
-                    raise MediaError(source, f"no picture could be decoded between {start:.1f} and {end:.1f} s")
-            beside.replace(out)
+                    raise MediaError(source, f"no frame could be decoded between {start:.1f} and {end:.1f} s")
+            unfinished.replace(out)
         except av.error.FFmpegError as problem:
-            raise MediaError(source, f"no clip could be cut from it: {problem.strerror}") from problem
+            raise MediaError(source, f"a clip could not be written: {problem.strerror}") from problem
         finally:
-            beside.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
     return out
 
 
 def _frames(container: Any, pictures: Any, sound: Any, origin: float, end: float) -> Iterator[tuple[str, float, Any]]:
-    """Decoded pictures and sound with their seconds, until both are past the end."""
+    """Decoded pictures and sound as (kind, seconds, frame), until both are past the end."""
     open_kinds = {stream.type for stream in (pictures, sound) if stream is not None}
     for packet in container.demux([stream for stream in (pictures, sound) if stream is not None]):
         for frame in packet.decode():
@@ -60,11 +66,9 @@ def _frames(container: Any, pictures: Any, sound: Any, origin: float, end: float
 
 
 class _Writer:
-    """Encodes frames as they come."""
+    """Encodes pictures and sound into an open .mp4 file in the order they arrive."""
 
     def __init__(self, target: Any, pictures: Any, sound: Any):
-        import av
-
         self.target, self.pictures, self.count = target, pictures, 0
         rate = pictures.average_rate or pictures.guessed_rate or _USUAL_RATE
         self.video = target.add_stream("libx264", rate=Fraction(rate).limit_denominator(1000))
@@ -72,7 +76,7 @@ class _Writer:
         self.audio, self.resampler = None, None
         if sound is not None:
             self.audio = target.add_stream("aac", rate=sound.codec_context.sample_rate or 44_100)
-            self.resampler = av.AudioResampler("fltp", "stereo", self.audio.rate)
+            self.resampler = require_av().AudioResampler("fltp", "stereo", self.audio.rate)
         self.samples = 0
 
     def write(self, kind: str, at: float, frame: Any) -> None:
@@ -93,7 +97,7 @@ class _Writer:
                 self.target.mux(self.audio.encode(part))
 
     def close(self) -> int:
-        """How many pictures were written."""
+        """Finish the streams; returns how many pictures were written."""
         if self.count:
             self.target.mux(self.video.encode(None))
             if self.audio is not None and self.samples:

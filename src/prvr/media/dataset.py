@@ -31,7 +31,7 @@ from prvr.media.recipe import Recipe
 from prvr.processes import map_in_processes
 
 if TYPE_CHECKING:  # importing prvr.data loads torch, which reading a video does not need
-    from prvr.data.annotations import Annotation
+    from prvr.data import Annotation
 
 TextFeatures = Literal["words", "vectors"]
 
@@ -80,9 +80,7 @@ def write_dataset(
     Raises:
         DataError: the collection exists already, or no video could be read.
     """
-    from prvr.data import DataError
-    from prvr.data.annotations import write_annotations
-    from prvr.data.layout import RECIPE_FILE
+    from prvr.data import RECIPE_FILE, DataError, write_annotations
 
     folder, name = Path(root) / collection, _file_name(encoder.name)
     if (folder / "TextData").exists():
@@ -116,8 +114,7 @@ def extract_features(
 
     ``workers`` is the number of processes that decode and encode, for encoders without weights.
     """
-    from prvr.data.layout import RECIPE_FILE
-    from prvr.data.progress import track
+    from prvr.data import RECIPE_FILE, show_progress
 
     frames: dict[str, int] = {}
     failed: dict[str, str] = {}
@@ -126,7 +123,7 @@ def extract_features(
     with whole_folder(folder) as unfinished:
         with h5py.File(unfinished / "feature.hdf5", "w", libver=("v110", "v110")) as store:
             results = map_in_processes(partial(_features, encoder, rate, backend), videos.values(), workers)
-            shown = track(results, total=len(videos), label="extracting features", show=progress)
+            shown = show_progress(results, total=len(videos), label="extracting features", show=progress)
             for video, features in zip(videos, shown, strict=True):
                 if isinstance(features, MediaError):
                     failed[video] = features.reason
@@ -149,7 +146,7 @@ def _features(encoder: Encoder, rate: float, backend: Backend, path: Path) -> Vi
 
 def read_recipe(folder: Path) -> Recipe | None:
     """The recipe of a folder of features; None where the folder has no ``recipe.json``."""
-    from prvr.data.layout import RECIPE_FILE
+    from prvr.data import RECIPE_FILE
 
     path = folder / RECIPE_FILE
     return Recipe.from_json(path.read_text("utf-8")) if path.is_file() else None

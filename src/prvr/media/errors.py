@@ -1,4 +1,4 @@
-"""What can be wrong with a user's file or set-up, said in a sentence."""
+"""What can be wrong with a user's file or installation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prvr.errors import UserError
 
 
 class MediaError(UserError):
-    """A file that cannot be used: which, and why. Other files are not concerned."""
+    """One file that cannot be used; the message names the file and the reason."""
 
     def __init__(self, path: str | Path, reason: str):
         super().__init__(f"{path}: {reason}")
@@ -16,15 +16,15 @@ class MediaError(UserError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[MediaError], tuple[Path, str]]:
-        return type(self), (self.path, self.reason)  # an error may have to travel from a worker process
+        return type(self), (self.path, self.reason)  # so that it can be sent from a worker process
 
 
 class EncoderError(UserError):
-    """An encoder that cannot be had or does not fit; the message says what to do."""
+    """An encoder that is not available or does not fit; the message says what to do."""
 
 
 class MissingExtra(UserError, ImportError):
-    """An optional dependency is not installed; the message holds the command that installs it.
+    """An optional package is not installed; the message holds the command that installs it.
 
     Also an ``ImportError``, because some modules raise it while they are imported.
     """

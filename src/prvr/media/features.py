@@ -1,8 +1,9 @@
-"""A video file to features: decoding in one thread, encoding in another, memory bounded.
+"""A video file to feature vectors: one thread decodes while another encodes, in bounded memory.
 
-for part in feature_parts("holiday.mp4", encoder, rate=1.0):     # as many rows at a time as the encoder likes
-    part.times, part.vectors                                     # (n,), (n, D)
-whole = video_features("holiday.mp4", encoder, rate=1.0)         # all at once
+whole = video_features("holiday.mp4", encoder, rate=1.0)        # all rows at once
+with open_video("holiday.mp4") as video:
+    for part in feature_parts(video, encoder, rate=1.0):        # one encoder batch at a time
+        print(part.times, part.vectors)                         # (n,), (n, D)
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _AHEAD = 2  # batches decoded while one is encoded
 
 
 class FeaturePart(NamedTuple):
-    """Consecutive samples."""
+    """Features of consecutive samples of a video."""
 
     times: NDArray[np.float64]  # (n,) seconds
     vectors: Array  # (n, D) unit length
@@ -35,24 +36,28 @@ class FeaturePart(NamedTuple):
 
 @dataclass(frozen=True)
 class VideoFeatures:
-    """All samples of a video, how they were made, and what was wrong with the file, if anything."""
+    """Features of a whole video, with the facts about the file and how the features were made."""
 
     times: NDArray[np.float64]  # (n,) seconds
     vectors: Array  # (n, D) unit length
     info: VideoInfo
     recipe: Recipe
-    problem: str | None = None
+    problem: str | None = None  # what could not be decoded; None where everything was
 
     def __len__(self) -> int:
         return len(self.times)
 
 
 def video_features(path: str | Path, encoder: Encoder, rate: float = 1.0, backend: Backend = "auto") -> VideoFeatures:
-    """Features of a whole video; a ``MediaError`` where nothing of it can be decoded."""
+    """Features of a whole video, sampled at ``rate`` frames per second.
+
+    Raises:
+        MediaError: the file is not a video, or none of it can be decoded.
+    """
     with open_video(path, backend) as video:
         parts = list(feature_parts(video, encoder, rate))
         if not parts:
-            raise MediaError(path, video.problem or "no picture could be decoded from it")
+            raise MediaError(path, video.problem or "no frame could be decoded")
         return VideoFeatures(
             times=np.concatenate([part.times for part in parts]),
             vectors=np.concatenate([part.vectors for part in parts]),
@@ -63,16 +68,16 @@ def video_features(path: str | Path, encoder: Encoder, rate: float = 1.0, backen
 
 
 def feature_parts(video: VideoReader, encoder: Encoder, rate: float = 1.0) -> Iterator[FeaturePart]:
-    """Features of an open video, a batch at a time, while the next batches are being decoded."""
+    """Features of an open video, one encoder batch at a time, while the next batches are decoded."""
     before = None
-    for frames in _ahead(video, encoder, rate):
+    for frames in _batches(video, encoder, rate):
         images = [frame.image for frame in frames]
         yield FeaturePart(np.array([frame.time for frame in frames]), encoder.encode_frames(images, before))
         before = images[-1]
 
 
-def _ahead(video: VideoReader, encoder: Encoder, rate: float) -> Generator[list[Frame], None, None]:
-    """Batches of frames, decoded in a thread of their own (which lets go of the interpreter while it decodes)."""
+def _batches(video: VideoReader, encoder: Encoder, rate: float) -> Generator[list[Frame], None, None]:
+    """Batches of frames, decoded in a thread of their own; decoders release the interpreter lock meanwhile."""
     ready: queue.Queue[list[Frame] | BaseException | None] = queue.Queue(_AHEAD)
     stop = threading.Event()
 
@@ -97,7 +102,7 @@ def _ahead(video: VideoReader, encoder: Encoder, rate: float) -> Generator[list[
             if batch:
                 put(batch)
             put(None)
-        except BaseException as problem:  # travels to whoever consumes
+        except BaseException as problem:  # raised again in the thread that encodes
             put(problem)
 
     thread = threading.Thread(target=decode, name="prvr-decode", daemon=True)

@@ -1,4 +1,4 @@
-"""What travels out of a reader: facts about a file, and frames with their times."""
+"""What a reader returns: facts about a file, and frames with their times."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Image = NDArray[np.uint8]  # (height, width, 3), RGB
 
 
 class Frame(NamedTuple):
-    """What is on screen at a time."""
+    """The picture on screen at a time."""
 
-    time: float  # seconds from the start of the file, as a player shows them
+    time: float  # seconds, as a player shows them
     image: Image
 
 
@@ -33,11 +33,11 @@ class VideoInfo:
     """Facts about a video, as a player would show it: sizes are after rotation, with square pixels."""
 
     path: Path
-    duration: float | None  # seconds; None where the file does not say
+    duration: float | None  # seconds; None where the file does not state it
     width: int
     height: int
     rotation: int  # degrees clockwise that stored pictures are turned by: 0, 90, 180 or 270
-    fps: float | None  # average; a guess where the rate varies
+    fps: float | None  # average; an estimate where the rate varies
     codec: str
     streams: tuple[StreamInfo, ...] = ()
 
@@ -48,9 +48,9 @@ class VideoInfo:
 
 @dataclass(frozen=True)
 class Fit:
-    """How a picture is brought to a size.
+    """The size an encoder wants its pictures in, and how they are scaled to it.
 
-    ``stretch`` changes the aspect; ``cover`` keeps it and cuts what hangs over, evenly on both sides.
+    ``stretch`` ignores the aspect ratio. ``cover`` keeps it, fills the size and cuts the rest off evenly on both sides.
 
     >>> Fit(224, 224, "cover").scaled(640, 360)
     (398, 224)
@@ -63,13 +63,13 @@ class Fit:
     mode: Literal["stretch", "cover"] = "stretch"
 
     def scaled(self, width: int, height: int) -> tuple[int, int]:
-        """The size to scale a picture of this size to, before anything is cut off."""
+        """The size that a picture of ``width`` × ``height`` is scaled to, before anything is cut off."""
         if self.mode == "stretch":
             return self.width, self.height
         scale = max(self.width / width, self.height / height)
         return max(self.width, round(width * scale)), max(self.height, round(height * scale))
 
     def cut(self, image: Image) -> Image:
-        """The middle of a scaled picture."""
+        """The middle of a scaled picture, (height, width, 3)."""
         top, left = (image.shape[0] - self.height) // 2, (image.shape[1] - self.width) // 2
         return np.ascontiguousarray(image[top : top + self.height, left : left + self.width])

@@ -1,10 +1,10 @@
-"""One way to read a video, whatever decodes it.
+"""Open a video and read its frames; one interface for every decoder.
 
     with open_video("holiday.mp4") as video:
         print(video.info.duration, video.info.width, video.info.height)
         for time, image in video.frames(rate=1.0):      # what is on screen at 0 s, 1 s, 2 s, …; (H, W, 3) uint8
             ...
-        if video.problem:                                # the file broke off: what was decodable has been seen
+        if video.problem:                                # part of the file could not be decoded
             print(video.problem)
 
 A file that cannot be read at all raises ``MediaError`` when it is opened.
@@ -30,18 +30,18 @@ Backend = Literal["auto", "pyav", "torchcodec"]
 
 
 class VideoReader(ABC):
-    """An open video. Iterating ``frames`` again starts again; memory does not grow with the length of the file."""
+    """An open video. Every call of ``frames`` starts at the beginning. Memory does not grow with the file's length."""
 
     info: VideoInfo
-    problem: str | None = None  # after (or during) iteration: why decoding ended early or pictures were lost
+    problem: str | None = None  # set while ``frames`` is read: why decoding ended early or frames were lost
     decoder: str  # name and version, for recipes
 
     @abstractmethod
     def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
-        """What is on screen at the first frame and every 1/rate seconds after it; ``fit``: at which size."""
+        """The picture on screen at the first frame and every 1/rate seconds after it, scaled as ``fit`` says."""
 
     def close(self) -> None:
-        """Let go of what is held open between iterations; most readers hold nothing."""
+        """Release what is open between iterations; most readers keep nothing open."""
         return
 
     def __enter__(self) -> VideoReader:
@@ -54,7 +54,17 @@ class VideoReader(ABC):
 
 
 def open_video(path: str | Path, backend: Backend = "auto", threads: int = 0) -> VideoReader:
-    """Open a video file, or say in a ``MediaError`` why it is none. ``threads``: for decoding; 0 takes all cores."""
+    """Open a video file.
+
+    Args:
+        path: the file.
+        backend: what decodes it; ``auto`` is PyAV.
+        threads: for decoding; 0 uses all cores.
+
+    Raises:
+        MediaError: the file cannot be read or is not a video.
+        MissingExtra: the decoder is not installed.
+    """
     return _reader_class(backend)(require_file(path), threads)
 
 
@@ -78,21 +88,21 @@ def _reader_class(backend: Backend) -> type[PyAVReader] | type[TorchcodecReader]
 
 
 def require_file(path: str | Path) -> Path:
-    """The path of a readable, non-empty file."""
+    """The path, if it is a readable file with content; else a ``MediaError`` says what it is."""
     path = Path(path)
     try:
         if path.is_dir():
-            raise MediaError(path, "is a folder; give the video files in it, one by one")
+            raise MediaError(path, "is a folder; give the video files in it one by one")
         if not path.exists():
-            raise MediaError(path, "is not there (moved, renamed or deleted?)")
+            raise MediaError(path, "does not exist (was it moved, renamed or deleted?)")
         if not path.is_file():
-            raise MediaError(path, "is no regular file (a pipe or a device)")
+            raise MediaError(path, "is not a regular file (it is a pipe or a device)")
         if path.stat().st_size == 0:
-            raise MediaError(path, "is empty (0 bytes): a copy or a download that never began?")
+            raise MediaError(path, "is empty (0 bytes): did a copy or a download fail?")
     except PermissionError as problem:
-        raise MediaError(path, "may not be read by this user (permission denied)") from problem
+        raise MediaError(path, "cannot be read by this user (permission denied)") from problem
     except (OSError, ValueError) as problem:
         raise MediaError(path, f"cannot be read: {problem}") from problem
     if not os.access(path, os.R_OK):
-        raise MediaError(path, "may not be read by this user (permission denied)")
+        raise MediaError(path, "cannot be read by this user (permission denied)")
     return path

@@ -1,4 +1,4 @@
-"""How features were made. Features of two recipes are not comparable, so everything made of them carries its recipe."""
+"""How features were made. Features of two recipes cannot be compared, so everything made from them keeps its recipe."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from prvr.media.errors import EncoderError
 
-WORDS = "words"  # preprocessing of sentences that are kept word by word
+WORDS = "words"  # the ``preprocessing`` of sentences that are kept word by word
 
 
 class RecipeMismatch(EncoderError):
-    """Two recipes that must be one; shows them side by side."""
+    """Two recipes differ where they must be equal; the message shows them side by side."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Recipe:
     encoder: str
     weights: str = "none"  # sha256 of the weight files
     width: int = 0
-    size: str = ""  # of the pictures, and how they are brought to it
+    size: str = ""  # of the pictures, and how they are scaled to it
     preprocessing: str = ""
     rate: float = 0.0  # frames per second
     decoder: str = ""  # name and version
@@ -45,19 +45,19 @@ class Recipe:
         try:
             return Recipe.from_dict(json.loads(text))
         except (ValueError, RecursionError) as problem:
-            raise EncoderError(f"a recipe cannot be read ({problem}); found: {text[:80]!r}") from problem
+            raise EncoderError(f"The recipe cannot be read ({problem}). Found: {text[:80]!r}") from problem
 
     @staticmethod
-    def from_dict(found: Mapping[str, Any]) -> Recipe:
+    def from_dict(content: Mapping[str, Any]) -> Recipe:
         try:
-            usual = asdict(Recipe(str(found["encoder"])))
-            return Recipe(**{name: type(value)(found.get(name, value)) for name, value in usual.items()})
+            defaults = asdict(Recipe(str(content["encoder"])))
+            return Recipe(**{name: type(value)(content.get(name, value)) for name, value in defaults.items()})
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as problem:
-            raise EncoderError(f"a recipe cannot be read ({problem}); found: {str(found)[:80]!r}") from problem
+            raise EncoderError(f"The recipe cannot be read ({problem}). Found: {str(content)[:80]!r}") from problem
 
     def differences(self, other: Recipe) -> dict[str, tuple[object, object]]:
-        """What makes the two incompatible. Versions of one decoder differ in rounding only and do not count."""
-        found = {}
+        """The fields that differ, with both values. Versions of a decoder differ only in rounding and do not count."""
+        different: dict[str, tuple[object, object]] = {}
         for field in fields(self):
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
             if field.name == "decoder":
@@ -65,15 +65,15 @@ class Recipe:
             else:
                 same = mine == theirs
             if not same:
-                found[field.name] = (mine, theirs)
-        return found
+                different[field.name] = (mine, theirs)
+        return different
 
     def require(self, other: Recipe, *, mine: str = "here", theirs: str = "there") -> None:
-        """Refuse a feature of another recipe; ``mine`` and ``theirs`` name the two in the message.
+        """Raise ``RecipeMismatch`` where the other recipe differs; ``mine`` and ``theirs`` name the two in the message.
 
         >>> Recipe("plain-1", rate=1.0).require(Recipe("clip", rate=1.0), mine="library", theirs="query")
         Traceback (most recent call last):
-        prvr.media.recipe.RecipeMismatch: features of two recipes cannot be compared; they differ in encoder:
+        prvr.media.recipe.RecipeMismatch: Features of two recipes cannot be compared. These differ in encoder:
                          library          query
         encoder        * plain-1          clip
         weights          none             none
@@ -93,7 +93,7 @@ class Recipe:
             rows.append((f"{name:<14} {mark}", _short(value), _short(getattr(other, name))))
         table = "\n".join(f"{name:<16} {left:<16} {right}".rstrip() for name, left, right in rows)
         raise RecipeMismatch(
-            f"features of two recipes cannot be compared; they differ in {', '.join(different)}:\n{table}\n"
+            f"Features of two recipes cannot be compared. These differ in {', '.join(different)}:\n{table}\n"
             "Use the encoder and settings of one of them for both."
         )
 

@@ -1,4 +1,4 @@
-"""Bring a picture to a size without a video decoder at hand."""
+"""Scale pictures that do not come from a video reader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prvr.media.frames import Fit, Image
 
 
 def resize(image: Image, width: int, height: int) -> Image:
-    """(H, W, 3) → (height, width, 3), smoothed where it shrinks."""
+    """Scale a picture (H, W, 3) to (height, width, 3), with smoothing where it shrinks."""
     if image.shape[:2] == (height, width):
         return image
     import torch  # takes seconds to import, and decoding alone does not need it
@@ -19,10 +19,10 @@ def resize(image: Image, width: int, height: int) -> Image:
     return scaled[0].permute(1, 2, 0).contiguous().numpy()
 
 
-def fitted(image: Image, fit: Fit) -> Image:
-    """A picture as an encoder asks for it.
+def fit_picture(image: Image, fit: Fit) -> Image:
+    """Scale a picture to the size that an encoder asks for.
 
-    >>> fitted(np.zeros((360, 640, 3), np.uint8), Fit(32, 32, "cover")).shape
+    >>> fit_picture(np.zeros((360, 640, 3), np.uint8), Fit(32, 32, "cover")).shape
     (32, 32, 3)
     """
     scaled = resize(image, *fit.scaled(image.shape[1], image.shape[0]))

@@ -1,7 +1,7 @@
-"""From a decoder's frames to frames at a steady rate: pure bookkeeping of time, the same for every reader.
+"""Samples at a steady rate from frames with times of their own.
 
-A sample at time t is the picture *on screen* at t: the last frame that began no later. So a slide shown for a minute is
-sampled sixty times at one frame per second, and a variable frame rate needs no special case.
+A sample at time t is the picture *on screen* at t: the last frame that began at t or before. A slide that is shown for
+a minute is sampled sixty times at one frame per second, and a variable frame rate needs no special case.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Generic, TypeVar
 _Frame = TypeVar("_Frame")
 
 TOLERANCE = 5e-4  # seconds: Matroska rounds times to milliseconds
-_JITTER = 1.0  # seconds that time may step back without being a new time line
-_LONGEST_STILL = 3600.0  # seconds a picture may stand where a file does not say how long it is
+_JITTER = 1.0  # seconds that times may step back; a larger step starts a new time line
+_LONGEST_STILL = 3600.0  # seconds that one picture may last in a file that does not state its length
 
 
 class PresentationClock:
-    """Times that never run backwards, from presentation times that may be absent, repeated or nonsense.
+    """Turns presentation times, which may be missing, repeated or wrong, into times that never decrease.
 
     >>> clock = PresentationClock(gap=0.5, duration=10.0)
-    >>> [clock(t) for t in (0.0, 0.5, None, 1.4, 1.5)]  # missing, then slightly back
+    >>> [clock(t) for t in (0.0, 0.5, None, 1.4, 1.5)]  # None: the file states no time
     [0.0, 0.5, 1.0, 1.4, 1.5]
-    >>> [clock(t) for t in (9e9, 2.5)]  # a leap out of the file is not believed
+    >>> [clock(t) for t in (9e9, 2.5)]  # a time past the end of the file is ignored
     [2.0, 2.5]
     """
 
@@ -35,8 +35,7 @@ class PresentationClock:
 
     def __call__(self, seconds: float | None) -> float:
         if self.last is None:
-            believed = seconds is not None and seconds <= self.latest
-            self.last = max(0.0, seconds) if believed and seconds is not None else 0.0
+            self.last = max(0.0, seconds) if seconds is not None and seconds <= self.latest else 0.0
             return self.last
         expected = self.last + self.gap
         if seconds is None:
@@ -54,7 +53,7 @@ class PresentationClock:
 
 
 class Sampler(Generic[_Frame]):
-    """Push frames in; get those on screen at the start and every 1/rate seconds after it.
+    """Takes frames in order and returns those on screen at the first frame and every 1/rate seconds after it.
 
     >>> sampler = Sampler[str](rate=1.0)
     >>> [s for time, name in ((0.0, "a"), (0.9, "b"), (3.1, "c")) for s in sampler.push(time, name)]
@@ -65,7 +64,7 @@ class Sampler(Generic[_Frame]):
 
     def __init__(self, rate: float):
         if not 0 < rate <= 1000:
-            raise ValueError(f"frames are sampled at a rate between 0 and 1000 per second, not {rate}")
+            raise ValueError(f"The rate must lie between 0 and 1000 frames per second; got {rate}.")
         self.rate = rate
         self.first: float | None = None
         self.taken = 0
@@ -77,7 +76,7 @@ class Sampler(Generic[_Frame]):
         return (self.first or 0.0) + self.taken / self.rate
 
     def push(self, time: float, frame: _Frame) -> Iterator[tuple[float, _Frame]]:
-        """Samples that are decided once a frame at ``time`` is known."""
+        """The samples that are known once a frame begins at ``time``: those before it."""
         if self.first is None:
             self.first = time
         if self.held is not None:
@@ -85,7 +84,7 @@ class Sampler(Generic[_Frame]):
         self.held = (time, frame)
 
     def finish(self, hold: float) -> Iterator[tuple[float, _Frame]]:
-        """The samples of the last frame, which stands for ``hold`` seconds."""
+        """The samples of the last frame, which lasts ``hold`` seconds."""
         if self.held is not None:
             yield from self._until(self.held[0] + max(hold, 2 * TOLERANCE))
 

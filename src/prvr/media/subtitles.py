@@ -1,10 +1,10 @@
-"""Timed text: files beside a video (.srt, .vtt) and text tracks inside it.
+"""Subtitles: files next to a video (.srt, .vtt) and text tracks inside it.
 
     for track in subtitle_tracks("holiday.mp4"):      # holiday.srt, holiday.en.vtt, embedded tracks
         for line in track.lines:
             print(line.start, line.end, line.text)
 
-Subtitle files in the wild are messy; the parser takes whatever has a timing line and never fails.
+Real subtitle files are messy. The parser reads everything that has a timing line, and never fails.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prvr.media.containers import open_container
 from prvr.media.errors import MediaError
 
 SUFFIXES = (".srt", ".vtt")
@@ -29,7 +30,7 @@ _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{2,4})?")
 
 @dataclass(frozen=True)
 class TimedLine:
-    """What is said or shown from ``start`` to ``end`` (seconds)."""
+    """A line of text that is shown from ``start`` to ``end`` (seconds)."""
 
     start: float
     end: float
@@ -38,7 +39,7 @@ class TimedLine:
 
 @dataclass(frozen=True)
 class SubtitleTrack:
-    """Lines in order of time; ``source`` says where they come from."""
+    """The lines of one subtitle file or text track, in order of time; ``source`` names it."""
 
     source: str
     language: str | None
@@ -46,20 +47,20 @@ class SubtitleTrack:
 
 
 def subtitle_tracks(video: str | Path) -> list[SubtitleTrack]:
-    """All text tracks of a video: files beside it first, then embedded ones. Empty tracks are left out.
+    """All text tracks of a video: files next to it first, then those inside it. Empty tracks are left out.
 
-    Raises ``MediaError`` only where the video itself cannot be opened; a file beside it that cannot be read is skipped
-    by raising too, with its own name.
+    Raises:
+        MediaError: the video cannot be opened, or a subtitle file cannot be read; it names that file.
     """
     video = Path(video)
-    found = [read_subtitles(path) for path in subtitle_files(video)]
-    return [track for track in [*found, *embedded_tracks(video)] if track.lines]
+    tracks = [read_subtitles(path) for path in subtitle_files(video)]
+    return [track for track in [*tracks, *embedded_tracks(video)] if track.lines]
 
 
 def subtitle_files(video: Path) -> list[Path]:
-    """Subtitle files that belong to a video: same stem, with or without a language.
+    """The subtitle files next to a video: those with its name, with or without a language.
 
-    ``a.mp4`` owns ``a.srt``, ``a.en.srt`` and ``a.en.forced.vtt``, but not ``a.b.srt`` of a video ``a.b.mp4``.
+    ``a.srt``, ``a.en.srt`` and ``a.en.forced.vtt`` belong to ``a.mp4``; ``a.b.srt`` does not where ``a.b.mp4`` exists.
     """
     if not video.parent.is_dir():
         return []
@@ -69,7 +70,7 @@ def subtitle_files(video: Path) -> list[Path]:
 
 
 def read_subtitles(path: Path) -> SubtitleTrack:
-    """A subtitle file, whatever its encoding."""
+    """Read a subtitle file in any text encoding."""
     try:
         raw = path.read_bytes()
     except OSError as problem:
@@ -80,7 +81,7 @@ def read_subtitles(path: Path) -> SubtitleTrack:
 
 
 def decode_text(raw: bytes) -> str:
-    """Bytes to text: by byte order mark, then UTF-8, then the old Western encoding, which takes anything."""
+    """Bytes to text: by byte order mark, else as UTF-8, else as Windows-1252, which accepts any bytes."""
     for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if raw.startswith(mark):
             return raw.decode(encoding, errors="replace")
@@ -91,10 +92,10 @@ def decode_text(raw: bytes) -> str:
 
 
 def parse_subtitles(text: str) -> list[TimedLine]:
-    """Lines of an .srt or .vtt text, in order of time.
+    """The lines of an .srt or .vtt text, in order of time.
 
-    A cue is a timing line and what follows it until a blank line or the next cue. Anything else (numbers, headers,
-    notes, styles) is no cue. Lines that end before they begin are taken to last an instant.
+    A cue is a timing line and the text after it, up to a blank line or the next cue. Everything else (numbers,
+    headers, notes, styles) is ignored. A cue that ends before its start lasts zero seconds.
 
     >>> text = "7\\n00:01,5 --> 00:00:02.000 align:start\\n<i>Hello</i> &amp; bye\\n\\n00:03.0 --> 00:04.0\\nagain"
     >>> parse_subtitles(text)
@@ -105,10 +106,8 @@ def parse_subtitles(text: str) -> list[TimedLine]:
     for line in text.lstrip("\ufeff").splitlines():
         timing = _TIMING.match(line)
         if timing is not None:
-            if (
-                inside and cues[-1][2] and cues[-1][2][-1].strip().isdigit()
-            ):  # the next cue's number, no blank before it
-                cues[-1][2].pop()
+            if inside and cues[-1][2] and cues[-1][2][-1].strip().isdigit():
+                cues[-1][2].pop()  # the number of this cue, without a blank line before it
             start, end = _seconds(*timing.groups()[:4]), _seconds(*timing.groups()[4:])
             cues.append((start, max(start, end), []))
             inside = True
@@ -116,12 +115,12 @@ def parse_subtitles(text: str) -> list[TimedLine]:
             inside = False
         elif inside:
             cues[-1][2].append(line)
-    lines = (TimedLine(start, end, plain_text(" ".join(said))) for start, end, said in cues)
+    lines = (TimedLine(start, end, plain_text(" ".join(rows))) for start, end, rows in cues)
     return sorted((line for line in lines if line.text), key=lambda line: (line.start, line.end))
 
 
 def plain_text(text: str) -> str:
-    """Without mark-up, and with blanks put right."""
+    """Text without mark-up, with single blanks."""
     return " ".join(html.unescape(_TAG.sub("", text)).replace("\x00", "").split())
 
 
@@ -130,9 +129,7 @@ def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str | None
 
 
 def embedded_tracks(video: Path) -> list[SubtitleTrack]:
-    """Text tracks inside a file; pictures of text (DVD, Blu-ray) hold no text and are left out."""
-    from prvr.media.pyav_reader import open_container
-
+    """The text tracks inside a file. Subtitles that are pictures (DVD, Blu-ray) are left out."""
     with open_container(video) as container:
         streams = [s for s in container.streams.subtitles if s.codec_context and s.codec_context.name in _TEXT_CODECS]
         lines: dict[int, list[TimedLine]] = {stream.index: [] for stream in streams}
@@ -147,10 +144,10 @@ def embedded_tracks(video: Path) -> list[SubtitleTrack]:
 
 
 def _packets(container: Any, streams: list[Any]) -> Iterator[Any]:
-    """Packets until the file ends, or breaks off: what was said before that is still worth having."""
+    """Packets until the file ends or cannot be read further; the lines before that are kept."""
     try:
         yield from container.demux(streams)
-    except OSError:  # every error of FFmpeg's reading
+    except OSError:  # all of FFmpeg's reading errors
         return
 
 
@@ -159,18 +156,18 @@ def _cues(packet: Any, origin: float) -> list[TimedLine]:
         return []
     start = float(packet.pts * packet.time_base) - origin
     length = float((packet.duration or 0) * packet.time_base)
-    text = plain_text(_said(packet))
+    text = plain_text(_packet_text(packet))
     return [TimedLine(start, start + length, text)] if text and math.isfinite(start) else []
 
 
-def _said(packet: Any) -> str:
-    """The words of a subtitle packet; FFmpeg turns every text codec into ASS events, whose ninth field is the text."""
+def _packet_text(packet: Any) -> str:
+    """The text of a subtitle packet. FFmpeg turns every text codec into ASS events, whose ninth field is the text."""
     try:
-        found = packet.decode()
+        subtitles = packet.decode()
     except (OSError, ValueError):
         return ""
-    said = []
-    for subtitle in found:
+    texts = []
+    for subtitle in subtitles:
         dialogue = getattr(subtitle, "dialogue", b"") or getattr(subtitle, "text", b"") or b""
-        said.append(dialogue.decode("utf-8", errors="replace") if isinstance(dialogue, bytes) else str(dialogue))
-    return " ".join(said).replace(r"\N", " ").replace(r"\n", " ").replace(r"\h", " ")
+        texts.append(dialogue.decode("utf-8", errors="replace") if isinstance(dialogue, bytes) else str(dialogue))
+    return " ".join(texts).replace(r"\N", " ").replace(r"\n", " ").replace(r"\h", " ")

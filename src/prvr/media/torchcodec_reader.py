@@ -1,4 +1,7 @@
-"""The second reader: torchcodec, which uses the FFmpeg installed on the system."""
+"""The second reader: torchcodec, which uses the FFmpeg that is installed on the system.
+
+This module needs torchcodec to be imported; ``open_video(path, backend="torchcodec")`` does that.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,18 @@ from prvr.media.sampling import TOLERANCE
 try:
     import torchcodec
     from torchcodec.decoders import VideoDecoder
-except (ImportError, OSError, RuntimeError) as problem:  # without a fitting FFmpeg, loading it fails in many ways
+except (ImportError, OSError, RuntimeError) as problem:  # without a suitable FFmpeg, loading it fails in several ways
     reason = ImportError(str(problem).strip().splitlines()[0])
     raise MissingExtra("torchcodec (with a system FFmpeg that it can load)", "media-torchcodec", reason) from problem
 
 _FAILURES = (RuntimeError, IndexError, ValueError)
-_BATCH_BYTES = 64 << 20  # of decoded pictures at once
+_BATCH_BYTES = 64 << 20  # of pictures decoded at once
 # FFmpeg opens these although they are pictures or text; torchcodec does not name the container, only the codec.
-_NO_VIDEO = {"ansi", "png", "webp", "bmp", "tiff"}
+_NOT_VIDEO = {"ansi", "png", "webp", "bmp", "tiff"}
 
 
 class TorchcodecReader(VideoReader):
-    """A video file behind torchcodec. Time zero is the first picture, also where the sound begins earlier."""
+    """A video file, decoded by torchcodec. Time zero is the first frame, even where the sound begins earlier."""
 
     decoder = f"torchcodec {torchcodec.__version__}"
 
@@ -37,12 +40,12 @@ class TorchcodecReader(VideoReader):
         self.path, self.threads = path, threads
         decoder = self._open()
         about = decoder.metadata
-        if about.codec in _NO_VIDEO:
-            raise MediaError(path, f"is no video: FFmpeg takes it for a picture or a text ({about.codec})")
+        if about.codec in _NOT_VIDEO:
+            raise MediaError(path, f"is not a video: FFmpeg reads it as a picture or a text ({about.codec})")
         try:
             first = decoder[0]
         except _FAILURES as problem:
-            raise MediaError(path, f"no picture could be decoded from it ({_words(problem)})") from problem
+            raise MediaError(path, f"no frame could be decoded ({_first_line(problem)})") from problem
         height, width = first.shape[:2]  # upright already
         aspect = float(about.pixel_aspect_ratio or 1)
         turned = round((about.rotation or 0) / 90) % 2 == 1
@@ -61,12 +64,12 @@ class TorchcodecReader(VideoReader):
         try:
             return VideoDecoder(str(self.path), dimension_order="NHWC", num_ffmpeg_threads=self.threads)
         except _FAILURES as problem:
-            reason = f"is no video that FFmpeg knows, or it is damaged or has no video stream ({_words(problem)})"
-            raise MediaError(self.path, reason) from problem
+            reason = "is not a video that FFmpeg knows, or it is damaged or has no video stream"
+            raise MediaError(self.path, f"{reason} ({_first_line(problem)})") from problem
 
     def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
         if not 0 < rate <= 1000:
-            raise ValueError(f"frames are sampled at a rate between 0 and 1000 per second, not {rate}")
+            raise ValueError(f"The rate must lie between 0 and 1000 frames per second; got {rate}.")
         self.problem = None
         decoder = self._open()
         begin, end = decoder.metadata.begin_stream_seconds, decoder.metadata.end_stream_seconds
@@ -81,7 +84,7 @@ class TorchcodecReader(VideoReader):
                 return
 
     def _shown(self, decoder: Any, seconds: list[float]) -> Iterator[torch.Tensor]:
-        """Pictures on screen at these times; where a group fails, one by one up to the broken one."""
+        """Pictures on screen at these times. Where decoding a group fails, one by one up to the damaged one."""
         later = [second + TOLERANCE / 2 for second in seconds]
         try:
             yield from decoder.get_frames_played_at(later).data
@@ -93,18 +96,18 @@ class TorchcodecReader(VideoReader):
                 yield decoder.get_frame_played_at(second).data
             except _FAILURES as problem:
                 self.problem = (
-                    f"breaks off at {second - decoder.metadata.begin_stream_seconds:.1f} s ({_words(problem)})"
+                    f"ends early, at {second - decoder.metadata.begin_stream_seconds:.1f} s ({_first_line(problem)})"
                 )
                 return
 
 
 def _displayed(image: Image, info: VideoInfo, fit: Fit | None) -> Image:
-    """(H, W, 3) with square pixels, or as ``fit`` asks."""
+    """A decoded picture with square pixels, or scaled as ``fit`` says, (H, W, 3)."""
     if fit is None:
         return resize(image, info.width, info.height)
     scaled = resize(image, *fit.scaled(info.width, info.height))
     return scaled if fit.mode == "stretch" else fit.cut(scaled)
 
 
-def _words(problem: BaseException) -> str:
+def _first_line(problem: BaseException) -> str:
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__

@@ -1,4 +1,4 @@
-"""Pictures to a video file, with PyAV."""
+"""Write pictures to a video file, with PyAV."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from prvr.media.errors import MissingExtra
 from prvr.media.frames import Image
+from prvr.media.packages import require_av
 
-# One thread: bytes must not depend on how many cores a machine has. And no macroblock tree: with it, x264 was seen to
-# give other bytes from one run to the next.
+# One thread: the bytes must not depend on how many cores a machine has. No macroblock tree: with it, x264 gave
+# different bytes from one run to the next.
 _REPEATABLE = {"threads": "1", "x264-params": "mbtree=0"}
 _TICKS = 12800  # per second; divisible by the usual rates
 
@@ -27,15 +27,19 @@ def write_video(
     rotation: int = 0,
     audio_seconds: float = 0.0,
 ) -> Path:
-    """Encode pictures (H, W, 3) uint8, at ``fps`` or at given ``times``; the same pictures give the same bytes.
+    """Encode pictures to a video file and return its path. The same pictures give the same bytes.
 
-    ``rotation``: degrees clockwise that a player is asked to turn them by. ``audio_seconds``: a silent sound track.
+    Args:
+        path: the file; its suffix chooses the container.
+        images: pictures (H, W, 3) uint8, all of one size.
+        fps: pictures per second.
+        times: the second at which each picture appears, instead of ``fps``.
+        codec: FFmpeg's name of the encoder.
+        options: FFmpeg options of that encoder.
+        rotation: degrees clockwise by which a player should turn the pictures.
+        audio_seconds: the length of a silent sound track; 0 for none.
     """
-    try:
-        import av
-    except ImportError as problem:
-        raise MissingExtra("PyAV, which encodes videos,", "media", problem) from problem
-
+    av = require_av("encodes videos")
     with av.open(str(path), "w") as container:
         stream: Any = None
         for number, image in enumerate(images):
@@ -56,7 +60,7 @@ def write_video(
             frame.duration = round(following * _TICKS) - frame.pts
             container.mux(stream.encode(frame))
         if stream is None:
-            raise ValueError(f"{path}: no pictures were given to make a video of")
+            raise ValueError(f"{path}: a video needs at least one picture, and none were given.")
         container.mux(stream.encode(None))
         for packet in sound:
             container.mux(packet)
@@ -64,11 +68,10 @@ def write_video(
 
 
 def _silence(container: Any, seconds: float) -> Iterable[Any]:
-    """Packets of silence, encoded once the pictures are through."""
+    """Packets of a silent sound track, to be written after the pictures."""
     if seconds <= 0:
         return []
-    import av
-
+    av = require_av()
     stream = container.add_stream("aac", rate=8000)
     stream.layout = "mono"
 

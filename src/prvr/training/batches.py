@@ -33,7 +33,7 @@ class TrainingBatches:
         device = self.group.device
         rows = list(enumerate(self._rows(epoch)))[from_step:]
         batches = (self.dataset.train_batch(r, self._negatives(epoch, step)).to(device) for step, r in rows)
-        on_device = self.dataset.prepared.frames.device.type == "cuda"  # then a batch is a few gathers
+        on_device = self.dataset.tables.frames.device.type == "cuda"  # then a batch is a few gathers
         return batches if on_device else prefetch(batches)
 
     def _rows(self, epoch: int) -> list[Tensor]:

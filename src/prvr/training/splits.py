@@ -81,7 +81,7 @@ def move_if_it_fits(dataset: Dataset, device: torch.device, share: float = 0.4) 
     if device.type != "cuda":
         return dataset
     free, _ = torch.cuda.mem_get_info(device)
-    tables: tuple[Tensor, ...] = (dataset.prepared.frames, dataset.prepared.clips, dataset.prepared.words)
+    tables: tuple[Tensor, ...] = (dataset.tables.frames, dataset.tables.clips, dataset.tables.words)
     if dataset.auxiliary is not None:
         tables = (*tables, dataset.auxiliary.words)
     size = sum(table.numel() * table.element_size() for table in tables)

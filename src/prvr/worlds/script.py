@@ -17,8 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from prvr.data.annotations import Annotation
-from prvr.data.captions import Moment
+from prvr.data import Annotation, Moment
 
 SPLITS = ("train", "val", "test")
 

@@ -105,7 +105,7 @@ def test_what_is_not_here_is_not_fetched(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(EncoderError, match="neither a folder nor"):
         open_encoder("./nowhere")
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(EncoderError, match="no model that can be loaded"):
+    with pytest.raises(EncoderError, match="not hold a model that can be loaded"):
         open_encoder(str(tmp_path))
 
 

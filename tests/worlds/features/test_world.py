@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prvr.data import DataError, Dataset, open_store
+from prvr.data import DataError, Dataset, open_feature_store
 from prvr.worlds import FEATURE_SIZES, FeatureWorldConfig, write_feature_world
 from prvr.worlds.features.vocabulary import Vocabulary
 from prvr.worlds.features.world import draw_split
@@ -30,8 +30,8 @@ def test_the_same_seed_writes_the_same_bytes(world: Path, tmp_path: Path) -> Non
 def test_both_stores_hold_the_same_features(world: Path, tmp_path: Path) -> None:
     folder = write_feature_world(tmp_path, TINY, store="bigfile")
     with (
-        open_store(folder / "FeatureData" / "synth") as big,
-        open_store(world / "synth" / "FeatureData" / "synth") as h5,
+        open_feature_store(folder / "FeatureData" / "synth") as big,
+        open_feature_store(world / "synth" / "FeatureData" / "synth") as h5,
     ):
         assert set(big.ids) == set(h5.ids)
         assert all(np.array_equal(big.read(name), h5.read(name)) for name in big.ids)
@@ -100,7 +100,7 @@ def test_moments_lie_within_their_videos(world: Path) -> None:
         moment = data.moments[query]
         assert moment.video == data.video_ids[row]
         assert 0 <= moment.start < moment.end <= moment.duration
-        assert moment.duration * 2 == data.prepared.frame_count[row]
+        assert moment.duration * 2 == data.tables.frame_count[row]
 
 
 def test_words_for_one_thing_are_closer_than_others(world: Path) -> None:

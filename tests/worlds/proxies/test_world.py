@@ -13,7 +13,7 @@ import pytest
 
 from prvr.cli import main as prvr
 from prvr.data import DataError, Dataset
-from prvr.data.check import check
+from prvr.data.check import check_collections
 from prvr.worlds import ProxyConfig, ProxySource, read_activitynet, read_charades, write_proxy
 
 SMALL = ProxyConfig(noise="lo", hidden=32, width=16)
@@ -28,7 +28,7 @@ def test_both_proxies_are_complete_collections(charades: Path, activitynet: Path
     for source in (read_charades(charades), read_activitynet(activitynet)):
         root = tmp_path / source.name
         write_proxy(root, source, encoder, SMALL, progress=False)
-        report = check(root)
+        report = check_collections(root)
         assert report.ok, [row for row in report.rows if row.state == "error"]
         data = Dataset.load(root, "proxy", "test")
         assert len(data) == len(source.scripts["test"])

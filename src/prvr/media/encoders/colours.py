@@ -1,4 +1,4 @@
-"""The eleven basic colour words as soft memberships of RGB values, in a look-up table."""
+"""How much an RGB value is of each of the eleven basic colour words, from a look-up table."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-# Where each name is at its clearest, in sRGB. Chosen by eye; a name may have several places.
-PLACES: dict[str, tuple[tuple[int, int, int], ...]] = {
+# Clear examples of each colour, in sRGB. Chosen by eye; a colour may have several.
+EXAMPLES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "black": ((10, 10, 10),),
     "white": ((245, 245, 245),),
     "grey": ((128, 128, 128), (85, 85, 85), (175, 175, 175)),
@@ -21,36 +21,38 @@ PLACES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "pink": ((245, 135, 180), (235, 60, 150)),
     "brown": ((115, 70, 35), (165, 115, 70)),
 }
-NAMES = tuple(PLACES)
-_BITS = 5  # of each channel that are looked at
-_SPREAD = 13.0  # of a name, in CIELAB units: neighbours share what lies between them
+NAMES = tuple(EXAMPLES)
+_BITS = 5  # of each channel that the table distinguishes
+_SPREAD = 13.0  # of a colour, in CIELAB units; values between two colours belong partly to both
 
 
 @cache
-def table() -> NDArray[np.float32]:
-    """(32 · 32 · 32, 11) memberships that add up to one."""
+def _table() -> NDArray[np.float32]:
+    """The look-up table, (32 · 32 · 32, 11): rows add up to one. A constant, computed on first use."""
     levels = (np.arange(1 << _BITS) + 0.5) * (256 >> _BITS)
     rgb = np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), -1).reshape(-1, 3)
     lab = _lab(rgb)
     nearest = []
-    for places in PLACES.values():
-        distances = np.stack([np.linalg.norm(lab - _lab(np.array([place], float)), axis=1) for place in places])
+    for examples in EXAMPLES.values():
+        distances = np.stack([np.linalg.norm(lab - _lab(np.array([example], float)), axis=1) for example in examples])
         nearest.append(distances.min(0))
     closeness = -0.5 * (np.stack(nearest, 1) / _SPREAD) ** 2
     closeness -= closeness.max(1, keepdims=True)
     shares = np.exp(closeness)
-    return (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+    table = (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+    table.setflags(write=False)
+    return table
 
 
 def memberships(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """(…, 3) RGB → (…, 11) how much each pixel is of each colour.
+    """How much each pixel is of each colour: (…, 3) RGB → (…, 11).
 
     >>> pixels = np.array([[220, 30, 30], [20, 20, 20]], np.uint8)
     >>> [NAMES[i] for i in memberships(pixels).argmax(-1)]
     ['red', 'black']
     """
     coarse = (images >> (8 - _BITS)).astype(np.int32)
-    return table()[(coarse[..., 0] << 2 * _BITS) | (coarse[..., 1] << _BITS) | coarse[..., 2]]
+    return _table()[(coarse[..., 0] << 2 * _BITS) | (coarse[..., 1] << _BITS) | coarse[..., 2]]
 
 
 def _lab(rgb: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,9 @@
-"""Fetching an encoder's weights: first what and how much, then, if that is wanted, the download."""
+"""Download an encoder's weights: first ask what and how much, then fetch it.
+
+plan = plan_download("google/siglip2-base-patch16-224")     # asks the hub, downloads nothing
+print(plan.bytes, list(plan.files))
+folder = download(plan)
+"""
 
 from __future__ import annotations
 
@@ -7,21 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from prvr.media.encoders.hashes import file_hash, record_hashes
-from prvr.media.encoders.weights import require_hub
 from prvr.media.errors import EncoderError
+from prvr.media.packages import require_hub
 
-_WANTED = (".safetensors", ".json", ".txt", ".model")
-_UNWANTED = ("onnx/", "openvino/", "flax_", "tf_")  # other runtimes' copies of the same weights
+_SUFFIXES = (".safetensors", ".json", ".txt", ".model")
+_OTHER_RUNTIMES = ("onnx/", "openvino/", "flax_", "tf_")  # copies of the same weights
 
 
 @dataclass(frozen=True)
 class DownloadPlan:
-    """What would be fetched."""
+    """The files of a model on the hub."""
 
     name: str
     revision: str
     files: Mapping[str, int]  # name -> bytes
-    hashes: Mapping[str, str] = field(default_factory=dict)  # name -> sha256, where the hub knows it
+    hashes: Mapping[str, str] = field(default_factory=dict)  # name -> sha256, where the hub states it
 
     @property
     def bytes(self) -> int:
@@ -29,35 +34,47 @@ class DownloadPlan:
 
 
 def plan_download(name: str) -> DownloadPlan:
-    """Ask the hub what a model's files are; fetches nothing else."""
+    """Ask the hub for the files of a model. Downloads nothing.
+
+    Raises:
+        EncoderError: the hub cannot be reached or does not know the model, or its weights are pickles.
+    """
     hub = require_hub()
     try:
         about = hub.HfApi().model_info(name, files_metadata=True)
     except Exception as problem:  # the hub's client raises whatever its network library does
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         raise EncoderError(
-            f"the hub could not be asked about {name} ({type(problem).__name__}: {first}). Is the name right? Is there "
-            "a network? On a machine without one, give a folder that holds the model instead of its name."
+            f"The hub did not answer for {name} ({type(problem).__name__}: {first}). Check the name and the network. "
+            "On a machine without a network, give a folder that holds the model instead of its name."
         ) from problem
-    chosen = [s for s in about.siblings if s.rfilename.endswith(_WANTED) and not s.rfilename.startswith(_UNWANTED)]
-    if not any(s.rfilename.endswith(".safetensors") for s in chosen):
-        raise EncoderError(f"{name} is published without .safetensors files; pickled weights are not read")
-    hashes = {s.rfilename: s.lfs.sha256 for s in chosen if getattr(s, "lfs", None)}
-    return DownloadPlan(name, about.sha, {s.rfilename: int(s.size or 0) for s in chosen}, hashes)
+    chosen = [
+        file
+        for file in about.siblings
+        if file.rfilename.endswith(_SUFFIXES) and not file.rfilename.startswith(_OTHER_RUNTIMES)
+    ]
+    if not any(file.rfilename.endswith(".safetensors") for file in chosen):
+        raise EncoderError(f"{name} is published without .safetensors files. Pickled weights are not read.")
+    hashes = {file.rfilename: file.lfs.sha256 for file in chosen if getattr(file, "lfs", None)}
+    return DownloadPlan(name, about.sha, {file.rfilename: int(file.size or 0) for file in chosen}, hashes)
 
 
 def download(plan: DownloadPlan) -> Path:
-    """Fetch what was planned, compare hashes and note them beside the files; returns the folder.
+    """Download the files, compare them with the hub's hashes and record these next to them; returns the folder.
 
-    Can be interrupted and repeated. From here on the files are compared with the note whenever they are loaded.
+    It can be interrupted and repeated. The files are compared with the record whenever the model is loaded.
+
+    Raises:
+        EncoderError: a file does not have the hash that the hub states.
     """
     hub = require_hub()
     folder = Path(hub.snapshot_download(plan.name, revision=plan.revision, allow_patterns=list(plan.files)))
+    hashes = {name: file_hash(folder / name) for name in plan.files}
     for name, expected in plan.hashes.items():
-        found = file_hash(folder / name)
-        if found != expected:
+        if hashes[name] != expected:
             raise EncoderError(
-                f"{folder / name} has sha256 {found}, the hub says {expected}: delete it and fetch again"
+                f"{folder / name} has sha256 {hashes[name]}, but the hub states {expected}. Delete it and download the "
+                "model again."
             )
-    record_hashes(folder, plan.files, plan.revision)
+    record_hashes(folder, hashes, plan.revision)
     return folder

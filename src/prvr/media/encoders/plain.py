@@ -1,16 +1,16 @@
 """A frame descriptor without weights: which colours where, which edges, what moved.
 
-Its parts have names, so simple sentences can be answered without training (`plain_words`): "a red square moving left".
-It knows nothing about things: a car is a patch of colour to it. Its use is that everything can be run and tested
-without a download, and that models can be trained on it.
+Its parts have names, so simple sentences such as "a red square moving left" can be searched without training
+(`plain_words`). It recognises no objects: a car is a patch of colour. It lets everything run and be tested without a
+download, and models can be trained on it.
 
-    layout      which share of each of 4 × 4 cells is of each colour          16 × 11
-    salient     the largest such share, so that small things are seen               11
-    tone        dark, middling, bright                                               3
-    edges       directions of edges, in the whole picture and its quarters       5 × 8
-    motion      change against the sample before: where, how much, which colour went which way
+    layout      the share of each colour in each of 4 × 4 cells              16 × 11
+    salient     the largest such share, so that small objects count               11
+    tone        dark, middle, bright                                               3
+    edges       directions of edges, in the whole picture and its quarters     5 × 8
+    motion      change since the sample before: where, how much, which colour moved which way
 
-The reading order is `describe`, then the functions it calls.
+Read `describe` first, then the functions it calls.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from prvr.media.encoders.plain_parts import BINS, GRID, PARTS, WIDTH
 from prvr.media.frames import Fit, Image
 
 SIDE = 48  # pixels; pictures are stretched to a square
-_MOVED = 0.08  # of the brightness range: less is noise
-_LEAST_MASS = 0.004  # share of the picture below which a colour's place means nothing
-_FAR = 0.12  # of the picture's side: a colour that went this far counts as fully moved
+_MOVED = 0.08  # of the brightness range; less is noise
+_LEAST_MASS = 0.004  # share of the picture below which the place of a colour is noise
+_FAR = 0.12  # of the picture's side; a colour that moved this far counts fully
 _WEIGHTS = {"layout": 1.0, "salient": 1.0, "tone": 0.5, "edges": 0.6, "motion": 1.0}
 
 
 class PlainEncoder(Encoder):
     """The weight-free descriptor with a small vocabulary and hashed word vectors."""
 
-    name = "plain-1"  # raise the number whenever the numbers change
+    name = "plain-1"  # increase the number whenever its vectors change
     width = WIDTH
     word_width = plain_words.WORD_WIDTH
     fit = Fit(SIDE, SIDE, "stretch")
@@ -57,7 +57,7 @@ class PlainEncoder(Encoder):
 
 
 def describe(images: NDArray[np.uint8]) -> Array:
-    """(N, SIDE, SIDE, 3) consecutive samples → (N, WIDTH) unit vectors. The first has no motion."""
+    """Consecutive samples (N, SIDE, SIDE, 3) → unit vectors (N, WIDTH). The first has no motion."""
     count = len(images)
     colours = memberships(images).reshape(count, SIDE, SIDE, -1)
     cells = _cells(colours)  # (N, 16, 11) shares
@@ -68,11 +68,11 @@ def describe(images: NDArray[np.uint8]) -> Array:
         "salient": np.sqrt(cells.max(1)),
         "tone": _tone(light),
         "edges": _edges(light),
-        "motion": _motion(planes, _ways(cells.mean(1), _places(colours))),
+        "motion": _motion(planes, _directions(cells.mean(1), _places(colours))),
     }
     found = np.empty((count, WIDTH), np.float32)
     for name, values in parts.items():
-        # Motion keeps its size: no motion is not some motion. The others are seen relative to themselves.
+        # Motion keeps its length, so that no motion differs from some motion. Other parts are scaled to unit length.
         found[:, PARTS[name]] = _WEIGHTS[name] * (values if name == "motion" else unit_rows(values))
     return unit_rows(found)
 
@@ -80,7 +80,7 @@ def describe(images: NDArray[np.uint8]) -> Array:
 def _cells(values: Array) -> Array:
     """Means of the cells of a picture, (N, SIDE, SIDE, …) → (N, 16, …).
 
-    Sums, not a matrix product: a product's threads go on spinning for a while, on cores that the decoder needs.
+    Sums instead of a matrix product: after a product, its threads keep spinning on cores that the decoder needs.
     """
     step, rest = SIDE // GRID, values.shape[3:]
     rows = np.add.reduceat(values, np.arange(0, SIDE, step), axis=1)
@@ -95,7 +95,7 @@ def _places(colours: Array) -> Array:
 
 
 def _tone(light: Array) -> Array:
-    """How much of a picture is dark, middling, bright: (N, 3)."""
+    """How much of a picture is dark, middle, bright: (N, 3)."""
     dark = np.clip(1 - light / 0.4, 0, 1).mean((1, 2))
     bright = np.clip((light - 0.6) / 0.4, 0, 1).mean((1, 2))
     return np.stack([dark, 1 - dark - bright, bright], -1)
@@ -108,7 +108,7 @@ def _edges(light: Array) -> Array:
     across[:, :, 1:-1] = light[:, :, 2:] - light[:, :, :-2]
     down[:, 1:-1] = light[:, 2:] - light[:, :-2]
     strength = np.hypot(across, down)
-    place = np.arctan2(down, across) * np.float32(BINS / np.pi) + BINS  # opposite directions are one
+    place = np.arctan2(down, across) * np.float32(BINS / np.pi) + BINS  # opposite directions count as one
     first = place.astype(np.int32)
     share = place - first
     count, late = len(light), np.arange(SIDE) >= SIDE // 2
@@ -120,20 +120,22 @@ def _edges(light: Array) -> Array:
     return np.sqrt(np.concatenate([quarters.sum(1, keepdims=True), quarters], 1)).reshape(count, -1)
 
 
-def _motion(planes: Array, ways: Array) -> Array:
-    """Where something changed (16), still and moving (2), ways (4), ways of each colour (11 · 4)."""
+def _motion(planes: Array, directions: Array) -> Array:
+    """Where something changed (16), still and moving (2), directions (4), directions of each colour (11 · 4)."""
     count = planes.shape[1]
     changed = np.zeros((count, SIDE, SIDE), np.float32)
     changed[1:] = np.abs(planes[:, 1:] - planes[:, :-1]).max(0) > _MOVED
     shares = _cells(changed)  # (N, 16)
     amount = np.minimum(1.0, 5 * shares.mean(1))
-    known = np.arange(count) > 0  # nothing is known about the first sample's motion
+    known = np.arange(count) > 0  # the first sample has nothing to compare with
     energy = np.stack([known * (1 - amount), amount], 1)
-    return np.concatenate([0.5 * unit_rows(np.sqrt(shares)), energy, ways.max(1), ways.reshape(count, -1)], 1)
+    return np.concatenate(
+        [0.5 * unit_rows(np.sqrt(shares)), energy, directions.max(1), directions.reshape(count, -1)], 1
+    )
 
 
-def _ways(mass: Array, sums: Array) -> Array:
-    """How far the middle of each colour went left, right, up, down since the sample before, 0 to 1.
+def _directions(mass: Array, sums: Array) -> Array:
+    """How far the centre of each colour moved left, right, up, down since the sample before, 0 to 1.
 
     (N, 11) shares of the picture, (N, 2, 11) sums of x and y → (N, 11, 4).
     """
@@ -143,7 +145,7 @@ def _ways(mass: Array, sums: Array) -> Array:
     there = np.zeros_like(mass)
     now, before = np.maximum(mass[1:], 1e-6), np.maximum(mass[:-1], 1e-6)
     there[1:] = np.clip(np.minimum(now, before) / _LEAST_MASS - 1, 0, 1)
-    # A colour that grew or shrank a lot did not move: something appeared or went.
+    # A colour that grew or shrank a lot did not move: something appeared or disappeared.
     there[1:] *= np.clip(2 - 2 * np.abs(np.log(now / before)), 0, 1)
     signed = np.stack([-shift[:, 0], shift[:, 0], -shift[:, 1], shift[:, 1]], -1)  # (N, 11, 4)
     return (np.clip(signed, 0, 1) * there[..., None]).astype(np.float32)

@@ -1,20 +1,20 @@
-"""Where the parts of the weight-free descriptor stand in its vector, by name: pictures write them, words read them."""
+"""Where the parts of the descriptor stand in its vector: `plain` fills them from pictures, `plain_words` from text."""
 
 from __future__ import annotations
 
 from prvr.media.encoders.colours import NAMES
 
 GRID = 4  # cells per side
-BINS = 8  # edge directions over half a turn
+BINS = 8  # edge directions in half a turn
 COLOURS = len(NAMES)
-WAYS = ("left", "right", "up", "down")
+DIRECTIONS = ("left", "right", "up", "down")
 
 _SIZES = {
     "layout": GRID * GRID * COLOURS,
     "salient": COLOURS,
     "tone": 3,
     "edges": 5 * BINS,
-    "motion": GRID * GRID + 2 + len(WAYS) + COLOURS * len(WAYS),
+    "motion": GRID * GRID + 2 + len(DIRECTIONS) + COLOURS * len(DIRECTIONS),
 }
 
 
@@ -33,29 +33,33 @@ STILL, MOVING = _MOTION + GRID * GRID, _MOTION + GRID * GRID + 1
 
 
 def colour_in_cell(colour: str, row: int, column: int) -> int:
+    """The share of a colour in a cell."""
     return PARTS["layout"].start + (row * GRID + column) * COLOURS + NAMES.index(colour)
 
 
 def salient(colour: str) -> int:
+    """The largest share of a colour in any cell."""
     return PARTS["salient"].start + NAMES.index(colour)
 
 
 def tone(name: str) -> int:
-    return PARTS["tone"].start + ("dark", "middling", "bright").index(name)
+    """How much of the picture is dark, middle or bright."""
+    return PARTS["tone"].start + ("dark", "middle", "bright").index(name)
 
 
-def edge(direction: int) -> int:
-    """An edge direction of the whole picture."""
-    return PARTS["edges"].start + direction % BINS
+def edge(angle: int) -> int:
+    """Edges at an angle, in eighths of half a turn, in the whole picture."""
+    return PARTS["edges"].start + angle % BINS
 
 
 def change_in_cell(row: int, column: int) -> int:
+    """How much changed in a cell."""
     return _MOTION + row * GRID + column
 
 
-def way(name: str, colour: str | None = None) -> int:
-    """Motion one way, of any colour or of one."""
-    place = WAYS.index(name)
+def direction(name: str, colour: str | None = None) -> int:
+    """Motion in one direction, of any colour or of one."""
+    place = DIRECTIONS.index(name)
     if colour is None:
         return MOVING + 1 + place
-    return MOVING + 1 + len(WAYS) + NAMES.index(colour) * len(WAYS) + place
+    return MOVING + 1 + len(DIRECTIONS) + NAMES.index(colour) * len(DIRECTIONS) + place

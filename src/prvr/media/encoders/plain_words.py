@@ -1,16 +1,15 @@
 """The text side of the weight-free descriptor.
 
-``prototype`` maps the few words the descriptor can see (colours, places in the picture, motions, tones, plain shapes)
-to a vector of that descriptor. Every other word is ignored, and a sentence of only such words becomes the zero vector,
-which matches nothing: an honest "I do not know". ``word_vectors`` gives every word a fixed random direction instead,
-which means nothing until a model has been trained on it.
+``prototype`` maps the words that the descriptor can see (colours, places in the picture, motions, tones, simple shapes)
+to a vector of that descriptor. Every other word is ignored. A sentence without any such word becomes the zero vector,
+which matches nothing. ``word_vectors`` gives every word a fixed random direction instead; these mean nothing until a
+model has been trained on them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from functools import lru_cache
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from prvr.media.encoders.colours import NAMES
 WORD_WIDTH = 64
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
-# What a word looks like, where it is more or less one colour.
+# Words that name a colour, or a thing that mostly has one.
 _COLOUR_OF = {name: name for name in NAMES} | {
     "gray": "grey", "silver": "grey", "violet": "purple", "magenta": "pink", "crimson": "red", "scarlet": "red",
     "golden": "yellow", "gold": "yellow", "navy": "blue", "azure": "blue", "cyan": "blue", "turquoise": "blue",
@@ -30,7 +29,7 @@ _COLOUR_OF = {name: name for name in NAMES} | {
     "sand": "yellow", "desert": "yellow", "beach": "yellow", "fire": "orange", "brick": "red", "bricks": "red",
     "wood": "brown", "wooden": "brown", "earth": "brown", "night": "black", "fog": "grey", "asphalt": "grey",
 }  # fmt: skip
-_WAY_OF = {
+_DIRECTION_OF = {
     "left": "left", "leftward": "left", "leftwards": "left", "right": "right", "rightward": "right",
     "rightwards": "right", "up": "up", "upward": "up", "upwards": "up", "rises": "up", "rising": "up", "climbs": "up",
     "down": "down", "downward": "down", "downwards": "down", "falls": "down", "falling": "down", "sinks": "down",
@@ -40,7 +39,18 @@ _MOVES = {
     "moves", "moving", "move", "slides", "sliding", "drifts", "drifting", "goes", "going", "travels", "flies", "flying",
     "runs", "running", "walks", "walking", "rolls", "rolling", "motion", "glides", "gliding", "crosses", "heads",
 }  # fmt: skip
-_WAY_BY_ITSELF = {"rises", "rising", "climbs", "climbing", "falls", "falling", "sinks", "sinking", "drops", "dropping"}
+_OWN_DIRECTION = {
+    "rises",
+    "rising",
+    "climbs",
+    "climbing",
+    "falls",
+    "falling",
+    "sinks",
+    "sinking",
+    "drops",
+    "dropping",
+}
 _STILL = {"still", "stands", "standing", "rests", "resting", "motionless", "stays", "waits", "static", "fixed"}
 _TONE_OF = {"dark": "dark", "dim": "dark", "night": "dark", "bright": "bright", "light": "bright", "sunny": "bright"}
 _ROWS = {"top": (0, 1), "above": (0, 1), "upper": (0, 1), "bottom": (2, 3), "below": (2, 3), "lower": (2, 3)}
@@ -65,72 +75,71 @@ def words(text: str) -> list[str]:
 
 
 def understood(text: str) -> list[str]:
-    """The words of a sentence that the descriptor can see; the others do not count.
+    """The words of a sentence that the descriptor can see; others are ignored.
 
     >>> understood("a red square slides to the left of my kitchen")
     ['red', 'square', 'slides', 'left']
     """
-    known = {*_COLOUR_OF, *_WAY_OF, *_MOVES, *_STILL, *_TONE_OF, *_ROWS, *_COLUMNS, *_MIDDLE, *_EDGES_OF}
+    known = {*_COLOUR_OF, *_DIRECTION_OF, *_MOVES, *_STILL, *_TONE_OF, *_ROWS, *_COLUMNS, *_MIDDLE, *_EDGES_OF}
     return [word for word in words(text) if word in known]
 
 
 def prototype(text: str) -> Array:
-    """What a frame of the sentence would look like to the descriptor: (WIDTH,), unit length, or zero."""
-    said = words(text)
+    """The descriptor of a frame that would show the sentence, (WIDTH,): unit length, or zero."""
+    terms = words(text)
     vector = np.zeros(parts.WIDTH, np.float32)
-    colours = list(dict.fromkeys(_COLOUR_OF[word] for word in said if word in _COLOUR_OF))
-    moves = any(word in _MOVES or word in _WAY_BY_ITSELF for word in said)
-    ways = [_WAY_OF[w] for w in said if w in _WAY_OF and (moves or w not in _COLUMNS)]
-    rows, columns = _place(said, moves)
+    colours = list(dict.fromkeys(_COLOUR_OF[word] for word in terms if word in _COLOUR_OF))
+    moves = any(word in _MOVES or word in _OWN_DIRECTION for word in terms)
+    directions = [_DIRECTION_OF[w] for w in terms if w in _DIRECTION_OF and (moves or w not in _COLUMNS)]
+    rows, columns = _place(terms, moves)
     placed = (rows, columns) != (_ALL, _ALL)
     for number, colour in enumerate(colours):
-        # The colour named first is most often the subject's: it alone stands at the named place and moves.
+        # The colour named first is most often the subject's: only that one stands at the named place and moves.
         own = number == 0
         vector[parts.salient(colour)] += 1.0
         cells = [(r, c) for r in (rows if own else _ALL) for c in (columns if own else _ALL)]
         for row, column in cells:
             vector[parts.colour_in_cell(colour, row, column)] += (1.0 if placed and own else 0.5) / len(cells) ** 0.5
-    for way in ways:
-        vector[parts.way(way)] += 0.5
+    for direction in directions:
+        vector[parts.direction(direction)] += 0.5
         if colours:
-            vector[parts.way(way, colours[0])] += 1.0
-    if moves and not ways:
+            vector[parts.direction(direction, colours[0])] += 1.0
+    if moves and not directions:
         vector[parts.MOVING] += 0.7
     if placed and not colours:
         for row in rows:
             for column in columns:
                 vector[parts.change_in_cell(row, column)] += 1.0 / (len(rows) * len(columns)) ** 0.5
-    for word in said:
+    for word in terms:
         if word in _STILL:
             vector[parts.STILL] += 0.7
         if word in _TONE_OF:
             vector[parts.tone(_TONE_OF[word])] += 0.7
-        for direction in _EDGES_OF.get(word, ()):
-            vector[parts.edge(direction)] += 0.5 / len(_EDGES_OF[word]) ** 0.5
+        for angle in _EDGES_OF.get(word, ()):
+            vector[parts.edge(angle)] += 0.5 / len(_EDGES_OF[word]) ** 0.5
     return unit_rows(vector[None])[0]
 
 
 _ALL = (0, 1, 2, 3)
 
 
-def _place(said: list[str], moves: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Rows and columns of cells that a sentence names; left and right are ways where something moves."""
-    rows = next((_ROWS[word] for word in said if word in _ROWS), _ALL)
-    columns = next((_COLUMNS[word] for word in said if word in _COLUMNS and not moves), _ALL)
-    if _MIDDLE & set(said):
+def _place(terms: list[str], moves: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Rows and columns of cells that a sentence names. Where something moves, left and right name its direction."""
+    rows = next((_ROWS[word] for word in terms if word in _ROWS), _ALL)
+    columns = next((_COLUMNS[word] for word in terms if word in _COLUMNS and not moves), _ALL)
+    if _MIDDLE & set(terms):
         rows, columns = (rows if rows != _ALL else (1, 2)), (columns if columns != _ALL else (1, 2))
     return rows, columns
 
 
 def word_vectors(text: str) -> Array:
-    """One fixed direction per word, (L, WORD_WIDTH); an empty text is one zero row."""
-    said = words(text)
-    return np.stack([word_vector(word) for word in said]) if said else np.zeros((1, WORD_WIDTH), np.float32)
+    """One fixed vector per word, (L, WORD_WIDTH); an empty text gives one zero row."""
+    terms = words(text)
+    return np.stack([word_vector(word) for word in terms]) if terms else np.zeros((1, WORD_WIDTH), np.float32)
 
 
-@lru_cache(maxsize=65536)
 def word_vector(word: str) -> Array:
-    """Signs drawn from hashes of the word and of its stem: the same everywhere and always; word forms are alike."""
+    """Signs from hashes of the word and of its stem: equal on every machine, and similar for forms of one word."""
     stem = word if len(word) < 5 else re.sub(r"(?:ing|ed|es|s)$", "", word)
     return unit_rows((_signs(word) + _signs(f"{stem}…"))[None])[0]
 

@@ -1,21 +1,45 @@
-"""Models on this machine: found, loaded without a network and without pickles, and known by a hash."""
+"""Models on this machine: find them, load them without a network and without pickles, and identify them by a hash."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prvr.media.encoders.hashes import file_hash, require_unchanged
-from prvr.media.errors import EncoderError, MissingExtra
+from prvr.media.errors import EncoderError
+from prvr.media.packages import require_hub, require_transformers
 
 if TYPE_CHECKING:
     import torch
 
 
-def load_pretrained(name: str) -> tuple[Path, Any, Any]:
-    """Folder, model (evaluation mode) and tokenizer of a model that is on this machine, its files as they were."""
+@dataclass(frozen=True)
+class PretrainedModel:
+    """A model of the ``transformers`` library, loaded from a folder."""
+
+    folder: Path
+    model: Any  # in evaluation mode
+    tokenizer: Any
+    hashes: Mapping[str, str] = field(default_factory=dict)  # sha256 of the files that were checked while loading
+
+    @cached_property
+    def weights(self) -> str:
+        """The sha256 of its weights."""
+        return weights_hash(self.folder, self.hashes)
+
+
+def load_pretrained(name: str) -> PretrainedModel:
+    """Load a model that is on this machine, after checking that its files have not changed.
+
+    Raises:
+        EncoderError: the model is not on this machine, its files have changed, or it cannot be loaded.
+        MissingExtra: ``transformers`` or the hub's client is not installed.
+    """
     folder = model_folder(name)
-    require_unchanged(folder)
+    hashes = require_unchanged(folder)
     import torch
 
     transformers = require_transformers()
@@ -26,53 +50,46 @@ def load_pretrained(name: str) -> tuple[Path, Any, Any]:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as problem:
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-        raise EncoderError(f"{folder} holds no model that can be loaded ({first})") from problem
-    return folder, model.eval().requires_grad_(False), tokenizer
+        raise EncoderError(f"{folder} does not hold a model that can be loaded ({first}).") from problem
+    return PretrainedModel(folder, model.eval().requires_grad_(False), tokenizer, hashes)
 
 
 def model_folder(name: str) -> Path:
-    """Where a model's files are: a folder, or the hub's cache. Nothing is fetched here."""
+    """Where a model's files are: ``name`` itself if it is a folder, else in the hub's cache. Nothing is downloaded.
+
+    Raises:
+        EncoderError: the model is not on this machine; the message says how to get it.
+    """
     if Path(name).is_dir():
         return Path(name)
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise EncoderError(f"{name!r} is neither a folder nor a hub name such as google/siglip2-base-patch16-224")
+        raise EncoderError(f"{name!r} is neither a folder nor a hub name such as google/siglip2-base-patch16-224.")
     hub = require_hub()
     try:
         return Path(hub.snapshot_download(name, local_files_only=True))
     except (OSError, ValueError) as problem:
         raise EncoderError(
-            f"the weights of {name} are not on this machine. With a network: prvr prepare {name} (it says the size "
-            "first). Without: run that elsewhere, copy the folder it names to this machine, and give that folder "
-            "instead of the name."
+            f"The weights of {name} are not on this machine. With a network, run: prvr prepare {name} (it shows the "
+            "size first). Without one, run that on another machine, copy the folder it names to this one, and give "
+            "that folder instead of the name."
         ) from problem
 
 
-def weights_hash(folder: Path) -> str:
-    """sha256 of the weight file, or over those of several in order of their names."""
+def weights_hash(folder: Path, known: Mapping[str, str] | None = None) -> str:
+    """The sha256 of a model's weight file; of several files one after the other, in order of their names.
+
+    ``known`` holds hashes that ``require_unchanged`` has just computed, so that a large file is not read twice.
+    """
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise EncoderError(f"{folder} holds no .safetensors file")
+        raise EncoderError(f"{folder} does not hold a .safetensors file.")
+    if len(files) == 1 and known and files[0].name in known:
+        return known[files[0].name]
     return file_hash(*files)
 
 
-def best_device(asked: str | None = None) -> torch.device:
-    """The device asked for, else a GPU where there is one."""
+def best_device(name: str | None = None) -> torch.device:
+    """The named device; by default a GPU where there is one."""
     import torch
 
-    return torch.device(asked or ("cuda" if torch.cuda.is_available() else "cpu"))
-
-
-def require_transformers() -> Any:
-    try:
-        import transformers  # takes seconds: only when a model is really used
-    except ImportError as problem:
-        raise MissingExtra("transformers, which runs image–text and sentence models,", "encoders", problem) from problem
-    return transformers
-
-
-def require_hub() -> Any:
-    try:
-        import huggingface_hub
-    except ImportError as problem:
-        raise MissingExtra("huggingface_hub, which keeps models on this machine,", "encoders", problem) from problem
-    return huggingface_hub
+    return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prvr.data.errors import DataError
+from prvr.data import DataError
 
 
 @dataclass(frozen=True)

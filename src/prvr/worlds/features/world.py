@@ -27,10 +27,7 @@ from typing import Literal
 import h5py
 import numpy as np
 
-from prvr.data.annotations import write_annotations
-from prvr.data.errors import DataError
-from prvr.data.progress import track
-from prvr.data.writer import feature_writer, require_space
+from prvr.data import DataError, feature_writer, require_space, show_progress, write_annotations
 from prvr.worlds.features.config import FEATURE_SIZES, FeatureWorldConfig
 from prvr.worlds.features.events import (
     ATTRIBUTES,
@@ -78,7 +75,7 @@ def write_feature_world(
             for query in queries:
                 words.create_dataset(query.id, data=word_maker.features(query.sentence, rng))
     with feature_writer(store, folder / "FeatureData" / FEATURE, config.visual_width) as videos:
-        tracked = track(all_scripts, total=len(all_scripts), label="drawing synthetic videos", show=progress)
+        tracked = show_progress(all_scripts, total=len(all_scripts), label="drawing synthetic videos", show=progress)
         for index, (number, script) in enumerate(tracked):
             # A generator per video: its features depend on its own script only.
             rng = np.random.default_rng((config.seed, 20, number, index))

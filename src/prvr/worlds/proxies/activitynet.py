@@ -7,8 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from prvr.data.errors import DataError
-from prvr.data.textfiles import text_lines
+from prvr.data import DataError, text_lines
 from prvr.worlds.proxies.source import (
     Label,
     LabelScript,

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from prvr.data.errors import DataError
-from prvr.data.textfiles import text_lines
+from prvr.data import DataError, text_lines
 from prvr.worlds.proxies.source import (
     Label,
     LabelScript,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from prvr.data.errors import DataError
+from prvr.data import DataError
 
 Noise = Literal["lo", "mid", "hi"]
 Shape = Literal["correlated", "independent"]

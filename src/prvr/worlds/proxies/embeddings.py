@@ -12,9 +12,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.data.progress import track
+from prvr.data import show_progress
 from prvr.files import whole_folder, write_whole
-from prvr.media.encoders import TextEncoder
+from prvr.media import TextEncoder
 from prvr.worlds.proxies.source import ProxySource
 
 Array = NDArray[np.float32]
@@ -64,7 +64,7 @@ def _vectors(texts: list[str], encoder: TextEncoder, progress: bool) -> Array:
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # batches of one length need little padding
     parts = [order[first : first + _BATCH] for first in range(0, len(order), _BATCH)]
     vectors = np.empty((len(texts), encoder.width), np.float32)
-    for rows in track(parts, total=len(parts), label="embedding labels", show=progress):
+    for rows in show_progress(parts, total=len(parts), label="embedding labels", show=progress):
         vectors[rows] = encoder.encode_texts([texts[row] for row in rows])
     return vectors
 
@@ -77,7 +77,7 @@ def _write_words(path: Path, source: ProxySource, encoder: TextEncoder, progress
     sentences = sorted(ids, key=lambda sentence: (len(sentence), sentence))  # as above
     firsts = range(0, len(sentences), _BATCH)
     with h5py.File(path, "w", libver=("v110", "v110")) as store:
-        for first in track(firsts, total=len(firsts), label="embedding sentences", show=progress):
+        for first in show_progress(firsts, total=len(firsts), label="embedding sentences", show=progress):
             batch = sentences[first : first + _BATCH]
             for sentence, words in zip(batch, encoder.encode_word_lists(batch), strict=True):
                 for name in ids[sentence]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.media.encoders.base import unit_rows
+from prvr.media import unit_rows
 from prvr.worlds.proxies.config import NOISE, ProxyConfig
 from prvr.worlds.proxies.source import Label, LabelScript, clamp_span
 

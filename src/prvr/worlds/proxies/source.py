@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from prvr.data.annotations import Annotation
-from prvr.data.errors import DataError
+from prvr.data import Annotation, DataError
 from prvr.worlds.script import Event, Query, Script, annotate
 
 _SPLIT_SEED = 20260712  # fixed: every variant of a proxy has the same videos in the same split

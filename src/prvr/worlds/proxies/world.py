@@ -13,12 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.data.annotations import write_annotations
-from prvr.data.errors import DataError
-from prvr.data.progress import track
-from prvr.data.writer import feature_writer, require_space
+from prvr.data import DataError, feature_writer, require_space, show_progress, write_annotations
 from prvr.files import whole_folder, write_whole
-from prvr.media.encoders import TextEncoder
+from prvr.media import TextEncoder
 from prvr.worlds.proxies.config import NOISE, ProxyConfig
 from prvr.worlds.proxies.embeddings import Embeddings, nearest
 from prvr.worlds.proxies.frames import FixedMap, Vectors, add_noise, compose_frames, damage_labels
@@ -87,7 +84,7 @@ def _write_frames(folder: Path, source: ProxySource, embedded: Embeddings, confi
     near = nearest({text: embedded.vectors[text] for text in sorted(timed)}, config.near)
     total = sum(map(len, source.scripts.values()))
     with feature_writer("hdf5", folder, config.width) as store:
-        pairs = track(_assigned_scripts(source, config), total=total, label="making frames", show=progress)
+        pairs = show_progress(_assigned_scripts(source, config), total=total, label="making frames", show=progress)
         for video, script in pairs:
             frames = script_frames(script, embedded.vectors, near.__getitem__, clean, config)
             store.add(video, frames.astype(np.float16))

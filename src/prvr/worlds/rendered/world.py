@@ -23,9 +23,7 @@ from typing import Any
 import numpy as np
 
 from prvr.files import whole_folder
-from prvr.media.errors import MediaError
-from prvr.media.frames import Image
-from prvr.media.writer import write_video
+from prvr.media import Image, MediaError, write_video
 from prvr.processes import map_in_processes
 from prvr.worlds.rendered.config import RENDERED_SIZES, RenderConfig
 from prvr.worlds.rendered.events import (

@@ -1,9 +1,8 @@
 """One split's features, resampled and normalised, as tables that batches are gathered from.
 
-Reading features from HDF5 costs far more than training on them should wait for, and is the same work every epoch. So
-it is done once: ``prepare`` writes three flat tables into a cache folder, and ``Prepared`` maps them into memory. A
-table ends with one row of zeros, which is where padding points: a padded batch is then a single gather, on any
-device.
+Reading features from HDF5 is slow and is the same work every epoch. So it is done once: ``prepare_tables`` writes three
+flat tables into a cache folder, and ``FeatureTables`` maps them into memory. A table ends with one row of zeros for
+padding: a padded batch is then a single gather, on any device.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from torch import Tensor
 
 from prvr.data.errors import DataError
 
-RECIPE_VERSION = 1  # raise it whenever the numbers in the tables change, so that old caches are not read
+TABLE_VERSION = 1  # raise it whenever the numbers in the tables change, so that old caches are not read
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How raw features become tables."""
+class TableSettings:
+    """The sizes to which raw features are cut or resampled."""
 
     clips: int = 32
     frames: int = 128
     words: int = 30
-    version: int = RECIPE_VERSION
+    version: int = TABLE_VERSION
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Ragged tables and where each video and query stands in them.
+class FeatureTables:
+    """Ragged tables, and the rows of each video and query in them.
 
     The tables may be memory-mapped or on a device; the small index tensors stay on the CPU, where batch shapes are
     decided.
@@ -50,12 +49,12 @@ class Prepared:
     word_start: Tensor  # (Q,)
     word_count: Tensor  # (Q,)
 
-    def to(self, device: torch.device | str) -> Prepared:
+    def to(self, device: torch.device | str) -> FeatureTables:
         """Copy the tables to a device, so that batches are assembled there."""
         return replace(self, frames=self.frames.to(device), clips=self.clips.to(device), words=self.words.to(device))
 
-    def select(self, videos: Tensor, queries: Tensor) -> Prepared:
-        """The same tables, seen through fewer rows."""
+    def select(self, videos: Tensor, queries: Tensor) -> FeatureTables:
+        """The same tables for some of the videos and queries."""
         return replace(
             self,
             frame_start=self.frame_start[videos],
@@ -78,20 +77,20 @@ class Prepared:
         return gather_padded(self.words, self.word_start[queries], self.word_count[queries])
 
 
-def read_tables(folder: Path) -> Prepared:
-    """Map what ``prepare`` wrote; nothing is read until it is used."""
+def read_tables(folder: Path) -> FeatureTables:
+    """Map what ``prepare_tables`` wrote; data is read when it is used."""
     try:
         return _read_tables(folder)
     except (OSError, ValueError, KeyError, RuntimeError) as problem:
-        raise DataError(f"{folder} is damaged ({problem}); delete it, and it will be made again.") from problem
+        raise DataError(f"{folder} is damaged ({problem}); delete it; the next run rebuilds it.") from problem
 
 
-def _read_tables(folder: Path) -> Prepared:
+def _read_tables(folder: Path) -> FeatureTables:
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     frame_count = torch.from_numpy(np.load(folder / "frame_count.npy", allow_pickle=False))
     word_count = torch.from_numpy(np.load(folder / "word_count.npy", allow_pickle=False))
     visual_width, clips = int(meta["visual_width"]), int(meta["recipe"]["clips"])
-    return Prepared(
+    return FeatureTables(
         frames=map_table(folder / "frames.f32", visual_width, rows=int(frame_count.sum())),
         frame_start=frame_count.cumsum(0) - frame_count,
         frame_count=frame_count,
@@ -110,14 +109,14 @@ def map_table(path: Path, width: int, rows: int) -> Tensor:
     found, expected = path.stat().st_size, (rows + 1) * width * 4
     if found != expected:
         raise ValueError(f"{path.name} has {found:,} bytes instead of {expected:,}")
-    # Copy-on-write, because torch has no read-only tensors; nobody writes, so nothing is ever copied.
+    # Copy-on-write, because torch has no read-only tensors. Nothing writes to it, so nothing is copied.
     mapped: NDArray[Any] = np.memmap(path, dtype="<f4", mode="c", shape=(rows + 1, width))
     return torch.from_numpy(mapped)
 
 
 def gather_padded(table: Tensor, starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """Rows ``start … start + count`` of each item, padded with the last row: (N, longest, D) and mask (N, longest)."""
-    longest = max(1, int(counts.max())) if len(counts) else 0  # a video may have no caption, but no batch has no slot
+    longest = max(1, int(counts.max())) if len(counts) else 0  # at least one slot, also where no video has a caption
     steps = torch.arange(longest)
     mask = steps < counts[:, None]  # (N, longest)
     rows = torch.where(mask, starts[:, None] + steps, len(table) - 1)

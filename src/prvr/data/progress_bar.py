@@ -1,4 +1,4 @@
-"""A progress bar that only long work shows."""
+"""A progress bar for long work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 _Item = TypeVar("_Item")
 
 
-def track(
+def show_progress(
     items: Iterable[_Item], *, total: int, label: str, done: int = 0, after: float = 2.0, show: bool = True
 ) -> Iterator[_Item]:
     """Yield ``items``; once they have taken ``after`` seconds, draw a bar on stderr until they end."""

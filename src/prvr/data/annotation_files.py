@@ -1,4 +1,4 @@
-"""Writing the text files of a split: captions, all correct videos, and moments (`captions` reads them)."""
+"""Writes the text files of a split: captions, all correct videos, and moments. ``captions`` reads them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Annotation:
 
 def write_annotations(text: Path, collection: str, split: str, annotations: Sequence[Annotation]) -> None:
     """Write one split's files into a collection's ``TextData`` folder."""
-    captions = "".join(f"{each.id} {each.sentence}\n" for each in annotations)
+    captions = "".join(f"{a.id} {a.sentence}\n" for a in annotations)
     (text / f"{collection}{split}.caption.txt").write_text(captions, encoding="utf-8")
     _write_lines(
         text / f"{collection}{split}.gt.jsonl",

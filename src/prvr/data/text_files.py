@@ -1,4 +1,4 @@
-"""Text files as they are downloaded: plain, gzipped, or inside an archive."""
+"""Reads text files as they are downloaded: plain, gzipped, or inside an archive."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from prvr.data.errors import DataError
 
 _UNREADABLE = (
     *(OSError, EOFError, zlib.error, lzma.LZMAError, struct.error, zipfile.BadZipFile),
-    *(NotImplementedError, RuntimeError),  # an archive packed in a way that Python does not know, or encrypted
-    UnicodeDecodeError,  # one whose files have damaged names
+    *(NotImplementedError, RuntimeError),  # an encrypted archive, or a compression that Python does not know
+    UnicodeDecodeError,  # an archive whose files have damaged names
 )
 
 

@@ -1,4 +1,4 @@
-"""Build the tables of ``Prepared`` from feature files, or find them where an earlier run left them."""
+"""Builds ``FeatureTables`` from feature files, or finds them in the cache of an earlier run."""
 
 from __future__ import annotations
 
@@ -10,46 +10,48 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.data.cache import cache_home, cached, fingerprint
-from prvr.data.errors import DataError, few
+from prvr.data.cache import cache_home, cached_folder, fingerprint
+from prvr.data.errors import DataError, summarise_names
+from prvr.data.feature_tables import FeatureTables, TableSettings, read_tables
 from prvr.data.layout import Collection
-from prvr.data.prepared import Prepared, Recipe, read_tables
-from prvr.data.progress import track
+from prvr.data.progress_bar import show_progress
 from prvr.data.resample import normalise_rows, sample_clips, sample_frames
-from prvr.data.stores import FeatureStore, open_store, store_files
+from prvr.data.stores import FeatureStore, open_feature_store, store_files
 
 Array = NDArray[np.float32]
 
 
-def prepare(
-    place: Collection,
+def prepare_tables(
+    collection: Collection,
     split: str,
     video_ids: Sequence[str],
     query_ids: Sequence[str],
-    recipe: Recipe,
+    settings: TableSettings,
     cache_dir: Path | None = None,
-) -> Prepared:
-    """The tables of one split; features are read only if no cache matches the files as they are now."""
-    video_path, query_path = place.video_features, place.query_features
+) -> FeatureTables:
+    """The tables of one split. Features are read only if no cache entry matches the current files."""
+    video_path, query_path = collection.video_features, collection.query_features
 
     def build(folder: Path) -> None:
-        with open_store(video_path) as videos, open_store(query_path) as queries:
+        with open_feature_store(video_path) as videos, open_feature_store(query_path) as queries:
             _require(videos, video_ids, video_path, "videos named in the captions")
             _require(queries, query_ids, query_path, "captions")
-            _write_tables(folder, videos, video_ids, queries, query_ids, recipe, f"{place.name} {split}")
+            _write_tables(folder, videos, video_ids, queries, query_ids, settings, f"{collection.name} {split}")
 
-    name = f"{place.name}{split}-{place.visual_feature}-c{recipe.clips}-f{recipe.frames}-w{recipe.words}"
-    sources = [place.captions(split), query_path, *store_files(video_path)]
-    version = f"v{recipe.version}-{fingerprint(sources)}"
-    return read_tables(cached(cache_home(place.folder, cache_dir), name, version, build))
+    name = (
+        f"{collection.name}{split}-{collection.visual_feature}-c{settings.clips}-f{settings.frames}-w{settings.words}"
+    )
+    sources = [collection.captions(split), query_path, *store_files(video_path)]
+    version = f"v{settings.version}-{fingerprint(sources)}"
+    return read_tables(cached_folder(cache_home(collection.folder, cache_dir), name, version, build))
 
 
 def _require(store: FeatureStore, names: Sequence[str], path: Path, what: str) -> None:
     absent = [name for name in names if name not in store]
     if absent:
         raise DataError(
-            f"{path} has no features for {len(absent)} of {len(names)} {what} ({few(absent)}); "
-            "fetch the features of this collection again, or take those lines out of the caption file."
+            f"{path} has no features for {len(absent)} of {len(names)} {what} ({summarise_names(absent)}); "
+            "download the features of this collection again, or remove those lines from the caption file."
         )
 
 
@@ -59,30 +61,30 @@ def _write_tables(
     video_ids: Sequence[str],
     queries: FeatureStore,
     query_ids: Sequence[str],
-    recipe: Recipe,
+    settings: TableSettings,
     label: str,
 ) -> None:
     """Resample and normalise everything into ``folder``."""
 
     def frames_and_clips(raw: Array) -> tuple[Array, ...]:
-        return normalise_rows(sample_frames(raw, recipe.frames)), normalise_rows(sample_clips(raw, recipe.clips))
+        return normalise_rows(sample_frames(raw, settings.frames)), normalise_rows(sample_clips(raw, settings.clips))
 
-    videos_read = map(videos.read, track(video_ids, total=len(video_ids), label=f"preparing {label} videos"))
+    videos_read = map(videos.read, show_progress(video_ids, total=len(video_ids), label=f"preparing {label} videos"))
     frame_counts, _ = _stream(folder, ("frames", "clips"), videos_read, frames_and_clips, videos.width)
-    word_counts = write_words(folder, queries, query_ids, recipe.words, f"{label} queries")
+    word_counts = write_words(folder, queries, query_ids, settings.words, f"{label} queries")
     np.save(folder / "frame_count.npy", np.array(frame_counts, dtype=np.int64))
     np.save(folder / "word_count.npy", np.array(word_counts, dtype=np.int64))
-    meta = {"recipe": asdict(recipe), "visual_width": videos.width, "query_width": queries.width}
+    meta = {"recipe": asdict(settings), "visual_width": videos.width, "query_width": queries.width}
     (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
 
 def write_words(folder: Path, store: FeatureStore, names: Sequence[str], words: int, label: str) -> list[int]:
-    """The first words of each sentence, normalised, as the table ``words.f32``; returns how many each has."""
+    """Write the first words of each sentence, normalised, as ``words.f32``; returns the number of words of each."""
 
     def first_words(raw: Array) -> tuple[Array, ...]:
         return (normalise_rows(raw[:words]),)
 
-    sentences = map(store.read, track(names, total=len(names), label=f"preparing {label}"))
+    sentences = map(store.read, show_progress(names, total=len(names), label=f"preparing {label}"))
     (counts,) = _stream(folder, ("words",), sentences, first_words, store.width)
     return counts
 
@@ -94,7 +96,7 @@ def _stream(
     change: Callable[[Array], tuple[Array, ...]],
     width: int,
 ) -> list[list[int]]:
-    """Append each item's tables to their files, and a last row of zeros; returns the rows each item took, per table."""
+    """Append each item's tables to their files, and a last row of zeros; returns the rows of each item, per table."""
     files = [(folder / f"{name}.f32").open("wb", buffering=1 << 20) for name in names]
     counts: list[list[int]] = [[] for _ in names]
     try:

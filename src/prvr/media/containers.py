@@ -1,0 +1,61 @@
+"""Open a file with FFmpeg and choose the stream to watch: what the default reader, clips and thumbnails share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prvr.media.errors import MediaError
+from prvr.media.packages import require_av
+
+# Formats that FFmpeg opens although they are text, pictures, or lists that point to other files.
+_NOT_VIDEO = {"tty", "image2", "hls", "concat", "dash", "ffmetadata", "lrc", "sdp", "rtsp", "imf", "lavfi"}
+_LOCAL_ONLY = {"protocol_whitelist": "file"}  # a file must not make us fetch another one from a network
+
+
+def open_container(path: Path) -> Any:
+    """FFmpeg's container of a file, to be used in a ``with`` statement.
+
+    Raises:
+        MediaError: FFmpeg cannot open the file.
+    """
+    av = require_av()
+    try:
+        return av.open(str(path), options=dict(_LOCAL_ONLY), metadata_errors="replace")
+    except av.error.InvalidDataError as problem:
+        reason = "is not a video that FFmpeg knows, or it is damaged, encrypted or cut short before its index"
+        raise MediaError(path, reason) from problem
+    except (av.error.FFmpegError, ValueError) as problem:
+        raise MediaError(path, f"cannot be opened: {error_text(problem)}") from problem
+
+
+def video_stream(container: Any, path: Path) -> Any:
+    """The first video stream of a container. The cover picture of a song does not count.
+
+    Raises:
+        MediaError: the container has none, or FFmpeg cannot decode it.
+    """
+    format_name = container.format.name
+    if _NOT_VIDEO & set(format_name.split(",")) or format_name.endswith("_pipe"):
+        kind = "a picture" if format_name.endswith("_pipe") or format_name == "image2" else "a text or a play list"
+        raise MediaError(path, f"is not a video: FFmpeg reads it as {kind} ({format_name})")
+    attached = require_av().stream.Disposition.attached_pic
+    streams = [stream for stream in container.streams.video if not stream.disposition & attached]
+    if not streams:
+        kinds = sorted({stream.type for stream in container.streams})
+        if kinds:
+            raise MediaError(path, f"has no video stream, only: {', '.join(kinds)}")
+        raise MediaError(path, "has no streams: it is damaged or cut short")
+    if streams[0].codec_context is None:
+        raise MediaError(path, "has a video codec that this FFmpeg does not know")
+    return streams[0]
+
+
+def start_seconds(container: Any) -> float | None:
+    """The presentation time that a player shows as zero; None where the file does not state it."""
+    return None if container.start_time is None else container.start_time / require_av().time_base
+
+
+def error_text(problem: BaseException) -> str:
+    """What FFmpeg says about an error."""
+    return getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
