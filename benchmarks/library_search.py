@@ -33,8 +33,7 @@ from prvr.library.store.commit import commit
 from prvr.library.store.pending import Indexed, Pending
 from prvr.media.encoders.base import Array, Encoder, unit_rows
 from prvr.media.frames import Fit, Image
-from prvr.scoring import Gallery
-from prvr.scoring.engines import score_parts
+from prvr.scoring import Gallery, score_parts
 
 
 class Standstill(Encoder):

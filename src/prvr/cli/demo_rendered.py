@@ -12,7 +12,7 @@ from rich.table import Table
 from prvr.cli.console import print_step, print_table
 from prvr.cli.demo_features import train_demo_run
 from prvr.cli.search import time_range
-from prvr.evaluation.figures import EvidenceCurves, evidence_figure, save_figure
+from prvr.evaluation import EvidenceCurves, evidence_figure, save_figure
 from prvr.library import Hit, Library
 from prvr.library.search.judge import KnownQuery, judge, rendered_queries
 from prvr.library.search.moments import overlap

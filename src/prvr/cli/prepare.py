@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -14,14 +15,17 @@ from prvr.media import SHORT_NAMES, EncoderError, download, plan_download
 
 @dataclass(frozen=True)
 class PrepareArguments:
-    """Download the weights of an image–text or sentence encoder from the Hugging Face hub. No other command downloads.
+    """Download the weights of an encoder from the Hugging Face hub. No other command downloads anything.
 
-    ENCODER is a hub name (google/siglip2-base-patch16-224) or a short name (siglip2, clip, minilm). The size is shown
-    first, and nothing is downloaded until you agree. For a machine without a network, download on another one, copy
-    the folder that is printed at the end, and give that folder as --encoder. The encoder `plain` needs no weights.
+    The size is shown first, and nothing is downloaded until you agree. ENCODER is a hub name such as
+    google/siglip2-base-patch16-224, or a short name: siglip2 or clip (pictures and sentences), minilm (sentences, for
+    subtitles). The encoder `plain` needs no weights.
+
+    For a machine without a network, run this on another one, copy the folder that is printed at the end, and give that
+    folder wherever an encoder is expected.
     """
 
-    encoder: tyro.conf.Positional[str]
+    encoder: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENCODER")]
     """hub name or short name"""
     yes: bool = False
     """download without asking"""
@@ -34,7 +38,7 @@ def prepare_command(argv: list[str]) -> int:
         console.print("plain has no weights: there is nothing to download")
         return 0
     if Path(arguments.encoder).is_dir():
-        console.print(f"{arguments.encoder} is a folder: it can be used as --encoder directly", soft_wrap=True)
+        console.print(f"{arguments.encoder} is a folder: it can be used as it is", soft_wrap=True)
         return 0
     plan = plan_download(SHORT_NAMES.get(arguments.encoder, arguments.encoder))
     console.print(
@@ -52,5 +56,5 @@ def prepare_command(argv: list[str]) -> int:
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        raise EncoderError("there is no terminal to ask on: add --yes to download that much")
+        raise EncoderError("There is no terminal to ask on. Add --yes to download.")
     return input("download it? [y/N] ").strip().lower() in ("y", "yes")
