@@ -65,7 +65,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         found = {"machine": machine(), "indexing": indexing(folder, args.seconds)}
-        encoder = synthetic.Standstill(args.width)
+        encoder = synthetic.SyntheticEncoder(args.width)
         lib = Library.create(folder / "synthetic", encoder=encoder)
         synthetic.fill(lib, args.videos, round(60 * args.minutes))
         found |= {
