@@ -14,7 +14,7 @@ from prvr.training import Run
 from prvr.worlds import RenderedWorld
 from tests.faults.conftest import RATE
 from tests.faults.helpers import finish, start
-from tests.library.test_faults import same
+from tests.library.store.test_faults import same
 from tests.training.trainings import Training
 
 
