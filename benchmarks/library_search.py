@@ -1,12 +1,12 @@
-"""How long a search takes in a large library, and how large the library is: synthetic vectors, real files.
+"""``python benchmarks/library_search.py``: how long a search takes in a large library, and how large the library is.
 
     python benchmarks/library_search.py --hours 1000 --folder /somewhere/large     # 3.7 GB at 512-d
     python benchmarks/library_search.py --hours 20                                 # a quick look
-    python benchmarks/library_search.py --videos 50000 --minutes 1 --index         # exact and candidates side by side
+    python benchmarks/library_search.py --videos 50000 --minutes 1 --index         # exact search and candidates
 
-Vectors are walks through a space of topics, so that neighbours are alike as they are in videos. Nothing is decoded:
-what is measured is `Library.search` as a user calls it, every stored token looked at, with the files in the page cache
-(warm) after one search has read them. The encoder stands still: it hands out vectors near a random frame.
+The files are real, the vectors synthetic: walks through a space of topics, so that neighbouring frames are similar, as
+in videos. It measures `Library.search` as a user calls it, over every stored token, with the files in the page cache
+after a first search has read them. Encoding takes no time: the encoder returns vectors near a random frame.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ from prvr.library.store.arrays import Section
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit
 from prvr.library.store.pending import Indexed, Pending
-from prvr.media.encoders.base import Array, Encoder, unit_rows
-from prvr.media.frames import Fit, Image
+from prvr.media import Array, Encoder, Fit, Image, unit_rows
 from prvr.scoring import Gallery, score_parts
 
 
-class Standstill(Encoder):
-    """Vectors of the benchmark's own making: a sentence is the number of a vector."""
+class SyntheticEncoder(Encoder):
+    """Returns synthetic vectors; a sentence is the number of a vector."""
 
     fit = Fit(8, 8)
 
     def __init__(self, width: int):
-        self.name, self.width, self.word_width = "standstill", width, width
+        self.name, self.width, self.word_width = "synthetic", width, width
 
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
         return np.zeros((len(images), self.width), np.float32)
@@ -77,7 +76,7 @@ def walk(frames: int, width: int, rng: np.random.Generator) -> Array:
 
 
 TOGETHER = 64  # videos of a commit
-DISTINCT = 100  # videos that differ, where nothing depends on it: exact search takes no notice
+DISTINCT = 100  # different videos; more would not change how long an exact search takes
 
 
 def main() -> None:
@@ -93,7 +92,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where to make it (kept, and used again if it is there)")
     args = parser.parse_args()
     folder = args.folder or Path(tempfile.mkdtemp()) / "library"
-    encoder = Standstill(args.width)
+    encoder = SyntheticEncoder(args.width)
     console = Console(highlight=False)
     if not (folder / "library.json").exists():
         lib = Library.create(folder, encoder=encoder, storage=args.storage, local=args.local)
@@ -128,7 +127,7 @@ def main() -> None:
 
 
 def approximate(lib: Library, searches: int, console: Console) -> None:
-    """Index, then search each sentence both ways, one after the other, so that both share whatever else runs."""
+    """Index, then search each sentence both ways in turn, so that other work on the machine slows both."""
     began = time.perf_counter()
     made = lib.index(said=console.print)
     if not made:
@@ -158,7 +157,7 @@ def approximate(lib: Library, searches: int, console: Console) -> None:
 
 
 def fill(lib: Library, videos: int, frames: int, distinct: int = DISTINCT) -> None:
-    """Videos of so many frames each; they may repeat, which no exact search can tell by its time."""
+    """Add videos of ``frames`` frames each. Beyond ``distinct`` of them they repeat, which does not change the time."""
     track, made = lib.tracks["frames"], list[Pending]()
     for first in range(0, videos, TOGETHER):
         numbers = range(first, min(first + TOGETHER, videos))
@@ -173,7 +172,7 @@ def fill(lib: Library, videos: int, frames: int, distinct: int = DISTINCT) -> No
 
 
 def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> list[Pending]:
-    """Videos as a track makes them, many at a time: one small product after the other would take ten times as long."""
+    """Videos as a track makes them, but many at a time, which is ten times as fast."""
     walks = [walk(frames, track.encoder.width, np.random.default_rng((7, number))) for number in numbers]
     found = [Pending(lib.folder) for _ in walks]
     start = np.arange(frames, dtype=np.float64)

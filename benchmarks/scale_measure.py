@@ -48,9 +48,7 @@ from prvr.library.search.asking import Question, Wanted
 from prvr.library.store.catalogue import NewVideo
 from prvr.library.store.commit import commit
 from prvr.library.store.pending import Indexed, Pending
-from prvr.media.encoders.base import Encoder
-from prvr.media.errors import MissingExtra
-from prvr.media.writer import write_video
+from prvr.media import Encoder, MissingExtra, write_video
 
 _BATCH = 32
 
@@ -67,7 +65,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         found = {"machine": machine(), "indexing": indexing(folder, args.seconds)}
-        encoder = synthetic.Standstill(args.width)
+        encoder = synthetic.SyntheticEncoder(args.width)
         lib = Library.create(folder / "synthetic", encoder=encoder)
         synthetic.fill(lib, args.videos, round(60 * args.minutes))
         found |= {

@@ -1,4 +1,4 @@
-"""Renew the tables of docs/supply-chain.md from what is installed here: python benchmarks/supply_chain.py"""
+"""``python benchmarks/supply_chain.py``: write the tables of docs/supply-chain.md from what is installed here."""
 
 from __future__ import annotations
 

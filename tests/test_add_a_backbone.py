@@ -48,12 +48,12 @@ def test_a_folder_that_is_not_there_or_a_name_that_is_taken_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(METHOD_FOLDERS, os.pathsep.join([str(tmp_path), str(tmp_path / "gone")]))
-    with pytest.raises(UnknownMethod, match=r"PRVR_BACKBONES names .*gone, which is no folder"):
+    with pytest.raises(UnknownMethod, match=r"PRVR_BACKBONES lists .*gone, which is not a folder"):
         methods()
     (tmp_path / "mine.py").write_text(
         "from prvr.backbones import register\nfrom prvr.backbones.xml import XML\n"
         "@register\nclass Mine(XML):\n    pass\n"
     )
     monkeypatch.setenv(METHOD_FOLDERS, str(tmp_path))
-    with pytest.raises(UnknownMethod, match=r"calls its method 'xml', as prvr\.backbones\.xml does"):
+    with pytest.raises(UnknownMethod, match=r"names its method 'xml', as prvr\.backbones\.xml does"):
         methods()

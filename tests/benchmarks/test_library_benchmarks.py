@@ -34,7 +34,7 @@ def test_it_runs(name: str) -> None:
 
 @pytest.mark.parametrize("frames", [1, 40])
 def test_videos_made_together_are_those_that_a_track_makes(tmp_path: Path, frames: int) -> None:
-    lib = Library.create(tmp_path / "library", encoder=synthetic.Standstill(16))
+    lib = Library.create(tmp_path / "library", encoder=synthetic.SyntheticEncoder(16))
     track, start = lib.tracks["frames"], np.arange(frames, dtype=np.float64)
     for number, made in enumerate(synthetic.pending(lib, track, range(5), frames)):
         walk = synthetic.walk(frames, 16, np.random.default_rng((7, number)))

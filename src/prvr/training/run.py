@@ -24,8 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import prvr
-from prvr.data import Collection
-from prvr.data.layout import has_collection
+from prvr.data import Collection, has_collection
 from prvr.errors import UserError
 from prvr.files import Busy, NotAnObject, exclusive_lock, read_json_object, recover_folders, whole_folder, write_whole
 from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
