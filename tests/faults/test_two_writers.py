@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.library.test_faults import same
 
 from prvr.files import Busy, held
 from prvr.library import Library
@@ -14,7 +15,6 @@ from prvr.training import Run
 from prvr.worlds import RenderedWorld
 from tests.faults.conftest import RATE
 from tests.faults.helpers import finish, refusal, start
-from tests.library.test_faults import same
 from tests.training.test_resume import kill_after_step
 
 

@@ -1,7 +1,7 @@
 """A library behind HTTP: an API for programs, a page for people. Needs ``pip install "prvr[server]"``."""
 
 from prvr.media.errors import MissingExtra
-from prvr.server.options import ServerError, ServerOptions
+from prvr.server.options import ServerError, ServerOptions, is_loopback
 
 try:
     import fastapi  # noqa: F401
@@ -12,4 +12,4 @@ except ImportError as problem:  # pragma: no cover
 from prvr.server.app import create_app
 from prvr.server.serving import listen, serve
 
-__all__ = ["ServerError", "ServerOptions", "create_app", "listen", "serve"]
+__all__ = ["ServerError", "ServerOptions", "create_app", "is_loopback", "listen", "serve"]
