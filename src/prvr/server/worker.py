@@ -21,7 +21,7 @@ _EVERY = 0.1  # seconds between two lines of progress
 _told: IO[str] | None = None  # where answers go
 
 
-def main() -> int:
+def run_worker() -> int:
     global _told
     _told = os.fdopen(os.dup(1), "w", encoding="utf-8", closefd=False)  # its end is that of this process
     os.dup2(2, 1)  # whatever a library prints on the way is no answer
@@ -62,4 +62,4 @@ def _write(line: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_worker())
