@@ -21,11 +21,9 @@ from rich.console import Console
 from torch import Tensor
 
 from prvr.data import Dataset
-from prvr.evaluation import compare_ranks, ranks, recalls
-from prvr.evaluation.transfer import LAMBDAS, encode_split, transfer
-from prvr.scoring import Gallery, Scores, encode_queries, score_parts
-from prvr.trace import Trace, TraceConfig
-from prvr.trace.anchors import KINDS
+from prvr.evaluation import TRANSFER_LAMBDAS, compare_ranks, encode_split, ranks, recalls, transfer_trace
+from prvr.scoring import Gallery, Scores, encode_query_batches, score_parts
+from prvr.trace import ANCHOR_KINDS, Trace, TraceConfig
 from prvr.training import (
     Run,
     TraceModel,
@@ -72,7 +70,7 @@ def parts(model: TraceModel, operator: TraceConfig, dataset: Dataset) -> Scores:
     trace = Trace(model.trace.width, operator)
     trace.load_state_dict(model.trace.state_dict())
     gallery = Gallery.build(model.backbone, trace, dataset.video_batches())
-    return score_parts(encode_queries(model.backbone, dataset.query_batches()), gallery)
+    return score_parts(encode_query_batches(model.backbone, dataset.query_batches()), gallery)
 
 
 def rank(scores: Scores, weight: float, dataset: Dataset) -> Tensor:
@@ -93,7 +91,7 @@ def study_scoring(run: Run) -> dict[str, Any]:
     for name, options in OPERATORS.items():
         operator = replace(run.config.trace, **options)
         tried, reported = parts(model, operator, validation), parts(model, operator, test)
-        chosen = max((0.0, *LAMBDAS), key=lambda weight: recalls(rank(tried, weight, validation)).sum_r)
+        chosen = max((0.0, *TRANSFER_LAMBDAS), key=lambda weight: recalls(rank(tried, weight, validation)).sum_r)
         base, fixed, best = (rank(reported, weight, test) for weight in (0.0, operator.fusion_weight, chosen))
         paper = best if paper is None else paper
         found[name] = {
@@ -129,8 +127,8 @@ def study_transfer(run: Run) -> dict[str, Any]:
     splits = [encode_split(model.backbone, load_split(run.config, run.data, split)) for split in ("val", "test")]
     found: dict[str, Any] = {}
     for gate in (False, True):
-        for name, kinds in (("paper's anchors", KINDS[:-1]), ("hybrid", KINDS[-1:])):
-            t = transfer(*splits, kinds=kinds, config=TraceConfig(gate=gate))
+        for name, kinds in (("paper's anchors", ANCHOR_KINDS[:-1]), ("hybrid", ANCHOR_KINDS[-1:])):
+            t = transfer_trace(*splits, kinds=kinds, config=TraceConfig(gate=gate))
             c = t.comparison
             found[f"{name}, gated" if gate else name] = {
                 "base": t.base.sum_r,

@@ -21,12 +21,12 @@ from rich.console import Console
 from prvr.media.encoders import open_text_encoder
 from prvr.media.encoders.base import unit_rows
 from prvr.worlds import (
-    NOISE,
+    NOISE_LEVELS,
     ProxyConfig,
     add_noise,
     compose_frames,
     damage_labels,
-    nearest,
+    nearest_texts,
     read_activitynet,
     read_charades,
 )
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("source", choices=READERS)
     parser.add_argument("--annotations", type=Path, required=True)
     parser.add_argument("--encoder", required=True, help="folder of a sentence model, or a prepared name")
-    parser.add_argument("--noise", choices=NOISE, default="mid")
+    parser.add_argument("--noise", choices=NOISE_LEVELS, default="mid")
     parser.add_argument("--shape", choices=("correlated", "independent"), default="correlated")
     parser.add_argument("--videos", type=int, default=300, help="test videos in the gallery")
     args = parser.parse_args()
@@ -51,7 +51,9 @@ def main() -> None:
 
     texts = sorted({t for s in scripts for t in (*s.setting, *(label.text for label in s.events))})
     vectors = dict(zip(texts, encoder.encode_texts(texts), strict=True))
-    near = nearest({label.text: vectors[label.text] for script in scripts for label in script.events}, config.near)
+    near = nearest_texts(
+        {label.text: vectors[label.text] for script in scripts for label in script.events}, config.near
+    )
     videos = []
     for number, script in enumerate(scripts):
         rng = np.random.default_rng((config.seed, number))

@@ -26,14 +26,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prvr.evaluation import EvaluationRecord, Recall, compare_ranks, recall_table, recalls, save_record, summarise
-from prvr.evaluation.evaluate import backbone_ranks
-from prvr.evaluation.significance import Estimate, signed
-from prvr.evaluation.study import study
-from prvr.evaluation.subject import open_subject
+from prvr.evaluation import (
+    Estimate,
+    EvaluationRecord,
+    Recall,
+    backbone_ranks,
+    compare_ranks,
+    open_subject,
+    recall_table,
+    recalls,
+    run_study,
+    save_record,
+    signed,
+    summarise,
+)
 from prvr.files import write_whole
 from prvr.processes import python_command
-from prvr.trace.variants import ABLATIONS, BASE, CORRUPTIONS, VARIANTS
+from prvr.trace import ABLATIONS, BASE_VARIANT, CORRUPTIONS, VARIANTS
 from prvr.training import Run
 
 CONTROLS = ("shuffled-pairs", "shuffled-frames")
@@ -121,7 +130,7 @@ def train_and_judge(cell: Cell, seed: int, arguments: argparse.Namespace, flags:
 def result(data: Path, run: Run, device: torch.device) -> dict[str, Any]:
     """Everything about one run, as plain numbers; its ranks are saved beside the run."""
     subject = open_subject(run, data=data, device=device)
-    found = study(subject, timed=False)
+    found = run_study(subject, timed=False)
     columns: dict[str, Tensor] = dict(found.ranks)
     alone = backbone_ranks(subject)
     if alone is not None:
@@ -135,7 +144,9 @@ def result(data: Path, run: Run, device: torch.device) -> dict[str, Any]:
         "queries": len(base),
         "selection": subject.selection,
         "recalls": {name: recall.as_dict() for name, recall in record.recalls().items()},
-        "against base": {v.key: compare_ranks(base, columns[v.key]).as_dict() for v in VARIANTS if v is not BASE},
+        "against base": {
+            v.key: compare_ranks(base, columns[v.key]).as_dict() for v in VARIANTS if v is not BASE_VARIANT
+        },
         "trace against": {v.key: compare_ranks(columns[v.key], trace).as_dict() for v in CORRUPTIONS},
         "sweep": {
             letter: {f"{value:g}": recalls(ranks).sum_r for value, ranks in values.items()}
@@ -172,7 +183,7 @@ def overview(everything: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     lines = ["## ΔSumR to the base branch: mean over seeds (least … most)", ""]
     lines += [f"| variant | {' | '.join(everything)} |", f"|---|{'---|' * len(everything)}"]
     for variant in dict.fromkeys((*ABLATIONS, *CORRUPTIONS)):
-        if variant is not BASE:
+        if variant is not BASE_VARIANT:
             each = (_span(result["against base"][variant.key] for result in found) for found in everything.values())
             lines.append(f"| {variant.label} | {' | '.join(each)} |")
     return "\n".join([*lines, "", "↑, ↓: a seed whose 95 % interval lies above, below 0.", ""])

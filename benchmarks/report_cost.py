@@ -18,10 +18,7 @@ import torch
 from prvr.data import Caption, Dataset
 from prvr.data.captions import Moment
 from prvr.data.feature_tables import FeatureTables
-from prvr.evaluation import compare_ranks
-from prvr.evaluation.report import write_report
-from prvr.evaluation.study import study
-from prvr.evaluation.subject import Subject
+from prvr.evaluation import Subject, compare_ranks, run_study, write_report
 from prvr.training import Run, TraceModel, load_preset
 
 WIDTH = 64  # of the features; the encoder's cost is not what is measured
@@ -61,7 +58,7 @@ def main() -> None:
         trained = TraceModel.from_config(config).eval()
         subject = Subject(run, config, trained, dataset, "last", "random weights", True, config.trace.fusion_weight)
         started, cpu = time.perf_counter(), time.process_time()
-        found = study(subject)
+        found = run_study(subject)
         encoding = found.seconds["gallery encoding"] + found.seconds["query encoding"]
         studied = time.perf_counter() - started - encoding
         write_report(found, Path(folder) / "report")

@@ -20,10 +20,9 @@ import torch
 from torch import Tensor
 
 from prvr.data import Dataset
-from prvr.evaluation import Recall, compare_ranks, ranks, recall_table, recalls, summarise
-from prvr.evaluation.evaluate import evaluate_run
+from prvr.evaluation import Recall, compare_ranks, evaluate_run, ranks, recall_table, recalls, summarise
 from prvr.processes import python_command
-from prvr.scoring import Gallery, Scores, encode_queries, score_parts
+from prvr.scoring import Gallery, Scores, encode_query_batches, score_parts
 from prvr.trace import TraceConfig
 from prvr.training import Run, TraceModel, load_split
 
@@ -47,7 +46,7 @@ def parts(model: TraceModel, dataset: Dataset) -> dict[str, Tensor]:
     """The evidence score's ingredients as score matrices (Q, V), all from one encoding."""
     device = next(model.parameters()).device
     gallery = Gallery.build(model.backbone, model.trace, dataset.video_batches()).to(device)
-    queries = encode_queries(model.backbone, dataset.query_batches())
+    queries = encode_query_batches(model.backbone, dataset.query_batches())
 
     def trace(**changes: float) -> Tensor:
         changed: TraceConfig = replace(gallery.config, **changes)

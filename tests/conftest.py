@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from prvr.evaluation.goldens import Golden, read_golden
+from prvr.evaluation import Golden, read_golden
 from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; commands under test inherit it

@@ -218,5 +218,5 @@ def test_missing_captions_are_said() -> None:
 
 def test_no_gallery_can_be_prepared() -> None:
     model = small()
-    with pytest.raises(NotSeparable, match="cap4video scores each query–video pair anew"):
+    with pytest.raises(NotSeparable, match="cap4video scores each query–video pair by itself"):
         Gallery.build(model, None, [small_batch().videos])

@@ -120,7 +120,7 @@ def test_only_the_tight_head_needs_every_pair(case: Any) -> None:
     assert all(load(case, head).separable for head in LOOSE)
     model = load(case, "tightTransf")
     _, videos = encoded(model, case)
-    with pytest.raises(NotSeparable, match="clip4clip scores each query–video pair anew"):
+    with pytest.raises(NotSeparable, match="clip4clip scores each query–video pair by itself"):
         Gallery.of_tokens(model, None, videos)
     with pytest.raises(TypeError, match="no token sets"):
         model.token_sets(videos)

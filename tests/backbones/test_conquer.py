@@ -188,7 +188,7 @@ def test_it_names_its_first_stage_or_says_that_it_has_none() -> None:
     assert "without a first stage" in small().notice
     model = small(first_stage="runs/charades-xml-seed0", candidates=7)
     assert (model.first_stage, model.notice) == (("runs/charades-xml-seed0", 7, 3, 0.057), "")
-    with pytest.raises(NotSeparable, match="conquer scores each query–video pair anew"):
+    with pytest.raises(NotSeparable, match="conquer scores each query–video pair by itself"):
         Gallery.build(model, None, [small_batch().videos])
 
 

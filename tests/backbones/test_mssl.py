@@ -131,7 +131,7 @@ def test_local_evidence_is_the_frames(videos: VideoTokens, case: Any) -> None:
 
 def test_no_gallery_is_prepared_but_all_pairs_are_scored_in_tiles(model: MSSL, case: Any) -> None:
     batch = VideoBatch(case["in.frame_video_features"], case["in.videos_mask"] > 0, case["in.clip_video_features"])
-    with pytest.raises(NotSeparable, match="mssl scores each query–video pair anew"):
+    with pytest.raises(NotSeparable, match="mssl scores each query–video pair by itself"):
         Gallery.build(model, None, [batch])
     queries = model.encode_queries(case["in.text_feat"], case["in.text_mask"])
     tiled = pairwise_scores(model, queries, [batch], memory_budget=20_000)

@@ -74,7 +74,7 @@ def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.Captur
     for words, expected in (
         (["search"], "give a sentence"),
         (["search", "x", "--library", str(tmp_path)], "is not a library"),
-        (["search", "x", "--after", "soon"], "is no date"),
+        (["search", "x", "--after", "soon"], "is not a date"),
         (["search", "x", "--limit", "0"], "limit is at least 1"),
         (["search", "--image", str(tmp_path / "broken.mp4")], "is not a picture"),
         (["search", "a red square", "--export", str(tmp_path / "broken.mp4")], "is a file: name a folder"),

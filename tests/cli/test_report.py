@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from prvr.cli import main as prvr
-from prvr.evaluation import load_record, recalls
-from prvr.evaluation.report import SECTIONS
+from prvr.evaluation import REPORT_SECTIONS, load_record, recalls
 
 FLAGS = ["--checkpoint-seconds", "0"]
 MSSL = """
@@ -64,7 +63,7 @@ def column(path: Path, name: str) -> torch.Tensor:
 
 def test_the_page_needs_nothing_but_itself(report: Path) -> None:
     page = (report / "report.html").read_text("utf-8")
-    assert all(f'<section id="{key}">' in page for key in SECTIONS)
+    assert all(f'<section id="{key}">' in page for key in REPORT_SECTIONS)
     without_names = re.sub(r'xmlns(:\w+)?="[^"]*"|<!DOCTYPE[^>]*>|rdf:\w+="[^"]*"', "", page)
     assert not re.search(r"<(script|link|img|iframe)|@import|url\((?!#)", without_names)
     assert "prefers-color-scheme: dark" in page

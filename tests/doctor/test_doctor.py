@@ -20,7 +20,7 @@ from prvr.doctor import (
     uninstalled_extras,
 )
 from prvr.library import Library
-from prvr.media.encoders.hashes import RECORD
+from prvr.media.encoders.hashes import HASHES_FILE
 
 
 def test_every_core_package_is_there_with_a_version_and_a_licence() -> None:
@@ -65,7 +65,7 @@ def test_weights_in_the_hubs_cache_are_compared_with_their_names(
     bad = {encoder.name: encoder for encoder in find_encoders()}["some/model"]
     assert bad.state == "damaged"
     assert "damaged or replaced" in bad.remedy
-    (snapshot / RECORD).write_text("[]")
+    (snapshot / HASHES_FILE).write_text("[]")
     assert "cannot be read" in {encoder.name: encoder for encoder in find_encoders()}["some/model"].remedy
 
 

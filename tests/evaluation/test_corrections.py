@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from prvr.evaluation import Correction, find_correction, ranks
-from prvr.scoring.ranks import Positives
+from prvr.scoring import Positives
 
 
 def found(base: torch.Tensor, final: torch.Tensor, positives: Positives) -> Correction | None:

@@ -10,7 +10,7 @@ from prvr.evaluation.report.case import chosen_case
 from prvr.evaluation.report.corruption import corruption
 from prvr.evaluation.report.margins import corrections
 from prvr.evaluation.report.subsets import hard_negatives
-from prvr.evaluation.study import study
+from prvr.evaluation.study import run_study
 from prvr.evaluation.subject import Subject
 
 PLANTED_FRAME, EVENT_FRAME = 5, 3
@@ -18,7 +18,7 @@ PLANTED_FRAME, EVENT_FRAME = 5, 3
 
 @pytest.fixture(scope="module")
 def found(planted: Subject) -> Study:
-    return study(planted)
+    return run_study(planted)
 
 
 def first(found: Study, scoring: str) -> float:

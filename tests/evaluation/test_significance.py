@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from prvr.evaluation.significance import bootstrap_sums, compare, compare_ranks, sign_flip_sums
-from prvr.scoring.ranks import recalls
+from prvr.evaluation.significance import bootstrap_sums, compare, compare_ranks, mean_rank_gain, sign_flip_sums
+from prvr.scoring import recalls
 
 DRAWS = 20_000
 
@@ -160,3 +160,9 @@ def test_both_tests_agree_with_full_enumeration() -> None:
     drawn = bootstrap_sums(values, counts, 200_000, np.random.default_rng(0)) / 5
     assert drawn.mean() == pytest.approx(resamples.mean(), abs=0.01)
     assert drawn.std() == pytest.approx(resamples.std(), rel=0.01)
+
+
+def test_the_mean_gain_is_in_ranks() -> None:
+    found = mean_rank_gain(torch.tensor([10, 5, 3, 8]), torch.tensor([4, 5, 5, 8]))
+    assert found.delta == pytest.approx(1.0)
+    assert found.low <= 1.0 <= found.high

@@ -10,32 +10,27 @@ import torch
 from prvr.backbones import build
 from prvr.cli import main
 from prvr.data import Dataset
-from prvr.evaluation import transfer as room
-from prvr.evaluation.transfer import Encoding, encode_split, transfer
-from prvr.scoring import NotSeparable
-from prvr.scoring.sweep import sweep_anchors
+from prvr.evaluation.transfer import TRANSFER_LAMBDAS, TransferSplit, encode_split, transfer_trace
+from prvr.scoring import NotSeparable, sweep_anchors
 from prvr.tokens import VideoTokens
-from prvr.trace import TraceConfig, trace_evidence
-from prvr.trace.anchors import KINDS, with_anchors
+from prvr.trace import ANCHOR_KINDS, TraceConfig, trace_evidence, with_anchors
 from prvr.training import Run, TraceModel, load_preset
 
 
 @pytest.fixture
-def encoding() -> Encoding:
+def encoding() -> TransferSplit:
     mask = torch.arange(9) < torch.randint(1, 10, (12, 1))
     videos = VideoTokens(torch.randn(12, 9, 8), mask, torch.randn(12, 4, 8))
-    return Encoding(torch.randn(20, 8), videos, torch.randn(20, 12), torch.arange(20) % 12)
+    return TransferSplit(torch.randn(20, 8), videos, torch.randn(20, 12), torch.arange(20) % 12)
 
 
 @pytest.mark.parametrize("gate", [False, True])
-def test_the_shared_sweep_equals_trace_on_each_set_of_anchors(
-    gate: bool, encoding: Encoding, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_shared_sweep_equals_trace_on_each_set_of_anchors(gate: bool, encoding: TransferSplit) -> None:
     config = TraceConfig(gate=gate)
-    sets = {kind: with_anchors(encoding.videos, kind).registers for kind in KINDS}
-    monkeypatch.setattr("prvr.scoring.sweep.TILE_ELEMENTS", 20 * 9 * 5)  # five videos at a time
+    sets = {kind: with_anchors(encoding.videos, kind).registers for kind in ANCHOR_KINDS}
+    five_videos = 20 * 9 * 5
     known = {kind: anchor for kind, anchor in sets.items() if anchor is not None}
-    found = sweep_anchors(encoding.queries, encoding.videos, known, config)
+    found = sweep_anchors(encoding.queries, encoding.videos, known, config, tile_elements=five_videos)
     for kind, anchor in sets.items():
         assert anchor is not None
         videos = encoding.videos
@@ -43,20 +38,20 @@ def test_the_shared_sweep_equals_trace_on_each_set_of_anchors(
         torch.testing.assert_close(found[kind], expected, atol=1e-5, rtol=0)
 
 
-def test_the_choice_is_made_on_validation_alone(encoding: Encoding) -> None:
-    other = Encoding(torch.randn(20, 8), encoding.videos, torch.randn(20, 12), encoding.truth)
-    one, two = transfer(encoding, encoding), transfer(encoding, other)
+def test_the_choice_is_made_on_validation_alone(encoding: TransferSplit) -> None:
+    other = TransferSplit(torch.randn(20, 8), encoding.videos, torch.randn(20, 12), encoding.truth)
+    one, two = transfer_trace(encoding, encoding), transfer_trace(encoding, other)
     assert (one.anchor, one.fusion_weight) == (two.anchor, two.fusion_weight)
     best = max(one.validation.values())
     assert one.validation[one.anchor, one.fusion_weight] == best
-    assert len(one.validation) == len(KINDS) * len(room.LAMBDAS)
+    assert len(one.validation) == len(ANCHOR_KINDS) * len(TRANSFER_LAMBDAS)
 
 
 def test_nothing_of_the_backbone_changes(world: Path, preset: Path) -> None:
     model = TraceModel.from_config(load_preset(str(preset)))
     before = {name: tensor.clone() for name, tensor in model.backbone.state_dict().items()}
     split = encode_split(model.backbone, Dataset.load(world, "synth", "val", frames=24))
-    transfer(split, split, config=TraceConfig())
+    transfer_trace(split, split, config=TraceConfig())
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.backbone.state_dict().items())
 
 

@@ -13,8 +13,8 @@ from prvr.backbones import from_official, methods
 from prvr.cli import main
 from prvr.data import DATASETS
 from prvr.evaluation.goldens import Golden, check_scores, read_golden, repository_goldens
-from prvr.evaluation.published import published, published_sum_r
-from prvr.evaluation.zoo import zoo
+from prvr.evaluation.published import published_recall, published_sum_r
+from prvr.evaluation.zoo import zoo_rows
 
 LEARNING = [name for name, cls in methods().items() if cls.trainable]
 
@@ -26,7 +26,7 @@ def goldens() -> Path:
 
 
 def test_every_method_is_there_verified_and_loads_its_authors_keys() -> None:
-    rows = {row.method: row for row in zoo("charades", goldens())}
+    rows = {row.method: row for row in zoo_rows("charades", goldens())}
     assert rows.keys() == {*LEARNING} | {"dreamprvr + trace"}
     for name, row in rows.items():
         assert row.golden is not None, name
@@ -47,7 +47,7 @@ def test_every_method_is_there_verified_and_loads_its_authors_keys() -> None:
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_published_recalls_add_up_to_the_published_sum(dataset: str) -> None:
     for method in (*LEARNING, "trace"):
-        recall, total = published(method, dataset), published_sum_r(method, dataset)
+        recall, total = published_recall(method, dataset), published_sum_r(method, dataset)
         assert recall is not None
         assert total == pytest.approx(recall.sum_r, abs=0.21)  # four numbers, each rounded to one digit
 

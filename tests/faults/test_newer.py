@@ -13,7 +13,7 @@ import torch
 
 import prvr
 from prvr.library import Library
-from prvr.scoring.disk import GalleryError, Record, read, write
+from prvr.scoring.disk import GalleryError, GalleryRecord, read_gallery, write_gallery
 from prvr.training import Run, load_preset
 from tests.cli.test_commands import fails
 from tests.faults.helpers import files_of
@@ -50,8 +50,8 @@ def test_a_run(preset: Path, world: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_a_gallery(tmp_path: Path) -> None:
-    write(tmp_path / "gallery", iter([Record({}, ["v"], {"a": torch.ones(1, 2)})]))
-    assert read(tmp_path / "gallery").ids == ["v"]
+    write_gallery(tmp_path / "gallery", iter([GalleryRecord({}, ["v"], {"a": torch.ones(1, 2)})]))
+    assert read_gallery(tmp_path / "gallery").ids == ["v"]
     change(tmp_path / "gallery" / "gallery.json", lambda about: about.update(format="prvr-gallery-9", made_by="9.1.0"))
     with pytest.raises(GalleryError, match=r"found 'prvr-gallery-9', made by prvr 9.1.0; expected 'prvr-gallery-2'"):
-        read(tmp_path / "gallery")
+        read_gallery(tmp_path / "gallery")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prvr.media.encoders.hashes import RECORD, require_unchanged
+from prvr.media.encoders.hashes import HASHES_FILE, require_unchanged
 from prvr.media.errors import EncoderError, MediaError
 from prvr.media.recipe import Recipe
 from prvr.media.subtitles import read_subtitles
@@ -22,7 +22,7 @@ TARGETS = (
         "weights-note",
         (EncoderError,),
         [BREAK.join([_NOTE, b"x"])],
-        of_files((RECORD, "model.safetensors"), require_unchanged),
+        of_files((HASHES_FILE, "model.safetensors"), require_unchanged),
     ),
 )
 

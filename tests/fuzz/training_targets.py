@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save
 
 from prvr.backbones import CheckpointMismatch, read_official_checkpoint
-from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, RecordError, load_record, save_record
-from prvr.scoring.disk import GalleryError, Record, read, write
-from prvr.scoring.gallery import Gallery
+from prvr.evaluation import EvaluationProtocol, EvaluationRecord, RecordError, load_record, save_record
+from prvr.scoring import Gallery
+from prvr.scoring.disk import GalleryError, GalleryRecord, read_gallery, write_gallery
 from prvr.training import ConfigError, Run, RunError, TrainConfig, config_to_dict, load_preset, read_metrics
 from prvr.training.run import load_tensors
 from tests.conftest import TINY
@@ -38,18 +38,18 @@ def _read_run(path: Path) -> None:
 
 
 def _read_gallery(folder: Path) -> None:
-    found = read(folder)
+    found = read_gallery(folder)
     Gallery.of_arrays(found.about, found.arrays)
 
 
 def _gallery(scratch: Path) -> Read:
     arrays = {"a": torch.ones(2, 3), "b": torch.ones(2, dtype=torch.float16)}
-    record = Record({"x": 1}, ["v1", "v2"], arrays, {"c": torch.ones(4)})
-    write(scratch / "gallery", iter([record]))
+    record = GalleryRecord({"x": 1}, ["v1", "v2"], arrays, {"c": torch.ones(4)})
+    write_gallery(scratch / "gallery", iter([record]))
 
     def parse(data: bytes) -> None:
         (scratch / "gallery" / "gallery.json").write_bytes(data)
-        read(scratch / "gallery")
+        read_gallery(scratch / "gallery")
 
     return parse
 

@@ -32,7 +32,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return name
 
 
-def seen(path: Path, backend: Backend, rate: float = 1.0, fit: Fit | None = None) -> tuple[list[float], list[Image]]:
+def sampled(path: Path, backend: Backend, rate: float = 1.0, fit: Fit | None = None) -> tuple[list[float], list[Image]]:
     with open_video(path, backend) as video:
         frames = list(video.frames(rate, fit))
     assert video.problem is None
@@ -53,7 +53,7 @@ def test_facts(films: Path, backend: Backend) -> None:
 
 
 def test_a_sample_is_what_is_on_screen(films: Path, backend: Backend) -> None:
-    times, images = seen(films / "steady.mp4", backend, rate=2.0)
+    times, images = sampled(films / "steady.mp4", backend, rate=2.0)
     assert times == [k / 2 for k in range(8)]
     on_screen = [2 * int(t * 25 + 1e-6) for t in times]  # frame i is grey 2i
     assert near([level(image) for image in images], on_screen, 3)
@@ -67,7 +67,7 @@ def test_iterating_again_starts_again(films: Path, backend: Backend) -> None:
 
 
 def test_variable_rate_by_presentation_time(films: Path, backend: Backend) -> None:
-    times, images = seen(films / "variable.mp4", backend, rate=1.0)
+    times, images = sampled(films / "variable.mp4", backend, rate=1.0)
     assert times == [0.0, 1.0, 2.0, 3.0]  # frame 9 stands from 0.36 s to 3.4 s; the file ends at 3.8 s
     assert near([level(image) for image in images], [0, 90, 90, 90], 4)
 
@@ -93,29 +93,29 @@ def test_pictures_are_upright(films: Path, backend: Backend, turn: int, shape: t
 
 
 def test_odd_sizes(films: Path, backend: Backend) -> None:
-    times, images = seen(films / "odd.mkv", backend, rate=5.0)
+    times, images = sampled(films / "odd.mkv", backend, rate=5.0)
     assert len(times) == 10
     assert images[0].shape == (47, 65, 3)
 
 
 def test_without_sound_and_with_one_frame(films: Path, backend: Backend) -> None:
-    assert seen(films / "silent.mkv", backend)[0] == [0.0, 1.0]
-    assert seen(films / "one.mp4", backend)[0] == [0.0]
-    assert seen(films / "one.mp4", backend, rate=0.01)[0] == [0.0]
+    assert sampled(films / "silent.mkv", backend)[0] == [0.0, 1.0]
+    assert sampled(films / "one.mp4", backend)[0] == [0.0]
+    assert sampled(films / "one.mp4", backend, rate=0.01)[0] == [0.0]
 
 
 def test_first_frames_black(films: Path, backend: Backend) -> None:
-    _, images = seen(films / "black.mp4", backend)
+    _, images = sampled(films / "black.mp4", backend)
     assert near([level(image) for image in images], [0, 0, 0, 200, 200, 200], 5)
 
 
 def test_time_counts_from_the_start_of_the_file(films: Path, backend: Backend) -> None:
-    assert seen(films / "late.ts", backend, rate=2.0)[0] == pytest.approx([0.0, 0.5, 1.0, 1.5], abs=0.05)
+    assert sampled(films / "late.ts", backend, rate=2.0)[0] == pytest.approx([0.0, 0.5, 1.0, 1.5], abs=0.05)
 
 
 def test_fits(films: Path, backend: Backend) -> None:
-    assert seen(films / "steady.mp4", backend, fit=Fit(20, 30))[1][0].shape == (30, 20, 3)
-    assert seen(films / "odd.mkv", backend, fit=Fit(32, 32, "cover"))[1][0].shape == (32, 32, 3)
+    assert sampled(films / "steady.mp4", backend, fit=Fit(20, 30))[1][0].shape == (30, 20, 3)
+    assert sampled(films / "odd.mkv", backend, fit=Fit(32, 32, "cover"))[1][0].shape == (32, 32, 3)
 
 
 def test_seeking_shows_the_same_pictures(films: Path, backend: Backend, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_seeking_shows_the_same_pictures(films: Path, backend: Backend, tmp_path
     often = write_video(tmp_path / "often.mp4", _levels(400), fps=20, options={"g": "5", "qp": "1"})
     once = write_video(tmp_path / "once.mp4", _levels(400), fps=20, options={"g": "1000", "qp": "1"})
     for rate in (0.3, 1.0, 3.0):
-        (times, jumped), (again, decoded) = seen(often, backend, rate), seen(once, backend, rate)
+        (times, jumped), (again, decoded) = sampled(often, backend, rate), sampled(once, backend, rate)
         assert times == again
         assert near([level(image) for image in jumped], [level(image) for image in decoded], 2)
 

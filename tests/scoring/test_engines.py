@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.backbones import TokenSet
-from prvr.scoring import Engine, Gallery, engines, gallery_ranks, ranks, score, score_parts, top_k
-from prvr.scoring.engines import factorised, fused, reference
+from prvr.scoring import Engine, FusedEngine, Gallery, ScoringEngine, gallery_ranks, ranks, score, score_parts, top_k
+from prvr.scoring.engines.factorised import TILE_ELEMENTS, FactorisedEngine
+from prvr.scoring.engines.reference import ReferenceEngine
 from prvr.scoring.storage import Storage
 from prvr.scoring.top import TopKeeper
 from prvr.tokens import VideoTokens
@@ -191,28 +192,28 @@ def test_only_an_empty_slot_lifts_a_video_to_zero(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_tiles_do_not_show(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_do_not_show(engine: Engine) -> None:
     gallery, queries = gallery_of(videos([16, 3, 40, 5, 1]), trace_of(), Corpus(), engine, page=16), questions()
     whole = score_parts(queries, gallery, engine)
-    monkeypatch.setattr(reference, "TILE_ELEMENTS", 1)
-    monkeypatch.setattr(factorised, "TILE_ELEMENTS", {"cpu": 1})
-    monkeypatch.setattr(factorised, "QUERIES_PER_TILE", 3)
-    monkeypatch.setattr(fused, "_QUERIES_AT_ONCE", 3)
-    monkeypatch.setattr(fused, "_SCORES_AT_ONCE", 2 * 3)
-    tiled = score_parts(queries, gallery, engine)
+    small: dict[str, ScoringEngine] = {
+        "reference": ReferenceEngine(tile_elements=1),
+        "torch": FactorisedEngine(tile_elements=1, queries_per_tile=3),
+        "triton": FusedEngine(scores_at_once=2 * 3, queries_at_once=3),
+    }
+    tiled = score_parts(queries, gallery, small[engine])
     torch.testing.assert_close(tiled.base, whole.base, atol=1e-6, rtol=0)
     torch.testing.assert_close(tiled.trace, whole.trace, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("k", [1, 3, 50])
-def test_top_k_is_the_head_of_the_sorted_scores(engine: Engine, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_k_is_the_head_of_the_sorted_scores(engine: Engine, k: int) -> None:
     tokens = videos([16, 3, 9, 5, 1, 2])
     tokens = replace(tokens, **{name: torch.cat([t, t]) for name, t in tokens.tensors().items()})  # every score twice
     gallery, queries = gallery_of(tokens, trace_of(), Corpus(), engine), questions()
-    monkeypatch.setattr(factorised, "TILE_ELEMENTS", {"cpu": 2 * 7 * 16})  # two videos at a time
+    two_videos = FactorisedEngine(tile_elements=2 * 7 * 16)
     true = score(queries, gallery, engine).sort(dim=1, descending=True, stable=True)
-    top = top_k(queries, gallery, k=k, engine=engine)
+    top = top_k(queries, gallery, k=k, engine=two_videos if engine == "torch" else engine)
     torch.testing.assert_close(top.scores, true.values[:, :k], atol=1e-6, rtol=0)
     assert torch.equal(top.indices, true.indices[:, :k])
 
@@ -270,8 +271,8 @@ def test_a_converted_gallery_scores_like_one_made_so(engine: Engine, storage: St
 def test_no_tile_turns_more_vectors_into_floats_than_its_bound(storage: Storage, count: int) -> None:
     gallery = gallery_of(videos([16] * 60), trace_of(), Corpus(), "torch", storage=storage, page=16)
     gallery = Gallery.cat([gallery] * 100)
-    tiles = factorised.FactorisedEngine().plan(count, gallery)
-    assert max((t.videos.stop - t.videos.start) * 16 * WIDTH for t in tiles) <= factorised.TILE_ELEMENTS["cpu"]
+    tiles = FactorisedEngine().plan(count, gallery)
+    assert max((t.videos.stop - t.videos.start) * 16 * WIDTH for t in tiles) <= TILE_ELEMENTS["cpu"]
 
 
 @pytest.mark.parametrize("k", [1, 4])
@@ -286,8 +287,7 @@ def test_top_k_never_looks_at_the_whole_score_matrix(k: int, monkeypatch: pytest
         offer(keeper, scores, rows, first)
 
     monkeypatch.setattr(TopKeeper, "offer", watched)
-    monkeypatch.setattr(engines, "_SCORES_KEPT", 2 * len(queries))
-    top = top_k(queries, gallery, k=k)
+    top = top_k(queries, gallery, k=k, scores_at_once=2 * len(queries))
     assert looked == [2 * len(queries)] * 3
     assert torch.equal(top.indices, true.indices[:, :k])
 
@@ -305,7 +305,7 @@ def test_nothing_to_score_is_no_mistake() -> None:
 def test_a_grid_has_room_for_every_run_of_videos() -> None:
     many = 1_000_000
     gallery = replace(gallery_of(videos([1]), None, Corpus(clips=False), "torch"), first_page=torch.arange(many + 1))
-    runs = [tile.videos for tile in fused.FusedEngine().plan(1, gallery)]
+    runs = [tile.videos for tile in FusedEngine().plan(1, gallery)]
     assert max(run.stop - run.start for run in runs) <= 4 * 65_535
     assert (runs[0].start, runs[-1].stop) == (0, many)
 

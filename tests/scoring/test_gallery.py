@@ -94,7 +94,7 @@ def test_a_build_that_fails_leaves_the_older_gallery(backbone: Backbone, trace: 
 
 def test_damage_is_named(backbone: Backbone, trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "gallery"
-    with pytest.raises(GalleryError, match="is no gallery: it has no"):
+    with pytest.raises(GalleryError, match="is not a gallery: it has no"):
         Gallery.load(path)
     Gallery.build(backbone, trace, [videos([2])], path=path)
     with open(path / "local.values.bin", "r+b") as file:
@@ -135,7 +135,7 @@ def test_what_cannot_be_prepared_is_refused(backbone: Backbone, trace: Trace, tm
     with pytest.raises(ValueError, match="unknown storage 'int4'"):
         Gallery.build(backbone, trace, [videos([2])], storage="int4")  # type: ignore[arg-type]
     backbone.separable = False
-    with pytest.raises(NotSeparable, match="dreamprvr scores each query–video pair anew"):
+    with pytest.raises(NotSeparable, match="dreamprvr scores each query–video pair by itself"):
         Gallery.build(backbone, trace, [videos([2])])
 
 
@@ -154,7 +154,7 @@ def test_only_galleries_made_alike_are_joined(backbone: Backbone, trace: Trace, 
     with pytest.raises(ValueError, match="no galleries"):
         Gallery.cat([])
     with pytest.raises(ValueError, match=r"parts of one gallery differ in 'local.values'"):
-        disk.write(tmp_path / "gallery", iter([made()._record(), made(storage="fp16")._record()]))
+        disk.write_gallery(tmp_path / "gallery", iter([made().record(), made(storage="fp16").record()]))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -178,7 +178,7 @@ def test_galleries_of_different_models_are_not_joined(backbone: Backbone, trace:
     with pytest.raises(ValueError, match="different models"):
         Gallery.cat(list(parts))
     with pytest.raises(ValueError, match="different models"):
-        disk.write(tmp_path / "gallery", (part._record() for part in parts))
+        disk.write_gallery(tmp_path / "gallery", (part.record() for part in parts))
 
 
 def test_vectors_too_long_for_half_floats_are_refused() -> None:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from prvr.backbones import Backbone, build
-from prvr.scoring import encode_queries, pairwise_scores, ranks, rerank
-from prvr.scoring.pairwise import joined
+from prvr.scoring import encode_query_batches, join_videos, pairwise_scores, ranks, rerank
 from prvr.tokens import QueryBatch, VideoBatch
 
 SHAPE: dict[str, Any] = {"visual_width": 20, "query_width": 24, "width": 32, "heads": 4, "frames": 12, "layers": 1}
@@ -46,13 +45,13 @@ def queries() -> list[QueryBatch]:
 
 def at_once(backbone: Backbone, encoded: Tensor) -> Tensor:
     with torch.no_grad():
-        tokens = joined([backbone.eval().encode_video_batch(batch) for batch in videos()])
+        tokens = join_videos([backbone.eval().encode_video_batch(batch) for batch in videos()])
         return backbone.base_score(encoded, tokens)
 
 
 @pytest.mark.parametrize("budget", [1, 200_000, 1 << 30])
 def test_any_memory_budget_gives_the_same_scores(budget: int, backbone: Backbone) -> None:
-    encoded = encode_queries(backbone, queries())
+    encoded = encode_query_batches(backbone, queries())
     found = pairwise_scores(backbone, encoded, videos(), budget)
     assert backbone.training  # left as it was
     assert found.shape == (5, 7)
@@ -60,14 +59,14 @@ def test_any_memory_budget_gives_the_same_scores(budget: int, backbone: Backbone
 
 
 def test_a_query_scores_the_same_whatever_it_was_padded_with(backbone: Backbone) -> None:
-    encoded = encode_queries(backbone, queries())
-    alone = encode_queries(backbone, queries()[1:])
+    encoded = encode_query_batches(backbone, queries())
+    alone = encode_query_batches(backbone, queries()[1:])
     both = (pairwise_scores(backbone, encoded, videos())[3:], pairwise_scores(backbone, alone, videos()))
     torch.testing.assert_close(*both, atol=1e-5, rtol=1e-4)
 
 
 def test_blocks_stay_within_the_budget(backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded = encode_queries(backbone, queries())
+    encoded = encode_query_batches(backbone, queries())
     score, blocks = backbone.base_score, []
 
     def watched(rows: Tensor, tokens: Any) -> Tensor:
@@ -83,7 +82,7 @@ def test_blocks_stay_within_the_budget(backbone: Backbone, monkeypatch: pytest.M
 
 
 def test_the_best_are_reordered_and_the_rest_keep_their_order(backbone: Backbone) -> None:
-    encoded, own = encode_queries(backbone, queries()), None
+    encoded, own = encode_query_batches(backbone, queries()), None
     first = torch.rand(5, 7)
     first[0] = 0.5  # equal scores: gallery order
     final, own = rerank(backbone, encoded, videos(), first, k=3), at_once(backbone, encoded)
@@ -97,13 +96,13 @@ def test_the_best_are_reordered_and_the_rest_keep_their_order(backbone: Backbone
 
 
 def test_reranking_everything_is_scoring_everything(backbone: Backbone) -> None:
-    encoded = encode_queries(backbone, queries())
+    encoded = encode_query_batches(backbone, queries())
     final = rerank(backbone, encoded, videos(), torch.rand(5, 7), k=100)
     torch.testing.assert_close(final, pairwise_scores(backbone, encoded, videos()), atol=1e-5, rtol=1e-4)
 
 
 def test_a_first_stage_of_another_split_and_no_videos_are_refused(backbone: Backbone) -> None:
-    encoded = encode_queries(backbone, queries())
+    encoded = encode_query_batches(backbone, queries())
     with pytest.raises(ValueError, match=r"shape \(5, 6\), but there are 5 queries and 7 videos"):
         rerank(backbone, encoded, videos(), torch.rand(5, 6))
     with pytest.raises(ValueError, match="no videos"):

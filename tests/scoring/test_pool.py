@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from prvr.scoring import Gallery, ScoringPool, pool, score_parts
+from prvr.scoring import Gallery, ScoringPool, score_parts
 
 from .test_evidence import WIDTH, Corpus, corpus_tokens, trained
 
@@ -34,22 +34,17 @@ def queries(count: int = 3) -> torch.Tensor:
     return torch.randn(count, WIDTH)
 
 
-def test_pieces_of_galleries_join_to_their_scores(
-    gallery: Gallery, cores: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pool, "_SMALLEST_PIECE", 2)
-    for part, found in zip(
-        [gallery, gallery[2:5]], ScoringPool().score(queries(), [gallery, gallery[2:5]]), strict=True
-    ):
+def test_pieces_of_galleries_join_to_their_scores(gallery: Gallery, cores: int) -> None:
+    parts = [gallery, gallery[2:5]]
+    for part, found in zip(parts, ScoringPool(smallest_piece=2).score(queries(), parts), strict=True):
         expected = score_parts(queries(), part)
         torch.testing.assert_close(found.base, expected.base, atol=1e-6, rtol=0)
         torch.testing.assert_close(found.trace, expected.trace, atol=1e-6, rtol=0)
 
 
-def test_chosen_rows_are_scored_in_their_order(gallery: Gallery, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_PAGES_COPIED", 2)
+def test_chosen_rows_are_scored_in_their_order(gallery: Gallery, cores: int) -> None:
     rows = np.array([4, 0, 6, 3])
-    (found,) = ScoringPool().score_rows(queries(), [(gallery, rows)])
+    (found,) = ScoringPool(pages_copied=2).score_rows(queries(), [(gallery, rows)])
     expected = score_parts(queries(), gallery)
     assert expected.trace is not None
     torch.testing.assert_close(found.base, expected.base[:, rows], atol=1e-6, rtol=0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from prvr.tokens import VideoTokens
 from prvr.trace import Trace
-from prvr.trace.anchors import KINDS, anchors, global_anchors, temporal_anchors, with_anchors
+from prvr.trace.anchors import ANCHOR_KINDS, anchors, global_anchors, temporal_anchors, with_anchors
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def videos() -> VideoTokens:
     return VideoTokens(torch.randn(3, 12, 8), mask, torch.randn(3, 4, 8))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ANCHOR_KINDS)
 def test_anchors_are_unit_vectors_that_trace_can_use(kind: str, videos: VideoTokens) -> None:
     made = with_anchors(videos, kind)
     assert made.registers is not None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from prvr.tokens import VideoTokens
-from prvr.trace import Trace, TraceConfig, explain, fuse, trace_evidence, trace_factors, trace_score
+from prvr.trace import Trace, TraceConfig, explain_pair, fuse, trace_evidence, trace_factors, trace_score
 from prvr.trace import operator as op
 
 FIELDS = {  # ours -> the fixture's
@@ -124,7 +124,7 @@ def test_the_soft_score_is_a_cosine(case: Case) -> None:
 def test_values_that_cancel_do_not_explode() -> None:
     value = torch.randn(1, 1, 32)
     attended = torch.cat([value, -value + 1e-6 * torch.randn(1, 1, 32)], 1).requires_grad_()
-    soft = op.soft_score(op.unit(torch.randn(5, 32)), torch.full((5, 1, 2), 0.5), attended)
+    soft = op.soft_score(op.projected_unit(torch.randn(5, 32)), torch.full((5, 1, 2), 0.5), attended)
     soft.sum().backward()
     assert (soft.abs() <= 1).all()
     assert torch.isfinite(attended.grad).all()
@@ -225,7 +225,7 @@ def test_an_explanation_tells_the_supported_peak_from_the_unsupported_one() -> N
     frames = torch.tensor([[[0.9, 0.4, 0.0], [0.0, 0.0, 1.0], [0.95, -0.3, 0.0]]])
     registers = torch.tensor([[[0.8, 0.6, 0.0]]])
     tokens = VideoTokens(frames, torch.ones(1, 3, dtype=torch.bool), frames, registers)
-    told = explain(query, tokens, Trace(3), base=0.5)
+    told = explain_pair(query, tokens, Trace(3), base=0.5)
     assert (told.direct_peak, told.routed_peak, told.moved) == (2, 0, True)
     assert told.unsupported_gap > 0.2
     assert told.final == pytest.approx(0.5 + 0.03 * (told.route + 0.2 * told.soft), abs=1e-6)
@@ -260,7 +260,7 @@ def test_the_gate_passes_gradients_even_where_a_register_is_never_activated() ->
 def test_an_explanation_says_that_certainty_scaled_the_evidence() -> None:
     tokens = VideoTokens(torch.randn(1, 5, 4), torch.ones(1, 5, dtype=torch.bool), torch.randn(1, 2, 4))
     trace = Trace(4, TraceConfig(gate=True, anchors="hybrid"))  # no registers: anchors of both kinds stand in
-    found = explain(torch.randn(4), tokens, trace, base=0.5)
+    found = explain_pair(torch.randn(4), tokens, trace, base=0.5)
     assert len(found.activation) == 8
     expected = 0.5 + 0.03 * found.certainty * (found.route + 0.2 * found.soft)
     assert found.final == pytest.approx(expected, abs=1e-6)

@@ -17,7 +17,7 @@ def test_pairs_are_the_diagonal_of_the_evidence(temperature: float) -> None:
     videos = VideoTokens(torch.randn(4, 7, 8), mask, torch.randn(4, 2, 8), torch.randn(4, 3, 8))
     queries, trace, rows = torch.randn(4, 8), Trace(8, TraceConfig(temperature=temperature)), torch.arange(4)
     full = trace.evidence(queries, videos)
-    found = factor_evidence(op.unit(queries, trace.projections["query"]), trace.factors(videos), trace.config)
+    found = factor_evidence(op.projected_unit(queries, trace.projections["query"]), trace.factors(videos), trace.config)
     for name in ("direct", "routed"):
         expected = getattr(full, name)[rows, rows].nan_to_num(-torch.inf)
         assert torch.allclose(getattr(found, name), expected, atol=1e-6), name

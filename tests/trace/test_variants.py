@@ -38,7 +38,7 @@ def parts_of(
     queries: Tensor, videos: VideoTokens, trace: Trace, strengths: tuple[float, ...] = ()
 ) -> tuple[dict[str, Tensor], VariantFactors]:
     factors = variant_factors(trace, videos, seed=SEED, batch=2)
-    projected = op.unit(queries, trace.projections["query"])
+    projected = op.projected_unit(queries, trace.projections["query"])
     return variant_parts(projected, factors, trace.config, strengths), factors
 
 
@@ -80,7 +80,7 @@ def test_uniform_activation_replaces_affinity_by_its_mean() -> None:
     direct, compatibility = e.direct.nan_to_num(0), e.compatibility.nan_to_num(0)
     assert torch.allclose(found["route_uniform"], written_out(even, compatibility, direct, mask, trace.config))
     mean_value = trace.factors(videos).attended.mean(1)  # π = 1/R
-    q = op.unit(queries, trace.projections["query"])
+    q = op.projected_unit(queries, trace.projections["query"])
     assert torch.allclose(found["soft_uniform"], torch.cosine_similarity(q[:, None], mean_value[None], dim=-1))
 
 
@@ -92,7 +92,7 @@ def test_cross_video_shuffle_takes_the_affinity_of_another_video() -> None:
     direct, compatibility = e.direct.nan_to_num(0), e.compatibility.nan_to_num(0)
     expected = written_out(e.affinity[:, other], compatibility, direct, videos.frame_mask, trace.config)
     assert torch.allclose(found["route_cross"], expected)
-    q, attended = op.unit(queries, trace.projections["query"]), trace.factors(videos).attended
+    q, attended = op.projected_unit(queries, trace.projections["query"]), trace.factors(videos).attended
     assert torch.allclose(found["soft_cross"], op.soft_score(q, e.activation[:, other], attended))
 
 
@@ -107,8 +107,8 @@ def test_shuffled_grounding_moves_compatibility_and_not_direct_evidence() -> Non
     assert torch.allclose(found["route_shuffled"], expected)
     assert torch.allclose(factors.shuffled_compatibility, moved)
     weights = (moved / trace.config.temperature).masked_fill(~mask[:, None], -torch.inf).softmax(-1)
-    values = op.unit(op.clean(videos.frames, mask), trace.projections["frame_value"])
-    q = op.unit(queries, trace.projections["query"])
+    values = op.projected_unit(op.clean(videos.frames, mask), trace.projections["frame_value"])
+    q = op.projected_unit(queries, trace.projections["query"])
     assert torch.allclose(found["soft_shuffled"], op.soft_score(q, e.activation, weights @ values))
 
 

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from prvr.backbones import methods
-from prvr.evaluation.evaluate import evaluate_run
+from prvr.evaluation import evaluate_run
 from prvr.training import (
     ConfigError,
     Run,

@@ -22,7 +22,7 @@ from prvr.backbones.blocks.adaptive import Moments, adaptive_moments, fixed_wind
 from prvr.backbones.registry import register
 from prvr.backbones.scores import TokenSet
 from prvr.tokens import TrainBatch, VideoTokens, as_mask
-from prvr.trace.anchors import with_anchors
+from prvr.trace import with_anchors
 
 
 @dataclass(frozen=True)

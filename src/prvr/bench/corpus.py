@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from prvr.backbones import TokenSet
-from prvr.scoring import Gallery
-from prvr.scoring.storage import Storage
+from prvr.scoring import Gallery, Storage
 from prvr.tokens import TensorRecord, VideoTokens
 from prvr.trace import Trace, TraceConfig
 

@@ -9,8 +9,7 @@ import torch
 
 from prvr.bench.corpus import BenchmarkSizes, random_gallery, random_queries
 from prvr.bench.measure import MachineLimits, Measurement, Stopwatch, memory_available
-from prvr.scoring import score_parts, top_k
-from prvr.scoring.storage import Storage
+from prvr.scoring import Storage, score_parts, top_k
 
 
 def growth(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:

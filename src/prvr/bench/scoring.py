@@ -21,8 +21,7 @@ from prvr.bench.corpus import (
     random_trace,
 )
 from prvr.bench.measure import MachineLimits, Measurement, Stopwatch
-from prvr.scoring import Gallery, ranks, score_parts, top_k
-from prvr.scoring.storage import Storage
+from prvr.scoring import FusedEngine, Gallery, Storage, fused_obstacle, prepare_queries, ranks, score_parts, top_k
 
 
 def all_pairs(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:
@@ -55,19 +54,14 @@ def all_pairs(machine: MachineLimits, device: torch.device, sizes: BenchmarkSize
 
 def _plain(machine: MachineLimits, device: torch.device, shape: Shape, gallery: Gallery) -> Iterator[Measurement]:
     """How long the same kernel takes for plain maxima over as many columns."""
-    from prvr.scoring.engines.common import prepare_queries
-    from prvr.scoring.engines.fused import obstacle
-
-    if obstacle(gallery):
+    if fused_obstacle(gallery):
         return
-    from prvr.scoring.engines.fused_kernel import launch, tuned
-
-    queries, packed = prepare_queries(random_queries(shape.queries, device), gallery), gallery.packed
+    engine, queries = FusedEngine(), prepare_queries(random_queries(shape.queries, device), gallery)
     clock, everything = Stopwatch(device), slice(0, len(gallery))
-    routed = clock(lambda: launch(queries, gallery, packed, everything), repeats=9).seconds
-    tiles = tuned()
-    alike = clock(lambda: launch(queries, gallery, packed, everything, plain=True, like=tiles), repeats=9).seconds
-    own = clock(lambda: launch(queries, gallery, packed, everything, plain=True), repeats=9).seconds
+    routed = clock(lambda: engine.launch(queries, gallery, everything), repeats=9).seconds
+    tiles = engine.tuned_tiles()
+    alike = clock(lambda: engine.launch(queries, gallery, everything, plain=True, tiles=tiles), repeats=9).seconds
+    own = clock(lambda: engine.launch(queries, gallery, everything, plain=True), repeats=9).seconds
     columns = 2 * shape.queries * shape.videos * WIDTH * (2 * FRAMES + 2 * CLIPS)
     work = f"{shape.name}: the kernel alone"
     yield Measurement("scoring", work, routed, columns / routed, "FLOP/s", columns / routed / machine.matrix_rate)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from prvr.cli.console import say_step
 from prvr.cli.evaluate import show
-from prvr.evaluation.evaluate import evaluate_run, explained_correction
+from prvr.evaluation import evaluate_run, explained_correction
 from prvr.training import Run, TrainConfig, Trainer, load_preset, processes
 from prvr.worlds import FEATURE_SIZES, write_feature_world
 

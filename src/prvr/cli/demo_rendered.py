@@ -12,7 +12,7 @@ from rich.table import Table
 from prvr.cli.console import print_table, say_step
 from prvr.cli.demo_features import train
 from prvr.cli.search import time_range
-from prvr.evaluation.figures import EvidenceCurves, evidence_figure, save_figure
+from prvr.evaluation import EvidenceCurves, evidence_figure, save_figure
 from prvr.library import Hit, Library
 from prvr.library.search.judge import KnownQuery, judge, rendered_queries
 from prvr.media.encoders import open_encoder

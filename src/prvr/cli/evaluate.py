@@ -11,9 +11,7 @@ import tyro
 from rich.console import Console
 
 from prvr.cli.console import print_table
-from prvr.evaluation import Recall, recall_table
-from prvr.evaluation.evaluate import Outcome, evaluate_run
-from prvr.evaluation.published import CAVEAT, published
+from prvr.evaluation import PUBLISHED_CAVEAT, Outcome, Recall, evaluate_run, published_recall, recall_table
 from prvr.training import Run, RunError, choose_device
 
 ROWS = {  # column of the record -> how a person calls it
@@ -83,10 +81,10 @@ def show(outcomes: list[Outcome], console: Console) -> None:
     notes = [f"{first.dataset} {first.split}: {outcomes[0].record.recalls()['base'].count} queries"]
     own = outcomes[0].model.backbone.method
     for method in (own, "trace") if own == "dreamprvr" else (own,):
-        known = published(method, first.dataset)
+        known = published_recall(method, first.dataset)
         if known is not None:
             rows[f"{method} (published)"] = known
-            notes = [*dict.fromkeys([*notes, CAVEAT])]
+            notes = [*dict.fromkeys([*notes, PUBLISHED_CAVEAT])]
     if any(name.endswith("any") for name in rows):
         notes.append("any: the best of all correct videos")
     if len(outcomes) > 1:

@@ -11,10 +11,17 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from prvr.evaluation.figures import cosine_figure, evidence_figure, save_figure
-from prvr.evaluation.pair_account import PairAccount, find_query, find_video, pair_account
-from prvr.evaluation.subject import open_subject
-from prvr.evaluation.terminal import terminal_chart
+from prvr.evaluation import (
+    PairAccount,
+    cosine_figure,
+    evidence_figure,
+    find_query,
+    find_video,
+    open_subject,
+    pair_account,
+    save_figure,
+    terminal_chart,
+)
 from prvr.training import Run, choose_device
 
 

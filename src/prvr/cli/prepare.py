@@ -1,10 +1,11 @@
-"""``prvr prepare``: fetch an encoder's weights, after saying how much that is."""
+"""``prvr prepare``: download an encoder's weights, after showing their size."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -14,27 +15,30 @@ from prvr.media import SHORT_NAMES, EncoderError, download, plan_download
 
 @dataclass(frozen=True)
 class PrepareArguments:
-    """Fetch the weights of an image–text or sentence encoder from the Hugging Face hub. Nothing else ever downloads.
+    """Download the weights of an encoder from the Hugging Face hub. No other command downloads anything.
 
-    ENCODER is a hub name (google/siglip2-base-patch16-224) or a short one (siglip2, clip, minilm). The size is said
-    first, and nothing is fetched without a yes. For a machine without a network, fetch elsewhere, copy the folder that
-    is named at the end, and give that folder wherever an encoder is asked for. The encoder `plain` needs no weights.
+    The size is shown first, and nothing is downloaded until you agree. ENCODER is a hub name such as
+    google/siglip2-base-patch16-224, or a short name: siglip2 or clip (pictures and sentences), minilm (sentences, for
+    subtitles). The encoder `plain` needs no weights.
+
+    For a machine without a network, run this on another one, copy the folder that is printed at the end, and give that
+    folder wherever an encoder is expected.
     """
 
-    encoder: tyro.conf.Positional[str]
+    encoder: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENCODER")]
     """hub name or short name"""
     yes: bool = False
-    """fetch without asking"""
+    """download without asking"""
 
 
 def main(argv: list[str]) -> int:
     arguments = tyro.cli(PrepareArguments, prog="prvr prepare", args=argv)
     console = Console()
     if arguments.encoder == "plain":
-        console.print("plain has no weights: there is nothing to fetch")
+        console.print("plain has no weights: there is nothing to download")
         return 0
     if Path(arguments.encoder).is_dir():
-        console.print(f"{arguments.encoder} is a folder: it is used as it is", soft_wrap=True)
+        console.print(f"{arguments.encoder} is a folder: it can be used as it is", soft_wrap=True)
         return 0
     plan = plan_download(SHORT_NAMES.get(arguments.encoder, arguments.encoder))
     console.print(
@@ -43,7 +47,7 @@ def main(argv: list[str]) -> int:
         highlight=False,
     )
     if not (arguments.yes or _agreed()):
-        console.print("nothing was fetched")
+        console.print("nothing was downloaded")
         return 1
     folder = download(plan)
     console.print(f"ready: {folder}", soft_wrap=True, highlight=False)
@@ -52,5 +56,5 @@ def main(argv: list[str]) -> int:
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        raise EncoderError("nobody can be asked here: add --yes to fetch that much")
-    return input("fetch it? [y/N] ").strip().lower() in ("y", "yes")
+        raise EncoderError("There is no terminal to ask on. Add --yes to download.")
+    return input("download it? [y/N] ").strip().lower() in ("y", "yes")

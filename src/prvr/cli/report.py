@@ -17,21 +17,22 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from prvr.cli.console import print_table
-from prvr.evaluation.evaluate import backbone_ranks, evaluate_run
-from prvr.evaluation.report import (
+from prvr.evaluation import (
     COMPARISON_SECTIONS,
-    SECTIONS,
-    Extras,
-    Section,
-    Table,
-    Written,
-    contest,
+    REPORT_SECTIONS,
+    ReportExtras,
+    ReportSection,
+    ReportTable,
+    WrittenReport,
+    backbone_ranks,
+    evaluate_run,
+    open_subject,
+    pair_runs,
+    retrained_ranks,
+    run_study,
     write_comparison,
     write_report,
 )
-from prvr.evaluation.report.ablation import retrained_ranks
-from prvr.evaluation.study import study
-from prvr.evaluation.subject import open_subject
 from prvr.training import Run, RunError, choose_device
 
 _MARKS = {True: ("holds", "green"), False: ("fails", "red"), None: ("open", "yellow")}
@@ -73,7 +74,7 @@ def main(argv: list[str]) -> int:
     arguments = tyro.cli(ReportArguments, prog="prvr report", args=argv)
     if len(arguments.runs) not in (1, 2):
         raise RunError(f"give one run, or two to compare: prvr report RUN [RUN] (found {len(arguments.runs)})")
-    known = tuple(SECTIONS) if len(arguments.runs) == 1 else COMPARISON_SECTIONS
+    known = tuple(REPORT_SECTIONS) if len(arguments.runs) == 1 else COMPARISON_SECTIONS
     unknown = [key for key in arguments.only if key not in known]
     if unknown:
         raise RunError(f"no section {', '.join(unknown)}; there are: {', '.join(known)}")
@@ -88,7 +89,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _one(arguments: ReportArguments, device: torch.device) -> Written:
+def _one(arguments: ReportArguments, device: torch.device) -> WrittenReport:
     run = Run(arguments.runs[0])
     subject = open_subject(
         run,
@@ -99,7 +100,7 @@ def _one(arguments: ReportArguments, device: torch.device) -> Written:
         labels=arguments.labels,
     )
     retrained = retrained_ranks(arguments.retrained, subject, arguments.data)
-    extras = Extras(backbone_ranks(subject), retrained, arguments.videos)
+    extras = ReportExtras(backbone_ranks(subject), retrained, arguments.videos)
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("encoding the split", total=None)
 
@@ -107,13 +108,13 @@ def _one(arguments: ReportArguments, device: torch.device) -> Written:
             progress.update(task, description="ranking in every way", completed=done, total=total)
 
         timed = not arguments.only or "efficiency" in arguments.only
-        found = study(subject, tick, timed=timed)
+        found = run_study(subject, tick, timed=timed)
         progress.update(task, description="tables and figures", total=None)
         folder = arguments.out or run.path / "report" / subject.name
         return write_report(found, folder, only=arguments.only, extras=extras, command=_command(arguments))
 
 
-def _two(arguments: ReportArguments, device: torch.device) -> Written:
+def _two(arguments: ReportArguments, device: torch.device) -> WrittenReport:
     first, second = arguments.runs
     outcomes = []
     for path in (first, second):
@@ -123,7 +124,7 @@ def _two(arguments: ReportArguments, device: torch.device) -> Written:
                     Run(path), data=arguments.data, split=arguments.split, weights=arguments.weights, device=device
                 )
             )
-    found = contest(outcomes[0], outcomes[1], (first, second))
+    found = pair_runs(outcomes[0], outcomes[1], (first, second))
     folder = arguments.out or second / "report" / f"against-{first.resolve().name}"
     return write_comparison(found, folder, only=arguments.only, command=_command(arguments))
 
@@ -140,7 +141,7 @@ def _command(arguments: ReportArguments) -> str:
     return shlex.join(words)
 
 
-def _show(section: Section, console: Console) -> None:
+def _show(section: ReportSection, console: Console) -> None:
     console.print(Text(f"\n{section.title}", style="bold"))
     if section.absent or section.lead:
         console.print(Text(section.absent or section.lead, style="dim"))
@@ -149,7 +150,7 @@ def _show(section: Section, console: Console) -> None:
     _show_verdicts([section], console)
 
 
-def _show_verdicts(sections: Sequence[Section], console: Console) -> None:
+def _show_verdicts(sections: Sequence[ReportSection], console: Console) -> None:
     """What ought to hold, and whether it did."""
     for section in sections:
         for verdict in section.verdicts:
@@ -159,7 +160,7 @@ def _show_verdicts(sections: Sequence[Section], console: Console) -> None:
             )
 
 
-def _rich(table: Table) -> RichTable:
+def _rich(table: ReportTable) -> RichTable:
     drawn = RichTable(box=SIMPLE_HEAD, title=Text(table.title), title_justify="left", caption_justify="left")
     drawn.caption = Text(table.note) if table.note else None
     for number, column in enumerate(table.columns):

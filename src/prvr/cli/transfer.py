@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from prvr.cli.console import print_table
-from prvr.evaluation.transfer import Transfer, encode_split, transfer
+from prvr.evaluation import Transfer, encode_split, transfer_trace
 from prvr.files import write_whole
 from prvr.training import Run, RunError, choose_device, load_split, move_if_it_fits
 
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
         console.print("choosing anchor and λ on validation", style="dim")
         operator = replace(config.trace, gate=arguments.gate or config.trace.gate)
         name = f"{config.method}, gated" if operator.gate else config.method
-        found = transfer(*splits, config=operator)
+        found = transfer_trace(*splits, config=operator)
         table.add_row(name, config.data.collection, *_cells(found))
         _keep(run.path / "transfer", f"{arguments.split}-gated" if operator.gate else arguments.split, found)
     print_table(console, table)

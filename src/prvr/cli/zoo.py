@@ -12,9 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from prvr.cli.console import print_table
-from prvr.evaluation.goldens import repository_goldens
-from prvr.evaluation.published import CAVEAT
-from prvr.evaluation.zoo import ZooRow, zoo
+from prvr.evaluation import PUBLISHED_CAVEAT, ZooRow, repository_goldens, zoo_rows
 from prvr.training import ConfigError, preset_names
 
 _WIDTH = 118  # of all columns side by side
@@ -45,14 +43,14 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"{arguments.goldens} is not a folder; expected one with NAME.npz or NAME/io.safetensors")
     goldens = arguments.goldens or repository_goldens()
     with Console(stderr=True).status("building every method and recomputing its golden numbers"):
-        rows = zoo(arguments.dataset, goldens)
+        rows = zoo_rows(arguments.dataset, goldens)
     if arguments.as_json:
         print(json.dumps([asdict(row) | {"official_state": row.official_state} for row in rows], indent=2))
         return 0
     console = Console()
     print_table(console, _table(rows), _WIDTH)
     notes = [
-        f"parameters: with the {arguments.dataset} preset; SumR {CAVEAT}",
+        f"parameters: with the {arguments.dataset} preset; SumR {PUBLISHED_CAVEAT}",
         "golden: largest |ours − faithful implementation's| score, recomputed now"
         + (f" from {goldens}" if goldens else "; no goldens found, give --goldens DIR"),
         "checkpoint: whether a state dict with the authors' keys was loaded from that golden, every key used",

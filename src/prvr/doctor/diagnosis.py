@@ -25,7 +25,7 @@ from prvr.doctor.packages import (
 )
 from prvr.library import Library, LibraryError
 from prvr.media import SHORT_NAMES, EncoderError, MissingExtra, model_folder, require_unchanged, weights_hash
-from prvr.scoring.engines import fused, single
+from prvr.scoring import fused_device_obstacle, has_simsimd
 
 # Packages that contain the files of a model. Their publishers are not the model's authors, so the first and last
 # characters of the public weights' sha256 are written here: sentence-transformers/all-MiniLM-L6-v2, model.safetensors.
@@ -162,12 +162,12 @@ def hardware() -> Hardware:
 def scoring_engine() -> str:
     """Which engine scores a gallery on this machine, and why not a faster one."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    obstacle = fused.device_obstacle(device)
+    obstacle = fused_device_obstacle(device)
     if not obstacle:
         return "triton (fused) on the GPU for galleries kept in 16 or 8 bits, torch for others"
     if device.type == "cuda":
         return f"torch on the GPU: {obstacle}"
-    simsimd = "SimSIMD for one or two queries" if single.available() else "without SimSIMD: pip install simsimd"
+    simsimd = "SimSIMD for one or two queries" if has_simsimd() else "without SimSIMD: pip install simsimd"
     return f"torch on the CPU, {simsimd}"
 
 
@@ -265,7 +265,7 @@ def _processor() -> str:
 
 def _instructions() -> tuple[str, ...]:
     instructions = [f"torch: {torch.backends.cpu.get_cpu_capability()}"]
-    if single.available():
+    if has_simsimd():
         import simsimd
 
         names = [name for name, has in simsimd.get_capabilities().items() if has and name != "serial"]

@@ -1,35 +1,96 @@
-"""How good is a scoring: ranks and recalls, significance, tables, records on disk, and the correction worth showing."""
+"""How good is a scoring: ranks and recalls, significance, tables, records, studies of a run and reports about it."""
 
 from prvr.evaluation.corrections import Correction, find_correction
-from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figure
-from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, load_record, save_record
-from prvr.evaluation.significance import Comparison, Estimate, compare, compare_ranks
+from prvr.evaluation.evaluate import Outcome, backbone_ranks, evaluate_run, explained_correction
+from prvr.evaluation.figures import EvidenceCurves, correction_figure, cosine_figure, evidence_figure, save_figure
+from prvr.evaluation.findings import Study
+from prvr.evaluation.goldens import Golden, read_golden, repository_goldens
+from prvr.evaluation.pair_account import PairAccount, find_query, find_video, pair_account
+from prvr.evaluation.published import PUBLISHED_CAVEAT, published_recall
+from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, RecordError, load_record, save_record
+from prvr.evaluation.report import (
+    COMPARISON_SECTIONS,
+    REPORT_SECTIONS,
+    ReportExtras,
+    ReportSection,
+    ReportTable,
+    Verdict,
+    WrittenReport,
+    pair_runs,
+    retrained_ranks,
+    write_comparison,
+    write_report,
+)
+from prvr.evaluation.significance import Comparison, Estimate, compare, compare_ranks, signed
+from prvr.evaluation.study import run_study
+from prvr.evaluation.subject import Subject, open_subject
 from prvr.evaluation.tables import RecallSummary, RecallTable, recall_table, summarise
 from prvr.evaluation.terminal import terminal_chart
-from prvr.scoring.ranks import Positives, Recall, coverage, ranks, recalls
+from prvr.evaluation.transfer import TRANSFER_LAMBDAS, Transfer, TransferSplit, encode_split, transfer_trace
+from prvr.evaluation.zoo import ZooRow, zoo_rows
+from prvr.scoring import Positives, Recall, coverage, ranks, recalls
 
 __all__ = [
+    "COMPARISON_SECTIONS",
+    "PUBLISHED_CAVEAT",
+    "REPORT_SECTIONS",
+    "TRANSFER_LAMBDAS",
     "Comparison",
     "Correction",
     "Estimate",
     "EvaluationProtocol",
     "EvaluationRecord",
     "EvidenceCurves",
+    "Golden",
+    "Outcome",
+    "PairAccount",
     "Positives",
     "Recall",
     "RecallSummary",
     "RecallTable",
+    "RecordError",
+    "ReportExtras",
+    "ReportSection",
+    "ReportTable",
+    "Study",
+    "Subject",
+    "Transfer",
+    "TransferSplit",
+    "Verdict",
+    "WrittenReport",
+    "ZooRow",
+    "backbone_ranks",
     "compare",
     "compare_ranks",
     "correction_figure",
+    "cosine_figure",
     "coverage",
+    "encode_split",
+    "evaluate_run",
+    "evidence_figure",
+    "explained_correction",
     "find_correction",
+    "find_query",
+    "find_video",
     "load_record",
+    "open_subject",
+    "pair_account",
+    "pair_runs",
+    "published_recall",
     "ranks",
+    "read_golden",
     "recall_table",
     "recalls",
+    "repository_goldens",
+    "retrained_ranks",
+    "run_study",
     "save_figure",
     "save_record",
+    "signed",
     "summarise",
     "terminal_chart",
+    "transfer_trace",
+    "write_comparison",
+    "write_report",
+    "zoo_rows",
 ]

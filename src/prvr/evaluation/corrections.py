@@ -1,4 +1,4 @@
-"""The correction worth explaining, chosen by a rule so that nobody picks a pretty one by hand."""
+"""The correction to explain, chosen by a rule rather than by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prvr.scoring.ranks import Positives, positive_pairs
+from prvr.scoring import Positives, positive_pairs
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Correction:
 def find_correction(
     base_ranks: Tensor, final_ranks: Tensor, base_scores: Tensor, final_scores: Tensor, positives: Positives
 ) -> Correction | None:
-    """The query whose correction shows most, or None where no rank improved.
+    """The query with the largest correction, or None where no rank improved.
 
     Among the queries that the base ranks wrong at the top and TRACE puts right, the one whose margin grew most. If
     there is none, the query whose rank improved most (of several, the one whose margin grew most). A tie that is left

@@ -1,4 +1,4 @@
-"""A split encoded once, with the time it took: what every diagnostic starts from."""
+"""A split encoded once, with the time it took. Every diagnostic starts from it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from torch import Tensor
 from prvr.backbones import TokenSet, max_dot
 from prvr.evaluation.significance import SEED
 from prvr.evaluation.subject import Subject
-from prvr.evaluation.timing import Stopwatch, time_retrieval
-from prvr.scoring import encode_queries
-from prvr.scoring.encoding import resting
-from prvr.scoring.pairwise import encoded, joined
+from prvr.evaluation.timing import TimeLog, time_retrieval
+from prvr.scoring import encode_query_batches, encode_video_batches, evaluation_mode, join_videos
 from prvr.tokens import VideoTokens
+from prvr.trace import VariantFactors, variant_factors
 from prvr.trace import operator as op
-from prvr.trace.variants import VariantFactors, variant_factors
 from prvr.training import split_scores
 
 
@@ -31,7 +29,7 @@ class EncodedSplit:
     pair_scores: Tensor | None  # (Q, V) base scores of a pairwise method
     projected: Tensor | None  # (Q, D) TRACE's projected unit queries
     factors: VariantFactors | None
-    watch: Stopwatch
+    times: TimeLog
 
     def base(self, rows: slice, videos: slice) -> Tensor:
         """Base scores of some queries against some videos."""
@@ -41,7 +39,7 @@ class EncodedSplit:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether a query is one vector that can be held against tokens."""
+        """Whether a query is one vector that can be compared with tokens."""
         return self.queries.ndim == 2
 
 
@@ -51,26 +49,26 @@ def encode_subject(subject: Subject, *, timed: bool = True) -> EncodedSplit:
 
     ``timed`` also scores as a search does, only to tell how long that takes.
     """
-    backbone, dataset, watch = subject.model.backbone, subject.dataset, Stopwatch()
-    with watch.measure("query encoding"):
-        queries = encode_queries(backbone, dataset.query_batches())
-    with watch.measure("gallery encoding"), resting(backbone):
-        videos = joined(list(encoded(backbone, dataset.video_batches())))
+    backbone, dataset, times = subject.model.backbone, subject.dataset, TimeLog()
+    with times.measure("query encoding"):
+        queries = encode_query_batches(backbone, dataset.query_batches())
+    with times.measure("gallery encoding"), evaluation_mode(backbone):
+        videos = join_videos(list(encode_video_batches(backbone, dataset.video_batches())))
     sets: tuple[TokenSet, ...] = ()
     pair_scores = projected = factors = None
     if not backbone.separable:
-        with watch.measure("base similarity"):
+        with times.measure("base similarity"):
             pair_scores = split_scores(subject.model, dataset, use_trace=False).base
     if timed:  # here, while memory holds nothing else
-        time_retrieval(subject, watch, queries, videos, pair_scores)
+        time_retrieval(subject, times, queries, videos, pair_scores)
     if backbone.separable:
         sets = tuple(TokenSet(s.weight, F.normalize(s.tokens, dim=-1)) for s in backbone.token_sets(videos))
     if subject.with_trace:
         trace = subject.model.trace
-        with watch.measure("TRACE factors"):
+        with times.measure("TRACE factors"):
             for start in range(0, len(videos), 64):
                 trace.factors(videos[start : start + 64])
         factors = variant_factors(trace, videos, seed=SEED)
-        projected = op.unit(queries, trace.projections["query"])
+        projected = op.projected_unit(queries, trace.projections["query"])
     unit = F.normalize(queries, dim=-1) if queries.ndim == 2 else queries
-    return EncodedSplit(unit, videos, sets, pair_scores, projected, factors, watch)
+    return EncodedSplit(unit, videos, sets, pair_scores, projected, factors, times)

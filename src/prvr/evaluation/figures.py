@@ -1,4 +1,4 @@
-"""The picture of a correction: why plain max fell for the hard negative, and what TRACE read instead."""
+"""Figures of evidence over time: what plain max saw, and what TRACE read instead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Okabe and Ito's palette: told apart by colour-blind readers, and in grey by the line style.
+# Okabe and Ito's palette: colour-blind readers can tell the colours apart; in grey, the line styles differ.
 DIRECT, SUPPORT, ROUTED, GAP, MOMENT, INK = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#F0E442", "#333333"
 _WIDTH = 9.6  # inches of a figure of curves
 LEFT = 0.07  # of the figure's width: where headings and panels begin
@@ -102,14 +102,14 @@ class EvidenceCurves(Peaked):
 
 
 def correction_figure(sentence: str, correction: Correction, truth: EvidenceCurves, negative: EvidenceCurves) -> Figure:
-    """Evidence over time in the right video (above) and in the hard negative (below), register activation beside."""
+    """Evidence over time in the right video (above) and in the hard negative (below), with register activation."""
     return evidence_figure(sentence, _verdict(correction), {"Ground truth": truth, "Hard negative": negative})
 
 
 def evidence_figure(
     sentence: str, verdict: str, videos: Mapping[str, EvidenceCurves], stills: Sequence[Any] = ()
 ) -> Figure:
-    """Evidence over time, one panel per video by its role, register activation beside.
+    """Evidence over time, one panel per video by its role, with register activation.
 
     Time is in seconds where all durations are known, in frames otherwise. ``stills``: pictures (H, W, 3) of the last
     video, evenly spaced over its length, shown below.
@@ -155,7 +155,7 @@ def evidence_figure(
 
 
 def cosine_figure(sentence: str, verdict: str, name: str, curve: Sequence[float]) -> Figure:
-    """A single curve over frames: what a method without TRACE has to show."""
+    """A single curve over frames, for a method without TRACE."""
     with blank_figure(_WIDTH, 3.0) as figure:
         axes = figure.add_axes((LEFT, 0.17, 0.985 - LEFT, 0.55))
         peak = int(np.argmax(curve))
@@ -178,7 +178,7 @@ def blank_figure(width: float, height: float) -> Iterator[Figure]:
 
     with rc_context(STYLE):
         figure = Figure(figsize=(width, height))
-        FigureCanvasAgg(figure)  # never a window, whatever backend is active
+        FigureCanvasAgg(figure)  # never opens a window
         yield figure
 
 

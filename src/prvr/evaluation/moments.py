@@ -1,6 +1,6 @@
 """Where in a video a query happens, read off an evidence curve.
 
-Every stretch of frames is a candidate. Its score is how well it parts the curve in two: the mean inside minus the mean
+Every stretch of frames is a candidate. Its score is how well it splits the curve in two: the mean inside minus the mean
 outside, times √(n·(m − n))/m, which is Otsu's criterion with a sign. No length is preferred by hand and nothing is
 learned. The next candidates are the best that overlap none before them by more than half.
 """

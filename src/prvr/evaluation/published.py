@@ -1,16 +1,16 @@
-"""Numbers printed in the papers, to set beside one's own.
+"""Numbers printed in the papers, to compare with your own.
 
-They are the best epoch on the very split that is reported, as is the habit of this line of work; ``CAVEAT`` says so and
-goes wherever they are shown.
+They are the best epoch on the very split that is reported, as is usual in this line of work. ``PUBLISHED_CAVEAT`` says
+so and goes wherever they are shown.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from prvr.scoring.ranks import Recall
+from prvr.scoring import Recall
 
-CAVEAT = "published: best epoch on the reported split (TRACE: mean of three seeds)"
+PUBLISHED_CAVEAT = "published: best epoch on the reported split (TRACE: mean of three seeds)"
 _QUERIES = {"activitynet": 17_031, "charades": 3_720, "tvr": 10_895}
 _TABLE: dict[
     str, dict[str, tuple[float, ...]]
@@ -73,10 +73,10 @@ _TABLE: dict[
 }
 
 
-def published(method: str, dataset: str) -> Recall | None:
+def published_recall(method: str, dataset: str) -> Recall | None:
     """A method's published recalls, or None.
 
-    >>> published("trace", "charades").r100
+    >>> published_recall("trace", "charades").r100
     55.0
     """
     values = _TABLE.get(method, {}).get(dataset)

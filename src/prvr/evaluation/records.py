@@ -1,4 +1,4 @@
-"""An evaluation on disk: every query's rank under every scoring, and how the numbers came about.
+"""An evaluation on disk: every query's rank under every scoring, and how it was measured.
 
 A record is a folder of two files. ``ranks.csv`` has one line per query and one column per scoring, so a spreadsheet
 opens it and two seeds can be joined; ``summary.json`` has the recalls and the protocol they were measured under.
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from prvr.errors import UserError
 from prvr.files import read_json_object, write_whole
-from prvr.scoring.ranks import Recall, recalls, require_ranks
+from prvr.scoring import Recall, recalls, require_ranks
 
 RANKS_FILE = "ranks.csv"
 SUMMARY_FILE = "summary.json"
@@ -28,7 +28,7 @@ KEYS = ("query_id", "video_id")
 
 
 class RecordError(UserError):
-    """A record that cannot be read back; says what was found and what to do."""
+    """A record that cannot be read back. The message says what was found and what to do."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def save_record(record: EvaluationRecord, folder: str | Path) -> Path:
 
 
 def load_record(folder: str | Path) -> EvaluationRecord:
-    """Read a record back and check that its two files tell the same story; ``RecordError`` if they do not."""
+    """Read a record back and check that its two files agree; ``RecordError`` if they do not."""
     folder = Path(folder)
     try:
         return _load(folder)
@@ -105,7 +105,7 @@ def load_record(folder: str | Path) -> EvaluationRecord:
         RuntimeError,
         RecursionError,
     ) as problem:
-        raise RecordError(f"{folder} holds no evaluation that can be read ({problem}): evaluate again") from problem
+        raise RecordError(f"{folder} does not hold a readable evaluation ({problem}): evaluate again") from problem
 
 
 def _load(folder: Path) -> EvaluationRecord:

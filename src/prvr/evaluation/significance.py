@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.scoring.ranks import CUTOFFS, Positives, ranks, require_ranks
+from prvr.scoring import CUTOFFS, Positives, ranks, require_ranks
 
 DRAWS = 20_000
 SEED = 20260712  # the seed the paper names for its tests

@@ -1,6 +1,6 @@
 """One pass over all query–video pairs, from which every table of a report is read.
 
-Scores are made for a few hundred queries against the whole gallery, turned into ranks by counting, and let go: memory
+Scores are made for a few hundred queries against the whole gallery, turned into ranks by counting, and dropped: memory
 does not grow with the number of queries, and no score is ever sorted. All variants of TRACE share the products.
 """
 
@@ -16,8 +16,7 @@ from prvr.evaluation.findings import RegisterSpread, Rivals, Study
 from prvr.evaluation.subject import Subject
 from prvr.evaluation.views import pair_views
 from prvr.scoring import coverage, ranks
-from prvr.trace import fuse
-from prvr.trace.variants import TRACE, VARIANTS, VariantFactors, route_name, variant_parts
+from prvr.trace import TRACE_VARIANT, VARIANTS, VariantFactors, fuse, route_name, variant_parts
 
 LAMBDAS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
 GAMMAS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
@@ -29,10 +28,10 @@ TILE_ELEMENTS = 1 << 20  # pairs × frames of a tile: a few MB, so that the pass
 Tick = Callable[[int, int], None]  # queries done, queries in all
 
 
-def study(subject: Subject, tick: Tick | None = None, *, timed: bool = True) -> Study:
+def run_study(subject: Subject, tick: Tick | None = None, *, timed: bool = True) -> Study:
     """Encode the split, rank it in every way, and look at each query's own video and hard negative.
 
-    ``timed`` also scores as a search does, only to tell how long that takes.
+    ``timed`` also scores as a search does, only to measure how long that takes.
     """
     split = encode_subject(subject, timed=timed)
     found = _Collected(subject)
@@ -56,7 +55,7 @@ def study(subject: Subject, tick: Tick | None = None, *, timed: bool = True) -> 
         rivals=rivals.to("cpu"),
         spread=None if split.factors is None else RegisterSpread.of(split.factors.registers),
         views=views,
-        seconds=split.watch.seconds,
+        seconds=split.times.seconds,
     )
 
 
@@ -95,7 +94,7 @@ def _part(factors: VariantFactors, tile: slice) -> VariantFactors:
 
 
 class _Collected:
-    """Ranks of chunk after chunk."""
+    """Ranks, collected chunk by chunk."""
 
     def __init__(self, subject: Subject):
         self.subject = subject
@@ -120,7 +119,7 @@ class _Collected:
             self.ranks.setdefault(variant.key, []).append(ranks(final, truth).cpu())
         evidence = parts["route"] + eta * parts["soft"]
         final = fuse(base, evidence, weight)
-        self._several(rows, TRACE.key, final)
+        self._several(rows, TRACE_VARIANT.key, final)
         self.rivals.append(_rivals(base, final, evidence, truth))
         strengths = with_value(GAMMAS, config.routing_strength)
         tried = {"λ": {value: (value, evidence) for value in with_value(LAMBDAS, weight)}}

@@ -1,4 +1,4 @@
-"""What is evaluated: a run's weights, the split they rank, and how both came about."""
+"""What is evaluated: a run's weights, the split they rank, and where both come from."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prvr.data import Collection, DataError, Dataset
-from prvr.data.captions import read_positives
+from prvr.data import Collection, DataError, Dataset, read_positives
 from prvr.evaluation.records import EvaluationProtocol
 from prvr.training import Run, TraceModel, TrainConfig, load_split, move_if_it_fits
 
@@ -107,7 +106,7 @@ def with_labels(dataset: Dataset, path: Path) -> tuple[Dataset, Tensor]:
 
 
 def _available(config: TrainConfig, data: str | Path, split: str) -> str:
-    """The split asked for; where a collection has no test captions, the validation split."""
+    """The requested split; where a collection has no test captions, the validation split."""
     c = config.data
     has_test = "test" in Collection.find(data, c.collection, c.visual_feature).splits
     return c.validation_split if split == "test" and not has_test else split

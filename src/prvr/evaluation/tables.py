@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from torch import Tensor
 
-from prvr.scoring.ranks import Recall, recalls
+from prvr.scoring import Recall, recalls
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -16,7 +16,7 @@ from prvr.tokens import VideoTokens
 
 
 @dataclass
-class Stopwatch:
+class TimeLog:
     """Seconds by what they were spent on."""
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -32,14 +32,14 @@ class Stopwatch:
 
 
 def _wait_for_gpu() -> None:
-    """Kernels are queued: without waiting, a stopwatch would read the time of queueing them."""
+    """Kernels are queued: without waiting, a clock would read the time of queueing them."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 @torch.no_grad()
 def time_retrieval(
-    subject: Subject, watch: Stopwatch, queries: Tensor, videos: VideoTokens, pair_scores: Tensor | None
+    subject: Subject, times: TimeLog, queries: Tensor, videos: VideoTokens, pair_scores: Tensor | None
 ) -> None:
     """Measure similarity by the base alone and with TRACE, and ranking. Encoding was measured before.
 
@@ -50,9 +50,9 @@ def time_retrieval(
         if not backbone.separable or (trace is not None and not subject.with_trace):
             continue
         gallery = Gallery.of_tokens(backbone, trace, videos)
-        with watch.measure(name):
+        with times.measure(name):
             scores = score_parts(queries, gallery).base
         del gallery  # before the next one is made: each is a copy of all tokens
     assert scores is not None
-    with watch.measure("ranking"):
+    with times.measure("ranking"):
         ranks(scores, subject.dataset.query_video.to(scores.device))

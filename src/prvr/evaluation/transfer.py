@@ -16,17 +16,15 @@ from torch import Tensor
 from prvr.backbones import Backbone
 from prvr.data import Dataset
 from prvr.evaluation.significance import Comparison, compare_ranks
-from prvr.scoring import NotSeparable, Recall, encode_queries, ranks, recalls
-from prvr.scoring.sweep import sweep_anchors
+from prvr.scoring import NotSeparable, Recall, encode_query_batches, ranks, recalls, sweep_anchors
 from prvr.tokens import VideoTokens
-from prvr.trace import TraceConfig, fuse
-from prvr.trace.anchors import KINDS, with_anchors
+from prvr.trace import ANCHOR_KINDS, TraceConfig, fuse, with_anchors
 
-LAMBDAS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.06, 0.1, 0.12, 0.15, 0.2, 0.3)
+TRANSFER_LAMBDAS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.06, 0.1, 0.12, 0.15, 0.2, 0.3)
 
 
 @dataclass(frozen=True)
-class Encoding:
+class TransferSplit:
     """A split as a frozen backbone sees it."""
 
     queries: Tensor  # (Q, D)
@@ -72,26 +70,26 @@ class Transfer:
 
 
 @torch.no_grad()
-def encode_split(backbone: Backbone, dataset: Dataset) -> Encoding:
+def encode_split(backbone: Backbone, dataset: Dataset) -> TransferSplit:
     """Encode a split once, on the backbone's device."""
     device = backbone.device
     backbone.eval()
     batches = (batch.to(device) for batch in dataset.video_batches())
     tokens = [backbone.encode_video_batch(batch).to(torch.float32) for batch in batches]
     videos: VideoTokens = VideoTokens.cat(tokens)
-    queries = encode_queries(backbone, dataset.query_batches())
+    queries = encode_query_batches(backbone, dataset.query_batches())
     if queries.ndim != 2:
         raise NotSeparable(f"{backbone.method} keeps a query's words, but TRACE needs each query as one vector")
     base = torch.cat([backbone.base_score(queries, part) for part in tokens], 1)
-    return Encoding(queries, videos, base, dataset.query_video.to(device))
+    return TransferSplit(queries, videos, base, dataset.query_video.to(device))
 
 
-def transfer(
-    validation: Encoding,
-    reported: Encoding,
+def transfer_trace(
+    validation: TransferSplit,
+    reported: TransferSplit,
     *,
-    kinds: Sequence[str] = KINDS,
-    lambdas: Sequence[float] = LAMBDAS,
+    kinds: Sequence[str] = ANCHOR_KINDS,
+    lambdas: Sequence[float] = TRANSFER_LAMBDAS,
     config: TraceConfig | None = None,
 ) -> Transfer:
     """Choose anchor and λ by validation SumR (of equals the first listed), then report with both fixed."""
@@ -113,7 +111,7 @@ def transfer(
 
 
 def _validation_table(
-    split: Encoding, kinds: Sequence[str], lambdas: Sequence[float], config: TraceConfig | None
+    split: TransferSplit, kinds: Sequence[str], lambdas: Sequence[float], config: TraceConfig | None
 ) -> dict[tuple[str, float], float]:
     evidence = sweep_anchors(split.queries, split.videos, _anchors(split, kinds), config)
     return {
@@ -123,11 +121,11 @@ def _validation_table(
     }
 
 
-def _fused(split: Encoding, kind: str, weight: float, config: TraceConfig | None) -> Tensor:
+def _fused(split: TransferSplit, kind: str, weight: float, config: TraceConfig | None) -> Tensor:
     evidence = sweep_anchors(split.queries, split.videos, _anchors(split, [kind]), config)[kind]
     return fuse(split.base, evidence, weight)
 
 
-def _anchors(split: Encoding, kinds: Sequence[str]) -> dict[str, Tensor]:
+def _anchors(split: TransferSplit, kinds: Sequence[str]) -> dict[str, Tensor]:
     made = {kind: with_anchors(split.videos, kind).registers for kind in kinds}
     return {kind: anchor for kind, anchor in made.items() if anchor is not None}

@@ -10,8 +10,7 @@ from torch import Tensor
 from prvr.evaluation.encoded_split import EncodedSplit
 from prvr.evaluation.subject import Subject
 from prvr.tokens import TensorRecord
-from prvr.trace import PairEvidence, factor_evidence
-from prvr.trace.variants import VariantFactors
+from prvr.trace import PairEvidence, VariantFactors, factor_evidence
 
 CHUNK = 128
 

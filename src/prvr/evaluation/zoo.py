@@ -1,4 +1,4 @@
-"""What methods there are: each row is read off the registered class, its preset, the published table and a golden."""
+"""The methods: each row comes from the registered class, its preset, the published table and a golden."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ZooRow:
         return "loads" if self.golden is not None else "not tried"
 
 
-def zoo(dataset: str = "charades", goldens: str | Path | None = None) -> list[ZooRow]:
+def zoo_rows(dataset: str = "charades", goldens: str | Path | None = None) -> list[ZooRow]:
     """Every method that learns, oldest first, and TRACE on its host; golden checks where a folder of them is given."""
     rows = [_row(name, cls, dataset, goldens) for name, cls in methods().items() if cls.trainable]
     rows.sort(key=lambda row: (row.year is None, row.year or 0, row.title))

@@ -1,35 +1,63 @@
 """Score a corpus: prepare it once as a gallery, then rank it against queries."""
 
-from prvr.scoring.encoding import encode_queries
+from prvr.scoring.disk import GalleryError, describe_array, map_array, raw_bytes
 from prvr.scoring.engines import Engine, Scores, ScoringEngine, Top, score, score_parts, top_k
+from prvr.scoring.engines.common import prepare_queries
+from prvr.scoring.engines.fused import FusedEngine, fused_device_obstacle, fused_obstacle
+from prvr.scoring.engines.simd import has_simsimd
 from prvr.scoring.evidence import AlignedPairs, GalleryEvidence, gallery_evidence
-from prvr.scoring.gallery import Gallery
+from prvr.scoring.factors import NotSeparable, require_separable
+from prvr.scoring.gallery import PAGED, Gallery
+from prvr.scoring.inputs import encode_query_batches, encode_video_batches, evaluation_mode, join_videos
 from prvr.scoring.pairwise import pairwise_scores, rerank
 from prvr.scoring.pool import ScoringPool
-from prvr.scoring.preparing import NotSeparable
-from prvr.scoring.ranks import Recall, coverage, ranks, recalls
-from prvr.scoring.streaming import gallery_ranks
+from prvr.scoring.rank_stream import gallery_ranks
+from prvr.scoring.ranks import CUTOFFS, Positives, Recall, coverage, positive_pairs, ranks, recalls, require_ranks
+from prvr.scoring.storage import STORAGE, Storage, Vectors
+from prvr.scoring.sweep import sweep_anchors
 
 __all__ = [
+    "CUTOFFS",
+    "PAGED",
+    "STORAGE",
     "AlignedPairs",
     "Engine",
+    "FusedEngine",
     "Gallery",
+    "GalleryError",
     "GalleryEvidence",
     "NotSeparable",
+    "Positives",
     "Recall",
     "Scores",
     "ScoringEngine",
     "ScoringPool",
+    "Storage",
     "Top",
+    "Vectors",
     "coverage",
-    "encode_queries",
+    "describe_array",
+    "encode_query_batches",
+    "encode_video_batches",
+    "evaluation_mode",
+    "fused_device_obstacle",
+    "fused_obstacle",
     "gallery_evidence",
     "gallery_ranks",
+    "has_simsimd",
+    "join_videos",
+    "map_array",
     "pairwise_scores",
+    "positive_pairs",
+    "prepare_queries",
     "ranks",
+    "raw_bytes",
     "recalls",
+    "require_ranks",
+    "require_separable",
     "rerank",
     "score",
     "score_parts",
+    "sweep_anchors",
     "top_k",
 ]

@@ -24,11 +24,11 @@ _ABOUT = "gallery.json"
 
 
 class GalleryError(UserError):
-    """A folder that is no gallery, or a damaged one; says what was found."""
+    """A folder that is not a gallery, or a damaged one. The message says what was found."""
 
 
 @dataclass
-class Record:
+class GalleryRecord:
     """A gallery, or a run of its videos, as named arrays. Arrays grow along their first axis; shared ones do not."""
 
     about: dict[str, Any]
@@ -37,8 +37,8 @@ class Record:
     shared: dict[str, Tensor] = field(default_factory=dict)
 
 
-def write(path: str | Path, parts: Iterator[Record]) -> None:
-    """Write parts one after another, each let go before the next is asked for."""
+def write_gallery(path: str | Path, parts: Iterator[GalleryRecord]) -> None:
+    """Write parts one after another. Only one part is held at a time."""
     first = next(parts, None)
     if first is None:
         raise ValueError("no videos were given to build a gallery from")
@@ -57,12 +57,12 @@ def write(path: str | Path, parts: Iterator[Record]) -> None:
         (folder / _ABOUT).write_text(json.dumps(about))
 
 
-def _append_all(files: Mapping[str, IO[bytes]], first: Record, rest: Iterator[Record]) -> dict[str, Any]:
+def _append_all(files: Mapping[str, IO[bytes]], first: GalleryRecord, rest: Iterator[GalleryRecord]) -> dict[str, Any]:
     arrays = {name: describe_array(tensor) for name, tensor in first.arrays.items()}
     for described in arrays.values():
         described["shape"][0] = 0
     ids: list[str] = []
-    part: Record | None = first
+    part: GalleryRecord | None = first
     while part is not None:
         if part.arrays.keys() != arrays.keys() or part.about != first.about:
             raise ValueError("parts of one gallery differ in what they hold: build them with the same model")
@@ -78,34 +78,34 @@ def _append_all(files: Mapping[str, IO[bytes]], first: Record, rest: Iterator[Re
     return {"about": first.about, "arrays": arrays, "ids": ids}
 
 
-def require_same_shared(first: Record, other: Record) -> None:
-    """Scores of a joined gallery use the first part's shared arrays: the other's must be no different."""
+def require_same_shared(first: GalleryRecord, other: GalleryRecord) -> None:
+    """Refuse parts whose shared arrays differ: a joined gallery is scored with those of the first."""
     for name in first.shared.keys() | other.shared.keys():
         one, two = first.shared.get(name), other.shared.get(name)
         if one is not two and (one is None or two is None or not torch.equal(one.to(two), two)):
             raise ValueError(f"galleries differ in {name!r}: they were made by different models")
 
 
-def read(path: str | Path) -> Record:
+def read_gallery(path: str | Path) -> GalleryRecord:
     """Map a written gallery."""
     folder = Path(path)
     try:
         about = json.loads((folder / _ABOUT).read_text())
     except FileNotFoundError:
-        raise GalleryError(f"{folder} is no gallery: it has no {_ABOUT}") from None
+        raise GalleryError(f"{folder} is not a gallery: it has no {_ABOUT}") from None
     except (ValueError, RecursionError, NotADirectoryError) as error:
-        raise GalleryError(f"{folder} is no gallery of this version ({error}): rebuild it") from None
+        raise GalleryError(f"{folder} is not a gallery of this version ({error}): rebuild it") from None
     found = about.get("format") if isinstance(about, dict) else None
     if found != FORMAT:
         made_by = about.get("made_by", "unknown") if isinstance(about, dict) else "unknown"
         raise GalleryError(
-            f"{folder} is no gallery of this version (found {found!r}, made by prvr {made_by}; expected {FORMAT!r}, "
+            f"{folder} is not a gallery of this version (found {found!r}, made by prvr {made_by}; expected {FORMAT!r}, "
             f"this is prvr {__version__}): rebuild it, or update prvr if it is newer"
         )
     try:
         arrays = {name: map_array(folder / f"{name}.bin", described) for name, described in about["arrays"].items()}
         shared = {name: map_array(folder / f"{name}.bin", described) for name, described in about["shared"].items()}
-        return Record(about["about"], about["ids"], arrays, shared)
+        return GalleryRecord(about["about"], about["ids"], arrays, shared)
     except GalleryError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RuntimeError, OSError) as error:
@@ -124,7 +124,12 @@ def raw_bytes(tensor: Tensor) -> memoryview:
 
 
 def map_array(path: Path, described: dict[str, Any], *, growing: bool = False) -> Tensor:
-    """An array mapped into memory. ``growing``: the file may go on after it."""
+    """An array mapped into memory.
+
+    Args:
+        described: what ``describe_array`` returned.
+        growing: the file may be longer than the array.
+    """
     dtype, shape = getattr(torch, described["dtype"]), described["shape"]
     expected = torch.Size(shape).numel() * dtype.itemsize
     size = path.stat().st_size if path.exists() else 0
@@ -134,5 +139,5 @@ def map_array(path: Path, described: dict[str, Any], *, growing: bool = False) -
         return torch.empty(shape, dtype=dtype)
     mapped = np.memmap(
         path, dtype=np.uint8, mode="c", shape=(expected,)
-    )  # copy-on-write: torch wants to be allowed to write
+    )  # copy-on-write: torch warns about arrays that it may not write
     return torch.from_numpy(mapped).view(dtype).view(shape)

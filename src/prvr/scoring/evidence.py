@@ -1,8 +1,7 @@
 """Evidence of aligned pairs from a gallery: query n looks at row n and at no other.
 
-This is what a page of results needs, or the pages of a batch of searches. The equations stand in
-``prvr.trace.pair_evidence``; here their products are made from the stored arrays. Videos of different length are padded
-to the longest.
+A page of results needs this, or the pages of a batch of searches. The equations are in ``prvr.trace.pair_evidence``;
+this file makes their products from the stored arrays. Videos of different length are padded to the longest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A gallery: what a corpus looks like once everything that no query changes has been computed.
+"""A gallery: a corpus with everything computed that no query changes.
 
 Every score is a product of one unit query with stored vectors, then a maximum. TRACE's query projection W is folded
 into the stored side, ``(W q)·k = q·(Wᵀk)``, so that base and evidence share the query, and only the length of ``W q``
@@ -19,9 +19,9 @@ from torch import Tensor
 
 from prvr.backbones import Backbone
 from prvr.scoring import disk
-from prvr.scoring.encoding import resting
+from prvr.scoring.factors import Routes, TokenWeights, gallery_factors, require_separable, working_type
+from prvr.scoring.inputs import evaluation_mode
 from prvr.scoring.packed import Packed, pack_gallery
-from prvr.scoring.preparing import Routes, TokenWeights, prepare, require_separable, working_type
 from prvr.scoring.storage import Storage, Vectors, storage_of
 from prvr.tokens import TensorRecord, VideoBatch, VideoTokens
 from prvr.trace import Trace, TraceConfig
@@ -91,16 +91,19 @@ class Gallery:
         path: str | Path | None = None,
         page: int | None = None,
     ) -> Gallery:
-        """Encode videos batch by batch on the backbone's device. ``trace=None``: base scores only.
+        """Encode videos batch by batch on the backbone's device.
 
-        With a ``path`` each batch goes to disk as soon as it is encoded, and the gallery that comes back is mapped from
-        there: a corpus never needs to fit into memory. Without one, at most one of its arrays exists twice. ``page``:
-        slots of a page; by default as many as the first batch's longest video fills, 128 at most.
+        With a ``path`` each batch goes to disk as soon as it is encoded, and the returned gallery is mapped from there:
+        a corpus never needs to fit into memory. Without a path, at most one of its arrays exists twice.
+
+        Args:
+            trace: None makes a gallery of base scores only.
+            page: slots of a page; by default as many as the first batch's longest video fills, 128 at most.
         """
         require_separable(backbone)
         parts = _parts(backbone, trace, batches, storage, page)
         if path is not None:
-            disk.write(path, (part._record() for part in parts))
+            disk.write_gallery(path, (part.record() for part in parts))
             return Gallery.load(path)
         made = list(parts)
         if not made:
@@ -118,24 +121,24 @@ class Gallery:
         storage: Storage | None = None,
         page: int | None = None,
     ) -> Gallery:
-        """A gallery of videos that are already encoded: in float32 (float64, if they are) unless ``storage`` says."""
+        """A gallery of encoded videos, in float32 (or float64, if they are) unless ``storage`` names another type."""
         require_separable(backbone)
         with torch.autocast(tokens.frames.device.type, enabled=False):
-            made = prepare(backbone, trace, tokens, storage, page)
+            made = gallery_factors(backbone, trace, tokens, storage, page)
         evidence = {} if made.evidence is None else vars(made.evidence)
         config = TraceConfig() if trace is None else trace.config
         return Gallery(made.weights, config, tuple(ids), made.first_page, made.local, made.fixed, **evidence)
 
     @staticmethod
     def cat(parts: list[Gallery]) -> Gallery:
-        """Join galleries made alike. Empties the list as it goes, so that not everything is held twice."""
+        """Join galleries of one model. Empties the list on the way, so that not everything is held twice."""
         if not parts:
             raise ValueError("no galleries were given to join")
         first = parts[0]
         for part in parts[1:]:
             if part._kind() != first._kind():
                 raise ValueError(f"galleries differ in how they were made: {first._kind()} and {part._kind()}")
-            disk.require_same_shared(first._record(), part._record())
+            disk.require_same_shared(first.record(), part.record())
         pages = torch.cat([part.first_page.diff() for part in parts])
         start = pages.new_zeros(1)
         ids = tuple(name for part in parts for name in part.ids)
@@ -202,7 +205,7 @@ class Gallery:
 
         routes = self.routes
         if routes is not None and storage is not None:
-            routes = routes.beside(storage, self.config.temperature)
+            routes = routes.for_storage(storage, self.config.temperature)
         changed = {name: change(getattr(self, name)) for name in (*_VECTORS, "query_projection")}
         if self.keys is self.local:
             changed["keys"] = changed["local"]
@@ -212,12 +215,12 @@ class Gallery:
 
     def save(self, path: str | Path) -> None:
         """Write a folder, whole or not at all."""
-        disk.write(path, iter([self._record()]))
+        disk.write_gallery(path, iter([self.record()]))
 
     @staticmethod
     def load(path: str | Path, device: str = "cpu") -> Gallery:
         """Map a gallery into memory (``device`` other than "cpu": copy it there)."""
-        record = disk.read(path)
+        record = disk.read_gallery(path)
         found = Gallery.of_arrays(record.about, record.arrays, record.ids, record.shared.get("query_projection"))
         return found if device == "cpu" else found.to(device)
 
@@ -270,15 +273,16 @@ class Gallery:
                 found |= {f"{name}.{field}": tensor for field, tensor in part.tensors().items()}
         return found
 
-    def _record(self) -> disk.Record:
+    def record(self) -> disk.GalleryRecord:
+        """What is written to disk."""
         shared = {} if self.query_projection is None else {"query_projection": self.query_projection}
-        return disk.Record(self.about, list(self.ids), self.arrays(), shared)
+        return disk.GalleryRecord(self.about, list(self.ids), self.arrays(), shared)
 
 
 def _parts(
     backbone: Backbone, trace: Trace | None, batches: Iterable[VideoBatch], storage: Storage | None, page: int | None
 ) -> Iterator[Gallery]:
-    with resting(backbone):
+    with evaluation_mode(backbone):
         for batch in batches:
             tokens = backbone.encode_video_batch(batch.to(backbone.device))
             part = Gallery.of_tokens(backbone, trace, tokens, batch.ids, storage=storage, page=page)

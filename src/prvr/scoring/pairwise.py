@@ -1,17 +1,17 @@
-"""Scoring where no gallery can be prepared: each query–video pair is computed anew, in blocks that fit into memory.
+"""Scoring without a gallery: each query–video pair is computed by itself, in blocks that fit into memory.
 
 ``pairwise_scores`` scores every pair; ``rerank`` only the best of a first stage, whose order it keeps below them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
 from prvr.backbones import Backbone
-from prvr.scoring.encoding import resting
+from prvr.scoring.inputs import encode_video_batches, evaluation_mode, join_videos
 from prvr.tokens import VideoBatch, VideoTokens
 
 MEMORY_BUDGET = 1 << 30  # bytes that the pairs of one block may take up
@@ -23,10 +23,13 @@ def pairwise_scores(
 ) -> Tensor:
     """The method's own score of every query against every video, (Q, …) → (Q, V) float32.
 
-    ``queries`` is what ``encode_queries`` gave: vectors or packed words. Videos are encoded batch by batch and let go.
+    ``queries`` is what ``encode_query_batches`` returned: vectors or packed words. Only one batch of videos is held.
     """
-    with resting(backbone):
-        columns = [_scores(backbone, queries, videos, memory_budget) for videos in encoded(backbone, video_batches)]
+    with evaluation_mode(backbone):
+        columns = [
+            _scores(backbone, queries, videos, memory_budget)
+            for videos in encode_video_batches(backbone, video_batches)
+        ]
     if not columns:
         raise ValueError("no videos were given to score")
     return torch.cat(columns, 1)
@@ -46,8 +49,8 @@ def rerank(
     The k best hold this method's own scores. All others follow below the lowest of those, one apart, in the first
     stage's order (equal scores: gallery order): R@k is the first stage's, recalls within it are this method's.
     """
-    with resting(backbone):
-        videos = joined(list(encoded(backbone, video_batches)))
+    with evaluation_mode(backbone):
+        videos = join_videos(list(encode_video_batches(backbone, video_batches)))
         if first_stage.shape != (len(queries), len(videos)):
             raise ValueError(
                 f"first-stage scores have shape {tuple(first_stage.shape)}, but there are {len(queries)} queries and "
@@ -78,17 +81,3 @@ def _scores(backbone: Backbone, queries: Tensor, videos: VideoTokens, memory_bud
             for rows in torch.split(queries, down)
         ]
     )
-
-
-def encoded(backbone: Backbone, batches: Iterable[VideoBatch]) -> Iterator[VideoTokens]:
-    device = backbone.device
-    for batch in batches:
-        yield backbone.encode_video_batch(batch.to(device)).to(torch.float32)
-
-
-def joined(parts: list[VideoTokens]) -> VideoTokens:
-    """One corpus of batches that were padded each to its own longest video."""
-    if not parts:
-        raise ValueError("no videos were given to re-rank")
-    longest = max(part.frames.shape[1] for part in parts)
-    return VideoTokens.cat([part.padded(longest) for part in parts])

@@ -24,9 +24,9 @@ from prvr.scoring.engines.factorised import FactorisedEngine
 from prvr.scoring.evidence import AlignedPairs, GalleryEvidence, chunk_evidence, evidence_chunks, joined_chunks
 from prvr.scoring.gallery import Gallery
 
-_SMALLEST_PIECE = 512  # pages, below which handing out a piece costs more than it saves
-_PIECES_PER_CORE = 4
-_PAGES_COPIED = 256  # pages of chosen rows that are copied together
+SMALLEST_PIECE = 512  # pages, below which handing out a piece costs more than it saves
+PIECES_PER_CORE = 4
+PAGES_COPIED = 256  # pages of chosen rows that are copied together
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -39,7 +39,9 @@ class ScoringPool:
     ends the threads; so does letting go of the pool.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, smallest_piece: int = SMALLEST_PIECE, pages_copied: int = PAGES_COPIED) -> None:
+        self._smallest_piece = smallest_piece
+        self._pages_copied = pages_copied
         self._threads = _Threads()
         self._of_thread = threading.local()
 
@@ -49,7 +51,7 @@ class ScoringPool:
         if cores == 1:
             return [score_parts(queries, gallery, self._engine(gallery)) for gallery in galleries]
         pages = sum(gallery.local.shape[0] for gallery in galleries)
-        step = max(_SMALLEST_PIECE, -(-pages // (_PIECES_PER_CORE * cores)))
+        step = max(self._smallest_piece, -(-pages // (PIECES_PER_CORE * cores)))
         pieces = [
             (number, part)
             for number, gallery in enumerate(galleries)
@@ -67,7 +69,7 @@ class ScoringPool:
         pieces = [
             (number, gallery, rows)
             for number, (gallery, all_rows) in enumerate(chosen)
-            for rows in _row_groups(gallery, all_rows)
+            for rows in _row_groups(gallery, all_rows, self._pages_copied)
         ]
 
         def score_piece(piece: tuple[int, Gallery, list[int]]) -> Scores:
@@ -133,10 +135,10 @@ class _Threads:
             return self.executor
 
 
-def _row_groups(gallery: Gallery, rows: NDArray[np.int64]) -> Iterator[list[int]]:
-    """Rows in groups of some pages each."""
+def _row_groups(gallery: Gallery, rows: NDArray[np.int64], pages_each: int) -> Iterator[list[int]]:
+    """Rows in groups of about this many pages."""
     pages = gallery.first_page.diff().numpy()[rows]
-    group = (pages.cumsum() - pages) // _PAGES_COPIED
+    group = (pages.cumsum() - pages) // pages_each
     for edges in np.split(rows, np.flatnonzero(np.diff(group)) + 1):
         yield edges.tolist()
 

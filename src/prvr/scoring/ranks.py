@@ -28,7 +28,7 @@ CUTOFFS = (1, 5, 10, 100)
 """The K of the R@K that this field reports; SumR is their sum."""
 
 ELEMENT_BUDGET = 1 << 20
-"""Scores looked at in one chunk: some 30 MB of temporaries in float32, whatever the size of the matrix."""
+"""Scores looked at in one chunk: about 30 MB of temporaries in float32 for a matrix of any size."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def recalls(ranks: Tensor, ks: Sequence[int] = CUTOFFS) -> Recall:
     if not ks or min(ks) < 1 or len(set(ks)) != len(ks):
         raise ValueError(f"ks are {tuple(ks)}, expected different cut-offs of at least 1, such as {CUTOFFS}")
     count = len(ranks)
-    # Integer hits over an integer count: the percentage is exact to the last bit, whatever the device's float type.
+    # Integer hits over an integer count: the percentage is exact to the last bit on any device.
     return Recall(tuple((k, 100.0 * int((ranks <= k).sum()) / count) for k in sorted(ks)), count)
 
 

@@ -48,7 +48,7 @@ class Vectors(TensorRecord):
         return Vectors((vectors / scale[..., None]).round().to(torch.int8), scale)
 
     def restore(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """The vectors as plain floats; no copy where they are so already."""
+        """The vectors as plain floats; not a copy where they are plain floats already."""
         floats = self.values.to(dtype)
         return floats if self.scale is None else floats.mul_(self.scale[..., None].to(dtype))
 
@@ -56,7 +56,7 @@ class Vectors(TensorRecord):
         return Vectors(self.values[rows], None if self.scale is None else self.scale[rows])
 
     def take(self, rows: Tensor) -> Vectors:
-        """Copies of some, by their numbers (N,)."""
+        """Copies of chosen vectors, by their numbers (N,)."""
         taken = self.values.index_select(0, rows)
         return Vectors(taken, None if self.scale is None else self.scale.index_select(0, rows))
 

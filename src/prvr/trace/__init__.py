@@ -1,16 +1,17 @@
 """TRACE: verify the strongest local response before trusting it."""
 
-from prvr.trace.anchors import KINDS, with_anchors
+from prvr.trace import operator
+from prvr.trace.anchors import ANCHOR_KINDS, with_anchors
 from prvr.trace.curves import Peaked, temporal_iou
-from prvr.trace.explain import Explanation, explain
+from prvr.trace.explanation import Explanation, explain_pair
 from prvr.trace.module import Trace, TraceConfig, TraceFactors, trace_evidence, trace_factors, trace_score
 from prvr.trace.operator import certainty, fuse
 from prvr.trace.pairs import PairEvidence, PairProducts, aligned_evidence, factor_evidence, pair_evidence
 from prvr.trace.variants import (
     ABLATIONS,
-    BASE,
+    BASE_VARIANT,
     CORRUPTIONS,
-    TRACE,
+    TRACE_VARIANT,
     VARIANTS,
     VariantFactors,
     route_name,
@@ -20,10 +21,10 @@ from prvr.trace.variants import (
 
 __all__ = [
     "ABLATIONS",
-    "BASE",
+    "ANCHOR_KINDS",
+    "BASE_VARIANT",
     "CORRUPTIONS",
-    "KINDS",
-    "TRACE",
+    "TRACE_VARIANT",
     "VARIANTS",
     "Explanation",
     "PairEvidence",
@@ -35,9 +36,10 @@ __all__ = [
     "VariantFactors",
     "aligned_evidence",
     "certainty",
-    "explain",
+    "explain_pair",
     "factor_evidence",
     "fuse",
+    "operator",
     "pair_evidence",
     "route_name",
     "temporal_iou",

@@ -16,12 +16,12 @@ from torch import Tensor
 from prvr.tokens import VideoTokens, as_mask
 from prvr.trace.operator import clean
 
-KINDS = ("temporal-4", "temporal-6", "temporal-8", "global-1", "global-4", "global-6", "global-8", "hybrid")
+ANCHOR_KINDS = ("temporal-4", "temporal-6", "temporal-8", "global-1", "global-4", "global-6", "global-8", "hybrid")
 _ROUNDS = 10  # of k-means; a handful of tokens per cluster settles in fewer
 
 
 def with_anchors(videos: VideoTokens, kind: str) -> VideoTokens:
-    """The same tokens with anchors in the place of registers.
+    """The same tokens with anchors as their registers.
 
     ``hybrid`` keeps registers where a backbone has them (else global-4) and adds temporal-4.
     """

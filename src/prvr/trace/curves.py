@@ -32,7 +32,7 @@ class Peaked:
 
 
 def temporal_iou(start: ArrayLike, end: ArrayLike, other_start: ArrayLike, other_end: ArrayLike) -> NDArray[np.float64]:
-    """Intersection over union of stretches of time, whatever their unit; 0 where both are empty.
+    """Intersection over union of stretches of time, in any unit; 0 where both are empty.
 
     >>> temporal_iou(np.array([0.0, 5.0]), np.array([4.0, 9.0]), 2.0, 4.0)
     array([0.5, 0. ])

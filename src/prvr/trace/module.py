@@ -58,11 +58,11 @@ def trace_factors(
     config, weights = config or TraceConfig(), projections or {}
     mask = as_mask(frame_mask)
     frames = op.clean(frames, mask)
-    keys = op.unit(frames, weights.get("frame_key"))
-    register_keys = op.unit(registers, weights.get("register_key"))
+    keys = op.projected_unit(frames, weights.get("frame_key"))
+    register_keys = op.projected_unit(registers, weights.get("register_key"))
     compatibility = op.grounding(register_keys, keys)
     attention = op.frame_attention(compatibility, mask, config.temperature)
-    attended = op.attended_values(attention, op.unit(frames, weights.get("frame_value")))
+    attended = op.attended_values(attention, op.projected_unit(frames, weights.get("frame_value")))
     return TraceFactors(keys, mask, register_keys, compatibility, attended)
 
 
@@ -74,7 +74,7 @@ def trace_score(
 ) -> Tensor:
     """Query-time half of TRACE: S_route + η·S_soft, gated where the configuration says so, (Q, D) → (Q, V)."""
     config = config or TraceConfig()
-    curves = _curves(op.unit(queries, (projections or {}).get("query")), factors, config)
+    curves = _curves(op.projected_unit(queries, (projections or {}).get("query")), factors, config)
     route, _ = op.concentrate(curves.routed, factors.frame_mask)
     return op.evidence_score(route, curves.soft, curves.activation, config.soft_weight, config.gate)
 
@@ -128,7 +128,7 @@ def trace_evidence(
     if not bool(mask.any(-1).all()):
         empty = (~mask.any(-1)).nonzero().flatten().tolist()
         raise ValueError(f"videos {empty[:5]} have no valid frame: drop them before scoring")
-    curves = _curves(op.unit(queries, (projections or {}).get("query")), factors, config)
+    curves = _curves(op.projected_unit(queries, (projections or {}).get("query")), factors, config)
     route, peak = op.concentrate(curves.routed, mask)
     attention = op.frame_attention(factors.compatibility, mask, config.temperature)
     return Evidence(
@@ -174,7 +174,7 @@ class Trace(nn.Module):
         """What the query activates: the backbone's registers, or the hybrid set, (V, R, D)."""
         found = (with_anchors(videos, "hybrid") if self.config.anchors == "hybrid" else videos).registers
         if found is None:
-            raise ValueError("these video tokens carry no registers: add anchors pooled from local tokens first")
+            raise ValueError("these video tokens have no registers: add anchors pooled from local tokens first")
         return found
 
     def factors(self, videos: VideoTokens) -> TraceFactors:

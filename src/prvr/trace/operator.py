@@ -66,7 +66,7 @@ def routed_support(affinity: Tensor, compatibility: Tensor, temperature: float) 
 
 
 class Reach(NamedTuple):
-    """Exponentials of cosines over τ, relative to the largest cosine, which stands beside them."""
+    """Exponentials of cosines over τ, relative to the largest cosine."""
 
     weights: Tensor
     largest: Tensor
@@ -154,7 +154,7 @@ def soft_score_of_responses(responses: Tensor, activation: Tensor, gram: Tensor)
 
 
 def soft_cosine(along: Tensor, squared: Tensor) -> Tensor:
-    """The cosine from ``q·v`` and ``‖v‖²`` of the softly attended frames v, whatever v was scaled by."""
+    """The cosine from ``q·v`` and ``‖v‖²`` of the softly attended frames v. The scale of v cancels."""
     # Values that cancel leave rounding noise on both sides of the fraction: keep its floor well above that.
     floor = 1e-5 * torch.finfo(squared.dtype).eps
     return (along / squared.clamp(min=floor).sqrt()).clamp(-1, 1)
@@ -178,8 +178,8 @@ def certainty(activation: Tensor) -> Tensor:
 def evidence_score(route: Tensor, soft: Tensor, activation: Tensor, soft_weight: float, gate: bool = False) -> Tensor:
     """``S_trace = S_route + η·S_soft``, with the gate times the pair's certainty: (Q, V), (Q, V), (Q, V, R) → (Q, V).
 
-    The gate is not in the paper: it keeps the evidence of a pair out of the ranking where the query tells none of the
-    video's registers apart, which the paper names as TRACE's first failure mode.
+    The gate is not in the paper: it keeps the evidence of a pair out of the ranking where the query activates all of
+    the video's registers alike, which the paper names as TRACE's first failure mode.
 
     >>> route, soft, activation = torch.tensor([[1.0]]), torch.tensor([[0.5]]), torch.tensor([[[0.5, 0.5]]])
     >>> evidence_score(route, soft, activation, 0.2), evidence_score(route, soft, activation, 0.2, gate=True)
@@ -199,11 +199,11 @@ def fuse(base: Tensor, trace: Tensor, weight: float) -> Tensor:
 
 
 def clean(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Zero whatever lies on padding (NaN included), so that it cannot leak into a product or a gradient."""
+    """Set padded tokens to zero, NaN included, so that they cannot leak into a product or a gradient."""
     return tokens.masked_fill(~mask[..., None], 0.0)
 
 
-def unit(x: Tensor, weight: Tensor | None = None) -> Tensor:
+def projected_unit(x: Tensor, weight: Tensor | None = None) -> Tensor:
     """``x / ‖x‖``, after an optional projection ``y = W x``."""
     projected = x if weight is None else x @ weight.to(x.dtype).T
     return F.normalize(projected, dim=-1)

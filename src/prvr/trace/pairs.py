@@ -121,7 +121,7 @@ def factor_evidence(queries: Tensor, videos: TraceFactors, config: TraceConfig) 
 
 def aligned_evidence(trace: Trace, queries: Tensor, videos: VideoTokens) -> PairEvidence:
     """The evidence of queries (N, D) in N videos, as ``factor_evidence`` gives it."""
-    projected = op.unit(queries, trace.projections["query"])
+    projected = op.projected_unit(queries, trace.projections["query"])
     return factor_evidence(projected, trace.factors(videos), trace.config)
 
 

@@ -1,8 +1,8 @@
-"""TRACE taken apart and TRACE led astray: the ablation rows and the routing corruptions.
+"""Variants of TRACE: the ablation rows, and the routing corruptions.
 
 Every variant is a weighted sum of a few *parts* (the routed maximum, the soft route, a plain maximum …). All parts of a
-tile of videos are made from the same query–frame and query–register products and differ in what is done afterwards, so
-a whole table costs little more than its first row.
+tile of videos share the same query–frame and query–register products, so a whole table costs little more than its first
+row.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Variant:
         return parts[self.main] if self.soft is None else parts[self.main] + soft_weight * parts[self.soft]
 
 
-BASE = Variant("base", "base branch", None)
-TRACE = Variant("trace", "TRACE (full)", "route", "soft")
+BASE_VARIANT = Variant("base", "base branch", None)
+TRACE_VARIANT = Variant("trace", "TRACE (full)", "route", "soft")
 UNIFORM = Variant("uniform", "uniform q→R", "route_uniform", "soft_uniform")
 ABLATIONS = (  # rows (0) to (8) of the paper's Table 3, in its order
-    TRACE,
-    BASE,
+    TRACE_VARIANT,
+    BASE_VARIANT,
     Variant("direct_only", "S_qF only", "direct"),
     Variant("soft_only", "S_soft only", "soft"),
     Variant("direct_soft", "S_qF + η S_soft", "direct", "soft"),
@@ -53,7 +53,7 @@ CORRUPTIONS = (  # rows of Table S5, from the least to the most destroyed route
     Variant("cross_video", "cross-video shuffle q→R", "route_cross", "soft_cross"),
     Variant("shuffled_grounding", "shuffle R→F", "route_shuffled", "soft_shuffled"),
 )
-VARIANTS = tuple({variant.key: variant for variant in (BASE, *ABLATIONS, *CORRUPTIONS)}.values())
+VARIANTS = tuple({variant.key: variant for variant in (BASE_VARIANT, *ABLATIONS, *CORRUPTIONS)}.values())
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class VariantFactors(TraceFactors):
 
 @torch.no_grad()
 def variant_factors(trace: Trace, videos: VideoTokens, *, seed: int, batch: int = 64) -> VariantFactors:
-    """Index-time half of all variants. The seed fixes both shuffles, whatever the batch."""
+    """Index-time half of all variants. The seed fixes both shuffles; the batch size does not change them."""
     shuffle = frame_shuffle(videos.evidence_mask, seed)
     rows = range(0, len(videos), batch)
     parts = [_factors(trace, videos[start : start + batch], shuffle[start : start + batch]) for start in rows]
@@ -82,7 +82,7 @@ def _factors(trace: Trace, videos: VideoTokens, shuffle: Tensor) -> dict[str, Te
     own, temperature = trace.factors(videos), trace.config.temperature
     mask = own.frame_mask
     moved = own.compatibility.gather(-1, shuffle[:, None].expand_as(own.compatibility))
-    values = op.unit(op.clean(videos.evidence, mask), trace.projections["frame_value"])
+    values = op.projected_unit(op.clean(videos.evidence, mask), trace.projections["frame_value"])
     return {field.name: getattr(own, field.name) for field in fields(own)} | {
         "mean_frame": own.frames.sum(1) / mask.sum(1, keepdim=True),  # padded keys are zero
         "open_support": temperature * (own.compatibility / temperature).logsumexp(1),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from prvr.backbones import Backbone, FirstStage
 from prvr.data import Dataset
-from prvr.scoring import Gallery, encode_queries, score
+from prvr.scoring import Gallery, encode_query_batches, score
 from prvr.training.validation import load_first_stage, split_scores
 
 _KEPT = 64  # videos kept of each query's list
@@ -78,7 +78,7 @@ def first_stage_scores(stage: FirstStage, dataset: Dataset, device: torch.device
         return
     with torch.no_grad():
         gallery = Gallery.build(model.backbone, model.trace if with_trace else None, dataset.video_batches())
-        queries = encode_queries(model.backbone, dataset.query_batches())
+        queries = encode_query_batches(model.backbone, dataset.query_batches())
         for block in torch.split(queries, _BLOCK):
             yield score(block, gallery, fusion_weight=weight)
 

@@ -10,7 +10,17 @@ from torch import Tensor
 
 from prvr.backbones import FirstStage
 from prvr.data import Dataset
-from prvr.scoring import Gallery, Recall, Scores, encode_queries, pairwise_scores, ranks, recalls, rerank, score_parts
+from prvr.scoring import (
+    Gallery,
+    Recall,
+    Scores,
+    encode_query_batches,
+    pairwise_scores,
+    ranks,
+    recalls,
+    rerank,
+    score_parts,
+)
 from prvr.training.model import TraceModel
 from prvr.training.run import Run
 
@@ -42,7 +52,7 @@ def split_scores(
         torch.no_grad(),
         torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16, enabled=model.bf16),
     ):
-        queries = encode_queries(model.backbone, dataset.query_batches())
+        queries = encode_query_batches(model.backbone, dataset.query_batches())
         if not model.backbone.separable and not use_trace:
             return Scores(_pair_scores(model, queries, dataset), None)
         videos = dataset.video_batches(videos_at_once)

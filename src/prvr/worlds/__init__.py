@@ -11,27 +11,27 @@ from prvr.worlds.features.config import FEATURE_SIZES, FeatureWorldConfig
 from prvr.worlds.features.world import write_feature_world
 from prvr.worlds.proxies.activitynet import read_activitynet
 from prvr.worlds.proxies.charades import read_charades
-from prvr.worlds.proxies.config import NOISE, Noise, ProxyConfig
-from prvr.worlds.proxies.embeddings import nearest
+from prvr.worlds.proxies.config import NOISE_LEVELS, NoiseLevel, ProxyConfig
+from prvr.worlds.proxies.embeddings import nearest_texts
 from prvr.worlds.proxies.frames import add_noise, compose_frames, damage_labels
 from prvr.worlds.proxies.source import Label, ProxySource
 from prvr.worlds.proxies.world import write_proxy
 from prvr.worlds.rendered.config import RENDERED_SIZES, RenderConfig
 from prvr.worlds.rendered.dataset import write_rendered_dataset
-from prvr.worlds.rendered.shapes import COLOURS, paint
+from prvr.worlds.rendered.shapes import SHAPE_COLOURS, paint_shape
 from prvr.worlds.rendered.world import RenderedWorld, plan_world, render_world
 from prvr.worlds.script import SPLITS, Event, Peak, Query, Script
 
 __all__ = [
-    "COLOURS",
     "FEATURE_SIZES",
-    "NOISE",
+    "NOISE_LEVELS",
     "RENDERED_SIZES",
+    "SHAPE_COLOURS",
     "SPLITS",
     "Event",
     "FeatureWorldConfig",
     "Label",
-    "Noise",
+    "NoiseLevel",
     "Peak",
     "ProxyConfig",
     "ProxySource",
@@ -42,8 +42,8 @@ __all__ = [
     "add_noise",
     "compose_frames",
     "damage_labels",
-    "nearest",
-    "paint",
+    "nearest_texts",
+    "paint_shape",
     "plan_world",
     "read_activitynet",
     "read_charades",

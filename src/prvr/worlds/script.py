@@ -64,7 +64,7 @@ class Query(Generic[E]):
     sentence: str
 
 
-def write_queries(
+def draw_queries(
     scripts: Iterable[Script[E, S]],
     per_video: tuple[int, int],
     attributes: Sequence[str],

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from prvr.media.encoders import open_encoder
 from prvr.media.encoders.plain import SIDE, PlainEncoder
-from prvr.media.encoders.plain_words import understood, word_vector
+from prvr.media.encoders.plain_words import known_words, word_vector
 from prvr.media.frames import Image
-from prvr.worlds import COLOURS, paint
+from prvr.worlds import SHAPE_COLOURS, paint_shape
 
 ENCODER = PlainEncoder()
 
 
 def scene(colour: str, x: float = 0.5, y: float = 0.5, shape: str = "square") -> Image:
     canvas = np.full((SIDE, SIDE, 3), 110, np.float32) + np.random.default_rng(0).normal(0, 4, (SIDE, SIDE, 1))
-    return np.clip(paint(canvas.astype(np.float32), shape, colour, x, y, 0.2), 0, 255).astype(np.uint8)
+    return np.clip(paint_shape(canvas.astype(np.float32), shape, colour, x, y, 0.2), 0, 255).astype(np.uint8)
 
 
 def best(sentences: list[str], image: Image, before: Image | None = None) -> str:
@@ -28,9 +28,9 @@ def best(sentences: list[str], image: Image, before: Image | None = None) -> str
     return sentences[int(scores.argmax())]
 
 
-@pytest.mark.parametrize("colour", [name for name in COLOURS if name != "black"])
+@pytest.mark.parametrize("colour", [name for name in SHAPE_COLOURS if name != "black"])
 def test_colours(colour: str) -> None:
-    assert best([f"a {name} thing" for name in COLOURS], scene(colour)) == f"a {colour} thing"
+    assert best([f"a {name} thing" for name in SHAPE_COLOURS], scene(colour)) == f"a {colour} thing"
 
 
 @pytest.mark.parametrize(("x", "word"), [(0.2, "left"), (0.8, "right")])
@@ -67,7 +67,7 @@ def test_a_sequence_in_parts_is_the_same_sequence() -> None:
 
 def test_what_it_does_not_know_matches_nothing() -> None:
     assert not ENCODER.encode_texts(["somebody repairs a violin"]).any()
-    assert understood("somebody repairs a violin") == []
+    assert known_words("somebody repairs a violin") == []
 
 
 def test_word_vectors_are_fixed() -> None:

@@ -11,7 +11,7 @@ import pytest
 from prvr.data import DataError, Dataset, open_feature_store
 from prvr.worlds import FEATURE_SIZES, FeatureWorldConfig, write_feature_world
 from prvr.worlds.features.vocabulary import Vocabulary
-from prvr.worlds.features.world import draw_split
+from prvr.worlds.features.world import draw_feature_split
 from prvr.worlds.script import matching_videos
 
 TINY = FEATURE_SIZES["tiny"]
@@ -57,7 +57,7 @@ def test_facts_hold_together() -> None:
     config = replace(TINY, unsupported_share=1.0, train=200)
     rng = np.random.default_rng(0)
     vocabulary = Vocabulary.of(config.actions, config.objects, config.topics)
-    scripts, queries = draw_split(config, "train", vocabulary, rng)
+    scripts, queries = draw_feature_split(config, "train", vocabulary, rng)
     by_video = {script.video: script for script in scripts}
     for script in scripts:
         events = script.events

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from prvr.data import DataError
-from prvr.worlds import NOISE, Label, Noise, ProxyConfig, Script, add_noise, compose_frames, damage_labels, nearest
+from prvr.worlds import (
+    NOISE_LEVELS,
+    Label,
+    NoiseLevel,
+    ProxyConfig,
+    Script,
+    add_noise,
+    compose_frames,
+    damage_labels,
+    nearest_texts,
+)
 from prvr.worlds.proxies.frames import FixedMap
 
 CALM = ProxyConfig(dropped=0, replaced=0, jitter=0, least_jitter=0)
@@ -46,8 +56,8 @@ def test_a_tenth_of_the_labels_goes_and_a_tenth_is_mistaken_for_a_near_one() -> 
 def test_nearest_never_names_the_text_itself() -> None:
     vectors = {"a": np.array([1, 0]), "b": np.array([0.9, 0.1]), "c": np.array([0, 1]), "d": np.array([-1, 0])}
     as_floats = {name: vector.astype(np.float32) for name, vector in vectors.items()}
-    assert nearest(as_floats, 2, block=3) == {"a": ["b", "c"], "b": ["a", "c"], "c": ["b", "a"], "d": ["c", "b"]}
-    assert nearest({"a": as_floats["a"]}, 5) == {"a": []}
+    assert nearest_texts(as_floats, 2, block=3) == {"a": ["b", "c"], "b": ["a", "c"], "c": ["b", "a"], "d": ["c", "b"]}
+    assert nearest_texts({"a": as_floats["a"]}, 5) == {"a": []}
 
 
 def test_the_map_is_nonlinear_and_clean_frames_have_unit_deviation() -> None:
@@ -62,8 +72,8 @@ def test_the_map_is_nonlinear_and_clean_frames_have_unit_deviation() -> None:
 
 
 @pytest.mark.parametrize("level", ["lo", "mid", "hi"])
-def test_noise_has_its_level_in_either_shape(level: Noise) -> None:
-    of_frame, of_video = NOISE[level]
+def test_noise_has_its_level_in_either_shape(level: NoiseLevel) -> None:
+    of_frame, of_video = NOISE_LEVELS[level]
     silent, memory = np.zeros((4000, 16), np.float32), 0.9
     found = {}
     for shape in ("correlated", "independent"):

@@ -144,7 +144,7 @@ def test_the_command_makes_a_proxy_that_can_be_trained_on(
     assert str(out / "proxy") in printed
     small = {"model.visual-width": 16, "model.query-width": 24, "model.width": 16, "model.blocks": 2}
     small |= {"model.registers": 2, "model.frames": 16, "model.diffusion-steps": 3, "backbone-stage.epochs": 1}
-    small |= {"trace-stage.epochs": 1, "trace-stage.frozen-epochs": 0, "trace-stage.snapshots": 1, "batch-size": 16}
+    small |= {"trace-stage.epochs": 1, "trace-stage.frozen-epochs": 0, "trace-stage.snapshots": 1, "batch-size": 48}
     flags = [word for name, value in small.items() for word in (f"--{name}", str(value))]
     assert prvr(["train", "proxy", "--data", str(out), "--out", str(tmp_path / "run"), *flags]) == 0
     assert prvr([*line]) == 1  # it is there

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from prvr.data import DataError
 from prvr.media import MediaError, open_video
-from prvr.media.encoders.colours import NAMES, memberships
+from prvr.media.encoders.colours import COLOUR_NAMES, colour_memberships
 from prvr.worlds import RENDERED_SIZES, SPLITS, RenderedWorld, plan_world, render_world
-from prvr.worlds.rendered.shapes import SHAPES, paint
+from prvr.worlds.rendered.shapes import SHAPES, paint_shape
 
 TINY = replace(RENDERED_SIZES["tiny"], peak_share=1.0)
 
@@ -46,9 +47,9 @@ def test_a_thing_is_there_while_its_event_lasts_and_not_before(world: RenderedWo
         busy = [(e.start, e.end) for e in (*script.events, *(peak.event for peak in script.peaks))]
         free = next(t for t in np.arange(0, script.length, 0.125) if not any(a - 0.2 <= t <= b + 0.2 for a, b in busy))
         for event in script.events:
-            kind = NAMES.index(event.colour)
-            there = memberships(images[round((event.start + event.end) / 2 * TINY.fps)])[..., kind].mean()
-            assert there > memberships(images[round(free * TINY.fps)])[..., kind].mean() + 0.005
+            kind = COLOUR_NAMES.index(event.colour)
+            there = colour_memberships(images[round((event.start + event.end) / 2 * TINY.fps)])[..., kind].mean()
+            assert there > colour_memberships(images[round(free * TINY.fps)])[..., kind].mean() + 0.005
 
 
 def test_peaks_are_of_other_films_and_do_not_belong(world: RenderedWorld) -> None:
@@ -80,7 +81,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_shapes_differ() -> None:
-    drawn = [paint(np.zeros((64, 64, 3), np.float32), shape, "white", 0.5, 0.5, 0.3) for shape in SHAPES]
+    drawn = [paint_shape(np.zeros((64, 64, 3), np.float32), shape, "white", 0.5, 0.5, 0.3) for shape in SHAPES]
     for i, first in enumerate(drawn):
         assert 0.02 < first.mean() / 255 < 0.5
         assert all(np.abs(first - second).mean() > 2 for second in drawn[i + 1 :])
@@ -88,5 +89,5 @@ def test_shapes_differ() -> None:
 
 @pytest.mark.parametrize("wrong", [{"train": 0}, {"events": (3, 2)}, {"seconds": (1.0, 2.0)}, {"motion_unsaid": 0.9}])
 def test_impossible_worlds_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(DataError, match="need"):
         replace(TINY, **wrong)  # type: ignore[arg-type]

@@ -1,20 +1,21 @@
-"""The paper's evidence for a run of one's own: one page, its tables and figures, and every query's numbers."""
+"""The paper's tables and figures for your own run: one page, its tables and figures as files, every query's numbers."""
 
-from prvr.evaluation.report.build import SECTIONS, Extras, write_report
-from prvr.evaluation.report.comparison import KEYS as COMPARISON_SECTIONS
-from prvr.evaluation.report.comparison import contest, write_comparison
-from prvr.evaluation.report.content import Section, Table, Verdict
-from prvr.evaluation.report.files import Written
+from prvr.evaluation.report.ablation import retrained_ranks
+from prvr.evaluation.report.build import REPORT_SECTIONS, ReportExtras, write_report
+from prvr.evaluation.report.comparison import COMPARISON_SECTIONS, pair_runs, write_comparison
+from prvr.evaluation.report.content import ReportSection, ReportTable, Verdict
+from prvr.evaluation.report.files import WrittenReport
 
 __all__ = [
     "COMPARISON_SECTIONS",
-    "SECTIONS",
-    "Extras",
-    "Section",
-    "Table",
+    "REPORT_SECTIONS",
+    "ReportExtras",
+    "ReportSection",
+    "ReportTable",
     "Verdict",
-    "Written",
-    "contest",
+    "WrittenReport",
+    "pair_runs",
+    "retrained_ranks",
     "write_comparison",
     "write_report",
 ]

@@ -13,8 +13,8 @@ from prvr.evaluation.report.content import (
     RECALL_COLUMNS,
     Cell,
     Column,
-    Section,
-    Table,
+    ReportSection,
+    ReportTable,
     interval,
     recall_cells,
     without_trace,
@@ -45,7 +45,7 @@ FLAGS = {  # rows that a training run can be given; the others exist at scoring 
 }
 
 
-def ablation(study: Study, retrained: Mapping[str, Mapping[str, Tensor]]) -> Section:
+def ablation(study: Study, retrained: Mapping[str, Mapping[str, Tensor]]) -> ReportSection:
     """``retrained``: by row, the ranks of runs trained that way, by run name."""
     if not study.subject.with_trace:
         return without_trace("ablation", TITLE)
@@ -66,13 +66,13 @@ def ablation(study: Study, retrained: Mapping[str, Mapping[str, Tensor]]) -> Sec
         f"prvr train DATASET --data DIR --out RUN2 with {flags}; then prvr report RUN --retrained RUN2. Rows (3), (5), "
         "(6) and (8) cannot be trained by a flag."
     )
-    table = Table("ablation", "Ablation rows (%)", [*columns, Column("what it is")], rows, note, [0])
+    table = ReportTable("ablation", "Ablation rows (%)", [*columns, Column("what it is")], rows, note, [0])
     lead = (
         f"Every evidence score enters with the same λ = {study.subject.fusion_weight:g}; combined ones keep η = "
         f"{study.subject.config.trace.soft_weight:g}. Differences are paired with row (1), the base branch of the same "
         "weights."
     )
-    return Section("ablation", TITLE, lead, [table])
+    return ReportSection("ablation", TITLE, lead, [table])
 
 
 def retrained_row(config: TrainConfig) -> str | None:

@@ -11,10 +11,10 @@ from torch import Tensor
 from prvr.evaluation.findings import Study
 from prvr.evaluation.report.ablation import ablation
 from prvr.evaluation.report.case import case
-from prvr.evaluation.report.content import Section
+from prvr.evaluation.report.content import ReportSection
 from prvr.evaluation.report.corruption import corruption
 from prvr.evaluation.report.efficiency import efficiency
-from prvr.evaluation.report.files import Written, publish, write_queries
+from prvr.evaluation.report.files import WrittenReport, publish, write_query_files
 from prvr.evaluation.report.localisation import agreement, moments
 from prvr.evaluation.report.margins import corrections
 from prvr.evaluation.report.rank_changes import rank_changes, significance
@@ -25,7 +25,7 @@ from prvr.evaluation.report.subsets import hard_negatives
 
 
 @dataclass(frozen=True)
-class Extras:
+class ReportExtras:
     """What sections may use beyond the study."""
 
     alone: Tensor | None = None  # (Q,) ranks of the backbone before TRACE joined
@@ -33,7 +33,7 @@ class Extras:
     videos: Path | None = None  # folder of video files
 
 
-SECTIONS: dict[str, Callable[[Study, Extras], Section]] = {  # in the order of the page
+REPORT_SECTIONS: dict[str, Callable[[Study, ReportExtras], ReportSection]] = {  # in the order of the page
     "retrieval": lambda study, extras: retrieval(study, extras.alone),
     "positives": lambda study, _: several_positives(study),
     "ablation": lambda study, extras: ablation(study, extras.retrained),
@@ -56,12 +56,12 @@ def write_report(
     folder: Path,
     *,
     only: Sequence[str] = (),
-    extras: Extras | None = None,
+    extras: ReportExtras | None = None,
     command: str = "prvr report RUN",
-) -> Written:
+) -> WrittenReport:
     """Write page, tables, figures and per-query files; ``only`` some sections, on a page named after them."""
-    chosen = [key for key in SECTIONS if not only or key in only]
-    sections = [SECTIONS[key](study, extras or Extras()) for key in chosen]
+    chosen = [key for key in REPORT_SECTIONS if not only or key in only]
+    sections = [REPORT_SECTIONS[key](study, extras or ReportExtras()) for key in chosen]
     subject = study.subject
     config = subject.config
     weights = config.trace
@@ -80,5 +80,5 @@ def write_report(
             f"τ {weights.temperature:g}"
         )
     title = f"{config.method}{' + TRACE' if subject.with_trace else ''} on {config.data.collection}"
-    write_queries(study, folder)
+    write_query_files(study, folder)
     return publish(sections, folder, title=title, about=about, command=command, whole=not only)

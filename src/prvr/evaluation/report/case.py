@@ -9,7 +9,7 @@ from prvr.evaluation.figures import EvidenceCurves, correction_figure
 from prvr.evaluation.findings import Study
 from prvr.evaluation.moments import known_times
 from prvr.evaluation.report.charts import margin
-from prvr.evaluation.report.content import Cell, Column, Drawing, Section, Table, without_trace
+from prvr.evaluation.report.content import Cell, Column, Drawing, ReportSection, ReportTable, without_trace
 from prvr.evaluation.report.peak_frames import peak_frames_figure
 from prvr.trace import PairEvidence
 
@@ -35,13 +35,13 @@ def chosen_case(study: Study) -> Correction | None:
     )
 
 
-def case(study: Study, videos: Path | None = None) -> Section:
-    """``videos``: a folder with the video files, for stills at the peaks."""
+def case(study: Study, videos: Path | None = None) -> ReportSection:
+    """One correction. ``videos`` is a folder with the video files, for frames at the peaks."""
     if study.views is None or study.views.truth is None or study.views.negative is None:
         return without_trace("case", TITLE)
     chosen = chosen_case(study)
     if chosen is None:
-        return Section("case", TITLE, absent="TRACE improved no rank here, so there is no correction to show.")
+        return ReportSection("case", TITLE, absent="TRACE improved no rank here, so there is no correction to show.")
     sentence = study.subject.dataset.captions[chosen.query].sentence
     truth = _curves(study, study.views.truth, chosen.query, chosen.truth)
     negative = _curves(study, study.views.negative, chosen.query, chosen.negative)
@@ -58,14 +58,16 @@ def case(study: Study, videos: Path | None = None) -> Section:
         "margin over the best wrong video grew most; if there is none, the query whose rank improved most. "
     )
     if videos is None:
-        lead += "With the video files at hand, prvr report RUN --videos DIR adds the frames."
+        lead += "Where you have the video files, prvr report RUN --videos DIR adds the frames."
     else:
         drawings.append(Drawing("case_frames", "Frames at the peaks.", peak_frames_figure(videos, truth, negative)))
     rows: list[list[Cell]] = [_peaks("ground truth", truth), _peaks("hard negative", negative)]
     columns = [Column("role"), Column("video"), Column("direct peak at", 2), Column("direct", 3), Column("support", 3)]
     columns += [Column("unsupported gap", 3, True), Column("TRACE peak at", 2), Column("routed", 3)]
     unit = "seconds" if truth.duration is not None and negative.duration is not None else "frames"
-    return Section("case", TITLE, lead, [Table("case", f"The two videos (times in {unit})", columns, rows)], drawings)
+    return ReportSection(
+        "case", TITLE, lead, [ReportTable("case", f"The two videos (times in {unit})", columns, rows)], drawings
+    )
 
 
 def _peaks(role: str, video: EvidenceCurves) -> list[Cell]:

@@ -1,4 +1,4 @@
-"""The report's figures, besides the evidence curves."""
+"""The report's figures, except the evidence curves."""
 
 from __future__ import annotations
 

@@ -11,18 +11,26 @@ from torch import Tensor
 
 from prvr.evaluation.evaluate import Outcome
 from prvr.evaluation.report.charts import comparison_figure
-from prvr.evaluation.report.content import RECALL_COLUMNS, Cell, Column, Drawing, Section, Table, recall_cells
-from prvr.evaluation.report.files import Written, publish, write_columns
+from prvr.evaluation.report.content import (
+    RECALL_COLUMNS,
+    Cell,
+    Column,
+    Drawing,
+    ReportSection,
+    ReportTable,
+    recall_cells,
+)
+from prvr.evaluation.report.files import WrittenReport, publish, write_columns
 from prvr.evaluation.significance import DRAWS, SEED, compare_ranks
 from prvr.scoring import recalls
 from prvr.training import RunError
 
 SHOWN = 12
-KEYS = ("recalls", "difference", "changes")
+COMPARISON_SECTIONS = ("recalls", "difference", "changes")
 
 
 @dataclass(frozen=True)
-class Contest:
+class RunPair:
     """Two runs ranked on the same queries."""
 
     names: tuple[str, str]
@@ -31,7 +39,7 @@ class Contest:
     ranks: tuple[Tensor, Tensor]  # (Q,) each, in the first run's order of queries
 
 
-def contest(first: Outcome, second: Outcome, paths: tuple[Path, Path]) -> Contest:
+def pair_runs(first: Outcome, second: Outcome, paths: tuple[Path, Path]) -> RunPair:
     """Join two evaluations by query; the final scoring of each counts."""
     ids, others = first.record.query_ids, second.record.query_ids
     if set(ids) != set(others) or set(first.dataset.video_ids) != set(second.dataset.video_ids):
@@ -43,7 +51,7 @@ def contest(first: Outcome, second: Outcome, paths: tuple[Path, Path]) -> Contes
     order = torch.tensor([place[name] for name in ids])
     scorings = tuple("trace" if outcome.comparison is not None else "base" for outcome in (first, second))
     names = (paths[0].name, paths[1].name) if paths[0].name != paths[1].name else (str(paths[0]), str(paths[1]))
-    return Contest(
+    return RunPair(
         names,
         (first, second),
         (scorings[0], scorings[1]),
@@ -51,10 +59,10 @@ def contest(first: Outcome, second: Outcome, paths: tuple[Path, Path]) -> Contes
     )
 
 
-def write_comparison(found: Contest, folder: Path, *, only: Sequence[str] = (), command: str) -> Written:
+def write_comparison(found: RunPair, folder: Path, *, only: Sequence[str] = (), command: str) -> WrittenReport:
     """Page, tables, figure, and ranks.csv with every query under both runs."""
     makers = {"recalls": _recalls, "difference": _difference, "changes": _changes}
-    sections = [makers[key](found) for key in KEYS if not only or key in only]
+    sections = [makers[key](found) for key in COMPARISON_SECTIONS if not only or key in only]
     folder.mkdir(parents=True, exist_ok=True)
     captions = found.outcomes[0].dataset.captions
     columns = {"query_id": [c.id for c in captions], "sentence": [c.sentence for c in captions]}
@@ -69,18 +77,21 @@ def write_comparison(found: Contest, folder: Path, *, only: Sequence[str] = (), 
     return publish(sections, folder, title=title, about=about, command=command, whole=not only)
 
 
-def _recalls(found: Contest) -> Section:
+def _recalls(found: RunPair) -> ReportSection:
     rows: list[list[Cell]] = [
         [f"{letter}: {name}", "TRACE" if scoring == "trace" else "base", *recall_cells(recalls(ranked))]
         for letter, name, scoring, ranked in zip("AB", found.names, found.scorings, found.ranks, strict=True)
     ]
     columns = [Column("run"), Column("scoring"), *RECALL_COLUMNS]
-    return Section(
-        "recalls", "Recalls", "Each run by the scoring it ranks with.", [Table("recalls", "Recalls (%)", columns, rows)]
+    return ReportSection(
+        "recalls",
+        "Recalls",
+        "Each run by the scoring it ranks with.",
+        [ReportTable("recalls", "Recalls (%)", columns, rows)],
     )
 
 
-def _difference(found: Contest) -> Section:
+def _difference(found: RunPair) -> ReportSection:
     change = compare_ranks(*found.ranks)
     estimates = [("SumR", change.sum_r), *((f"R@{k}", estimate) for k, estimate in change.at.items())]
     rows: list[list[Cell]] = [[what, e.delta, e.low, e.high, e.p] for what, e in estimates]
@@ -110,19 +121,21 @@ def _difference(found: Contest) -> Section:
     )
     first, second = (ranked.numpy() for ranked in found.ranks)
     caption = "Every query's rank under both runs."
-    return Section(
+    return ReportSection(
         "difference",
         "Paired difference",
         lead,
         [
-            Table("difference", "B minus A (points)", columns, rows, strong=[0]),
-            Table("wins", "Queries", move_columns, moved, "A win meets more of the cut-offs 1, 5, 10, 100 under B."),
+            ReportTable("difference", "B minus A (points)", columns, rows, strong=[0]),
+            ReportTable(
+                "wins", "Queries", move_columns, moved, "A win meets more of the cut-offs 1, 5, 10, 100 under B."
+            ),
         ],
         [Drawing("ranks", caption, comparison_figure(first, second, found.names))],
     )
 
 
-def _changes(found: Contest) -> Section:
+def _changes(found: RunPair) -> ReportSection:
     before, after = found.ranks
     ratio = before.double().log() - after.double().log()  # from 50 to 1 counts more than from 1000 to 900
     order = ratio.sort(descending=True, stable=True).indices
@@ -134,6 +147,6 @@ def _changes(found: Contest) -> Section:
         captions = found.outcomes[0].dataset.captions
         cells: list[list[Cell]] = [[captions[r].sentence, captions[r].id, int(before[r]), int(after[r])] for r in rows]
         tables.append(
-            Table(name, title, [Column("query"), Column("id"), Column("rank in A"), Column("rank in B")], cells)
+            ReportTable(name, title, [Column("query"), Column("id"), Column("rank in A"), Column("rank in B")], cells)
         )
-    return Section("changes", "Queries that changed most", "By the ratio of the two ranks.", tables)
+    return ReportSection("changes", "Queries that changed most", "By the ratio of the two ranks.", tables)

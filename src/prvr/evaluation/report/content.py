@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from prvr.evaluation.significance import Estimate, signed
-from prvr.scoring.ranks import CUTOFFS, Recall
+from prvr.scoring import CUTOFFS, Recall
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ class Column:
     with_sign: bool = False
 
     def show(self, cell: Cell) -> str:
-        """A cell as it is printed; what is absent is a dash."""
+        """A cell as it is printed; a missing one is a dash."""
         if cell is None:
             return "–"
         if isinstance(cell, str):
@@ -39,7 +39,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Named rows of cells. CSV keeps the numbers unrounded, LaTeX and the page round them."""
 
     name: str  # also of its files
@@ -103,13 +103,13 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """One question of the report. ``absent`` says why it cannot be answered for this run."""
 
     key: str
     title: str
     lead: str = ""
-    tables: Sequence[Table] = ()
+    tables: Sequence[ReportTable] = ()
     drawings: Sequence[Drawing] = ()
     verdicts: Sequence[Verdict] = ()
     absent: str = ""
@@ -127,9 +127,9 @@ def interval(estimate: Estimate) -> str:
     return f"[{signed(estimate.low)}, {signed(estimate.high)}]".replace("-", "−")
 
 
-def without_trace(key: str, title: str) -> Section:
+def without_trace(key: str, title: str) -> ReportSection:
     """A section that this run cannot fill."""
-    return Section(
+    return ReportSection(
         key,
         title,
         absent="This run has no TRACE (its method has no registers, or it was trained without the TRACE phase). "

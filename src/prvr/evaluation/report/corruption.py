@@ -5,24 +5,32 @@ from __future__ import annotations
 from itertools import pairwise
 
 from prvr.evaluation.findings import Study
-from prvr.evaluation.report.content import RECALL_COLUMNS, Cell, Column, Section, Table, Verdict, without_trace
+from prvr.evaluation.report.content import (
+    RECALL_COLUMNS,
+    Cell,
+    Column,
+    ReportSection,
+    ReportTable,
+    Verdict,
+    without_trace,
+)
 from prvr.evaluation.report.content import recall_cells as cells
 from prvr.evaluation.significance import Comparison, compare_ranks
 from prvr.scoring import recalls
-from prvr.trace.variants import BASE, CORRUPTIONS, TRACE
+from prvr.trace import BASE_VARIANT, CORRUPTIONS, TRACE_VARIANT
 
 TITLE = "Routing corruption: is it the route, or any offset?"
 
 
-def corruption(study: Study) -> Section:
+def corruption(study: Study) -> ReportSection:
     if not study.subject.with_trace:
         return without_trace("corruption", TITLE)
     base, trace = study.ranks["base"], study.ranks["trace"]
     rows: list[list[Cell]] = []
-    for variant in (BASE, TRACE, *CORRUPTIONS):
+    for variant in (BASE_VARIANT, TRACE_VARIANT, *CORRUPTIONS):
         found = study.ranks[variant.key]
         moved: list[Cell] = [None] * 4
-        if variant is not BASE:
+        if variant is not BASE_VARIANT:
             change = compare_ranks(base, found)
             moved = [change.delta_sum_r, change.rank_up, change.rank_down, change.mean_gain]
         rows.append([variant.label, *cells(recalls(found)), *moved])
@@ -33,9 +41,9 @@ def corruption(study: Study) -> Section:
         "the registers point to, and leaves direct evidence alone. The extra branch stays, what it means does not."
     )
     note = "Rank changes and ΔSumR against the base branch; mean gain in ranks. Uniform q→R is row (6) of the ablation."
-    table = Table("corruption", TITLE, [*columns, Column("mean gain", 2, True)], rows, note, [1])
+    table = ReportTable("corruption", TITLE, [*columns, Column("mean gain", 2, True)], rows, note, [1])
     verdicts = [_verdict(variant.label, compare_ranks(study.ranks[variant.key], trace)) for variant in CORRUPTIONS]
-    return Section("corruption", TITLE, lead, [table], verdicts=[*verdicts, _order(study)])
+    return ReportSection("corruption", TITLE, lead, [table], verdicts=[*verdicts, _order(study)])
 
 
 def _verdict(label: str, change: Comparison) -> Verdict:

@@ -11,13 +11,13 @@ import torch
 
 from prvr.evaluation.findings import Study
 from prvr.evaluation.published import COST_CAVEAT, COSTS
-from prvr.evaluation.report.content import Cell, Column, Section, Table
+from prvr.evaluation.report.content import Cell, Column, ReportSection, ReportTable
 from prvr.training import read_metrics
 
 TITLE = "Efficiency"
 
 
-def efficiency(study: Study) -> Section:
+def efficiency(study: Study) -> ReportSection:
     subject, seconds = study.subject, study.seconds
     backbone = sum(p.numel() for p in subject.model.backbone.parameters()) / 1e6
     trace = sum(p.numel() for p in subject.model.trace.parameters()) / 1e6
@@ -45,12 +45,12 @@ def efficiency(study: Study) -> Section:
     gpu = trained.get("gpu") or f"a CPU ({trained.get('processor', 'unknown')})"
     lead = (
         f"{len(subject.dataset):,} videos, {len(subject.dataset.captions):,} queries, float32 on "
-        f"{machine(subject.device)}. Training as the run logged it, on {gpu}: median epoch of the backbone phase and "
-        "of the joint phase, without validation. Gallery is the encoding of all videos; retrieval is query encoding, "
-        "similarity and ranking by counting. Wall times of one pass: other work on the machine shows in them."
+        f"{processor_name(subject.device)}. Training as the run logged it, on {gpu}: median epoch of the backbone "
+        "phase and of the joint phase, without validation. Gallery is the encoding of all videos; retrieval is query "
+        "encoding, similarity and ranking by counting. Wall times of one pass: other work on the machine shows in them."
     )
     note = COST_CAVEAT if len(rows) > 1 + subject.with_trace else ""
-    return Section("efficiency", TITLE, lead, [Table("efficiency", "Cost", columns, rows, note)])
+    return ReportSection("efficiency", TITLE, lead, [ReportTable("efficiency", "Cost", columns, rows, note)])
 
 
 def _row(
@@ -72,7 +72,7 @@ def _sum(parts: list[float | None]) -> float | None:
     return sum(known) if len(known) == len(parts) else None
 
 
-def machine(device: torch.device) -> str:
+def processor_name(device: torch.device) -> str:
     """The processor that computes, in words."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

@@ -1,4 +1,4 @@
-"""What a report leaves on disk beside the page: tables, figures, and every query's numbers."""
+"""The files of a report: the page, tables, figures, and every query's numbers."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from pathlib import Path
 from prvr.evaluation.figures import save_figure
 from prvr.evaluation.findings import Study
 from prvr.evaluation.moments import RANKS
-from prvr.evaluation.report.content import Section
+from prvr.evaluation.report.content import ReportSection
 from prvr.evaluation.report.localisation import agreement_flags
 from prvr.evaluation.report.page import page
 from prvr.files import write_whole
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenReport:
     """A report on disk."""
 
     page: Path
-    sections: list[Section]
+    sections: list[ReportSection]
 
 
 def publish(
-    sections: list[Section], folder: Path, *, title: str, about: Mapping[str, str], command: str, whole: bool
-) -> Written:
+    sections: list[ReportSection], folder: Path, *, title: str, about: Mapping[str, str], command: str, whole: bool
+) -> WrittenReport:
     """Write tables, figures and the page. A part of a report gets a page of its own, named after its sections."""
     write_sections(sections, folder)
     name = "report.html" if whole else f"report-{'-'.join(section.key for section in sections)}.html"
     commands = {section.key: f"{command} --only {section.key}" for section in sections}
     write_whole(folder / name, page(title, about, sections, commands))
-    return Written(folder / name, sections)
+    return WrittenReport(folder / name, sections)
 
 
-def write_sections(sections: Sequence[Section], folder: Path) -> None:
+def write_sections(sections: Sequence[ReportSection], folder: Path) -> None:
     """CSV and LaTeX of every table, PNG and SVG of every figure."""
     (folder / "tables").mkdir(parents=True, exist_ok=True)
     for section in sections:
@@ -47,7 +47,7 @@ def write_sections(sections: Sequence[Section], folder: Path) -> None:
             save_figure(drawing.figure, folder / "figures" / drawing.name)
 
 
-def write_queries(study: Study, folder: Path) -> None:
+def write_query_files(study: Study, folder: Path) -> None:
     """``ranks.csv``: every query's rank under every scoring; ``queries.csv``: all else that a table was made from."""
     folder.mkdir(parents=True, exist_ok=True)
     captions = study.subject.dataset.captions

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from prvr.evaluation.findings import Study
 from prvr.evaluation.moments import RANKS
-from prvr.evaluation.report.content import Cell, Column, Section, Table
+from prvr.evaluation.report.content import Cell, Column, ReportSection, ReportTable
 
 AGREE, MOMENTS = "Clip–frame agreement", "Moments from the evidence curve"
 THRESHOLDS = (0.3, 0.5, 0.7)
-CURVES = {  # how a reader is told what a curve is
+CURVES = {  # labels of the curves
     "base": "base: cos(q, f)",
     "direct": "direct: d",
     "trace": "TRACE: d + γρ",
@@ -43,10 +43,10 @@ def agreement_flags(study: Study) -> dict[str, Tensor]:
     }
 
 
-def agreement(study: Study) -> Section:
+def agreement(study: Study) -> ReportSection:
     views = study.views
     if views is None or views.clip is None:
-        return Section(
+        return ReportSection(
             "agreement", AGREE, absent="This method has no two branches of clips and frames in time order to compare."
         )
     rows: list[list[Cell]] = []
@@ -64,17 +64,17 @@ def agreement(study: Study) -> Section:
         "How often the best clip and the best frame of a query's own video lie at the same time: the middle of the "
         f"frame falls into the clip's stretch (1/{views.clips} of the video). TRACE changes the frame only."
     )
-    return Section("agreement", AGREE, lead, [Table("agreement", AGREE, columns, rows, note)])
+    return ReportSection("agreement", AGREE, lead, [ReportTable("agreement", AGREE, columns, rows, note)])
 
 
-def moments(study: Study) -> Section:
+def moments(study: Study) -> ReportSection:
     if study.views is None:
-        return Section(
+        return ReportSection(
             "moments", MOMENTS, absent="This method compares words with videos: it has no curve over frames."
         )
     queries, found = study.moments.rows, study.moments.of
     if not queries:
-        return Section(
+        return ReportSection(
             "moments", MOMENTS, absent="Start and end of the queries' moments are not known (*.moments.jsonl)."
         )
     rows: list[list[Cell]] = [
@@ -88,9 +88,9 @@ def moments(study: Study) -> Section:
     columns = [Column("curve"), *(Column(f"R@{k}, IoU {t}") for k in RANKS for t in THRESHOLDS), Column("mean IoU", 3)]
     lead = (
         f"{len(queries):,} queries with a known moment, each in its own video. Every stretch of frames is a candidate, "
-        "scored by how well it parts the curve in two (mean inside minus mean outside, Otsu's weight); the next ones "
+        "scored by how well it splits the curve in two (mean inside minus mean outside, Otsu's weight); the next ones "
         "overlap none before them by more than half. The whole video as the answer is the control."
     )
-    return Section(
-        "moments", MOMENTS, lead, [Table("moments", "Moment retrieval in the right video (%)", columns, rows)]
+    return ReportSection(
+        "moments", MOMENTS, lead, [ReportTable("moments", "Moment retrieval in the right video (%)", columns, rows)]
     )

@@ -6,21 +6,21 @@ import textwrap
 
 from prvr.evaluation.findings import Study
 from prvr.evaluation.report.charts import corrections_figure
-from prvr.evaluation.report.content import Cell, Column, Drawing, Section, Table, without_trace
+from prvr.evaluation.report.content import Cell, Column, Drawing, ReportSection, ReportTable, without_trace
 from prvr.evaluation.significance import signed
 
 TITLE = "Top-rank corrections"
 SHOWN = 10
 
 
-def corrections(study: Study) -> Section:
+def corrections(study: Study) -> ReportSection:
     if not study.subject.with_trace:
         return without_trace("corrections", TITLE)
     base, trace, rivals = study.ranks["base"], study.ranks["trace"], study.rivals
     restored, lost = (base > 1) & (trace == 1), (base == 1) & (trace > 1)
     counted = f"{int(restored.sum()):,} put right at the top, {int(lost.sum()):,} put wrong. "
     if not restored.any():
-        return Section("corrections", TITLE, absent=f"{counted}There is nothing to take apart.")
+        return ReportSection("corrections", TITLE, absent=f"{counted}There is nothing to take apart.")
     weight = study.subject.fusion_weight
     gained, conceded = weight * rivals.trace_truth.double(), weight * rivals.trace_negative.double()
     rows = restored.nonzero().squeeze(1)
@@ -45,12 +45,12 @@ def corrections(study: Study) -> Section:
         f"difference, and the margin over that hard negative changes by it. Over all queries the mean Δadv is "
         f"{signed(float((gained - conceded).mean()), 5)}."
     ).replace("-", "−")
-    return Section(
+    return ReportSection(
         "corrections",
         TITLE,
         lead,
         [
-            Table(
+            ReportTable(
                 "corrections",
                 "Queries put right at the top",
                 columns,

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from prvr.evaluation.figures import STYLE
-from prvr.evaluation.report.content import Drawing, Section, Table, Verdict
+from prvr.evaluation.report.content import Drawing, ReportSection, ReportTable, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ THEMED = {  # colours of the house style -> the page's variables, so that a draw
 MARKS = {True: ("yes", "holds"), False: ("no", "fails"), None: ("open", "open")}
 
 
-def page(title: str, about: Mapping[str, str], sections: Sequence[Section], commands: Mapping[str, str]) -> str:
+def page(title: str, about: Mapping[str, str], sections: Sequence[ReportSection], commands: Mapping[str, str]) -> str:
     """The whole page. ``commands``: by section, the command that makes its numbers again."""
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in about.items())
     links = "".join(f'<li><a href="#{s.key}">{escape(s.title)}</a></li>' for s in sections)
@@ -41,7 +41,7 @@ def page(title: str, about: Mapping[str, str], sections: Sequence[Section], comm
     )
 
 
-def _section(section: Section, command: str) -> str:
+def _section(section: ReportSection, command: str) -> str:
     inner = [f"<h2>{escape(section.title)}</h2>"]
     if section.absent:
         inner.append(f'<p class="absent">{escape(section.absent)}</p>')
@@ -60,7 +60,7 @@ def _verdict(verdict: Verdict) -> str:
     return f'<li class="{kind}"><b>{word}</b>{escape(verdict.text)}</li>'
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     text = [table.is_text(column) for column in range(len(table.columns))]
     head = "".join(
         f"<th{_kind(words)}>{escape(column.title)}</th>" for column, words in zip(table.columns, text, strict=True)

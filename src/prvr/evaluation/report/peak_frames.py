@@ -1,4 +1,4 @@
-"""Frames of the two videos of a case, at the peaks, where the video files are at hand."""
+"""Frames of the two videos of a case at their peaks, from the video files."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from prvr.evaluation.findings import Study
-from prvr.evaluation.report.content import Cell, Column, Section, Table, without_trace
+from prvr.evaluation.report.content import Cell, Column, ReportSection, ReportTable, without_trace
 from prvr.evaluation.report.subsets import named_subsets
 from prvr.evaluation.significance import DRAWS, SEED, compare_ranks
 from prvr.scoring import recalls
@@ -13,7 +13,7 @@ from prvr.scoring import recalls
 SURE, MOVED = "Significance", "Rank changes"
 
 
-def significance(study: Study) -> Section:
+def significance(study: Study) -> ReportSection:
     if not study.subject.with_trace:
         return without_trace("significance", SURE)
     base, trace = study.ranks["base"], study.ranks["trace"]
@@ -31,12 +31,15 @@ def significance(study: Study) -> Section:
         "one another and with the corruptions rather than with zero."
     )
     strong = [n for n, row in enumerate(rows) if row[2] == "SumR"]
-    return Section(
-        "significance", SURE, lead, [Table("significance", "Paired differences (points)", columns, rows, strong=strong)]
+    return ReportSection(
+        "significance",
+        SURE,
+        lead,
+        [ReportTable("significance", "Paired differences (points)", columns, rows, strong=strong)],
     )
 
 
-def rank_changes(study: Study) -> Section:
+def rank_changes(study: Study) -> ReportSection:
     if not study.subject.with_trace:
         return without_trace("rank-changes", MOVED)
     base, trace = study.ranks["base"], study.ranks["trace"]
@@ -51,4 +54,6 @@ def rank_changes(study: Study) -> Section:
     note = "Gain: rank before minus rank after. Wins and losses: queries that meet more or fewer of the cut-offs."
     percentiles = np.percentile(gain, [1, 10, 50, 90, 99]).tolist()
     lead = "Percentiles 1, 10, 50, 90, 99 of the gain: " + ", ".join(f"{p:+.0f}" for p in percentiles) + "."
-    return Section("rank-changes", MOVED, lead.replace("-", "−"), [Table("rank_changes", MOVED, columns, rows, note)])
+    return ReportSection(
+        "rank-changes", MOVED, lead.replace("-", "−"), [ReportTable("rank_changes", MOVED, columns, rows, note)]
+    )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from prvr.evaluation.findings import Study
 from prvr.evaluation.report.charts import register_figure
-from prvr.evaluation.report.content import Cell, Column, Drawing, Section, Table, Verdict, without_trace
+from prvr.evaluation.report.content import Cell, Column, Drawing, ReportSection, ReportTable, Verdict, without_trace
 from prvr.trace import certainty
 
 TITLE = "Register activation"
@@ -24,7 +24,7 @@ COMMON = 0.25  # a word in more than this share of the queries says nothing abou
 COLLAPSED = 0.95  # cosine above which two registers are the same for any practical purpose
 
 
-def registers(study: Study) -> Section:
+def registers(study: Study) -> ReportSection:
     if study.views is None or study.views.truth is None or study.spread is None:
         return without_trace("registers", TITLE)
     activation = study.views.truth.activation
@@ -61,14 +61,14 @@ def registers(study: Study) -> Section:
             else "there is little to choose between, so q→R routing cannot do much here."
         ),
     )
-    return Section(
+    return ReportSection(
         "registers",
         TITLE,
         lead,
         [
-            Table("register_state", "Do registers differ?", [*columns, Column("largest share", 3)], state),
-            Table("register_pairs", "Activation π of chosen pairs", [Column("query"), *numbers], weights),
-            Table(
+            ReportTable("register_state", "Do registers differ?", [*columns, Column("largest share", 3)], state),
+            ReportTable("register_pairs", "Activation π of chosen pairs", [Column("query"), *numbers], weights),
+            ReportTable(
                 "register_groups", "Share of pairs in which a register dominates", [Column("word"), *numbers], shares
             ),
         ],

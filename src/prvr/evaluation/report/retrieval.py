@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from prvr.evaluation.findings import Study
-from prvr.evaluation.published import CAVEAT, published
-from prvr.evaluation.report.content import RECALL_COLUMNS, Cell, Column, Section, Table, recall_cells
+from prvr.evaluation.published import PUBLISHED_CAVEAT, published_recall
+from prvr.evaluation.report.content import RECALL_COLUMNS, Cell, Column, ReportSection, ReportTable, recall_cells
 from prvr.evaluation.study import COVERAGE_AT
 from prvr.scoring import recalls
 
 LABELS = {"base": "base branch", "trace": "TRACE"}
 
 
-def retrieval(study: Study, alone: Tensor | None) -> Section:
+def retrieval(study: Study, alone: Tensor | None) -> ReportSection:
     """The main table. ``alone``: ranks of the backbone before TRACE joined, (Q,)."""
     subject, method = study.subject, study.subject.config.method
     base = "base branch" if subject.with_trace else method
@@ -25,7 +25,7 @@ def retrieval(study: Study, alone: Tensor | None) -> Section:
     rows: list[list[Cell]] = [[name, *recall_cells(recalls(found))] for name, found in measured.items()]
     strong = [len(rows) - 1]
     for known in dict.fromkeys([method, *(["trace"] if subject.with_trace else [])]):
-        numbers = published(known, subject.config.data.collection)
+        numbers = published_recall(known, subject.config.data.collection)
         if numbers is not None:
             rows.append([f"{known}, published", *recall_cells(numbers)])
     protocol = subject.protocol
@@ -34,16 +34,16 @@ def retrieval(study: Study, alone: Tensor | None) -> Section:
         f"videos, one labelled video per query. Weights: {protocol.selection}; seed {subject.config.seed}. "
         "A rank is 1 + videos scored strictly higher + equal ones earlier in the gallery."
     )
-    note = CAVEAT if len(rows) > len(measured) else "No published numbers for this collection."
-    table = Table("retrieval", "Retrieval (%)", [Column("scoring"), *RECALL_COLUMNS], rows, note, strong)
-    return Section("retrieval", "Retrieval", lead, [table])
+    note = PUBLISHED_CAVEAT if len(rows) > len(measured) else "No published numbers for this collection."
+    table = ReportTable("retrieval", "Retrieval (%)", [Column("scoring"), *RECALL_COLUMNS], rows, note, strong)
+    return ReportSection("retrieval", "Retrieval", lead, [table])
 
 
-def several_positives(study: Study) -> Section:
+def several_positives(study: Study) -> ReportSection:
     """The same ranking when every correct video counts."""
     title, dataset = "Several correct videos per query", study.subject.dataset
     if not study.any_ranks:
-        return Section(
+        return ReportSection(
             "positives",
             title,
             absent="This split lists one correct video per query. Give a list of all of them (*.gt.jsonl, also gzipped "
@@ -66,4 +66,6 @@ def several_positives(study: Study) -> Section:
         f"video, {sum(counts) / len(counts):.2f} on average ({source}). The rank is that of the best of them; "
         "coverage@k is the share of them within the first k, averaged over queries."
     )
-    return Section("positives", title, lead, [Table("positives", "Single and several positives (%)", columns, rows)])
+    return ReportSection(
+        "positives", title, lead, [ReportTable("positives", "Single and several positives (%)", columns, rows)]
+    )

@@ -1,17 +1,26 @@
-"""Section: SumR as λ, γ and η change, all else as it is."""
+"""Section: SumR as λ, γ and η change, one at a time."""
 
 from __future__ import annotations
 
 from prvr.evaluation.findings import Study
 from prvr.evaluation.report.charts import sensitivity_figure
-from prvr.evaluation.report.content import Cell, Column, Drawing, Section, Table, Verdict, interval, without_trace
+from prvr.evaluation.report.content import (
+    Cell,
+    Column,
+    Drawing,
+    ReportSection,
+    ReportTable,
+    Verdict,
+    interval,
+    without_trace,
+)
 from prvr.evaluation.significance import compare_ranks
 from prvr.scoring import recalls
 
 TITLE = "Sensitivity to λ, γ and η"
 
 
-def sensitivity(study: Study) -> Section:
+def sensitivity(study: Study) -> ReportSection:
     if not study.subject.with_trace:
         return without_trace("sensitivity", TITLE)
     base, config = study.ranks["base"], study.subject.config.trace
@@ -26,7 +35,7 @@ def sensitivity(study: Study) -> Section:
             rows.append([letter, value, total, change.delta_sum_r, interval(change.sum_r), mark])
     columns = [Column("weight"), Column("value", 3), Column("SumR", 2), Column("ΔSumR to base", 2, True)]
     note = "One weight changes, the others stay. Weights are fixed after training: no value was trained for."
-    table = Table("sensitivity", "SumR by weight", [*columns, Column("95 %"), Column("")], rows, note)
+    table = ReportTable("sensitivity", "SumR by weight", [*columns, Column("95 %"), Column("")], rows, note)
     caption = f"SumR on {study.subject.dataset.split}; the band is the paired 95 % interval against the base (dashed)."
     split = study.subject.dataset.split
     lead = (
@@ -36,11 +45,13 @@ def sensitivity(study: Study) -> Section:
         else f"Measured on {split}."
     )
     figure = sensitivity_figure(curves, in_force, recalls(base).sum_r)
-    return Section("sensitivity", TITLE, lead, [table], [Drawing("sensitivity", caption, figure)], _identities(study))
+    return ReportSection(
+        "sensitivity", TITLE, lead, [table], [Drawing("sensitivity", caption, figure)], _identities(study)
+    )
 
 
 def _identities(study: Study) -> list[Verdict]:
-    """What must hold exactly, whatever the weights: switched-off parts give the ablation rows, rank by rank."""
+    """What must hold exactly for any weights: switched-off parts give the ablation rows, rank by rank."""
     expected = {"λ = 0 is the base branch": ("λ", "base"), "η = 0 is row (7)": ("η", "route_only")}
     expected |= {"γ = 0 is row (4)": ("γ", "direct_soft")}
     return [

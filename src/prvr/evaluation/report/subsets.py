@@ -16,8 +16,8 @@ from prvr.evaluation.report.content import (
     Cell,
     Column,
     Drawing,
-    Section,
-    Table,
+    ReportSection,
+    ReportTable,
     Verdict,
     interval,
     without_trace,
@@ -39,11 +39,11 @@ def named_subsets(study: Study) -> dict[str, Tensor]:
     return {name: rows for name, rows in found.items() if rows.any()}
 
 
-def hard_negatives(study: Study) -> Section:
+def hard_negatives(study: Study) -> ReportSection:
     if not study.subject.with_trace or study.views is None or study.views.negative is None:
         return without_trace("subsets", TITLE)
     if not study.baseline_errors.any():
-        return Section("subsets", TITLE, absent="The base ranks every labelled video first: there are no errors.")
+        return ReportSection("subsets", TITLE, absent="The base ranks every labelled video first: there are no errors.")
     base, trace, gap = study.ranks["base"], study.ranks["trace"], study.views.negative.unsupported_gap
     rows: list[list[Cell]] = []
     deltas = []
@@ -71,13 +71,15 @@ def hard_negatives(study: Study) -> Section:
         "unsupported gap is that video's strongest direct evidence minus the expected register support Σπb at the same "
         "frame. If TRACE only added an offset, its gain would not grow with the gap."
     )
-    return Section(
+    return ReportSection(
         "subsets",
         TITLE,
         lead,
         [
-            Table("subsets", "Hard-negative subsets", columns, rows, _other_correct(study)),
-            Table("quartiles", "Baseline errors by gap", bin_columns, bins, "Mean gain in ranks; Q4 is the top 25 %."),
+            ReportTable("subsets", "Hard-negative subsets", columns, rows, _other_correct(study)),
+            ReportTable(
+                "quartiles", "Baseline errors by gap", bin_columns, bins, "Mean gain in ranks; Q4 is the top 25 %."
+            ),
         ],
         [
             Drawing(

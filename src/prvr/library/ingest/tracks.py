@@ -20,9 +20,7 @@ from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.store.arrays import Section
 from prvr.media.encoders.base import TextEncoder
 from prvr.media.features import FeaturePart
-from prvr.scoring import Gallery
-from prvr.scoring.engines import score_parts
-from prvr.scoring.storage import Storage
+from prvr.scoring import Gallery, Storage, score_parts
 
 FRAMES, TEXT = "frames", "text"  # names of tracks
 PAGE_TOKENS = 16  # small pages waste little on short videos, and are not slower here

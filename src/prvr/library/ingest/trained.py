@@ -21,7 +21,7 @@ from prvr.library.ingest.embedding import Embedded, Embedding
 from prvr.media.encoders.base import Encoder
 from prvr.media.frames import Image
 from prvr.media.recipe import Recipe
-from prvr.scoring.preparing import require_separable
+from prvr.scoring import require_separable
 from prvr.tokens import VideoBatch
 from prvr.trace import Trace
 from prvr.training import Run

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from prvr.files import sync_folder
 from prvr.library.errors import LibraryError
-from prvr.scoring.disk import describe_array, map_array, raw_bytes
-from prvr.scoring.gallery import PAGED
+from prvr.scoring import PAGED, describe_array, map_array, raw_bytes
 
 SHARDS_FOLDER = "shards"
 PAGED_ARRAYS = (*PAGED, "spans")

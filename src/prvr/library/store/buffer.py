@@ -13,7 +13,7 @@ import torch
 from prvr.library.store.arrays import Section
 from prvr.library.store.catalogue import NewVideo
 from prvr.media import TimedLine
-from prvr.scoring.disk import raw_bytes
+from prvr.scoring import raw_bytes
 
 MEMORY_LIMIT = 1 << 26  # bytes of sections that wait in memory; more go to disk
 

@@ -10,7 +10,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import SHARDS_FOLDER, Shard, damaged_message, read_shards, short_message
 from prvr.library.store.catalogue import Catalogue, read_videos
 from prvr.library.store.model import ModelRecord, model_problem
-from prvr.scoring.disk import map_array
+from prvr.scoring import map_array
 
 _BLOCK = 1 << 14  # rows or pages of an array that are read together
 

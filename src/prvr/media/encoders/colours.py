@@ -21,7 +21,7 @@ EXAMPLES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "pink": ((245, 135, 180), (235, 60, 150)),
     "brown": ((115, 70, 35), (165, 115, 70)),
 }
-NAMES = tuple(EXAMPLES)
+COLOUR_NAMES = tuple(EXAMPLES)
 _BITS = 5  # of each channel that the table distinguishes
 _SPREAD = 13.0  # of a colour, in CIELAB units; values between two colours belong partly to both
 
@@ -44,11 +44,11 @@ def _table() -> NDArray[np.float32]:
     return table
 
 
-def memberships(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+def colour_memberships(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """How much each pixel is of each colour: (…, 3) RGB → (…, 11).
 
     >>> pixels = np.array([[220, 30, 30], [20, 20, 20]], np.uint8)
-    >>> [NAMES[i] for i in memberships(pixels).argmax(-1)]
+    >>> [COLOUR_NAMES[i] for i in colour_memberships(pixels).argmax(-1)]
     ['red', 'black']
     """
     coarse = (images >> (8 - _BITS)).astype(np.int32)

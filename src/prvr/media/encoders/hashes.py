@@ -16,14 +16,14 @@ from pathlib import Path
 from prvr.files import NotAnObject, read_json_object, write_whole
 from prvr.media.errors import EncoderError
 
-RECORD = "prvr-hashes.json"
+HASHES_FILE = "prvr-hashes.json"
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def record_hashes(folder: Path, hashes: Mapping[str, str], revision: str) -> None:
     """Write the sha256 of a model's files (by name) next to them."""
     content = {"revision": revision, "sha256": dict(sorted(hashes.items()))}
-    write_whole(folder / RECORD, json.dumps(content, indent=1) + "\n")
+    write_whole(folder / HASHES_FILE, json.dumps(content, indent=1) + "\n")
 
 
 def expected_hashes(folder: Path) -> dict[str, str]:
@@ -33,12 +33,13 @@ def expected_hashes(folder: Path) -> dict[str, str]:
         target = path.resolve().name  # in the hub's cache, a link to a file that is named by its sha256
         if path.is_symlink() and _SHA256.fullmatch(target):
             expected[path.name] = target
-    if (folder / RECORD).is_file():
+    record = folder / HASHES_FILE
+    if record.is_file():
         try:
-            recorded = read_json_object(folder / RECORD)["sha256"]
+            recorded = read_json_object(record)["sha256"]
             expected |= {str(name): str(value) for name, value in recorded.items()}
         except (NotAnObject, KeyError, AttributeError) as problem:
-            raise EncoderError(f"{folder / RECORD} cannot be read ({problem}). Download the model again.") from None
+            raise EncoderError(f"{record} cannot be read ({problem}). Download the model again.") from None
     return expected
 
 

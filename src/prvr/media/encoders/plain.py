@@ -10,7 +10,7 @@ download, and models can be trained on it.
     edges       directions of edges, in the whole picture and its quarters     5 × 8
     motion      change since the sample before: where, how much, which colour moved which way
 
-Read `describe` first, then the functions it calls.
+Read `describe_frames` first, then the functions it calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from prvr.media.encoders import plain_words
 from prvr.media.encoders.base import Array, Encoder, require_pictures, unit_rows
-from prvr.media.encoders.colours import memberships
+from prvr.media.encoders.colours import colour_memberships
 from prvr.media.encoders.plain_parts import BINS, GRID, PARTS, WIDTH
 from prvr.media.frames import Fit, Image
 
@@ -47,19 +47,21 @@ class PlainEncoder(Encoder):
         if not images:
             return np.zeros((0, WIDTH), np.float32)
         known = [before] if before is not None else []
-        return describe(np.asarray(require_pictures([*known, *images], self.fit), np.uint8))[len(known) :]
+        return describe_frames(np.asarray(require_pictures([*known, *images], self.fit), np.uint8))[len(known) :]
 
     def encode_texts(self, texts: Sequence[str]) -> Array:
-        return np.stack([plain_words.prototype(text) for text in texts]) if texts else np.zeros((0, WIDTH), np.float32)
+        if not texts:
+            return np.zeros((0, WIDTH), np.float32)
+        return np.stack([plain_words.sentence_prototype(text) for text in texts])
 
     def encode_words(self, text: str) -> Array:
         return plain_words.word_vectors(text)
 
 
-def describe(images: NDArray[np.uint8]) -> Array:
+def describe_frames(images: NDArray[np.uint8]) -> Array:
     """Consecutive samples (N, SIDE, SIDE, 3) → unit vectors (N, WIDTH). The first has no motion."""
     count = len(images)
-    colours = memberships(images).reshape(count, SIDE, SIDE, -1)
+    colours = colour_memberships(images).reshape(count, SIDE, SIDE, -1)
     cells = _cells(colours)  # (N, 16, 11) shares
     planes = np.ascontiguousarray(images.transpose(3, 0, 1, 2), np.float32) / np.float32(255)  # (3, N, SIDE, SIDE)
     light = np.float32(0.299) * planes[0] + np.float32(0.587) * planes[1] + np.float32(0.114) * planes[2]
@@ -70,11 +72,11 @@ def describe(images: NDArray[np.uint8]) -> Array:
         "edges": _edges(light),
         "motion": _motion(planes, _directions(cells.mean(1), _places(colours))),
     }
-    found = np.empty((count, WIDTH), np.float32)
+    vectors = np.empty((count, WIDTH), np.float32)
     for name, values in parts.items():
         # Motion keeps its length, so that no motion differs from some motion. Other parts are scaled to unit length.
-        found[:, PARTS[name]] = _WEIGHTS[name] * (values if name == "motion" else unit_rows(values))
-    return unit_rows(found)
+        vectors[:, PARTS[name]] = _WEIGHTS[name] * (values if name == "motion" else unit_rows(values))
+    return unit_rows(vectors)
 
 
 def _cells(values: Array) -> Array:

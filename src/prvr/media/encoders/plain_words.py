@@ -1,9 +1,9 @@
 """The text side of the weight-free descriptor.
 
-``prototype`` maps the words that the descriptor can see (colours, places in the picture, motions, tones, simple shapes)
-to a vector of that descriptor. Every other word is ignored. A sentence without any such word becomes the zero vector,
-which matches nothing. ``word_vectors`` gives every word a fixed random direction instead; these mean nothing until a
-model has been trained on them.
+``sentence_prototype`` maps the words that the descriptor can see (colours, places in the picture, motions, tones,
+simple shapes) to a vector of that descriptor. Every other word is ignored. A sentence without any such word becomes the
+zero vector, which matches nothing. ``word_vectors`` gives every word a fixed random direction instead; these mean
+nothing until a model has been trained on them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 
 from prvr.media.encoders import plain_parts as parts
 from prvr.media.encoders.base import Array, unit_rows
-from prvr.media.encoders.colours import NAMES
+from prvr.media.encoders.colours import COLOUR_NAMES
 
 WORD_WIDTH = 64
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 # Words that name a colour, or a thing that mostly has one.
-_COLOUR_OF = {name: name for name in NAMES} | {
+_COLOUR_OF = {name: name for name in COLOUR_NAMES} | {
     "gray": "grey", "silver": "grey", "violet": "purple", "magenta": "pink", "crimson": "red", "scarlet": "red",
     "golden": "yellow", "gold": "yellow", "navy": "blue", "azure": "blue", "cyan": "blue", "turquoise": "blue",
     "beige": "brown", "tan": "brown", "grass": "green", "meadow": "green", "lawn": "green", "forest": "green",
@@ -65,28 +65,28 @@ _EDGES_OF = {
 }  # fmt: skip
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Words in lower case, without punctuation.
 
-    >>> words("A man's RED hat – gone!")
+    >>> split_words("A man's RED hat – gone!")
     ['a', "man's", 'red', 'hat', 'gone']
     """
     return _WORD.findall(text.lower().replace("’", "'"))
 
 
-def understood(text: str) -> list[str]:
+def known_words(text: str) -> list[str]:
     """The words of a sentence that the descriptor can see; others are ignored.
 
-    >>> understood("a red square slides to the left of my kitchen")
+    >>> known_words("a red square slides to the left of my kitchen")
     ['red', 'square', 'slides', 'left']
     """
     known = {*_COLOUR_OF, *_DIRECTION_OF, *_MOVES, *_STILL, *_TONE_OF, *_ROWS, *_COLUMNS, *_MIDDLE, *_EDGES_OF}
-    return [word for word in words(text) if word in known]
+    return [word for word in split_words(text) if word in known]
 
 
-def prototype(text: str) -> Array:
+def sentence_prototype(text: str) -> Array:
     """The descriptor of a frame that would show the sentence, (WIDTH,): unit length, or zero."""
-    terms = words(text)
+    terms = split_words(text)
     vector = np.zeros(parts.WIDTH, np.float32)
     colours = list(dict.fromkeys(_COLOUR_OF[word] for word in terms if word in _COLOUR_OF))
     moves = any(word in _MOVES or word in _OWN_DIRECTION for word in terms)
@@ -96,27 +96,27 @@ def prototype(text: str) -> Array:
     for number, colour in enumerate(colours):
         # The colour named first is most often the subject's: only that one stands at the named place and moves.
         own = number == 0
-        vector[parts.salient(colour)] += 1.0
+        vector[parts.salient_index(colour)] += 1.0
         cells = [(r, c) for r in (rows if own else _ALL) for c in (columns if own else _ALL)]
         for row, column in cells:
-            vector[parts.colour_in_cell(colour, row, column)] += (1.0 if placed and own else 0.5) / len(cells) ** 0.5
+            vector[parts.cell_colour_index(colour, row, column)] += (1.0 if placed and own else 0.5) / len(cells) ** 0.5
     for direction in directions:
-        vector[parts.direction(direction)] += 0.5
+        vector[parts.direction_index(direction)] += 0.5
         if colours:
-            vector[parts.direction(direction, colours[0])] += 1.0
+            vector[parts.direction_index(direction, colours[0])] += 1.0
     if moves and not directions:
         vector[parts.MOVING] += 0.7
     if placed and not colours:
         for row in rows:
             for column in columns:
-                vector[parts.change_in_cell(row, column)] += 1.0 / (len(rows) * len(columns)) ** 0.5
+                vector[parts.cell_change_index(row, column)] += 1.0 / (len(rows) * len(columns)) ** 0.5
     for word in terms:
         if word in _STILL:
             vector[parts.STILL] += 0.7
         if word in _TONE_OF:
-            vector[parts.tone(_TONE_OF[word])] += 0.7
+            vector[parts.tone_index(_TONE_OF[word])] += 0.7
         for angle in _EDGES_OF.get(word, ()):
-            vector[parts.edge(angle)] += 0.5 / len(_EDGES_OF[word]) ** 0.5
+            vector[parts.edge_index(angle)] += 0.5 / len(_EDGES_OF[word]) ** 0.5
     return unit_rows(vector[None])[0]
 
 
@@ -134,7 +134,7 @@ def _place(terms: list[str], moves: bool) -> tuple[tuple[int, ...], tuple[int, .
 
 def word_vectors(text: str) -> Array:
     """One fixed vector per word, (L, WORD_WIDTH); an empty text gives one zero row."""
-    terms = words(text)
+    terms = split_words(text)
     return np.stack([word_vector(word) for word in terms]) if terms else np.zeros((1, WORD_WIDTH), np.float32)
 
 

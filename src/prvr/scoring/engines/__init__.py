@@ -1,7 +1,8 @@
-"""Scoring a gallery: one contract, three engines.
+"""Scoring a gallery with one of three engines.
 
 ``reference`` follows the equations and keeps every intermediate; ``torch`` works in tiles on any device; ``triton``
-makes base and evidence in one pass on a CUDA device. All give base score and evidence score; ``score`` fuses them.
+computes base and evidence in one pass on a CUDA device. All return base scores and evidence scores; ``score`` fuses
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from prvr.scoring.engines.common import Scores, ScoringEngine, cut_to, prepare_queries
 from prvr.scoring.engines.factorised import FactorisedEngine
-from prvr.scoring.engines.fused import FusedEngine, obstacle
+from prvr.scoring.engines.fused import FusedEngine, fused_obstacle
 from prvr.scoring.engines.reference import ReferenceEngine
 from prvr.scoring.gallery import Gallery
 from prvr.scoring.top import Top, TopKeeper
@@ -23,7 +24,7 @@ __all__ = ["Engine", "Scores", "ScoringEngine", "Top", "score", "score_parts", "
 
 Engine: TypeAlias = Literal["auto", "reference", "torch", "triton"]
 
-_SCORES_KEPT = 1 << 22  # the most that ``top_k`` looks at together: some 100 MB with what ranks them
+TOP_K_SCORES = 1 << 22  # scores that ``top_k`` ranks at a time: about 100 MB with their temporaries
 
 
 @torch.no_grad()
@@ -56,27 +57,34 @@ def score_parts(queries: Tensor, gallery: Gallery, engine: Engine | ScoringEngin
 
 
 @torch.no_grad()
-def top_k(queries: Tensor, gallery: Gallery, k: int = 100, engine: Engine | ScoringEngine = "auto") -> Top:
-    """The best k videos per query, streaming over the gallery: k and one tile of scores per query are all it holds."""
+def top_k(
+    queries: Tensor,
+    gallery: Gallery,
+    k: int = 100,
+    engine: Engine | ScoringEngine = "auto",
+    *,
+    scores_at_once: int = TOP_K_SCORES,
+) -> Top:
+    """The best k videos per query. It streams over the gallery and holds k scores and one tile of scores per query."""
     if k < 0:
-        raise ValueError(f"k is {k}, expected how many videos to keep for each query")
+        raise ValueError(f"k is {k}, expected the number of videos to keep for each query")
     chosen, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
     keeper = TopKeeper(len(queries), min(k, len(gallery)), gallery.device)
-    for tile in cut_to(chosen.plan(len(queries), gallery), _SCORES_KEPT):
+    for tile in cut_to(chosen.plan(len(queries), gallery), scores_at_once):
         part = chosen.compute(prepared, gallery, tile)
         keeper.offer(part.final(gallery.config.fusion_weight), tile.queries, tile.videos.start)
     return keeper.top()
 
 
 def choose(engine: Engine | ScoringEngine, gallery: Gallery) -> ScoringEngine:
-    """The engine to use. A gallery kept in full floats is scored in full floats unless ``triton`` is asked for."""
+    """The engine to use. A gallery kept in full floats is scored in full floats unless ``triton`` is requested."""
     if not isinstance(engine, str):
         return engine
     if engine not in get_args(Engine):
         raise ValueError(f"unknown engine {engine!r}; there are: {', '.join(get_args(Engine))}")
     on_gpu = gallery.device.type == "cuda" and gallery.storage in ("fp16", "bf16", "int8")
     if engine == "triton" or (engine == "auto" and on_gpu):
-        problem = obstacle(gallery)
+        problem = fused_obstacle(gallery)
         if not problem:
             return FusedEngine()
         warnings.warn(f"scoring with the torch engine: {problem}", stacklevel=4)

@@ -1,4 +1,4 @@
-"""What the engines share: queries made ready, scores in two parts, and how work is cut into tiles."""
+"""What the engines share: prepared queries, scores in two parts, and tiles of work."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def slices(total: int, step: int) -> Iterator[slice]:
 
 
 def video_slices(gallery: Gallery, pages: int) -> Iterator[slice]:
-    """Runs of videos of about so many pages; a longer video goes alone."""
+    """Runs of videos of about this many pages; a longer video is a run of its own."""
     first = gallery.first_page
     start = 0
     while start < len(gallery):
@@ -85,7 +85,7 @@ def video_slices(gallery: Gallery, pages: int) -> Iterator[slice]:
 
 
 def cut_to(tiles: Iterable[Tile], scores: int) -> Iterator[Tile]:
-    """The same work in tiles of at most so many scores (or one video), cut along the videos."""
+    """The same work in tiles of at most this many scores (or one video), cut along the videos."""
     for rows, videos in tiles:
         for part in slices(videos.stop - videos.start, scores // max(1, rows.stop - rows.start)):
             yield Tile(rows, slice(videos.start + part.start, videos.start + part.stop))

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.scoring.engines import single
+from prvr.scoring.engines import simd
 from prvr.scoring.engines.common import Queries, Scores, Tile, per_video, slices, video_slices
 from prvr.scoring.engines.products import enough_columns, stored_products
 from prvr.scoring.gallery import Gallery
@@ -27,15 +27,19 @@ SINGLE_PAGES = 4096  # pages at a time for a few queries: products are small, so
 class FactorisedEngine:
     """The torch engine. It keeps its buffers from tile to tile, so a thread needs an engine of its own."""
 
-    def __init__(self, workspace: Workspace | None = None) -> None:
-        self.workspace = workspace or Workspace()
+    def __init__(self, *, tile_elements: int | None = None, queries_per_tile: int = QUERIES_PER_TILE) -> None:
+        """``tile_elements`` bounds the largest temporary of a tile; by default ``TILE_ELEMENTS`` of the device."""
+        self.workspace = Workspace()
+        self.tile_elements = tile_elements
+        self.queries_per_tile = queries_per_tile
 
     def plan(self, queries: int, gallery: Gallery) -> list[Tile]:
-        step = min(queries, QUERIES_PER_TILE)
-        # For a few queries the largest temporary of a tile is no product: it is the stored vectors turned into floats.
+        step = min(queries, self.queries_per_tile)
+        # For a few queries the largest temporary of a tile is not a product but the stored vectors turned into floats.
         widest = step if gallery.storage in ("fp32", "fp64") else max(step, gallery.width)
-        pages = TILE_ELEMENTS.get(gallery.device.type, 1 << 24) // max(1, widest * gallery.page)
-        if single.fits(queries, gallery):
+        elements = self.tile_elements or TILE_ELEMENTS.get(gallery.device.type, 1 << 24)
+        pages = elements // max(1, widest * gallery.page)
+        if simd.fits(queries, gallery):
             pages = SINGLE_PAGES
         # Videos outside, queries inside: a gallery that lies on disk is read once.
         return [Tile(rows, videos) for videos in video_slices(gallery, pages) for rows in slices(queries, step)]
@@ -87,7 +91,7 @@ class FactorisedEngine:
         pages, registers, page = grounding.shape
         queries = reach.shape[2]
         out = self.workspace.empty("paths", (pages, page, queries), grounding)
-        if queries > single.MOST_QUERIES:
+        if queries > simd.MOST_QUERIES:
             return torch.bmm(grounding.transpose(1, 2), reach, out=out)
         out.zero_()
         for k in range(registers):  # for a query or two, thousands of tiny products cost more than a few long sums

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.scoring.engines import single
+from prvr.scoring.engines import simd
 from prvr.scoring.engines.common import slices
 from prvr.scoring.storage import Vectors
 from prvr.scoring.workspace import Workspace
@@ -18,15 +18,15 @@ FEWEST_COLUMNS = 16  # products with fewer than these take a CPU longer than wit
 def enough_columns(columns: Tensor) -> Tensor:
     """A few queries (D, Q) with zeros behind them, where that is faster."""
     count = columns.shape[1]
-    if count <= single.MOST_QUERIES or count >= FEWEST_COLUMNS or columns.device.type != "cpu":
+    if count <= simd.MOST_QUERIES or count >= FEWEST_COLUMNS or columns.device.type != "cpu":
         return columns
     return F.pad(columns, (0, FEWEST_COLUMNS - count))
 
 
 def stored_products(vectors: Vectors, columns: Tensor, workspace: Workspace, name: str) -> Tensor:
     """(…, N, D) with (D, Q) → (…, N, Q), in the buffer of that name: read it before the next one of that name."""
-    if single.takes(vectors, columns.shape[1]):
-        return single.few_query_products(vectors, columns.T)
+    if simd.takes(vectors, columns.shape[1]):
+        return simd.few_query_products(vectors, columns.T)
     shape, queries = vectors.shape, columns.shape[1]
     rows = vectors.flat()
     out = workspace.empty(name, (len(rows.values), queries), columns)

@@ -1,4 +1,4 @@
-"""The equations as they are written, every intermediate in full: slow, and what the other engines are held against."""
+"""The reference engine: the equations as they are written. Slow; the other engines are tested against it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ TILE_ELEMENTS = 4_000_000  # numbers in the (Q, P, R, page) paths of a tile
 
 
 class ReferenceEngine:
-    """Every intermediate in full."""
+    """Computes every intermediate in full."""
+
+    def __init__(self, *, tile_elements: int = TILE_ELEMENTS) -> None:
+        self.tile_elements = tile_elements
 
     def plan(self, queries: int, gallery: Gallery) -> list[Tile]:
-        """Few queries at a time, then as many pages as the paths leave room for."""
+        """A few queries at a time, then as many pages as the paths leave room for."""
         registers = 1 if gallery.routes is None else gallery.routes.grounding.shape[1]
         step = min(queries, 64)
-        pages = TILE_ELEMENTS // max(1, step * registers * gallery.page)
+        pages = self.tile_elements // max(1, step * registers * gallery.page)
         return [Tile(rows, videos) for videos in video_slices(gallery, pages) for rows in slices(queries, step)]
 
     def compute(self, queries: Queries, gallery: Gallery, tile: Tile) -> Scores:

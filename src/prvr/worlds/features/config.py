@@ -84,8 +84,9 @@ class FeatureWorldConfig:
         small = [name for name in counts if getattr(self, name) < 1]
         if small or self.topics < 2 or self.frames[0] < 8 or self.actions * self.objects < self.events[1]:
             raise DataError(
-                f"too small a world ({', '.join(small) or 'topics, frames, actions or objects'}): it needs at least "
-                "two topics, 8 frames per video, one of everything else, and as many action–object pairs as events."
+                f"the world is too small ({', '.join(small) or 'topics, frames, actions or objects'}): it needs at "
+                "least two topics, 8 frames per video, one of everything else, and as many action–object pairs as "
+                "events."
             )
         if not 0 <= self.frame_noise_memory < 1 or self.object_unsaid + self.topic_unsaid > 1:
             raise DataError("a world needs 0 ≤ frame_noise_memory < 1, and object_unsaid + topic_unsaid ≤ 1.")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from prvr.worlds.features.config import FeatureWorldConfig
 from prvr.worlds.script import Event, Peak, Query, Script
 
-ATTRIBUTES = ("action", "object", "topic")  # of an activity, as a sentence can state them
+ACTIVITY_ATTRIBUTES = ("action", "object", "topic")  # of an activity, as a sentence can state them
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ import numpy as np
 from prvr.data import DataError, feature_writer, require_space, show_progress, write_annotations
 from prvr.worlds.features.config import FEATURE_SIZES, FeatureWorldConfig
 from prvr.worlds.features.events import (
-    ATTRIBUTES,
+    ACTIVITY_ATTRIBUTES,
     Activity,
     FeatureScript,
     draw_feature_peaks,
@@ -38,10 +38,10 @@ from prvr.worlds.features.events import (
 )
 from prvr.worlds.features.vectors import FrameMaker, WordMaker
 from prvr.worlds.features.vocabulary import Vocabulary
-from prvr.worlds.script import SPLITS, Query, annotate, matching_videos, plant_peaks, write_queries
+from prvr.worlds.script import SPLITS, Query, annotate, draw_queries, matching_videos, plant_peaks
 
-COLLECTION = "synth"
-FEATURE = "synth"
+_COLLECTION = "synth"
+_FEATURE = "synth"
 FRAMES_PER_SECOND = 2.0
 
 
@@ -53,7 +53,7 @@ def write_feature_world(
     progress: bool = True,
 ) -> Path:
     """Write a world under ``root/synth`` and return that folder, which appears there when it is complete."""
-    final, folder = Path(root) / COLLECTION, Path(root) / f".{COLLECTION}-unfinished"
+    final, folder = Path(root) / _COLLECTION, Path(root) / f".{_COLLECTION}-unfinished"
     if final.exists():
         raise DataError(f"{final} exists already; delete it, or choose another folder.")
     shutil.rmtree(folder, ignore_errors=True)
@@ -64,17 +64,17 @@ def write_feature_world(
     vocabulary = Vocabulary.of(config.actions, config.objects, config.topics)
     frame_maker, word_maker = FrameMaker.draw(config), WordMaker.draw(config, vocabulary)
     all_scripts: list[tuple[int, FeatureScript]] = []
-    query_file = text / f"roberta_{COLLECTION}_query_feat.hdf5"
+    query_file = text / f"roberta_{_COLLECTION}_query_feat.hdf5"
     with h5py.File(query_file, "w", libver=("v110", "v110")) as words:
         for number, split in enumerate(SPLITS):
             rng = np.random.default_rng((config.seed, 10, number))
-            scripts, queries = draw_split(config, split, vocabulary, rng)
+            scripts, queries = draw_feature_split(config, split, vocabulary, rng)
             all_scripts += [(number, script) for script in scripts]
             annotations = annotate(scripts, queries, matching_videos(scripts, queries), rate=FRAMES_PER_SECOND)
-            write_annotations(text, COLLECTION, split, annotations)
+            write_annotations(text, _COLLECTION, split, annotations)
             for query in queries:
                 words.create_dataset(query.id, data=word_maker.features(query.sentence, rng))
-    with feature_writer(store, folder / "FeatureData" / FEATURE, config.visual_width) as videos:
+    with feature_writer(store, folder / "FeatureData" / _FEATURE, config.visual_width) as videos:
         tracked = show_progress(all_scripts, total=len(all_scripts), label="drawing synthetic videos", show=progress)
         for index, (number, script) in enumerate(tracked):
             # A generator per video: its features depend on its own script only.
@@ -84,13 +84,13 @@ def write_feature_world(
     return folder.rename(final)
 
 
-def draw_split(
+def draw_feature_split(
     config: FeatureWorldConfig, split: str, vocabulary: Vocabulary, rng: np.random.Generator
 ) -> tuple[list[FeatureScript], list[Query[Activity]]]:
     """The scripts of a split, peaks included, and the queries about them."""
     scripts = draw_feature_scripts(config, split, getattr(config, split), rng)
     left_out = {"object": config.object_unsaid, "topic": config.topic_unsaid}
-    queries = write_queries(scripts, config.queries, ATTRIBUTES, left_out, vocabulary.sentence, rng)
+    queries = draw_queries(scripts, config.queries, ACTIVITY_ATTRIBUTES, left_out, vocabulary.sentence, rng)
     scripts = plant_peaks(
         scripts, config.unsupported_share, lambda script: draw_feature_peaks(script, queries, config, rng), rng
     )

@@ -7,21 +7,21 @@ from typing import Literal
 
 from prvr.data import DataError
 
-Noise = Literal["lo", "mid", "hi"]
-Shape = Literal["correlated", "independent"]
+NoiseLevel = Literal["lo", "mid", "hi"]
+NoiseShape = Literal["correlated", "independent"]
 Control = Literal["none", "shuffled-pairs", "shuffled-frames"]
 
 # Standard deviation per dimension of (frame noise, video noise); a clean feature's is 1.
-NOISE: dict[str, tuple[float, float]] = {"lo": (0.5, 0.3), "mid": (1.5, 0.7), "hi": (3.0, 1.5)}
+NOISE_LEVELS: dict[str, tuple[float, float]] = {"lo": (0.5, 0.3), "mid": (1.5, 0.7), "hi": (3.0, 1.5)}
 
 
 @dataclass(frozen=True)
 class ProxyConfig:
     """How annotations become frames."""
 
-    noise: Noise = "mid"
+    noise: NoiseLevel = "mid"
     """size of the noise per dimension, frame/video, where a clean feature's is 1: lo .5/.3, mid 1.5/.7, hi 3/1.5"""
-    shape: Shape = "correlated"
+    shape: NoiseShape = "correlated"
     """frame noise: correlated in time (pooling frames cannot remove it), or independent from frame to frame (it can).
     The shape decides which methods win: report both"""
     control: Control = "none"

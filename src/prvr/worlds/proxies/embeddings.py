@@ -43,7 +43,7 @@ class Embeddings:
         return Embeddings(dict(zip(texts, rows, strict=True)), folder / "words.hdf5", encoder.width)
 
 
-def nearest(vectors: Mapping[str, Array], count: int, block: int = 1024) -> dict[str, list[str]]:
+def nearest_texts(vectors: Mapping[str, Array], count: int, block: int = 1024) -> dict[str, list[str]]:
     """For every text, the ``count`` others most like it, best first."""
     texts = list(vectors)
     count = min(count, len(texts) - 1)

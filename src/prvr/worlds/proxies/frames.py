@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.media import unit_rows
-from prvr.worlds.proxies.config import NOISE, ProxyConfig
+from prvr.worlds.proxies.config import NOISE_LEVELS, ProxyConfig
 from prvr.worlds.proxies.source import Label, LabelScript, clamp_span
 
 Array = NDArray[np.float32]
@@ -98,7 +98,7 @@ class FixedMap:
 
 def add_noise(clean: Array, config: ProxyConfig, rng: np.random.Generator) -> Array:
     """Frames (n, W) with noise of their video and of their own. All levels and shapes use the same random draws."""
-    of_frame, of_video = NOISE[config.noise]
+    of_frame, of_video = NOISE_LEVELS[config.noise]
     style, drawn = rng.standard_normal(clean.shape[1]), rng.standard_normal(clean.shape)
     if config.shape == "correlated":
         keep, new = config.memory, np.sqrt(1 - config.memory**2)

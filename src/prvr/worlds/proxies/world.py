@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from prvr.data import DataError, feature_writer, require_space, show_progress, write_annotations
 from prvr.files import whole_folder, write_whole
 from prvr.media import TextEncoder
-from prvr.worlds.proxies.config import NOISE, ProxyConfig
-from prvr.worlds.proxies.embeddings import Embeddings, nearest
+from prvr.worlds.proxies.config import NOISE_LEVELS, ProxyConfig
+from prvr.worlds.proxies.embeddings import Embeddings, nearest_texts
 from prvr.worlds.proxies.frames import FixedMap, Vectors, add_noise, compose_frames, damage_labels
 from prvr.worlds.proxies.source import LabelScript, ProxySource
 
-COLLECTION = "proxy"
-FEATURE = "symbolic"
-TERMS = (
+_COLLECTION = "proxy"
+_FEATURE = "symbolic"
+_TERMS = (
     "Made from annotations that may not be passed on: do not publish these files, the sentences in them or their "
     "embeddings. Results on them are not results on the dataset the annotations come from."
 )
@@ -48,7 +48,7 @@ def write_proxy(
         embeddings: where embeddings are kept for the next proxy; ``SOURCE-embeddings`` beside ``out`` by default.
         progress: whether to show a progress bar.
     """
-    config, folder = config or ProxyConfig(), Path(out) / COLLECTION
+    config, folder = config or ProxyConfig(), Path(out) / _COLLECTION
     if folder.exists():
         raise DataError(f"{folder} exists already; delete it, or choose another --out.")
     Path(out).mkdir(parents=True, exist_ok=True)
@@ -61,14 +61,14 @@ def write_proxy(
     with whole_folder(folder) as beside:
         (beside / "TextData").mkdir()
         for split, queries in source.annotations.items():
-            write_annotations(beside / "TextData", COLLECTION, split, queries)
-        _link_or_copy(embedded.words, beside / "TextData" / f"sentence_{COLLECTION}_query_feat.hdf5")
-        _write_frames(beside / "FeatureData" / FEATURE, source, embedded, config, progress)
+            write_annotations(beside / "TextData", _COLLECTION, split, queries)
+        _link_or_copy(embedded.words, beside / "TextData" / f"sentence_{_COLLECTION}_query_feat.hdf5")
+        _write_frames(beside / "FeatureData" / _FEATURE, source, embedded, config, progress)
         about = {
             "source": source.name,
-            "terms": TERMS,
+            "terms": _TERMS,
             "config": asdict(config),
-            "noise per dimension, frame and video": NOISE[config.noise],
+            "noise per dimension, frame and video": NOISE_LEVELS[config.noise],
             "encoder": {"name": encoder.name, "weights": encoder.weights, "width": encoder.width},
             "videos": {split: len(scripts) for split, scripts in source.scripts.items()},
             "queries": {split: len(annotations) for split, annotations in source.annotations.items()},
@@ -81,7 +81,7 @@ def write_proxy(
 def _write_frames(folder: Path, source: ProxySource, embedded: Embeddings, config: ProxyConfig, progress: bool) -> None:
     clean = fitted_map(source, embedded.vectors, embedded.width, config)
     timed = {label.text for split in source.scripts.values() for script in split for label in script.events}
-    near = nearest({text: embedded.vectors[text] for text in sorted(timed)}, config.near)
+    near = nearest_texts({text: embedded.vectors[text] for text in sorted(timed)}, config.near)
     total = sum(map(len, source.scripts.values()))
     with feature_writer("hdf5", folder, config.width) as store:
         pairs = show_progress(_assigned_scripts(source, config), total=total, label="making frames", show=progress)

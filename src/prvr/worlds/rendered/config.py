@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from prvr.data import DataError
+
 
 @dataclass(frozen=True)
 class RenderConfig:
@@ -42,11 +44,11 @@ class RenderConfig:
         for name in ("events", "queries", "seconds", "peak_seconds"):
             low, high = getattr(self, name)
             if not 0 < low <= high:
-                raise ValueError(f"a rendered world needs 0 < fewest ≤ most {name}, not {low} and {high}")
+                raise DataError(f"a rendered world needs 0 < fewest ≤ most {name}, not {low} and {high}.")
         if min(self.train, self.val, self.test) < 1 or min(self.width, self.height) < 32 or self.fps <= 0:
-            raise ValueError("a rendered world needs films in every split, at least 32 × 32 pixels and a frame rate")
+            raise DataError("a rendered world needs films in every split, 32 × 32 pixels or more and a frame rate.")
         if self.motion_unsaid + self.scene_unsaid > 1 or self.seconds[0] < 1.5 * self.events[1]:
-            raise ValueError("films need 1.5 seconds per event, and motion_unsaid + scene_unsaid ≤ 1")
+            raise DataError("films need 1.5 seconds per event, and motion_unsaid + scene_unsaid ≤ 1.")
 
 
 RENDERED_SIZES: dict[str, RenderConfig] = {

@@ -10,10 +10,10 @@ import numpy as np
 
 from prvr.worlds.rendered.config import RenderConfig
 from prvr.worlds.rendered.scenes import SCENES
-from prvr.worlds.rendered.shapes import COLOURS, MOTIONS, SHAPES
+from prvr.worlds.rendered.shapes import MOTIONS, SHAPE_COLOURS, SHAPES
 from prvr.worlds.script import Event, Peak, Query, Script
 
-ATTRIBUTES = ("colour", "shape", "motion", "scene")  # of an appearance, as a sentence can state them
+APPEARANCE_ATTRIBUTES = ("colour", "shape", "motion", "scene")  # of an appearance, as a sentence can state them
 
 # The main colour of a scene: a shape of that colour would be invisible there.
 _CAMOUFLAGE = {"meadow": "green", "sea": "blue", "desert": "yellow", "night": "black", "snow": "white",
@@ -66,7 +66,7 @@ def draw_film_scripts(config: RenderConfig, split: str, count: int, rng: np.rand
         scene = str(rng.choice(SCENES))
         events = int(rng.integers(config.events[0], config.events[1] + 1))
         seconds = float(np.round(rng.uniform(*config.seconds), 2))
-        visible = [colour for colour in COLOURS if colour != _CAMOUFLAGE[scene]]
+        visible = [colour for colour in SHAPE_COLOURS if colour != _CAMOUFLAGE[scene]]
         looks: dict[tuple[str, str], None] = {}
         while len(looks) < events:  # no shape of one colour twice in a film
             looks[str(rng.choice(visible)), str(rng.choice(SHAPES))] = None

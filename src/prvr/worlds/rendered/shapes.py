@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from prvr.worlds.rendered.scenes import Canvas
 
-COLOURS: dict[str, tuple[int, int, int]] = {
+SHAPE_COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (220, 30, 35),
     "orange": (245, 140, 25),
     "yellow": (245, 228, 50),
@@ -23,7 +23,7 @@ MOTIONS = ("left", "right", "up", "down", "still", "grow")
 _EDGE = 0.012  # of the picture's height over which an outline fades: no stair steps
 
 
-def mask(shape: str, x: Canvas, y: Canvas, size: float) -> Canvas:
+def shape_mask(shape: str, x: Canvas, y: Canvas, size: float) -> Canvas:
     """How much of each pixel a shape covers; ``x``, ``y`` from its middle, in heights of the picture."""
     if shape == "circle":
         inside = size - np.hypot(x, y)
@@ -44,10 +44,10 @@ def mask(shape: str, x: Canvas, y: Canvas, size: float) -> Canvas:
     return np.clip(inside / _EDGE + 0.5, 0, 1).astype(np.float32)
 
 
-def position(motion: str, share: float, across: float, down: float) -> tuple[float, float, float]:
+def shape_position(motion: str, share: float, across: float, down: float) -> tuple[float, float, float]:
     """Middle (x, y as shares of the picture) and relative size of a shape after ``share`` of its time.
 
-    >>> position("right", 0.0, 0.5, 0.3)[0] < position("right", 1.0, 0.5, 0.3)[0]
+    >>> shape_position("right", 0.0, 0.5, 0.3)[0] < shape_position("right", 1.0, 0.5, 0.3)[0]
     True
     """
     path = 0.15 + 0.7 * share
@@ -58,7 +58,7 @@ def position(motion: str, share: float, across: float, down: float) -> tuple[flo
     return across, down, (0.6 + 1.2 * share if motion == "grow" else 1.0)
 
 
-def paint(canvas: Canvas, shape: str, colour: str, x: float, y: float, size: float) -> Canvas:
+def paint_shape(canvas: Canvas, shape: str, colour: str, x: float, y: float, size: float) -> Canvas:
     """Draw a shape on the canvas; its middle as shares of the picture, its size in heights of the picture."""
     height, width = canvas.shape[:2]
     reach = int(1.3 * size * height) + 2
@@ -68,9 +68,9 @@ def paint(canvas: Canvas, shape: str, colour: str, x: float, y: float, size: flo
         return canvas
     rows = (np.arange(top, bottom, dtype=np.float32) + 0.5) / height - y
     columns = (np.arange(left, right, dtype=np.float32) + 0.5 - x * width) / height
-    cover = mask(shape, columns[None], rows[:, None], size)[..., None]
+    cover = shape_mask(shape, columns[None], rows[:, None], size)[..., None]
     part = canvas[top:bottom, left:right]
-    canvas[top:bottom, left:right] = part + cover * (np.array(COLOURS[colour], np.float32) - part)
+    canvas[top:bottom, left:right] = part + cover * (np.array(SHAPE_COLOURS[colour], np.float32) - part)
     return canvas
 
 

@@ -27,7 +27,7 @@ from prvr.media import Image, MediaError, write_video
 from prvr.processes import map_in_processes
 from prvr.worlds.rendered.config import RENDERED_SIZES, RenderConfig
 from prvr.worlds.rendered.events import (
-    ATTRIBUTES,
+    APPEARANCE_ATTRIBUTES,
     Appearance,
     FilmScript,
     draw_film_peaks,
@@ -35,8 +35,8 @@ from prvr.worlds.rendered.events import (
     film_sentence,
 )
 from prvr.worlds.rendered.scenes import Canvas, background
-from prvr.worlds.rendered.shapes import as_picture, paint, position
-from prvr.worlds.script import SPLITS, Query, matching_videos, plant_peaks, write_queries
+from prvr.worlds.rendered.shapes import as_picture, paint_shape, shape_position
+from prvr.worlds.script import SPLITS, Query, draw_queries, matching_videos, plant_peaks
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _draw_split(
 ) -> tuple[list[FilmScript], list[Query[Appearance]]]:
     scripts = draw_film_scripts(config, split, getattr(config, split), rng)
     left_out = {"motion": config.motion_unsaid, "scene": config.scene_unsaid}
-    queries = write_queries(scripts, config.queries, ATTRIBUTES, left_out, film_sentence, rng)
+    queries = draw_queries(scripts, config.queries, APPEARANCE_ATTRIBUTES, left_out, film_sentence, rng)
     scripts = plant_peaks(scripts, config.peak_share, lambda script: draw_film_peaks(script, queries, config, rng), rng)
     return scripts, queries
 
@@ -165,5 +165,5 @@ def draw_film(script: FilmScript, config: RenderConfig, rng: np.random.Generator
 
 def _with_event(canvas: Canvas, event: Appearance, time: float) -> Canvas:
     share = (time - event.start) / (event.end - event.start)
-    x, y, scale = position(event.motion, share, event.across, event.down)
-    return paint(canvas, event.shape, event.colour, x, y, scale * event.size)
+    x, y, scale = shape_position(event.motion, share, event.across, event.down)
+    return paint_shape(canvas, event.shape, event.colour, x, y, scale * event.size)

@@ -72,12 +72,12 @@ class Explanation:
 
 
 @torch.no_grad()
-def explain(query: Tensor, video: VideoTokens, trace: Trace, base: Tensor | float = 0.0) -> Explanation:
+def explain_pair(query: Tensor, video: VideoTokens, trace: Trace, base: Tensor | float = 0.0) -> Explanation:
     """Explain one pair: a query vector (D,), the tokens of one video, its base score.
 
     >>> two = torch.eye(2)[None]  # two frames, two clips, two registers
     >>> tokens = VideoTokens(two, torch.ones(1, 2, dtype=torch.bool), two, two)
-    >>> explain(torch.tensor([1.0, 0.0]), tokens, Trace(2), base=0.5).routed_peak
+    >>> explain_pair(torch.tensor([1.0, 0.0]), tokens, Trace(2), base=0.5).routed_peak
     0
     """
     if len(video) != 1:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from prvr.backbones import Backbone, TokenSet
 from prvr.errors import UserError
-from prvr.scoring.paging import Front, Grid, page_size, to_front
+from prvr.scoring.pages import Front, Grid, page_size, to_front
 from prvr.scoring.storage import Storage, Vectors
 from prvr.tokens import TensorRecord, VideoTokens
 from prvr.trace import Trace
@@ -21,12 +21,12 @@ SMALLEST_TEMPERATURE = 0.006  # below it, exp(b/τ) leaves even float64
 
 
 class NotSeparable(UserError):
-    """The backbone scores each query–video pair anew, so there is nothing to prepare."""
+    """The backbone scores each query–video pair by itself, so a gallery cannot be prepared."""
 
 
 def require_separable(backbone: Backbone) -> None:
     if not backbone.separable:
-        raise NotSeparable(f"{backbone.method} scores each query–video pair anew: it cannot be put into a gallery")
+        raise NotSeparable(f"{backbone.method} scores each query–video pair by itself: it cannot be put into a gallery")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Routes(TensorRecord):
     ceiling: Tensor  # (V,) the largest b of a video
     gram: Tensor  # (V, R, R) of the attended values
 
-    def beside(self, storage: Storage, temperature: float) -> Routes:
+    def for_storage(self, storage: Storage, temperature: float) -> Routes:
         """In the precision that vectors of a storage type are multiplied in."""
         dtype = torch.float64 if storage == "fp64" else torch.float32
         grounding = self.grounding if needs_float64(temperature) else self.grounding.to(dtype)
@@ -64,7 +64,7 @@ class TraceShare:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class GalleryFactors:
     """Encoded videos, laid out as a gallery holds them."""
 
     weights: TokenWeights
@@ -84,10 +84,15 @@ def needs_float64(temperature: float) -> bool:
     return op.may_underflow(temperature, torch.float32)
 
 
-def prepare(
+def gallery_factors(
     backbone: Backbone, trace: Trace | None, tokens: VideoTokens, storage: Storage | None, page: int | None
-) -> Prepared:
-    """Lay encoded videos out. ``storage=None``: as they come; ``page=None``: by the length they are padded to."""
+) -> GalleryFactors:
+    """Lay encoded videos out as a gallery holds them.
+
+    Args:
+        storage: None keeps float32, or float64 where the tokens are float64.
+        page: slots of a page; None chooses by the length that videos are padded to.
+    """
     tokens = tokens.to(torch.float64 if storage == "fp64" else working_type(tokens.frames.dtype))
     kept: Storage = storage or ("fp64" if tokens.frames.dtype == torch.float64 else "fp32")
     sets = backbone.token_sets(tokens)
@@ -95,8 +100,8 @@ def prepare(
     units = [F.normalize(s.tokens, dim=-1) if backbone.unit_tokens else s.tokens for s in sets]
     fixed = [(s.weight, unit) for number, (s, unit) in enumerate(zip(sets, units, strict=True)) if number != paged]
 
-    # A zero token counts as cosine 0: one empty slot stands for all of them. (NaN is none, and shows in the scores.)
-    # A backbone whose padded tokens are zero so scores a padded video as if it had such a token, as its authors do.
+    # A zero token counts as cosine 0: one empty slot replaces all of them. (NaN is not zero, and shows in the scores.)
+    # So a backbone whose padded tokens are zero scores a padded video as if it had such a token, as its authors do.
     real = units[paged].square().sum(-1) != 0
     local = to_front(units[paged], real)
     has_zero = local.counts < real.shape[1]
@@ -106,7 +111,7 @@ def prepare(
         slots = slots.maximum(tokens.evidence_mask.sum(1))
     grid = Grid.over(slots, page)
     pages = torch.bincount(grid.owner, minlength=len(slots)).cpu()
-    return Prepared(
+    return GalleryFactors(
         weights=TokenWeights(sets[paged].weight, tuple((weight, unit.shape[1]) for weight, unit in fixed)),
         first_page=torch.cat([pages.new_zeros(1), pages.cumsum(0)]),
         local=Vectors.store(grid.lay(local, repeat=~has_zero), kept),
@@ -116,8 +121,10 @@ def prepare(
 
 
 def _paged(sets: Sequence[TokenSet], tokens: VideoTokens) -> int:
-    """Which set goes on pages: the local evidence, or else the longest. The first does not depend on how far a batch
-    happens to be padded, so that all batches of a corpus agree."""
+    """Which set goes on pages: the local evidence, or else the longest.
+
+    The local evidence is the same set however far a batch is padded, so that all batches of a corpus agree.
+    """
     return max(range(len(sets)), key=lambda n: (sets[n].tokens is tokens.evidence, sets[n].tokens.shape[1], n))
 
 
@@ -127,7 +134,7 @@ def _evidence(trace: Trace, tokens: VideoTokens, grid: Grid, kept: Storage) -> T
         empty = (~mask.any(1)).nonzero().flatten().tolist()
         raise ValueError(f"videos {empty[:5]} of a batch have no valid frame: drop them before scoring")
     if tau < SMALLEST_TEMPERATURE:
-        raise ValueError(f"temperature {tau} is too low for a gallery: {SMALLEST_TEMPERATURE} is the least")
+        raise ValueError(f"temperature {tau} is too low for a gallery: use at least {SMALLEST_TEMPERATURE}")
     factors = trace.factors(tokens)
     projection = trace.projections["query"].detach().to(factors.frames.dtype)
     compatibility = factors.compatibility.masked_fill(~mask[:, None], -torch.inf)
@@ -141,6 +148,6 @@ def _evidence(trace: Trace, tokens: VideoTokens, grid: Grid, kept: Storage) -> T
         keys=Vectors.store(grid.lay(Front(keys.tokens @ projection, keys.counts), repeat=everywhere), kept),
         registers=Vectors.store(factors.registers @ projection, kept),
         values=Vectors.store(factors.attended @ projection, kept),
-        routes=Routes(grounding.transpose(1, 2).contiguous(), ceiling, gram).beside(kept, tau),
+        routes=Routes(grounding.transpose(1, 2).contiguous(), ceiling, gram).for_storage(kept, tau),
         query_projection=projection,
     )

@@ -12,7 +12,7 @@ SMALLEST_PAGE = 16  # the narrowest tile that matrix units take
 
 
 def page_size(tokens: int) -> int:
-    """Slots of a page for videos of about so many tokens: a power of two, at most 128.
+    """Slots of a page for videos of about this many tokens: a power of two, at most 128.
 
     >>> [page_size(n) for n in (1, 24, 100, 128, 4000)]
     [16, 32, 128, 128, 128]
@@ -38,10 +38,10 @@ def to_front(tokens: Tensor, keep: Tensor) -> Front:
 
 
 class Grid(NamedTuple):
-    """Which video and which of its tokens stands in each slot of each page."""
+    """Which video and which of its tokens is in each slot of each page."""
 
     owner: Tensor  # (P,) video of a page
-    token: Tensor  # (P, page) number of the token within its video, counted on past its end
+    token: Tensor  # (P, page) number of the token within its video; past the video's end the count goes on
 
     @staticmethod
     def over(counts: Tensor, page: int) -> Grid:
@@ -59,8 +59,11 @@ class Grid(NamedTuple):
         return Grid(owner, number[:, None] * page + torch.arange(page, device=counts.device))
 
     def lay(self, front: Front, repeat: Tensor | None = None) -> Tensor:
-        """Tokens (V, N, …) on pages (P, page, …). Slots past a video's end are zero, or hold its first token again
-        where ``repeat`` (V,) says so: neither can then win a maximum that it should not."""
+        """Tokens (V, N, …) on pages (P, page, …).
+
+        Slots past a video's end are zero, or repeat its first token where ``repeat`` (V,) is True. Neither can win a
+        maximum that it should not win.
+        """
         past = self.token >= front.counts[self.owner][:, None]
         laid = front.tokens[self.owner[:, None], self.token.masked_fill(past, 0)]
         empty = past if repeat is None else past & ~repeat[self.owner][:, None]

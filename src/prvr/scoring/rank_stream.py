@@ -1,4 +1,4 @@
-"""Ranks of a gallery too large for a score matrix: queries are scored and ranked a few at a time."""
+"""Ranks in a gallery that is too large for a score matrix: a few queries are scored and ranked at a time."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def gallery_ranks(
         raise ValueError(f"{len(queries)} queries, but positives are given for {len(positives)}")
     step = max(1, scores_at_once // max(1, len(gallery)))
     found = [
-        ranks(score(queries[start : start + step], gallery, engine, fusion_weight), _some(positives, start, step))
+        ranks(score(queries[start : start + step], gallery, engine, fusion_weight), _part(positives, start, step))
         for start in range(0, len(queries), step)
     ]
     return torch.cat(found) if found else torch.empty(0, dtype=torch.long)
 
 
-def _some(positives: Positives, start: int, count: int) -> Tensor | Sequence[Sequence[int]]:
+def _part(positives: Positives, start: int, count: int) -> Tensor | Sequence[Sequence[int]]:
     return positives[start : start + count]

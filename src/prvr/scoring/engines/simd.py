@@ -1,7 +1,7 @@
-"""A few queries on a CPU: one pass over the stored bytes, multiplied in the type they are stored in.
+"""Products for one or two queries on a CPU, with SimSIMD.
 
-General matrix libraries are made for many queries; for one they reach a third of the memory's speed, and none of them
-multiplies half floats or eight-bit integers that fast. SimSIMD does, with the instructions that this processor has.
+Matrix libraries are made for many queries. For one query they reach a third of the memory's speed, and they are slow on
+half floats and eight-bit integers. SimSIMD makes one pass over the stored bytes, with this processor's instructions.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ MOST_QUERIES = 2  # from here on a matrix product is faster
 _NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "int8"}
 
 
-def available() -> bool:
+def has_simsimd() -> bool:
     return importlib.util.find_spec("simsimd") is not None
 
 
 def fits(queries: int, gallery: Gallery) -> bool:
-    return queries <= MOST_QUERIES and gallery.device.type == "cpu" and gallery.storage != "fp64" and available()
+    return queries <= MOST_QUERIES and gallery.device.type == "cpu" and gallery.storage != "fp64" and has_simsimd()
 
 
 def takes(vectors: Vectors, queries: int) -> bool:
     known = vectors.values.dtype in _NAMES and vectors.values.device.type == "cpu"
-    return queries <= MOST_QUERIES and known and available()
+    return queries <= MOST_QUERIES and known and has_simsimd()
 
 
 def few_query_products(vectors: Vectors, queries: Tensor) -> Tensor:
@@ -38,14 +38,14 @@ def few_query_products(vectors: Vectors, queries: Tensor) -> Tensor:
     import simsimd
 
     shape, dtype = vectors.shape, vectors.values.dtype
-    asked = Vectors.store(queries, "int8") if dtype == torch.int8 else Vectors(queries.to(dtype))
-    rows, columns = _plain(vectors.values.reshape(-1, shape[-1])), _plain(asked.values)
+    stored = Vectors.store(queries, "int8") if dtype == torch.int8 else Vectors(queries.to(dtype))
+    rows, columns = _plain(vectors.values.reshape(-1, shape[-1])), _plain(stored.values)
     threads = torch.get_num_threads()
     kind: Any = _NAMES[dtype]
     found: Any = simsimd.cdist(columns, rows, metric="dot", dtype=kind, threads=min(threads, _cores()))
     result = torch.frombuffer(found, dtype=torch.float64).view(len(queries), *shape[:-1]).movedim(0, -1).float()
-    if vectors.scale is not None and asked.scale is not None:
-        result = result * vectors.scale[..., None] * asked.scale
+    if vectors.scale is not None and stored.scale is not None:
+        result = result * vectors.scale[..., None] * stored.scale
     return result
 
 
