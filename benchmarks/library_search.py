@@ -198,11 +198,7 @@ def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> 
     moments = [embedding.backbone.moments(torch.from_numpy(walked)) for walked in walks]
     tokens = embedding.backbone.join(moments)
     gallery = Gallery.of_tokens(embedding.backbone, embedding.trace, tokens, storage=track.storage, page=PAGE_TOKENS)
-<<<<<<< HEAD
     scores = score_parts(track.background, gallery, "torch")
-=======
-    scores = score_parts(track.bank, gallery, "torch")
->>>>>>> w-library
     assert scores.trace is not None
     background = torch.stack([scores.base, scores.trace], -1).transpose(0, 1).contiguous()  # (V, B, 2)
     for number, (each, moment) in enumerate(zip(found, moments, strict=True)):
