@@ -1,10 +1,14 @@
-"""Do the gate and hybrid register sets help? Both against the paper's operator, on a small synthetic world.
+"""``python benchmarks/beyond_paper.py STUDY``: do the gate and hybrid register sets help?
 
-    python benchmarks/beyond_paper.py STUDY            (no GPU; 40 minutes on a shared core; can be stopped and rerun)
+Both are compared with the paper's operator on a small synthetic world, in three questions, each with paired 95 %
+intervals over test queries:
 
-Three questions, each with paired 95 % intervals over test queries: does TRACE gain more when *trained* with an option;
-when an option is only switched on while *scoring*, λ chosen on validation; and in *frozen transfer* to a backbone
-without registers. Prints Markdown tables and writes study.json.
+- training: does TRACE gain more when it is *trained* with an option?
+- scoring: does an option help when it is only switched on for *scoring*, with λ chosen on validation?
+- frozen transfer: does it help a backbone without registers?
+
+It prints Markdown tables and writes STUDY/study.json. It needs no GPU and takes 40 minutes on a shared core. An
+interrupted study continues when the same command is run again.
 """
 
 from __future__ import annotations
@@ -45,8 +49,8 @@ OPERATORS: dict[str, dict[str, Any]] = {
 }
 
 
-def trained(config: TrainConfig, world: Path, folder: Path) -> Run:
-    """A finished run: made, continued or found."""
+def train_run(config: TrainConfig, world: Path, folder: Path) -> Run:
+    """Train a run to its end; one that is finished already is returned as it is."""
     run = Run(folder)
     if not (folder / "run.json").exists():
         run.create(config, world)
@@ -65,8 +69,8 @@ def frozen_config(seed: int) -> TrainConfig:
     return config_from_dict(values, "hlformer")
 
 
-def parts(model: TraceModel, operator: TraceConfig, dataset: Dataset) -> Scores:
-    """Base and evidence scores of a split with the model's weights and any operator."""
+def operator_scores(model: TraceModel, operator: TraceConfig, dataset: Dataset) -> Scores:
+    """Base and evidence scores of a split, with the model's weights and any operator."""
     trace = Trace(model.trace.width, operator)
     trace.load_state_dict(model.trace.state_dict())
     gallery = Gallery.build(model.backbone, trace, dataset.video_batches())
@@ -77,52 +81,55 @@ def rank(scores: Scores, weight: float, dataset: Dataset) -> Tensor:
     return ranks(scores.final(weight), dataset.query_video)
 
 
-def against(before: Tensor, after: Tensor) -> dict[str, Any]:
-    found = compare_ranks(before, after)
-    return {"sum_r": recalls(after).sum_r, "delta": found.delta_sum_r, "low": found.low, "high": found.high}
+def compared(before: Tensor, after: Tensor) -> dict[str, Any]:
+    """SumR of the second ranking, and its gain over the first with a 95 % interval."""
+    c = compare_ranks(before, after)
+    return {"sum_r": recalls(after).sum_r, "delta": c.delta_sum_r, "low": c.low, "high": c.high}
 
 
 def study_scoring(run: Run) -> dict[str, Any]:
-    """Operators switched on one model: at the paper's λ, and at the λ that validation chooses for each."""
+    """Each operator on one model: at the paper's λ, and at the λ that is best on validation."""
     model, _ = run.load_model()
     validation, test = (load_split(run.config, run.data, split) for split in ("val", "test"))
     found: dict[str, Any] = {}
     paper: Tensor | None = None
     for name, options in OPERATORS.items():
         operator = replace(run.config.trace, **options)
-        tried, reported = parts(model, operator, validation), parts(model, operator, test)
-        chosen = max((0.0, *TRANSFER_LAMBDAS), key=lambda weight: recalls(rank(tried, weight, validation)).sum_r)
-        base, fixed, best = (rank(reported, weight, test) for weight in (0.0, operator.fusion_weight, chosen))
+        on_validation, on_test = operator_scores(model, operator, validation), operator_scores(model, operator, test)
+        chosen = max(
+            (0.0, *TRANSFER_LAMBDAS), key=lambda weight: recalls(rank(on_validation, weight, validation)).sum_r
+        )
+        base, fixed, best = (rank(on_test, weight, test) for weight in (0.0, operator.fusion_weight, chosen))
         paper = best if paper is None else paper
         found[name] = {
             "base": recalls(base).sum_r,
-            "paper's λ": against(base, fixed),
-            "chosen λ": against(base, best) | {"λ": chosen},
-            "against paper": against(paper, best),
+            "paper's λ": compared(base, fixed),
+            "chosen λ": compared(base, best) | {"λ": chosen},
+            "against paper": compared(paper, best),
         }
     return found
 
 
 def study_training(runs: Mapping[str, Run]) -> dict[str, Any]:
-    """Each operator with the weights it was trained into, against its own base and against the paper's operator."""
+    """Each operator with the weights it was trained with, against its own base and the paper's operator."""
     found: dict[str, Any] = {}
     paper: Tensor | None = None
     for name, run in runs.items():
         model, _ = run.load_model()
         test = load_split(run.config, run.data, "test")
-        scores = parts(model, run.config.trace, test)
+        scores = operator_scores(model, run.config.trace, test)
         base, final = (rank(scores, weight, test) for weight in (0.0, run.config.trace.fusion_weight))
         paper = final if paper is None else paper
         found[name] = {
             "base": recalls(base).sum_r,
-            "own base": against(base, final),
-            "against paper": against(paper, final),
+            "own base": compared(base, final),
+            "against paper": compared(paper, final),
         }
     return found
 
 
 def study_transfer(run: Run) -> dict[str, Any]:
-    """Anchors of the paper or the hybrid set, gated or not; anchor and λ chosen on validation."""
+    """The paper's anchors or the hybrid set, gated or not. Anchor and λ are chosen on validation."""
     model, _ = run.load_model()
     splits = [encode_split(model.backbone, load_split(run.config, run.data, split)) for split in ("val", "test")]
     found: dict[str, Any] = {}
@@ -168,10 +175,10 @@ def main() -> None:
     for seed in arguments.seeds:
         demo = replace(load_preset("demo"), seed=seed)
         runs = {
-            name: trained(replace(demo, trace=replace(demo.trace, **options)), world, folder(name, seed))
+            name: train_run(replace(demo, trace=replace(demo.trace, **options)), world, folder(name, seed))
             for name, options in OPERATORS.items()
         }
-        frozen = trained(frozen_config(seed), world, folder("hlformer", seed))
+        frozen = train_run(frozen_config(seed), world, folder("hlformer", seed))
         with torch.no_grad():
             found["training"].append(study_training(runs))
             found["scoring"].append(study_scoring(runs["paper"]))

@@ -1,9 +1,10 @@
-"""How long preparing a Charades-sized split takes, how long one epoch of its training batches, and of training on them.
+"""``python benchmarks/data_epoch.py``: how fast a split is prepared and turned into training batches.
 
     python benchmarks/data_epoch.py                 # about 4 GB in the temporary folder, deleted afterwards
     python benchmarks/data_epoch.py --videos 500    # a quick look
 
-It prints a table and asserts nothing.
+It measures a split as large as that of Charades-STA: preparing it, loading it again, one epoch of training batches, and
+for comparison one epoch of training steps. It prints a table and asserts nothing.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def main() -> None:
 
 
 def training_step(device: str) -> Callable[[TrainBatch], object]:
-    """A plain step of DreamPRVR as it is configured for Charades-STA."""
+    """One plain training step of DreamPRVR with the Charades-STA preset."""
     config = load_preset("charades")
     model = TraceModel.from_config(config).to(device)
     model.bf16 = device != "cpu"

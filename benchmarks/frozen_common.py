@@ -1,4 +1,4 @@
-"""What the frozen benchmarks share: frames, windows and moments of a gallery, TRACE off and on, in one table."""
+"""Shared by frozen_proxy.py and frozen_rendered.py: frames, windows and moments with TRACE off and on, in one table."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ QUERIES_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Sentences in the space of the frames, and what is known about each."""
+class LabelledQueries:
+    """Queries in the space of the frames, with their right answers."""
 
     vectors: Tensor  # (Q, D) unit length
     positives: list[tuple[int, ...]]  # rows of all correct videos
@@ -28,37 +28,46 @@ class Asked:
     moments: list[tuple[float, float]]  # seconds, in that video
 
 
-def comparison(videos: list[Tensor], asked: Asked, rate: float, title: str) -> Table:
-    """One row for each kind of local tokens and each way to score; videos are (n, D) frames at a rate."""
-    about = f"{title}: {len(videos)} videos, {len(asked.own)} sentences, {rate:g} frames per second"
+def comparison(videos: list[Tensor], queries: LabelledQueries, rate: float, title: str) -> Table:
+    """A table with one row for each kind of local tokens and each score.
+
+    Args:
+        videos: frame features, (n, D) each.
+        queries: what is searched for.
+        rate: frames per second.
+        title: of the table.
+    """
+    about = f"{title}: {len(videos)} videos, {len(queries.own)} sentences, {rate:g} frames per second"
     table = Table("local tokens", "score", title=about)
     for column in ("R@1", "R@5", "R@10", "SumR", "mean IoU"):
         table.add_column(column, justify="right")
     for kind in KINDS:
-        for name, values in measured(kind, videos, asked, rate):
+        for name, values in table_rows(kind, videos, queries, rate):
             table.add_row(kind, name, *values)
     return table
 
 
-def measured(kind: str, videos: list[Tensor], asked: Asked, rate: float) -> Iterator[tuple[str, list[str]]]:
+def table_rows(
+    kind: str, videos: list[Tensor], queries: LabelledQueries, rate: float
+) -> Iterator[tuple[str, list[str]]]:
     """Rows of the table for one kind of local tokens."""
-    width = asked.vectors.shape[1]
+    width = queries.vectors.shape[1]
     backbone = build("frozen", visual_width=width, query_width=width, local=kind)
     assert isinstance(backbone, Frozen)
     tokens = backbone.join([backbone.moments(video) for video in videos])
     weights = (0.0, *FUSION_WEIGHTS)
     scores: dict[float, list[Tensor]] = {weight: [] for weight in weights}
     peaks: dict[float, list[Tensor]] = {weight: [] for weight in weights}
-    for rows in torch.arange(len(asked.own)).split(QUERIES_AT_ONCE):
-        for weight, (score, peak) in scored(backbone, tokens, asked.vectors[rows], asked.own[rows]).items():
+    for rows in torch.arange(len(queries.own)).split(QUERIES_AT_ONCE):
+        for weight, (score, peak) in scored(backbone, tokens, queries.vectors[rows], queries.own[rows]).items():
             scores[weight].append(score)
             peaks[weight].append(peak)
     seconds = tokens.seconds(rate)
     for weight in weights:
-        recall = recalls(ranks(torch.cat(scores[weight]), asked.positives))
-        found = seconds[asked.own, torch.cat(peaks[weight])].tolist()
-        pairs = zip(found, asked.moments, strict=True)
-        iou = sum(float(temporal_iou(start, end, *true)) for (start, end), true in pairs) / len(found)
+        recall = recalls(ranks(torch.cat(scores[weight]), queries.positives))
+        spans = seconds[queries.own, torch.cat(peaks[weight])].tolist()
+        pairs = zip(spans, queries.moments, strict=True)
+        iou = sum(float(temporal_iou(start, end, *true)) for (start, end), true in pairs) / len(spans)
         name = f"base + {weight:g} TRACE" if weight else "base"
         yield name, [*(f"{recall[k]:.1f}" for k in (1, 5, 10)), f"{recall.sum_r:.1f}", f"{iou:.3f}"]
 

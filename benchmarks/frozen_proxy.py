@@ -1,11 +1,11 @@
-"""The frozen backbone on a symbolic-video proxy without its random map: frames and sentences in one space.
+"""``python benchmarks/frozen_proxy.py SOURCE``: the frozen backbone on a symbolic-video proxy, without training.
 
     python benchmarks/frozen_proxy.py charades --annotations DIR --encoder FOLDER --noise mid
 
-A frame is what annotators say happens at its time, embedded by a sentence model, with labels dropped, mistaken and
-shifted, and with noise of the size that the proxy uses; a query is somebody else's sentence. Nothing is trained and
-nothing is written. What it can show: how local tokens and TRACE behave on real sentences and real moments where frames
-and sentences share a space. It says nothing about vision, and is no result on the dataset.
+The proxy's random map is left out, so that frames and sentences share one space. A frame is the annotators' description
+of its time, embedded by a sentence model, with labels dropped, replaced and shifted, and the proxy's noise. A query is
+another person's sentence. It shows how local tokens and TRACE behave on real sentences and real moments. It says
+nothing about vision and is not a result on the dataset. Nothing is written.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from frozen_common import Asked, comparison
+from frozen_common import LabelledQueries, comparison
 from rich.console import Console
 
-from prvr.media.encoders import open_text_encoder
-from prvr.media.encoders.base import unit_rows
+from prvr.media import open_text_encoder, unit_rows
 from prvr.worlds import (
     NOISE_LEVELS,
     ProxyConfig,
@@ -63,14 +62,14 @@ def main() -> None:
             states[shown] * np.sqrt(encoder.width), config, rng
         )  # each dimension has deviation 1, as there
         videos.append(torch.from_numpy(unit_rows(frames)))
-    asked = Asked(
+    labelled = LabelledQueries(
         vectors=torch.from_numpy(encoder.encode_texts([query.sentence for query in queries])),
         positives=[tuple(row[video] for video in query.positives if video in row) for query in queries],
         own=torch.tensor([row[query.moment.video] for query in queries]),
         moments=[(query.moment.start, query.moment.end) for query in queries],
     )
     title = f"{args.source}, unmapped, noise {args.noise} {args.shape}"
-    Console().print(comparison(videos, asked, config.rate, title))
+    Console().print(comparison(videos, labelled, config.rate, title))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""The frozen backbone on the rendered world without training: frames, windows and moments, TRACE off and on.
+"""``python benchmarks/frozen_rendered.py``: the frozen backbone on the rendered world, without training.
 
-    python benchmarks/frozen_rendered.py                       # draws 200 films, then searches them
+    python benchmarks/frozen_rendered.py                       # renders 200 films, then searches them
     python benchmarks/frozen_rendered.py --encoder FOLDER      # an image–text model instead of the weight-free one
 
-R@k: share of sentences whose best correct film is among the first k. IoU: overlap of the true moment with the token of
-highest evidence in the sentence's own film. `library_rendered.py` asks the same of a library, with moments cut out.
+R@k is the share of sentences whose best correct film is among the first k. IoU is the overlap of the true moment with
+the token of highest evidence in the sentence's own film. `library_rendered.py` measures the same with a library, which
+also cuts moments out.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from frozen_common import Asked, comparison
+from frozen_common import LabelledQueries, comparison
 from rich.console import Console
 
-from prvr.media.encoders import open_encoder
-from prvr.media.features import video_features
+from prvr.media import open_encoder, video_features
 from prvr.worlds import RENDERED_SIZES, render_world
 
 
@@ -37,13 +37,13 @@ def main() -> None:
         names = [script.video for script in world.scripts["test"]]
         films = [torch.from_numpy(video_features(world.videos[name], encoder, args.rate).vectors) for name in names]
     queries, row = world.queries["test"], {name: number for number, name in enumerate(names)}
-    asked = Asked(
+    labelled = LabelledQueries(
         vectors=torch.from_numpy(encoder.encode_texts([query.sentence for query in queries])),
         positives=[tuple(row[video] for video in world.positives("test", query)) for query in queries],
         own=torch.tensor([row[query.video] for query in queries]),
         moments=[(query.event.start, query.event.end) for query in queries],
     )
-    Console().print(comparison(films, asked, args.rate, encoder.name))
+    Console().print(comparison(films, labelled, args.rate, encoder.name))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Read many nearly-right inputs with every parser, and keep those that show a fault.
+"""``python benchmarks/fuzz.py``: read many nearly-right inputs with every parser, and keep those that show a fault.
 
-python benchmarks/fuzz.py --inputs 100000                     all targets, the inputs of seed 0
-python benchmarks/fuzz.py --targets captions preset --seed 7  some, and other inputs
-python benchmarks/fuzz.py --targets video2frames --atheris    guided by coverage, where atheris is installed
+    python benchmarks/fuzz.py --inputs 100000                     # all targets, the inputs of seed 0
+    python benchmarks/fuzz.py --targets captions preset --seed 7  # some targets, other inputs
+    python benchmarks/fuzz.py --targets video2frames --atheris    # guided by coverage, where atheris is installed
 
-A fault is an error that the parser does not declare, or no end. Its input goes to tests/fuzz/seeds/TARGET, where the
-tests read it from then on; the exit status is 1.
+A fault is an error that the parser does not declare, or a parser that does not end. Its input is saved in
+tests/fuzz/seeds/TARGET, where the tests read it from then on, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # the targets are the tests'
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the targets are part of the tests
 
 
-def watched() -> AbstractContextManager[None]:
-    """While it lasts, our modules and Python's parsers are loaded so that libFuzzer sees which lines they reach."""
+def instrumented() -> AbstractContextManager[None]:
+    """Modules imported inside the ``with`` block tell libFuzzer which of their lines are reached."""
     if "--atheris" not in sys.argv:
         return nullcontext()
     try:
         import atheris
     except ImportError:
         raise SystemExit("atheris is not installed: pip install atheris") from None
-    watching: AbstractContextManager[None] = atheris.instrument_imports(include=["prvr", "json", "tomllib", "csv"])
-    return watching
+    instrumentation: AbstractContextManager[None] = atheris.instrument_imports(
+        include=["prvr", "json", "tomllib", "csv"]
+    )
+    return instrumentation
 
 
-with watched():
+with instrumented():
     from tests.fuzz.running import drive, keep, scratch
     from tests.fuzz.targets import TARGETS, open_target
 
@@ -49,18 +51,18 @@ def main() -> int:
     faults = 0
     for name in args.targets:
         began = time.perf_counter()
-        found = drive(name, args.inputs, args.seed)
+        outcome = drive(name, args.inputs, args.seed)
         seconds = time.perf_counter() - began
-        pace = f"{found.inputs:8,} inputs {found.inputs / seconds:8,.0f}/s"
-        print(f"{name:20} {pace}  {len(found.faults)} faults", flush=True)
-        for kind, (said, data) in found.faults.items():
+        pace = f"{outcome.inputs:8,} inputs {outcome.inputs / seconds:8,.0f}/s"
+        print(f"{name:20} {pace}  {len(outcome.faults)} faults", flush=True)
+        for kind, (message, data) in outcome.faults.items():
             faults += 1
-            print(f"    {kind}: {said}\n    kept as {keep(name, data)}", flush=True)
+            print(f"    {kind}: {message}\n    saved as {keep(name, data)}", flush=True)
     return 1 if faults else 0
 
 
 def guided(name: str, inputs: int) -> int:
-    """Let libFuzzer choose; it ends the process at the first fault, so it gets one of its own."""
+    """Let libFuzzer choose the inputs. It ends its process at the first fault, so it runs in a child process."""
     import atheris
 
     with scratch() as folder:
@@ -74,12 +76,12 @@ def guided(name: str, inputs: int) -> int:
             try:
                 target(data)
             except BaseException:
-                print(f"kept as {keep(name, data)}", flush=True)
+                print(f"saved as {keep(name, data)}", flush=True)
                 raise
 
         child = os.fork()
         if child == 0:
-            kept = f"-artifact_prefix={folder}/"  # we keep it ourselves
+            kept = f"-artifact_prefix={folder}/"  # not used: the input was saved above
             atheris.Setup([sys.argv[0], f"-runs={inputs}", "-timeout=20", kept, str(corpus)], read)
             atheris.Fuzz()
         return 1 if os.waitpid(child, 0)[1] else 0

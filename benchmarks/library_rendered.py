@@ -1,13 +1,14 @@
-"""A library of rendered films that nothing was trained on: local tokens, a trained model, TRACE, moments, confidence.
+"""``python benchmarks/library_rendered.py``: how well a library finds rendered films, sentences and moments.
 
     python benchmarks/library_rendered.py                       # 200 films, all kinds of local tokens, no training
-    python benchmarks/library_rendered.py --model demo/run      # and a run of `prvr demo`, whose films are others
+    python benchmarks/library_rendered.py --model demo/run      # and a run of `prvr demo`, which has other films
     python benchmarks/library_rendered.py --encoder FOLDER      # an image–text model instead of the weight-free one
 
-R@k: share of sentences whose best correct film is among the first k; SumR also counts k = 100. IoU: overlap of the true
-moment with the best moment found in the sentence's own film; ≥ 0.5: share of sentences that reach it. Confidence: how
-many sentences are said to stand out; how many of those have a correct film first; and how many would still be said to
-stand out if the films they are true of were taken out of the library.
+- R@k: share of sentences whose best correct film is among the first k. SumR also counts k = 100.
+- IoU: overlap of the true moment with the best moment found in the sentence's own film; "≥ 0.5" is the share of
+  sentences that reach it.
+- Confidence: how many sentences have a result that stands out, how many of those have a correct film first, and how
+  many would still have one if the films they describe were removed from the library.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from rich.table import Table
 
 from prvr.library import Library, MomentOptions
 from prvr.library.search.judge import KnownQuery, judge, rendered_queries
-from prvr.media.encoders import open_encoder
+from prvr.media import open_encoder
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -50,8 +51,8 @@ def main() -> None:
     parser.add_argument("--encoder", default="plain", help="plain, a folder, or a prepared hub name")
     args = parser.parse_args()
     encoder = open_encoder(args.encoder)
-    made = [(f"{rate:g} / s, {kind}", {"rate": rate, **KINDS[kind]}) for rate in args.rates for kind in args.kinds]
-    made += [(f"trained: {run}", {"model": run}) for run in args.model]
+    libraries = [(f"{rate:g} / s, {kind}", {"rate": rate, **KINDS[kind]}) for rate in args.rates for kind in args.kinds]
+    libraries += [(f"trained: {run}", {"model": run}) for run in args.model]
     config = replace(RENDERED_SIZES["demo"], seed=args.seed, train=1, val=1, test=args.films)
     with tempfile.TemporaryDirectory() as folder:
         world = render_world(Path(folder) / "films", config, workers=2)
@@ -62,25 +63,25 @@ def main() -> None:
         for keep in args.keep:
             table.add_column(f"IoU, ≥ 0.5\nkeep {keep:g}")
         table.add_column("confident, right of them,\nwithout the films")
-        for number, (name, settings) in enumerate(made):
+        for number, (name, settings) in enumerate(libraries):
             lib = Library.create(Path(folder) / str(number), encoder=encoder, **settings)
-            lib.add(unseen(world))
-            for row in measured(lib, known, args.keep):
+            lib.add(film_files(world))
+            for row in table_rows(lib, known, args.keep):
                 table.add_row(name, *row)
         Console(width=160).print(table)
 
 
-def unseen(world: RenderedWorld) -> list[Path]:
+def film_files(world: RenderedWorld) -> list[Path]:
     return [world.videos[script.video] for script in world.scripts["test"]]
 
 
-def measured(lib: Library, known: Sequence[KnownQuery], keeps: Sequence[float]) -> Iterator[list[str]]:
+def table_rows(lib: Library, known: Sequence[KnownQuery], keeps: Sequence[float]) -> Iterator[list[str]]:
     """Rows of the table: TRACE off, then on."""
     for trace in (False, True):
-        found = {keep: judge(lib, known, trace=trace, moments=MomentOptions(keep=keep)) for keep in keeps}
-        first = found[keeps[0]]
+        judged = {keep: judge(lib, known, trace=trace, moments=MomentOptions(keep=keep)) for keep in keeps}
+        first = judged[keeps[0]]
         recalls = [f"{value:.1f}" for value in (*(first.recall[k] for k in (1, 5, 10)), first.recall.sum_r)]
-        ious = [f"{f.overlaps.mean():.3f}, {100 * np.mean(f.overlaps >= 0.5):.0f} %" for f in found.values()]
+        ious = [f"{f.overlaps.mean():.3f}, {100 * np.mean(f.overlaps >= 0.5):.0f} %" for f in judged.values()]
         right = first.confident_and_right / first.confident if first.confident else 0.0
         sure = f"{100 * first.confident:.0f} %, {100 * right:.0f} %, {100 * first.confident_without:.0f} %"
         yield ["on" if trace else "off", *recalls, *ious, sure]

@@ -1,8 +1,8 @@
-"""How long a search takes in a large library, and how large the library is: synthetic vectors, real files.
+"""``python benchmarks/library_search.py``: how long a search takes in a large library, and how large the library is.
 
     python benchmarks/library_search.py --hours 1000 --folder /somewhere/large     # 3.7 GB at 512-d
     python benchmarks/library_search.py --hours 20                                 # a quick look
-    python benchmarks/library_search.py --videos 50000 --minutes 1 --index         # exact and candidates side by side
+    python benchmarks/library_search.py --videos 50000 --minutes 1 --index         # exact search and candidates
 
 Vectors are random walks through topics, so that neighbouring frames are alike as they are in videos. Nothing is
 decoded. What is measured is `Library.search` as a user calls it: every stored token is read, from the page cache after

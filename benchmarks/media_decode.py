@@ -1,9 +1,9 @@
-"""How fast a video becomes features, side by side with what PyAV alone decodes, in one run.
+"""``python benchmarks/media_decode.py``: how fast a video becomes features, beside what PyAV alone decodes.
 
-    python benchmarks/media_decode.py                     # 120 s of 640×360 H.264, drawn and encoded first
+    python benchmarks/media_decode.py                     # 120 s of 640×360 H.264, which it makes first
     python benchmarks/media_decode.py --video FILE        # a file of yours
 
-It prints a table and asserts nothing. The two are timed in turns, so that a busy machine slows both.
+Both are measured in turns, so that other work on the machine slows both. It prints a table and asserts nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from prvr.library import Library
-from prvr.media import Fit, open_video
-from prvr.media.encoders import open_encoder
-from prvr.media.features import feature_parts
-from prvr.media.frames import Image
-from prvr.media.writer import write_video
+from prvr.media import Fit, Image, feature_parts, open_encoder, open_video, write_video
 
 
 def main() -> None:
@@ -105,7 +101,7 @@ def count(items: Iterator[object]) -> int:
 
 
 def film(seconds: float, fps: int = 25, width: int = 640, height: int = 360) -> Iterator[Image]:
-    """A textured scene that pans, with things that move in front of it and some noise."""
+    """A textured scene that pans, with things that move in front of it, and noise."""
     rng = np.random.default_rng(0)
     scene = np.kron(rng.integers(0, 256, (60, 180, 3)), np.ones((8, 8, 1))).astype(np.int16)
     for number in range(round(seconds * fps)):

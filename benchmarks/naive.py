@@ -1,7 +1,7 @@
-"""The baseline that speed is compared with: the same work in the form of this field's research code.
+"""The baseline of ``prvr bench``: the same work, written as research code of this field usually is.
 
-Nothing of the product uses this. It exists so that "faster" has something to be faster than on the machine at hand:
-a module per attention block, losses that loop over queries and videos, an optimiser that visits parameters one by one,
+It is not run by itself and the package does not use it. It gives speed something to be compared with on each machine: a
+module per attention block, losses that loop over queries and videos, an optimiser that visits parameters one by one,
 scores in chunks of 50 queries with TRACE's equations as einsums, and one sort per query for its rank; float32
 throughout, on a CPU or a GPU. ``tests/benchmarks/test_naive.py`` shows that its losses, gradients, updates, scores and
 ranks are those of ``prvr``, so that a ratio of times compares two forms of one computation.
@@ -54,11 +54,11 @@ class NaiveStep:
         self.optimiser = LoopedBertAdam(self.model, learning_rate, weight_decay)
 
     def load(self, backbone: DreamPRVR) -> None:
-        """Take the weights of a ``prvr`` backbone, its stacks taken apart."""
+        """Load the weights of a ``prvr`` backbone."""
         self.model.load_state_dict(to_official(backbone))
 
     def step(self, batch: TrainBatch, epoch: int = 0) -> dict[str, float]:
-        """Update on a batch that is already on the model's device; the weighted loss terms."""
+        """Update on a batch that is on the model's device. Returns the weighted loss terms."""
         self.model.train()
         self.optimiser.zero_grad()
         terms = self.terms(batch, epoch)
@@ -99,7 +99,7 @@ class NaiveStep:
         return torch.stack(jittered, dim=1)
 
     def denoising_error(self, target: Tensor, mean: Tensor, condition: Tensor) -> Tensor:
-        """The denoiser asked at one step after another."""
+        """Run the denoiser for one step after another."""
         noise, predicted = mean.unsqueeze(1).repeat(1, target.shape[1], 1), []
         for t in range(self.config.diffusion_steps):
             kept = self.model.schedule["kept"][t]
@@ -110,7 +110,7 @@ class NaiveStep:
 
 
 class LoopedBertAdam:
-    """The field's Adam, one parameter after another: clip it, move its moments, decay it, step."""
+    """BertAdam, one parameter after another: clip the gradient, update the averages, decay, step."""
 
     def __init__(self, model: nn.Module, learning_rate: float, weight_decay: float):
         self.named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -162,7 +162,7 @@ def encode_queries(model: NaiveDreamPRVR, batches: Iterable[QueryBatch]) -> Tens
 
 @torch.no_grad()
 def base_scores(queries: Tensor, videos: VideoTokens, clip_weight: float = 0.6, frame_weight: float = 0.4) -> Tensor:
-    """The weighted best cosines, (Q, D) → (Q, V). As usual, a chunk's score function normalises all it is given."""
+    """The weighted best cosines, (Q, D) → (Q, V). As usual, each chunk normalises all tokens again."""
     rows = []
     for chunk in queries.split(CHUNK):
         unit = F.normalize(chunk, dim=-1)

@@ -1,7 +1,7 @@
-"""Attention blocks in the form of this field's research code: part of the baseline, see ``naive.py``.
+"""Attention blocks of the baseline in ``naive.py``.
 
-Every Gaussian attention block is a module of its own with its own linears, blocks run one after another and are stacked
-at the end, registers run through the blocks as rows whose output is thrown away, windows are laid anew in every pass.
+Every Gaussian attention block is a module with its own linear layers. Blocks run one after another, and their outputs
+are stacked at the end. Registers pass through the blocks, and their output is dropped. Every pass computes windows.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from prvr.backbones import DreamPRVRConfig
 
 
 class InputProjection(nn.Module):
-    def __init__(self, given: int, width: int, dropout: float):
+    def __init__(self, in_width: int, width: int, dropout: float):
         super().__init__()
-        self.LayerNorm = nn.LayerNorm(given)
-        self.net = nn.Sequential(nn.Dropout(dropout), nn.Linear(given, width), nn.ReLU())
+        self.LayerNorm = nn.LayerNorm(in_width)
+        self.net = nn.Sequential(nn.Dropout(dropout), nn.Linear(in_width, width), nn.ReLU())
 
     def forward(self, x: Tensor) -> Tensor:
         return self.net(self.LayerNorm(x))

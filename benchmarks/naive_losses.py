@@ -1,6 +1,6 @@
-"""The objective in the looped form of this field's research code: part of the baseline, see ``naive.py``.
+"""Losses of the baseline in ``naive.py``, as loops.
 
-A dictionary says which queries describe which video, and Python loops over queries and videos do the rest. Every video
+A dictionary lists the queries of each video, and Python loops go over queries and videos. Every video
 needs a query, and no query may be padding. Values equal those of ``prvr.losses``.
 """
 

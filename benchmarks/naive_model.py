@@ -1,7 +1,7 @@
-"""DreamPRVR in the form in which this field's research code is written: part of the baseline, see ``naive.py``.
+"""DreamPRVR of the baseline in ``naive.py``.
 
-The denoiser embeds time and condition in every step, the pooling runs its GRU once per video. The formulas are those of
-``prvr.backbones.dreamprvr``, and parameters carry the names of released checkpoints, so
+The denoiser embeds time and condition in every step, and the pooling runs its GRU once per video. The formulas are
+those of ``prvr.backbones.dreamprvr``, and parameters have the names of released checkpoints, so
 ``load_state_dict(to_official(backbone))`` gives the same model.
 """
 

@@ -1,10 +1,8 @@
-"""How hard is a proxy? Ridge regression from sentences to videos, in seconds, before anything is trained.
+"""``python benchmarks/proxy_baseline.py PROXY [PROXY …]``: how hard is a proxy for ridge regression?
 
-    python benchmarks/proxy_baseline.py PROXY [PROXY …]
-
-A sentence is the mean of its words' features, a training target the mean of its video's frames; the test gallery is
-ranked by cosine with the predicted vector, once against each video's mean and once against its best frame. SumR of the
-test split, labelled video only; with shuffled pairs it must fall to chance.
+It takes seconds and trains no network. A sentence is the mean of its words' features, and its target is the mean of its
+video's frames. The test gallery is ranked by cosine with the predicted vector, against each video's mean and against
+its best frame. It prints SumR of the test split (labelled video only). With shuffled pairs it must fall to chance.
 """
 
 from __future__ import annotations
@@ -48,12 +46,12 @@ def best_frame(predicted: Tensor, data: Dataset, centre: Tensor) -> Tensor:
 
 
 def baseline(root: Path) -> dict[str, float]:
-    """SumR by how videos are read, and by chance."""
+    """SumR against mean and best frame of each video, and by chance."""
     train, val, test = (Dataset.load(root, "proxy", split) for split in ("train", "val", "test"))
-    told, seen = sentences(train).double(), pooled(train).double()
-    origin, centre = told.mean(0), seen.mean(0)
-    told, target = told - origin, (seen - centre)[train.query_video]
-    gram, cross = told.T @ told, told.T @ target
+    texts, videos = sentences(train).double(), pooled(train).double()
+    origin, centre = texts.mean(0), videos.mean(0)
+    texts, target = texts - origin, (videos - centre)[train.query_video]
+    gram, cross = texts.T @ texts, texts.T @ target
     best: tuple[float, Tensor] = (-1.0, cross)
     for strength in RIDGE:
         weights = torch.linalg.solve(gram + strength * torch.eye(len(gram), dtype=gram.dtype), cross)

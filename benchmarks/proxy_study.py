@@ -1,12 +1,12 @@
-"""Does TRACE help on the symbolic-video proxies, and when? Build them, train DreamPRVR and TRACE, compare.
+"""``python benchmarks/proxy_study.py STUDY``: does TRACE help on the symbolic-video proxies, and when?
 
-    python benchmarks/proxy_study.py STUDY --annotations DIR --encoder FOLDER              (a GPU)
-    python benchmarks/proxy_study.py STUDY --annotations DIR --encoder FOLDER --quick      (a CPU: small, one control)
+    python benchmarks/proxy_study.py STUDY --annotations DIR --encoder FOLDER              # a GPU
+    python benchmarks/proxy_study.py STUDY --annotations DIR --encoder FOLDER --quick      # a CPU: small, one control
 
-For each source, noise level and noise shape: base branch, TRACE, ablations and corruptions of each seed with paired
-intervals; for the first noise level, the controls too (one seed). Writes STUDY/study.md and STUDY/study.json. What is
-there already is not made again (proxies in STUDY/data, runs in STUDY/runs, results in STUDY/results), so the same
-command goes on after an interruption. Flags it does not know go to `prvr train`.
+It builds proxies and trains DreamPRVR with TRACE on each. For each source, noise level and noise shape it compares base
+branch, TRACE, ablations and corruptions of each seed with paired intervals; for the first noise level also the controls
+(one seed). It writes STUDY/study.md and STUDY/study.json. Proxies in STUDY/data, runs in STUDY/runs and results in
+STUDY/results are used again, so the same command continues after an interruption. Unknown flags go to `prvr train`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from prvr.trace import ABLATIONS, BASE_VARIANT, CORRUPTIONS, VARIANTS
 from prvr.training import Run
 
 CONTROLS = ("shuffled-pairs", "shuffled-frames")
-# A model that shows on a CPU, in minutes, whether anything is learned; the proxy preset lists the same flags.
+# A small model that shows within minutes on a CPU whether anything is learned. The proxy preset lists the same flags.
 QUICK = {
     "model.width": "64",
     "model.blocks": "4",
@@ -92,8 +92,8 @@ def cells(arguments: argparse.Namespace) -> Iterator[Cell]:
             yield from (Cell(source, noise, shape, control, seeds[:1]) for control in arguments.controls)
 
 
-def built(cell: Cell, arguments: argparse.Namespace) -> Path:
-    """The folder of a cell's proxy, made if it is not there."""
+def build_proxy(cell: Cell, arguments: argparse.Namespace) -> Path:
+    """The folder of a cell's proxy, which is built if it does not exist."""
     folder: Path = arguments.out / "data" / cell.name
     if not (folder / "proxy").exists():
         command = python_command("prvr", "data", "proxy", cell.source, "--out", str(folder))
@@ -104,22 +104,22 @@ def built(cell: Cell, arguments: argparse.Namespace) -> Path:
     return folder
 
 
-def judged(cell: Cell, seed: int, arguments: argparse.Namespace) -> Path:
-    """Where the numbers of one run are, or will be."""
+def result_file(cell: Cell, seed: int, arguments: argparse.Namespace) -> Path:
+    """The file with the numbers of one run."""
     place: Path = arguments.out / "results" / cell.name / f"seed-{seed}.json"
     return place
 
 
-def train_and_judge(cell: Cell, seed: int, arguments: argparse.Namespace, flags: Sequence[str]) -> None:
-    """Train one seed on a cell's proxy and judge it; epoch lines go to RUN.log."""
+def train_and_evaluate(cell: Cell, seed: int, arguments: argparse.Namespace, flags: Sequence[str]) -> None:
+    """Train one seed on a cell's proxy and evaluate it. Output goes to RUN.log."""
     data, run = arguments.out / "data" / cell.name, arguments.out / "runs" / cell.name / f"seed-{seed}"
-    place = judged(cell, seed, arguments)
+    place = result_file(cell, seed, arguments)
     run.parent.mkdir(parents=True, exist_ok=True)
     place.parent.mkdir(parents=True, exist_ok=True)
     training = python_command("prvr", "train", "proxy", "--data", str(data), "--out", str(run))
     training += ["--seed", str(seed), "--resume", *flags]
-    judging = [sys.executable, __file__, str(arguments.out), "--judge", str(data), str(run), str(place)]
-    for what, command in (("training", training), ("judging", judging)):
+    evaluation = [sys.executable, __file__, str(arguments.out), "--evaluate", str(data), str(run), str(place)]
+    for what, command in (("training", training), ("evaluation", evaluation)):
         with run.with_suffix(".log").open("a") as log:
             ended = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
         if ended.returncode != 0:
@@ -127,8 +127,8 @@ def train_and_judge(cell: Cell, seed: int, arguments: argparse.Namespace, flags:
     print(f"{cell.name}, seed {seed}: done", file=sys.stderr, flush=True)
 
 
-def result(data: Path, run: Run, device: torch.device) -> dict[str, Any]:
-    """Everything about one run, as plain numbers; its ranks are saved beside the run."""
+def evaluate(data: Path, run: Run, device: torch.device) -> dict[str, Any]:
+    """Evaluate one run: all numbers, as JSON values. Its ranks are saved beside the run."""
     subject = open_subject(run, data=data, device=device)
     found = run_study(subject, timed=False)
     columns: dict[str, Tensor] = dict(found.ranks)
@@ -179,7 +179,7 @@ def markdown(name: str, found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def overview(everything: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Every variant's ΔSumR to the base branch, proxies side by side: mean over seeds, and how many are sure."""
+    """Every variant's ΔSumR to the base branch, proxies side by side: mean over seeds, and how many are significant."""
     lines = ["## ΔSumR to the base branch: mean over seeds (least … most)", ""]
     lines += [f"| variant | {' | '.join(everything)} |", f"|---|{'---|' * len(everything)}"]
     for variant in dict.fromkeys((*ABLATIONS, *CORRUPTIONS)):
@@ -216,7 +216,7 @@ def _each(comparisons: Iterator[Mapping[str, Any]] | Any) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="STUDY")
-    parser.add_argument("--annotations", type=Path, help="as for `prvr data proxy`; not needed where proxies are there")
+    parser.add_argument("--annotations", type=Path, help="as for `prvr data proxy`; not needed where the proxies exist")
     parser.add_argument("--encoder", default="minilm", help="as for `prvr data proxy`")
     parser.add_argument("--sources", nargs="+", default=["charades", "activitynet"])
     parser.add_argument("--noise", nargs="+", default=["mid", "lo"], help="levels; controls use the first")
@@ -224,33 +224,36 @@ def main() -> None:
     parser.add_argument("--controls", nargs="*", default=list(CONTROLS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--at-once", type=int, default=1, help="runs that train side by side")
-    parser.add_argument("--judge", type=Path, nargs=3, help=argparse.SUPPRESS)  # DATA RUN RESULT: one trained run
+    parser.add_argument("--evaluate", type=Path, nargs=3, help=argparse.SUPPRESS)  # DATA RUN RESULT: one trained run
     parser.add_argument("--quick", action="store_true", help="one small run and its shuffled pairs, on a CPU")
     arguments, flags = parser.parse_known_args()
-    if arguments.judge:
-        data, run, place = arguments.judge
+    if arguments.evaluate:
+        data, run, place = arguments.evaluate
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        write_whole(place, json.dumps(result(data, Run(run), device), indent=1))
+        write_whole(place, json.dumps(evaluate(data, Run(run), device), indent=1))
         return
     if arguments.quick:
         small = [word for name, value in QUICK.items() for word in (f"--{name}", value)]
         arguments.sources, arguments.noise, arguments.shapes = arguments.sources[:1], ["mid"], ["correlated"]
         arguments.controls, arguments.seeds, flags = ["shuffled-pairs"], arguments.seeds[:1], [*small, *flags]
     todo = [
-        (cell, seed) for cell in cells(arguments) for seed in cell.seeds if not judged(cell, seed, arguments).exists()
+        (cell, seed)
+        for cell in cells(arguments)
+        for seed in cell.seeds
+        if not result_file(cell, seed, arguments).exists()
     ]
-    todo.sort(key=lambda each: each[0].control != "none")  # controls last
+    todo.sort(key=lambda pair: pair[0].control != "none")  # controls last
     for cell in dict.fromkeys(cell for cell, _ in todo):
-        built(cell, arguments)
+        build_proxy(cell, arguments)
     with ThreadPoolExecutor(arguments.at_once) as pool:
-        for ended in [pool.submit(train_and_judge, cell, seed, arguments, flags) for cell, seed in todo]:
+        for ended in [pool.submit(train_and_evaluate, cell, seed, arguments, flags) for cell, seed in todo]:
             try:
                 ended.result()
             except RuntimeError as error:
                 pool.shutdown(wait=False, cancel_futures=True)
                 sys.exit(str(error))
     everything = {
-        cell.name: [json.loads(judged(cell, seed, arguments).read_text()) for seed in cell.seeds]
+        cell.name: [json.loads(result_file(cell, seed, arguments).read_text()) for seed in cell.seeds]
         for cell in cells(arguments)
     }
     write_whole(arguments.out / "study.json", json.dumps(everything, indent=1))

@@ -1,7 +1,7 @@
-"""Time and memory of all diagnostics of a report at Charades size, after encoding: python benchmarks/report_cost.py
+"""``python benchmarks/report_cost.py``: time and memory of all diagnostics of a report at Charades-STA's size.
 
-Random features and weights: the shapes are those of the real thing (3,720 queries, 1,334 videos, 128 frames, 32 clips,
-6 registers, width 384), the numbers in the tables mean nothing.
+Encoding is not counted. Features and weights are random: the shapes are the real ones (3,720 queries, 1,334 videos, 128
+frames, 32 clips, 6 registers, width 384), but the numbers in the report's tables mean nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from pathlib import Path
 
 import torch
 
-from prvr.data import Caption, Dataset
-from prvr.data.captions import Moment
-from prvr.data.feature_tables import FeatureTables
+from prvr.data import Caption, Dataset, FeatureTables, Moment
 from prvr.evaluation import Subject, compare_ranks, run_study, write_report
 from prvr.training import Run, TraceModel, load_preset
 
-WIDTH = 64  # of the features; the encoder's cost is not what is measured
+WIDTH = 64  # of the features; encoding is not measured
 
 
 def random_split(queries: int, videos: int, frames: int, clips: int) -> Dataset:

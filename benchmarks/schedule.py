@@ -1,10 +1,9 @@
-"""How long the whole schedule takes at Charades-STA's size: 160 epochs, a full validation after each.
+"""``python benchmarks/schedule.py FOLDER``: how long the whole training schedule takes at Charades-STA's size.
 
-    python benchmarks/schedule.py FOLDER        (a GPU; about six minutes, and some more to draw the world)
-
-Features are those of a synthetic world as large as the dataset (5,338 training videos, 1,334 to validate on); training
-is `prvr train synth`, whose numbers are the Charades-STA preset's, checkpoints and logs included. Prints seconds and
-writes them to FOLDER/schedule.json.
+It needs a GPU and takes about six minutes, and some more to write the data: a synthetic world as large as the dataset
+(5,338 training videos, 1,334 for validation). Training is `prvr train synth`, with the numbers of the Charades-STA
+preset: 160 epochs with a full validation after each, checkpoints and logs. It prints the seconds and writes them to
+FOLDER/schedule.json.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def main() -> None:
     code = prvr(["train", "synth", "--data", str(world), "--out", str(out), *flags])
     seconds = time.perf_counter() - started
     epochs = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines() if "seconds" in line]
-    found = {
+    measured = {
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
         "exit": code,
         "epochs": len(epochs),
@@ -44,12 +43,12 @@ def main() -> None:
         "steps": sum(epoch.get("seconds", 0.0) for epoch in epochs),
         "method": Run(out).config.method,
     }
-    (arguments.folder / "schedule.json").write_text(json.dumps(found, indent=1))
-    print(found)
+    (arguments.folder / "schedule.json").write_text(json.dumps(measured, indent=1))
+    print(measured)
 
 
 def _short() -> list[str]:
-    """Features are resampled once for all trainings; that is data preparation, not the schedule."""
+    """Flags of a short first training: features are resampled once, which is not part of the schedule."""
     return ["--backbone-stage.epochs", "1", "--trace-stage.epochs", "0", "--compile", "off"]
 
 

@@ -1,12 +1,12 @@
-"""How many searches a server answers at once, beside one at a time: one run, one library, real HTTP on this machine.
+"""``python benchmarks/server_load.py``: how many searches a server answers at once, and one at a time.
 
     python benchmarks/server_load.py                    # 1,000 videos of 5 minutes, 64 clients
     python benchmarks/server_load.py --videos 200 --searches 128
 
-The library holds synthetic vectors (see library_search.py). The server runs in a process of its own, the clients in
-this one, all on the same cores: clients speak HTTP over plain sockets that they keep open, so that little of the cores
-goes to them, and it is printed how much. "One at a time": one client that waits for each answer before it asks again.
-"At once": 64 clients that do the same. Both take turns, round by round: what else the machine does hits both alike.
+The library holds synthetic vectors (see library_search.py). The server runs in a process of its own and the clients in
+this one, on the same cores. Clients speak HTTP over plain sockets that stay open, so that they need little time; how
+much is printed. "One at a time" is one client that waits for each answer before it sends the next search. "At once"
+is 64 such clients. Both take turns, so that other work on the machine slows both.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def main() -> None:
         rounds: dict[str, list[Round]] = {"one at a time": [], f"{args.clients} at once": []}
         for number in range(args.rounds):
             for name, clients, searches in zip(rounds, (1, args.clients), (SOLO, args.searches), strict=True):
-                asked = [search(f"{1000 * number + each}", args.limit, port) for each in range(searches)]
-                rounds[name].append(asyncio.run(load(port, clients, asked, server.pid)))
+                requests = [search(f"{1000 * number + each}", args.limit, port) for each in range(searches)]
+                rounds[name].append(asyncio.run(load(port, clients, requests, server.pid)))
         for name, found in rounds.items():
             times = np.concatenate([each.times for each in found])
             console.print(
@@ -148,9 +148,9 @@ def search(query: str, limit: int, port: int) -> bytes:
     return head.encode() + body
 
 
-async def load(port: int, clients: int, asked: Sequence[bytes], server: int) -> Round:
+async def load(port: int, clients: int, requests: Sequence[bytes], server: int) -> Round:
     times: list[float] = []
-    failed, left = 0, iter(asked)
+    failed, left = 0, iter(requests)
 
     async def ask() -> None:
         nonlocal failed
@@ -167,7 +167,7 @@ async def load(port: int, clients: int, asked: Sequence[bytes], server: int) -> 
 
     began, own, theirs = time.perf_counter(), time.process_time(), core_seconds(server)
     await asyncio.gather(*(ask() for _ in range(clients)))
-    rate = len(asked) / (time.perf_counter() - began)
+    rate = len(requests) / (time.perf_counter() - began)
     return Round(rate, times, failed, core_seconds(server) - theirs, time.process_time() - own)
 
 
@@ -181,15 +181,15 @@ def core_seconds(process: int) -> float:
 
 
 def batches(port: int) -> str:
-    """How searches shared passes, from the server's own counters."""
+    """How many searches were scored together, from the server's counters."""
     text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
     found = re.findall(r'prvr_search_batch_size_bucket\{le="([^"]+)"\} (\d+)', text)
-    below, told = 0, []
+    below, counts = 0, []
     for bound, count in found:
         if int(count) > below:
-            told.append(f"{int(count) - below} of up to {float(bound):g}")
+            counts.append(f"{int(count) - below} of up to {float(bound):g}")
         below = int(count)
-    return ", ".join(told)
+    return ", ".join(counts)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Does TRACE help on the synthetic world, and why? Train several seeds at full size, then take the scores apart.
+"""``python benchmarks/synth_study.py WORLD --out STUDY``: does TRACE help on the synthetic world, and why?
 
     prvr data synth WORLD --size full
-    python benchmarks/synth_study.py WORLD --out STUDY            (a GPU; about two minutes per seed)
+    python benchmarks/synth_study.py WORLD --out STUDY
 
-Prints Markdown tables and writes study.json. Seeds train side by side in processes of their own.
+It trains several seeds at full size, each in a process of its own, and looks at the parts of the scores. It needs a GPU
+and takes about two minutes per seed. It prints Markdown tables and writes STUDY/study.json.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def train(world: Path, out: Path, seeds: list[int], flags: list[str]) -> None:
         sys.exit(f"training failed for seeds {failed}: see {out}/seed-N.log")
 
 
-def parts(model: TraceModel, dataset: Dataset) -> dict[str, Tensor]:
-    """The evidence score's ingredients as score matrices (Q, V), all from one encoding."""
+def score_matrices(model: TraceModel, dataset: Dataset) -> dict[str, Tensor]:
+    """The parts of the evidence score as score matrices (Q, V), from one encoding."""
     device = next(model.parameters()).device
     gallery = Gallery.build(model.backbone, model.trace, dataset.video_batches()).to(device)
     queries = encode_query_batches(model.backbone, dataset.query_batches())
@@ -91,7 +92,7 @@ def registers_apart(model: TraceModel, dataset: Dataset) -> dict[str, float]:
 
 
 def peak_subset(world: Path, dataset: Dataset, base: Tensor) -> Tensor:
-    """Queries whose best wrong video (under base) carries a planted peak made after the query's own video."""
+    """Queries whose best wrong video (by base score) has a planted peak that imitates the query's own video."""
     planted = json.loads((world / "synth" / "world.json").read_text("utf-8"))["unsupported_peaks"]
     pairs = {(peak["video"], peak["mimics_video"]) for peak in planted}
     truth = dataset.query_video.to(base.device)
@@ -105,7 +106,7 @@ def study(world: Path, run: Run, device: torch.device) -> dict[str, Any]:
     outcome = evaluate_run(run, data=world, device=device)
     dataset = load_split(run.config, world, "test").to(device)
     truth = dataset.query_video.to(device)
-    scores = parts(outcome.model, dataset)
+    scores = score_matrices(outcome.model, dataset)
     base = ranks(scores["base"], truth).cpu()
     sweep = {
         f"{name} λ={weight}": compare_ranks(base, ranks(scores["base"] + weight * scores[name], truth).cpu())
@@ -140,17 +141,17 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     train(arguments.world, arguments.out, arguments.seeds, flags)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    found = {seed: study(arguments.world, Run(arguments.out / f"seed-{seed}"), device) for seed in arguments.seeds}
-    (arguments.json or arguments.out / "study.json").write_text(json.dumps(found, indent=1))
+    results = {seed: study(arguments.world, Run(arguments.out / f"seed-{seed}"), device) for seed in arguments.seeds}
+    (arguments.json or arguments.out / "study.json").write_text(json.dumps(results, indent=1))
 
     def rows(kind: str) -> dict[str, Any]:
-        names = next(iter(found.values()))[kind]
-        return {name: summarise([Recall.from_dict(f[kind][name]) for f in found.values()]) for name in names}
+        names = next(iter(results.values()))[kind]
+        return {name: summarise([Recall.from_dict(f[kind][name]) for f in results.values()]) for name in names}
 
     print(recall_table(rows("recalls"), note="the labelled video only").markdown())
     print(recall_table(rows("several positives"), note="any correct video").markdown())
     print(recall_table(rows("alone"), note="each ingredient ranking by itself").markdown())
-    for seed, result in found.items():
+    for seed, result in results.items():
         print(f"seed {seed}: TRACE against base {result['comparison']['sum_r']}")
         print(f"  {result['registers']}\n  {result['planted']}")
         print("  ", {name: round(values[0], 2) for name, values in result["sweep"].items()})

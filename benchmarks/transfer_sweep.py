@@ -1,6 +1,6 @@
-"""How long choosing anchors and λ takes on a Charades-sized gallery (3,720 queries × 1,334 videos), tokens given.
+"""``python benchmarks/transfer_sweep.py``: how long choosing anchors and λ takes on a gallery of Charades-STA's size.
 
-python benchmarks/transfer_sweep.py             # prints seconds; asserts nothing
+The gallery has 3,720 queries and 1,334 videos, with random tokens. It prints seconds and asserts nothing.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,14 @@ import pytest
 from prvr.backbones import METHOD_FOLDERS, UnknownMethod, methods
 from prvr.training import Run, read_metrics
 
+IN_ONE_PROCESS = """
+import json, sys
+from prvr.cli import main
+for words in json.loads(sys.argv[1]):
+    code = main(words)
+    if code:
+        sys.exit(code)
+"""  # a fresh interpreter for each command would take seconds to import torch
 DOCUMENT = Path(__file__).parent.parent / "docs" / "add-a-backbone.md"
 
 
@@ -24,9 +34,18 @@ def test_following_the_document(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
     (commands,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    script = f'set -e\nprvr() {{ "{sys.executable}" -m prvr "$@"; }}\n{commands}'
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    lines = [shlex.split(line, comments=True) for line in commands.splitlines()]
+    exports = dict(words[1].split("=", 1) for words in lines if words[0] == "export")
+    done = subprocess.run(
+        [sys.executable, "-c", IN_ONE_PROCESS, json.dumps([words[1:] for words in lines if words[0] == "prvr"])],
+        cwd=tmp_path,
+        env=os.environ | exports,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert exports.keys() == {METHOD_FOLDERS}
     first, last = read_metrics(tmp_path / "runs" / "meanmax")
     assert sum(last["loss"].values()) < sum(first["loss"].values())
     assert last["base"]["sum_r"] > 210  # chance on 16 videos: 100·(1 + 5 + 10)/16 + 100 = 200
@@ -48,12 +67,12 @@ def test_a_folder_that_is_not_there_or_a_name_that_is_taken_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(METHOD_FOLDERS, os.pathsep.join([str(tmp_path), str(tmp_path / "gone")]))
-    with pytest.raises(UnknownMethod, match=r"PRVR_BACKBONES names .*gone, which is no folder"):
+    with pytest.raises(UnknownMethod, match=r"PRVR_BACKBONES lists .*gone, which is not a folder"):
         methods()
     (tmp_path / "mine.py").write_text(
         "from prvr.backbones import register\nfrom prvr.backbones.xml import XML\n"
         "@register\nclass Mine(XML):\n    pass\n"
     )
     monkeypatch.setenv(METHOD_FOLDERS, str(tmp_path))
-    with pytest.raises(UnknownMethod, match=r"calls its method 'xml', as prvr\.backbones\.xml does"):
+    with pytest.raises(UnknownMethod, match=r"names its method 'xml', as prvr\.backbones\.xml does"):
         methods()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prvr.cli import _COMMANDS
+from prvr.cli import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -31,7 +31,7 @@ def test_commands_exist(path: Path) -> None:
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
             if words[:1] == ["prvr"]:
-                assert words[1] in _COMMANDS, line
+                assert words[1] in COMMANDS, line
             elif words[:1] == ["make"]:
                 assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE), line
             elif words[:1] == ["python"]:

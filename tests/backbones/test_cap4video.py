@@ -75,7 +75,7 @@ def test_sentences_co_attention_and_frames_are_the_authors(case: Any) -> None:
     model = load(case)
     queries, videos = encoded(model, case)
     case.check("query_vec", model.unpack(queries).vector)
-    case.check("caption_vec", model._read(case["caption_tokens"], case["caption_mask"] > 0)[0].vector)
+    case.check("caption_vec", model.read_captions(case["caption_tokens"], case["caption_mask"] > 0)[0].vector)
     every = torch.ones(5, 3, dtype=torch.bool)
     assert model.reader is not None
     with torch.no_grad():

@@ -15,8 +15,8 @@ from prvr.backbones.blocks.windows import gaussian_window
 from prvr.backbones.gmmformer import GMMFormer
 from prvr.scoring import Gallery, score
 from prvr.tokens import VideoBatch
-from prvr.training import BackboneStage, backbone_rate, config_to_dict, load_preset
-from prvr.training.optim import BertAdam, set_rate
+from prvr.training import BackboneStage, backbone_rate, config_to_dict, load_preset, set_rate
+from prvr.training.optim import BertAdam
 
 
 @pytest.fixture

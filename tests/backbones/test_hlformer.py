@@ -63,7 +63,7 @@ def test_the_inside_of_a_lorentz_block_is_the_authors(
             case.check(f"{name}.{part}.one", bank.to_heads(stacked, i)[block, 0].transpose(0, 1))
         back = logarithmic_map(case[f"{name}.mid.one"]) / bank.log_scale[block].exp()
         case.check(f"{name}.log.one", back)
-        case.check(f"{name}.out.one", bank._attend(x, mask)[block, 0, ::step])
+        case.check(f"{name}.out.one", bank.attend(x, mask)[block, 0, ::step])
 
 
 def test_points_of_the_partial_order_are_the_authors(model: HLFormer, fixture: Any) -> None:

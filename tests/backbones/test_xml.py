@@ -64,7 +64,7 @@ def test_every_step_of_the_video_is_the_authors(model: XML, case: Any, encoded: 
     with torch.no_grad():
         case.check("video_proj", model.frame_input.project(case["video_feat"]))
         case.check("video_pos", model.frame_input(case["video_feat"]))
-        case.check("video_feat1", model._frame_states(case["video_feat"], case["video_mask"] > 0))
+        case.check("video_feat1", model.frame_states(case["video_feat"], case["video_mask"] > 0))
         case.check("video_feat2", model.moment_states(case["video_feat"], case["video_mask"]))
     frames = encoded[1].frames
     assert float((frames - case["video_feat1"] * case["video_mask"][..., None]).abs().max()) < 1e-5

@@ -93,12 +93,12 @@ def test_training_says_what_is_missing(
 ) -> None:
     out = tmp_path / "run"
     assert "--data is missing" in fails(capsys, "train", preset, "--out", out)
-    assert "say what to train on first" in fails(capsys, "train")
+    assert "name the dataset first" in fails(capsys, "train")
     assert "name at least one run" in fails(capsys, "eval")
     assert "name at least one run" in fails(capsys, "transfer")
     assert "unknown method 'dream'; there are: cap4video" in fails(capsys, "train", "synth", "--method", "dream")
     assert "no preset 'charade'" in fails(capsys, "train", "charade", "--data", world)
-    assert "say what to train on first" in fails(capsys, "train", "--data", world)
+    assert "name the dataset first" in fails(capsys, "train", "--data", world)
     assert str(tmp_path / "nowhere") in fails(capsys, "train", preset, "--data", tmp_path / "nowhere", "--out", out)
     wrong = fails(capsys, "train", preset, "--data", world, "--out", tmp_path / "b", "--model.visual-width", "9")
     assert "visual width 24, but the model expects 9: train with --model.visual-width 24" in wrong

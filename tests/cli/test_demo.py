@@ -45,7 +45,7 @@ def test_the_page_opens_where_somebody_looks(
 ) -> None:
     opened: list[Path] = []
     monkeypatch.setattr("prvr.cli.serve.open_page", lambda library, options: opened.append(library.folder))
-    monkeypatch.setattr(demo_rendered, "run", lambda out, console, workers: Library.create(out / "library"))
+    monkeypatch.setattr(demo, "rendered_demo", lambda out, console, workers: Library.create(out / "library"))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert prvr(["demo", "--out", str(tmp_path / "demo")]) == 0
     assert opened == [tmp_path / "demo" / "library"]
@@ -61,9 +61,9 @@ def test_an_interrupted_demo_ends_without_a_traceback(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo_rendered, "run", stop)
+    monkeypatch.setattr(demo, "rendered_demo", stop)
     assert prvr(["demo", "--out", str(tmp_path / "demo")]) == 130
-    assert "begins anew" in capsys.readouterr().out
+    assert "starts from the beginning" in capsys.readouterr().out
 
 
 def test_the_demo_of_features_ends_with_a_table_and_a_picture(
@@ -85,4 +85,4 @@ def test_the_demo_never_empties_a_folder_it_did_not_make(tmp_path: Path, capsys:
     assert prvr(["demo", "--out", str(tmp_path)]) == 1
     assert "was not made by a demo" in capsys.readouterr().err
     assert (tmp_path / "mine.txt").exists()
-    assert demo._MARK not in {path.name for path in tmp_path.iterdir()}
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

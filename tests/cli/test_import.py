@@ -47,7 +47,7 @@ def test_a_wrong_file_says_which_keys_differ(
     assert "missing (modular_vector_mapping.weight)" in error
     assert "not known (strange.weight)" in error
     assert main(["import-checkpoint", "frozen", str(authors_file), *words]) == 1
-    assert "frozen has no authors' checkpoints" in capsys.readouterr().err
+    assert "frozen cannot read checkpoints of its authors" in capsys.readouterr().err
     assert main(["import-checkpoint", "dream", str(authors_file), *words]) == 1
     assert "unknown method 'dream'" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -48,7 +48,7 @@ def test_a_library_from_adding_to_removing(
     assert "broken.mp4" in said(capsys, "library", "list", "--failed")
     assert len(json.loads(said(capsys, "library", "list", "--json"))) == 17
     assert "1 could not be read" in said(capsys, "library", "add", "--retry", code=1)
-    assert "everything is in its place" in said(capsys, "library", "verify")
+    assert "everything is complete" in said(capsys, "library", "verify")
     assert "removed 16 videos" in said(capsys, "library", "remove", folder)
     assert "holds no videos yet" in said(capsys, "search", "red", code=1)
 
@@ -72,17 +72,17 @@ def test_search_shows_a_table_or_json_and_cuts_clips(
 
 def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, expected in (
-        (["search"], "give a sentence"),
+        (["search"], "give either a sentence"),
         (["search", "x", "--library", str(tmp_path)], "is not a library"),
         (["search", "x", "--after", "soon"], "is not a date"),
-        (["search", "x", "--limit", "0"], "limit is at least 1"),
+        (["search", "x", "--limit", "0"], "limit must be at least 1"),
         (["search", "--image", str(tmp_path / "broken.mp4")], "is not a picture"),
-        (["search", "a red square", "--export", str(tmp_path / "broken.mp4")], "is a file: name a folder"),
+        (["search", "a red square", "--export", str(tmp_path / "broken.mp4")], "is a file: give a folder"),
         (["serve", str(made), "--host", "192.0.2.1", "--token", 24 * "x"], "choose another --host"),
-        (["library", "add"], "no files were named"),
-        (["library", "add", str(tmp_path / "nowhere")], "neither a file nor a folder"),
+        (["library", "add"], "no files were given"),
+        (["library", "add", str(tmp_path / "nowhere")], "nowhere does not exist"),
         (["library", "add", str(tmp_path), "--rate", "5"], "was made with rate 2.0, not 5.0"),
-        (["library", "remove"], "nothing was named"),
+        (["library", "remove"], "no videos were given"),
         (["library", "remove", "x.mp4"], "is not in the library"),
     ):
         text = said(capsys, *words, code=1)
@@ -102,5 +102,5 @@ def test_a_sparkline_follows_the_curve() -> None:
 def test_a_folder_without_videos_is_said_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "folder").mkdir()
     assert main(["library", "add", str(tmp_path / "folder"), "--library", str(tmp_path / "library")]) == 1
-    assert "no video was found in what was named" in capsys.readouterr().err
+    assert "no video was found in the given paths" in capsys.readouterr().err
     assert not (tmp_path / "library").exists()  # nothing was decided yet

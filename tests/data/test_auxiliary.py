@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from prvr.cli import main
-from prvr.data import DataError, Dataset
-from prvr.data.check import check_collections
+from prvr.data import DataError, Dataset, check_collections
 from prvr.training import Run
 
 

@@ -1,3 +1,5 @@
+"""`check_collections` names what is missing, wrong or different from what was published."""
+
 from __future__ import annotations
 
 import shutil
@@ -7,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prvr.data import DATASETS, DataError
-from prvr.data.check import CheckRow, check_collections
+from prvr.data import DATASETS, CheckRow, DataError, check_collections
 
 
 def rows_of(root: Path, collection: str | None = None) -> dict[str, CheckRow]:

@@ -1,3 +1,5 @@
+"""A split as batches of tensors."""
+
 from __future__ import annotations
 
 import os
@@ -8,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from prvr.data import DataError, Dataset, read_captions
-from prvr.data.resample import normalise_rows
+from prvr.data import DataError, Dataset, normalise_rows, read_captions
 from prvr.data.stores import H5Store
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "data.npz", allow_pickle=False)

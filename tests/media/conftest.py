@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prvr.media.frames import Image
-from prvr.media.pictures import save_picture
-from prvr.media.writer import write_video
+from prvr.media import Image, save_picture, write_video
 
 
 def grey(level: float, width: int = 64, height: int = 48) -> Image:

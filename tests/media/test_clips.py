@@ -7,10 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prvr.media.clips import cut_clip
-from prvr.media.errors import MediaError
-from prvr.media.reader import open_video
-from prvr.media.writer import write_video
+from prvr.media import MediaError, cut_clip, open_video, write_video
 
 
 @pytest.mark.parametrize("suffix", ["mp4", "mkv"])

@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prvr.media import MediaError, open_video
-from prvr.media.encoders import PlainEncoder
-from prvr.media.features import feature_parts, video_features
+from prvr.media import MediaError, PlainEncoder, feature_parts, open_video, video_features
 
 
 class SmallBatches(PlainEncoder):
@@ -28,13 +26,9 @@ def test_parts_and_whole_are_the_same(films: Path) -> None:
 
 
 def test_an_abandoned_video_leaves_no_thread(films: Path) -> None:
-    for number, _ in enumerate(feature_parts(open_video(films / "whole.mkv"), SmallBatches(), rate=25.0)):
-        if number == 1:
-            break
-    del _
-    import gc
-
-    gc.collect()
+    parts = feature_parts(open_video(films / "whole.mkv"), SmallBatches(), rate=25.0)
+    next(parts)
+    del parts
     assert not [t for t in threading.enumerate() if t.name == "prvr-decode"]
 
 

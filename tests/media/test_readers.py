@@ -10,10 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prvr.media import Fit, MediaError, MissingExtra, VideoReader, open_video
-from prvr.media.frames import Image
-from prvr.media.reader import Backend
-from prvr.media.writer import write_video
+from prvr.media import Backend, Fit, Image, MediaError, MissingExtra, VideoReader, open_video, write_video
 
 
 def level(image: Image) -> float:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prvr.media import EncoderError
-from prvr.media.recipe import Recipe, RecipeMismatch
+from prvr.media import EncoderError, Recipe, RecipeMismatch
 
 RECIPE = Recipe("plain-1", "none", 296, "48x48 stretch", "colours", 1.0, "pyav 18.1.0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +21,9 @@ from torch import Tensor, nn
 
 from prvr.data import Dataset
 from prvr.training import TraceModel, load_preset, phase_at, read_metrics
+from tests.training.trainings import Training, fork_server
+
+EPOCHS = (1, 2, 4)  # backbone, frozen, joint
 
 
 def still_model(preset: Path) -> TraceModel:
@@ -39,31 +43,44 @@ def gradients(model: nn.Module, inner: TraceModel, dataset: Dataset, rows: Tenso
     return {name: p.grad.clone() for name, p in inner.named_parameters() if p.grad is not None}
 
 
-def worker(rank: int, world: int, preset: Path, root: Path, epoch: int, out: Path) -> None:
+def worker(rank: int, world: int, preset: Path, root: Path, out: Path) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{out}.meeting", rank=rank, world_size=world)
-    inner = still_model(preset)
-    inner.world = world
-    inner.enter(phase_at(epoch, 2, inner.stage))
-    wrapped = nn.parallel.DistributedDataParallel(inner)
+    dist.init_process_group("gloo", init_method=f"file://{out}/meeting", rank=rank, world_size=world)
     dataset = Dataset.load(root, "synth", "train", frames=24)
-    found = gradients(wrapped, inner, dataset, torch.arange(9)[rank::world], epoch)
-    if rank == 0:
-        save_file(found, out)
-    dist.barrier()  # leaving while the other still talks ends in a crash at exit
+    for epoch in EPOCHS:
+        inner = still_model(preset)
+        inner.world = world
+        inner.enter(phase_at(epoch, 2, inner.stage))
+        wrapped = nn.parallel.DistributedDataParallel(inner)
+        found = gradients(wrapped, inner, dataset, torch.arange(9)[rank::world], epoch)
+        if rank == 0:
+            save_file(found, out / str(epoch))
+    dist.barrier()  # leaving while the other still communicates ends in a crash at exit
     dist.destroy_process_group()
 
 
 def test_gradients_equal_one_process_at_the_same_global_batch(preset: Path, world: Path, tmp_path: Path) -> None:
+    fork_server()
+    mp.start_processes(worker, (2, preset, world, tmp_path), nprocs=2, start_method="forkserver")  # type: ignore[no-untyped-call]
     dataset = Dataset.load(world, "synth", "train", frames=24)
-    for epoch in (1, 2, 4):  # backbone, frozen, joint
+    for epoch in EPOCHS:
         inner = still_model(preset)
-        alone = gradients(inner, inner, dataset, torch.arange(9), epoch)
-        mp.spawn(worker, (2, preset, world, epoch, tmp_path / f"epoch-{epoch}"), nprocs=2)
-        together = load_file(tmp_path / f"epoch-{epoch}")
+        alone, together = gradients(inner, inner, dataset, torch.arange(9), epoch), load_file(tmp_path / str(epoch))
         assert together.keys() == alone.keys()
         for name, value in alone.items():
             torch.testing.assert_close(together[name], value, atol=2e-6, rtol=1e-3, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def start_two(preset: Path, world: Path, out: Path) -> list[Training]:
+    """Two processes that train together, as ``torchrun`` sets them up."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [
+        Training(preset, world, out, "--resume", "--checkpoint-seconds", "0", environment=shared | {"RANK": str(rank)})
+        for rank in range(2)
+    ]
 
 
 def torchrun(
@@ -105,14 +122,15 @@ def weights(run: Path, name: str) -> dict[str, Tensor]:
     return load_file(run / "weights" / name / "model.safetensors")
 
 
-def test_torchrun_killed_midway_resumes_to_the_same_weights(preset: Path, world: Path, tmp_path: Path) -> None:
+def test_two_processes_killed_midway_resume_to_the_same_weights(preset: Path, world: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    first = torchrun(preset, world, broken)
-    wait_for_step(first, broken, 8)
-    os.killpg(first.pid, signal.SIGKILL)
-    first.communicate()
-    for out in (broken, whole):
-        ended_well(torchrun(preset, world, out))
+    first, second = start_two(preset, world, broken)
+    first.signal_after_step(8)
+    second.signal(signal.SIGKILL)
+    assert first.wait() == second.wait() == -signal.SIGKILL
+    ended_well(torchrun(preset, world, broken))
+    for process in start_two(preset, world, whole):
+        process.finish()
     assert [e["epoch"] for e in read_metrics(broken)] == list(range(6))
     for name in ("average", "best", "backbone"):
         a, b = weights(whole, name), weights(broken, name)

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from prvr.training import BackboneStage, TraceStage, backbone_rate
-from prvr.training.optim import BertAdam, optimiser_tensors, restore_optimiser, set_rate, trace_optimiser
+from prvr.training import BackboneStage, TraceStage, backbone_rate, set_rate
+from prvr.training.optim import BertAdam, optimiser_tensors, restore_optimiser, trace_optimiser
 
 
 def test_the_trajectory_of_three_tensors_is_the_authors(golden: Callable[[str], Any]) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from prvr.training import ConfigError, PhaseSetup, Processes, TraceModel, load_preset, phase_at
+from prvr.training import ConfigError, PhaseSetup, PlainStep, Processes, TraceModel, load_preset, phase_at
 from prvr.training import phases as module
 from prvr.training.compiled_model import PAYS_AFTER_STEPS, CompiledModel
-from prvr.training.step import GraphedStep, PlainStep
+from prvr.training.step import GraphedStep
 
 
 @pytest.fixture

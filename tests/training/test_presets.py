@@ -9,8 +9,8 @@ import torch
 
 from prvr.backbones import build
 from prvr.data import DATASETS
-from prvr.training import config_to_dict, load_preset, preset_names
-from prvr.training.optim import BertAdam, backbone_optimiser
+from prvr.training import backbone_optimiser, config_to_dict, load_preset, preset_names
+from prvr.training.optim import BertAdam
 
 BASELINES = ["xml", "clip4clip", "cap4video", "conquer"]
 METHODS = ["hlformer", "holmes"]

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,36 +19,16 @@ from safetensors.torch import load_file
 
 from prvr.cli.train import TrainArguments
 from prvr.training import Run, TrainConfig, Trainer, TrainingError, load_preset, processes, read_metrics
-
-TIMEOUT = 120.0
-
-
-def start(preset: Path, world: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "prvr", "train", str(preset), "--data", str(world), "--out", str(out), *more]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 0, output
-    return output
-
-
-def kill_after_step(process: subprocess.Popen[str], out: Path, step: int, sig: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal as soon as a checkpoint of at least that step is there."""
-    deadline = time.monotonic() + TIMEOUT
-    while not any(int(p.name) >= step for p in (out / "checkpoints").glob("[0-9]*")):
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline, "no checkpoint appeared"
-        time.sleep(0.002)
-    process.send_signal(sig)
+from tests.training.trainings import Training
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(preset: Path, world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was trained from beginning to end, by the command as a person types it."""
     out = tmp_path_factory.mktemp("whole") / "run"
-    finish(start(preset, world, out))
+    command = [sys.executable, "-m", "prvr", "train", str(preset), "--data", str(world), "--out", str(out)]
+    ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     return out
 
 
@@ -73,25 +52,23 @@ def test_a_killed_run_ends_with_the_same_weights(
     out = tmp_path / "run"
     flags = ["--checkpoint-seconds", "0", "--checkpoint-steps", str(checkpoint_steps)]
     for step in kills:  # 4 steps per epoch: between epochs only multiples of 4 are kept
-        process = start(preset, world, out, "--resume", *flags)
-        kill_after_step(process, out, step)
-        process.wait(TIMEOUT)
-        assert process.returncode == -signal.SIGKILL
-    assert "resuming" in finish(start(preset, world, out, "--resume", *flags))
+        training = Training(preset, world, out, "--resume", *flags)
+        training.signal_after_step(step)
+        assert training.wait() == -signal.SIGKILL
+    assert "resuming" in Training(preset, world, out, "--resume", *flags).finish()
     assert_same(uninterrupted, out)
 
 
-def test_ctrl_c_keeps_the_step_and_says_how_to_go_on(
+def test_ctrl_c_keeps_the_step_and_tells_how_to_continue(
     preset: Path, world: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    process = start(preset, world, out, "--checkpoint-seconds", "0")
-    kill_after_step(process, out, 8, signal.SIGINT)
-    output, _ = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 130, output
-    assert "--resume" in output
-    assert "Traceback" not in output
-    finish(start(preset, world, out, "--resume", "--checkpoint-seconds", "0"))
+    training = Training(preset, world, out, "--checkpoint-seconds", "0")
+    training.signal_after_step(8, signal.SIGINT)
+    assert training.wait() == 130, training.output
+    assert "--resume" in training.output
+    assert "Traceback" not in training.output
+    Training(preset, world, out, "--resume", "--checkpoint-seconds", "0").finish()
     assert_same(uninterrupted, out)
 
 
@@ -110,19 +87,17 @@ def test_a_run_records_what_made_it(uninterrupted: Path) -> None:
 
 
 def test_a_second_start_in_the_same_folder_is_refused(preset: Path, world: Path, uninterrupted: Path) -> None:
-    process = start(preset, world, uninterrupted)
-    output, _ = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 1
-    assert "already holds a run: add --resume" in output
-    process = start(preset, world, uninterrupted, "--resume", "--seed", "3")
-    output, _ = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 1
-    assert "another configuration (seed 0 → 3)" in output
+    again = Training(preset, world, uninterrupted)
+    assert again.wait() == 1
+    assert "already holds a run: add --resume" in again.output
+    changed = Training(preset, world, uninterrupted, "--resume", "--seed", "3")
+    assert changed.wait() == 1
+    assert "another configuration (seed 0 → 3)" in changed.output
 
 
 def test_a_finished_run_resumed_has_nothing_to_do(preset: Path, world: Path, uninterrupted: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in uninterrupted.glob("weights/*/*")}
-    assert "is finished" in finish(start(preset, world, uninterrupted, "--resume"))
+    assert "is finished" in Training(preset, world, uninterrupted, "--resume").finish()
     assert {p: p.stat().st_mtime_ns for p in uninterrupted.glob("weights/*/*")} == before
 
 
@@ -209,13 +184,12 @@ def test_averages_are_of_the_last_phase_only(preset: Path, world: Path, tmp_path
         assert Run(tmp_path / name).weights("average")[1]["epochs"] == epochs
 
 
-def test_ctrl_c_is_heard_between_one_step_epochs(preset: Path, world: Path, tmp_path: Path) -> None:
+def test_ctrl_c_stops_a_run_of_one_step_epochs(preset: Path, world: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     flags = ["--batch-size", "40", "--checkpoint-seconds", "0", "--backbone-stage.epochs", "500"]
-    process = start(preset, world, out, *flags)
-    kill_after_step(process, out, 3, signal.SIGINT)
-    output, _ = process.communicate(timeout=30)
-    assert process.returncode == 130, output
+    training = Training(preset, world, out, *flags)
+    training.signal_after_step(3, signal.SIGINT)
+    assert training.wait() == 130, training.output
 
 
 def test_a_ruined_model_never_replaces_a_good_checkpoint(preset: Path, world: Path, tmp_path: Path) -> None:

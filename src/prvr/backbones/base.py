@@ -1,4 +1,4 @@
-"""What every backbone is: encoders for queries and videos, a score, and its own training objective."""
+"""The base class of every backbone: encoders for queries and videos, a score, and a training objective."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BackboneConfig:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A training batch once encoded: what the objective needs, and nothing that only one process has.
+    """An encoded training batch: what the objective needs.
 
     Everything in ``per_query`` has a row per query, everything in ``per_video`` a row per video, so that batches
     encoded by several processes can be joined before the objective sees them.
@@ -65,12 +65,12 @@ class Encoded:
 
 
 class FirstStage(NamedTuple):
-    """Whose ranking a re-ranking method re-orders, and how much of it."""
+    """The ranking that a re-ranking method re-orders, and how much of it."""
 
     run: str  # folder of a trained run
     candidates: int  # best videos of each query
-    negatives: int = 0  # how many of its list each training query is told from; 0: none are drawn from it
-    reach: float = 0.0  # how far below the right video that list goes, as a share of all videos
+    negatives: int = 0  # how many training negatives of each query come from its list; 0: none
+    reach: float = 0.0  # where the list ends below the right video, as a share of all videos
 
 
 class Backbone(nn.Module, ABC):
@@ -86,16 +86,16 @@ class Backbone(nn.Module, ABC):
     config_type: ClassVar[type[BackboneConfig]]
     title: ClassVar[str] = ""  # the name in its paper
     year: ClassVar[int | None] = None  # of its paper
-    needs: ClassVar[tuple[str, ...]] = ()  # what it wants besides frame and word features
-    trainable: ClassVar[bool] = True  # False: there is nothing to learn, publish or load
-    unit_tokens: bool = True  # False: token sets keep their lengths, which then count in the score
-    separable: bool = True  # False: the score needs each query–video pair, no gallery can be prepared
-    has_registers: bool = False  # True: video tokens carry registers, which TRACE can be trained on as they are
-    untrained: tuple[str, ...] = ()  # name prefixes of parameters that no term of the objective reaches
-    official_unused: tuple[str, ...] = ()  # prefixes of keys in the authors' checkpoints that nothing here reads
-    compiled: tuple[str, ...] = ()  # submodules that a long training on a GPU compiles: they hold most of a step's work
-    notice: str = ""  # what whoever trains or evaluates this variant must know to name its results rightly
-    official_constants: ClassVar[Mapping[str, float]] = {}  # endings of authors' keys that must hold a value; dropped
+    needs: ClassVar[tuple[str, ...]] = ()  # inputs besides frame and word features
+    trainable: ClassVar[bool] = True  # False: the method has no parameters
+    unit_tokens: bool = True  # False: tokens are not normalised, so their lengths count in the score
+    separable: bool = True  # False: each query–video pair is scored by itself; no gallery can be prepared
+    has_registers: bool = False  # True: video tokens include registers that TRACE can be trained on
+    untrained: tuple[str, ...] = ()  # name prefixes of parameters that get no gradient
+    official_unused: tuple[str, ...] = ()  # key prefixes in the authors' checkpoints that are ignored
+    compiled: tuple[str, ...] = ()  # submodules with most of a step's work; a long training on a GPU compiles them
+    notice: str = ""  # shown when this variant is trained or evaluated, such as how to name its results
+    official_constants: ClassVar[Mapping[str, float]] = {}  # endings of keys that must hold a value; not loaded
 
     def __init__(self, config: BackboneConfig):
         super().__init__()
@@ -108,7 +108,7 @@ class Backbone(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are; a method without any works wherever its input is, and starts on the CPU."""
+        """Where the parameters are; the CPU for a method without any."""
         return next((parameter.device for parameter in self.parameters()), torch.device("cpu"))
 
     @abstractmethod
@@ -120,12 +120,12 @@ class Backbone(nn.Module, ABC):
         """(V, M, Dv), (V, M), (V, C, Dv) → tokens of width D."""
 
     def encode_video_batch(self, batch: VideoBatch) -> VideoTokens:
-        """``encode_videos`` of a batch, with whatever else of it the method reads."""
+        """``encode_videos`` of a batch, with the further inputs that the method reads."""
         return self.encode_videos(batch.frames, batch.frame_mask, batch.clips)
 
     def token_sets(self, videos: VideoTokens) -> tuple[TokenSet, ...]:
         """The token sets whose weighted best cosines make up this method's score. Every separable method has them."""
-        raise TypeError(f"{self.method} scores each query–video pair anew: it has no token sets, only base_score")
+        raise TypeError(f"{self.method} scores each query–video pair separately: it has no token sets, only base_score")
 
     def base_score(self, queries: Tensor, videos: VideoTokens) -> Tensor:
         """The method's own score, (Q, D), V videos → (Q, V)."""
@@ -137,17 +137,19 @@ class Backbone(nn.Module, ABC):
 
     @property
     def first_stage(self) -> FirstStage | None:
-        """For a method that re-orders another's ranking: which. None: it ranks everything by itself."""
+        """The first stage of a method that re-orders another's ranking; None: it ranks everything by itself."""
         return None
 
     def pair_elements(self, words: int, frames: int) -> int:
-        """About how many numbers ``base_score`` holds at once for each query–video pair; decides how many pairs are
-        scored together where pairs are scored anew."""
+        """About how many numbers ``base_score`` holds at once for each query–video pair.
+
+        It decides how many pairs are scored together by a method that is not separable.
+        """
         return frames * (self.width + words)
 
     @abstractmethod
     def encode_batch(self, batch: TrainBatch) -> Encoded:
-        """Encode a training batch, with whatever training-only paths the method has."""
+        """Encode a training batch, including paths that the method has for training only."""
 
     @abstractmethod
     def objective(self, encoded: Encoded, *, epoch: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:
@@ -165,12 +167,12 @@ class Backbone(nn.Module, ABC):
 
     @classmethod
     def config_from_official(cls, config: Mapping[str, Any]) -> BackboneConfig:
-        """Our configuration from the authors' hyper-parameter names."""
+        """Read the authors' hyper-parameter names into our configuration."""
         raise NotImplementedError(f"{cls.method} has no official configuration to read")
 
     @classmethod
     def config_for_checkpoint(cls, config: Mapping[str, Any], keys: Collection[str]) -> BackboneConfig:
-        """The same for a checkpoint with these keys: parts of the method that it does not hold are left out."""
+        """The same for a checkpoint with these keys. Parts of the method that it does not hold are left out."""
         return cls.config_from_official(config)
 
     def official_keys(self) -> dict[str, OfficialKey]:
@@ -179,7 +181,7 @@ class Backbone(nn.Module, ABC):
 
 
 def total_loss(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """Weighted sum of loss terms; a term without a weight is a mistake, not a zero."""
+    """Weighted sum of loss terms. A term without a weight raises ``KeyError``."""
     missing = sorted(terms.keys() - weights.keys())
     if missing:
         raise KeyError(f"no weight for the loss terms {missing}; weights are given for {sorted(weights)}")

@@ -1,8 +1,8 @@
 """Cap4Video: every word meets every frame, and auxiliary captions help where a video has them.
 
-Captions written by a machine enter twice: frames read them (``CaptionReader``), and a query is compared with them
-directly; both scores are fused. Without captions (the standard features have none) what
-remains is the transformer over frames and the weighted token-wise interaction, which results must be labelled with.
+Captions written by a machine are used twice: frames attend to them (``CaptionReader``), and a query is compared with
+them directly; both scores are fused. Without captions (the standard features have none) the transformer over frames and
+the weighted token-wise interaction remain. Results must then be labelled "without captions".
 
 A query keeps its words, so ``encode_queries`` gives packed words (``blocks.packed_words``), the sentence vector first:
 (Q, 1 + L, D + 1). The interaction needs each pair: the method is not separable.
@@ -139,7 +139,7 @@ class Cap4Video(Backbone):
         caption_mask: Tensor | None = None,
     ) -> CaptionedTokens:
         """(V, M, Dv), (V, M), captions (V, T, L, Dq), (V, T, L) → frames after the temporal module and captions as one
-        vector. Clips are not looked at."""
+        vector. Clips are not used."""
         if self.reader is None:
             return self._encode(frames, as_mask(frame_mask), None)
         if captions is None or caption_mask is None:
@@ -147,13 +147,13 @@ class Cap4Video(Backbone):
                 "this cap4video model reads auxiliary captions and was given none: pass captions and caption_mask with "
                 "the videos, or train one without (--model.captions False)"
             )
-        return self._encode(frames, as_mask(frame_mask), self._read(captions, as_mask(caption_mask)))
+        return self._encode(frames, as_mask(frame_mask), self.read_captions(captions, as_mask(caption_mask)))
 
     def encode_video_batch(self, batch: VideoBatch) -> CaptionedTokens:
         return self.encode_videos(batch.frames, batch.frame_mask, batch.clips, batch.captions, batch.caption_mask)
 
-    def _read(self, captions: Tensor, mask: Tensor) -> tuple[Text, Tensor]:
-        """Captions through the text tower: words (V, T, L, D), vectors (V, T, D); and which slots hold one, (V, T)."""
+    def read_captions(self, captions: Tensor, mask: Tensor) -> tuple[Text, Tensor]:
+        """Captions after the text tower, words (V, T, L, D) and vectors (V, T, D); and which slots hold one, (V, T)."""
         flat = self.towers.text(captions.flatten(0, 1), mask.flatten(0, 1))
         shape = captions.shape[:2]
         return Text(flat.words.unflatten(0, shape), flat.vector.unflatten(0, shape)), mask.any(-1)
@@ -211,7 +211,7 @@ class Cap4Video(Backbone):
             tokens = self.encode_video_batch(videos)
         else:
             mask = as_mask(videos.caption_mask)
-            read = self._read(videos.captions, mask)
+            read = self.read_captions(videos.captions, mask)
             tokens = self._encode(videos.frames, as_mask(videos.frame_mask), read)
             if c.caption_pairs:
                 extra, owners = self._one_caption_each(*read, mask)

@@ -1,8 +1,8 @@
-"""Reading the authors' checkpoint files, which are pickles, without running anything in them.
+"""Read the authors' checkpoint files, which are pickles, without running any code in them.
 
 Only tensors and plain containers are rebuilt. A few class names that the released files are known to carry (a schedule
-inside the optimiser's state, an attribute dictionary) are read as inert stand-ins; a file that names anything else is
-refused before a byte of it is interpreted.
+inside the optimiser's state, an attribute dictionary) are read as empty stand-ins. A file that names any other class is
+refused before it is unpickled.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ _CONFIG_NAMES = ("config", "model_cfg", "cfg", "opt")
 
 
 class OfficialCheckpoint(NamedTuple):
+    """What is read of a checkpoint."""
+
     state_dict: dict[str, Tensor]
     config: dict[str, Any]  # the authors' hyper-parameter names; empty where the file has none
     epoch: int | None
 
 
 class _Inert:
-    """Stands for a class of the authors' training code: takes any state, does nothing with it."""
+    """Takes the place of a class of the authors' training code and ignores its state."""
 
     def __setstate__(self, state: Any) -> None:
         pass
@@ -47,8 +49,9 @@ _STAND_INS: dict[str, type] = {  # module of a released source tree -> what its 
 def read_official_checkpoint(path: str | Path, config: str | Path | None = None) -> OfficialCheckpoint:
     """State dict and hyper-parameters of an authors' ``.ckpt`` or ``.pth``.
 
-    ``config``: a JSON file with the hyper-parameters where the checkpoint carries none (or to override them); an
-    ``opt.json`` beside the file is read by itself.
+    Args:
+        path: the checkpoint. An ``opt.json`` beside it is read too.
+        config: a JSON file with hyper-parameters, which go before those of the checkpoint and of ``opt.json``.
     """
     path = Path(path)
     content = _load(path)
@@ -57,7 +60,7 @@ def read_official_checkpoint(path: str | Path, config: str | Path | None = None)
     state = next((content[name] for name in _STATE_NAMES if isinstance(content.get(name), Mapping)), content)
     tensors = {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
     if not tensors:
-        raise CheckpointMismatch(f"{path} holds no tensors under {', '.join(_STATE_NAMES)}: is it a model checkpoint?")
+        raise CheckpointMismatch(f"{path} has no tensors under {', '.join(_STATE_NAMES)}: is it a model checkpoint?")
     found: Mapping[str, Any] = next(
         (content[name] for name in _CONFIG_NAMES if isinstance(content.get(name), Mapping)), {}
     )
@@ -74,7 +77,7 @@ def _load(path: Path) -> Any:
         raise CheckpointMismatch(f"there is no file {path}")
     try:
         zipped = zipfile.is_zipfile(path)
-    except zipfile.BadZipFile:  # nearly one
+    except zipfile.BadZipFile:  # it looks like one, but is damaged
         zipped = False
     if not zipped:
         return _load_old(path)
@@ -88,23 +91,23 @@ def _load(path: Path) -> Any:
             return torch.load(path, map_location="cpu", weights_only=True)
     except CheckpointMismatch:
         raise
-    except Exception as error:  # the reader raises many types on damaged input; all of them mean the same to a user
+    except Exception as error:  # damaged input raises many types of errors
         raise CheckpointMismatch(f"{path} cannot be read as a checkpoint: {error}") from None
 
 
 def _load_old(path: Path) -> Any:
-    """A file of torch < 1.6, which is no zip archive: read by the same restricted reader, without stand-ins."""
+    """Read a file of torch < 1.6, which is not a zip archive, by the same restricted reader, without stand-ins."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the reader warns of pickle protocols before it refuses what they hold
+            warnings.simplefilter("ignore")  # the reader warns about pickle protocols before it refuses a file
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # as above
         named = re.search(r"GLOBAL ([\w.]+)", str(error))
         if named:
             raise CheckpointMismatch(f"{path} names code that loading it would run ({named[1]}): refused") from None
         raise CheckpointMismatch(
-            f"{path} is no checkpoint that can be read safely: neither a zip archive as torch writes them, nor the "
-            "older form (cut short, or another kind of file?)"
+            f"{path} is not a checkpoint that can be read safely: it is neither a zip archive as torch writes them, "
+            "nor the older format. It may be incomplete, or another kind of file"
         ) from None
 
 

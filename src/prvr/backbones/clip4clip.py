@@ -1,7 +1,7 @@
 """CLIP4Clip: one text vector against one video vector, and four ways to make the second of frames.
 
 ``meanP`` averages frames; ``seqLSTM`` and ``seqTransf`` let them see each other first; ``tightTransf`` puts the text
-vector among the frames and reads the score off it, so that each query–video pair is computed anew.
+vector among the frames and reads the score off it, so that each query–video pair is computed separately.
 
 The heads are the authors'. Their CLIP towers are replaced by small trainable ones over the standard features
 (``towers = "features"``), or left out where features come from CLIP itself (``towers = "none"``): then the last word's
@@ -38,7 +38,7 @@ class CLIP4ClipConfig(ClipFamilyConfig):
     """Defaults: the release's heads at CLIP's width, over small towers for the standard features."""
 
     head: Head = "seqTransf"
-    """how frames become a score; tightTransf scores each pair anew"""
+    """how frames become a score; tightTransf scores each pair separately"""
 
 
 class TightHead(nn.Module):
@@ -114,8 +114,8 @@ class CLIP4Clip(Backbone):
     def encode_videos(self, frames: Tensor, frame_mask: Tensor, clips: Tensor) -> VideoTokens:
         """Frames after the temporal module, not yet normalised; clips are not looked at."""
         mask = as_mask(frame_mask)
-        seen = self.towers.frames(frames)
-        return VideoTokens.of_frames(seen if self.temporal is None else seen + self.over_time(seen, mask), mask)
+        x = self.towers.frames(frames)
+        return VideoTokens.of_frames(x if self.temporal is None else x + self.over_time(x, mask), mask)
 
     def over_time(self, frames: Tensor, mask: Tensor) -> Tensor:
         """What the temporal module adds to each frame, (V, M, D)."""
@@ -172,12 +172,12 @@ class CLIP4Clip(Backbone):
 
     @classmethod
     def config_for_checkpoint(cls, config: Mapping[str, Any], keys: Collection[str]) -> CLIP4ClipConfig:
-        """A head that the configuration does not name is the one whose weights are there; of several, seqTransf."""
+        """Where the configuration names no head, the checkpoint's weights tell which; of several, seqTransf."""
         settings = cls.config_from_official(config)
         if "sim_header" in config:
             return settings
-        held = [head for head, prefix in _HEADS.items() if any(key.startswith(prefix) for key in keys)]
-        head: Head = "seqTransf" if "seqTransf" in held else (held or ["meanP"])[0]
+        present = [head for head, prefix in _HEADS.items() if any(key.startswith(prefix) for key in keys)]
+        head: Head = "seqTransf" if "seqTransf" in present else (present or ["meanP"])[0]
         return replace(settings, head=head)
 
     def official_keys(self) -> dict[str, OfficialKey]:

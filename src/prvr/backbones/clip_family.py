@@ -40,7 +40,7 @@ class ClipFamilyConfig(BackboneConfig):
 def family_settings(config: Mapping[str, Any], norm_epsilon: str) -> dict[str, Any]:
     """The fields of ``ClipFamilyConfig`` from the authors' names; one of them differs from release to release.
 
-    Features are CLIP's own there, heads are 64 wide unless said otherwise, and positions are as many as CLIP's words.
+    Features are CLIP's there, heads are 64 wide by default, and there are as many positions as CLIP has words.
     """
     width = config["hidden_size"]
     names = {"cross_num_hidden_layers": "layers", norm_epsilon: "norm_epsilon", "attn_mask_value": "masked_logit"}

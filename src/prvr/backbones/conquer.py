@@ -1,4 +1,4 @@
-"""CONQUER: a second stage that reads every frame in the light of every word.
+"""CONQUER: a second stage that compares every frame with every word.
 
 Video and query are encoded apart; then, for each pair, frames and words attend to each other and a head scores the
 query-aware frames. Nothing of that can be prepared, so the method is not separable: it re-orders the best videos of a
@@ -76,13 +76,13 @@ class ConquerConfig(BackboneConfig):
     init_std: float = 0.02
     """deviation of the initial weights"""
     negatives: int = 3
-    """other videos that each query's own is told from while training"""
+    """negatives of each query while training"""
     negatives_from: Literal["first-stage", "batch"] = "first-stage"
-    """where those come from: the first stage's list (where there is one), or the batch"""
+    """where negatives come from: the first stage's list (where there is one), or the batch"""
     negative_reach: float = 0.057
-    """that list ends so far below the right video, as a share of all videos (the release: 1,000 of 17,435)"""
+    """where that list ends below the right video, as a share of all videos (the release: 1,000 of 17,435)"""
     weight_video: float = 1.0
-    """loss weight: telling the right video from the others"""
+    """loss weight: the right video against the negatives"""
     moment_head: bool = False
     """hold the layers that predict a moment's start and end; no loss of this toolkit trains them"""
     moment_kernel: int = 5
@@ -142,7 +142,7 @@ class Conquer(Backbone):
         return pack_words(self.query_encoder(self.query_input(tokens), mask), mask)
 
     def encode_videos(self, frames: Tensor, frame_mask: Tensor, clips: Tensor) -> VideoTokens:
-        """Frame states; clips are not looked at. With ``masked_max`` off, padded slots keep their states: the authors'
+        """Frame states; clips are not used. With ``masked_max`` off, padded slots keep their states: the authors'
         score depends on them, and so on how far a batch is padded."""
         mask = as_mask(frame_mask)
         states = self.video_encoder(self.video_input(frames), mask)
@@ -161,10 +161,10 @@ class Conquer(Backbone):
         """Frames and words of row-aligned pairs attend to each other: (P, L, D), (P, M, D), (P, M) → Reading."""
         real = mask[..., None] & words.mask[:, None]  # (P, M, L)
         similarity = self.similarities(words.states, frames).float().masked_fill(~real, _NO_ATTENTION)
-        heard = similarity.softmax(2).to(frames.dtype) @ words.states  # (P, M, D): the query, seen by each frame
+        query = similarity.softmax(2).to(frames.dtype) @ words.states  # (P, M, D): the query for each frame
         weight = similarity.amax(2).softmax(1).to(frames.dtype)
-        seen = (weight[:, None] @ frames).expand_as(frames)  # the video, seen by the query
-        aware = torch.cat([frames, heard, frames * heard, frames * seen], dim=-1)
+        video = (weight[:, None] @ frames).expand_as(frames)  # the video for the query
+        aware = torch.cat([frames, query, frames * query, frames * video], dim=-1)
         return Reading(aware, self.context(aware, mask), mask)
 
     def pair_scores(self, reading: Reading) -> Tensor:
@@ -215,7 +215,7 @@ class Conquer(Backbone):
         )
 
     def candidates(self, batch: TrainBatch, videos: int) -> Tensor:
-        """Each query's own video, then those it is told from: chosen ones, or others of the batch. → (N, 1 + S)."""
+        """Each query's own video, then its negatives: chosen ones, or others of the batch. → (N, 1 + S)."""
         if batch.negatives is None:
             return self.draw_candidates(batch.labels, videos)
         return torch.cat([batch.labels.clamp(min=0)[:, None], batch.negatives], dim=1)
@@ -246,8 +246,8 @@ class Conquer(Backbone):
     @classmethod
     def config_for_checkpoint(cls, config: Mapping[str, Any], keys: Collection[str]) -> ConquerConfig:
         """A checkpoint may hold the video-scoring head alone."""
-        held = any(key.startswith("moment_localization_head.") for key in keys)
-        return replace(cls.config_from_official(config), moment_head=held)
+        has_head = any(key.startswith("moment_localization_head.") for key in keys)
+        return replace(cls.config_from_official(config), moment_head=has_head)
 
     def official_keys(self) -> dict[str, OfficialKey]:
         keys: dict[str, OfficialKey] = {

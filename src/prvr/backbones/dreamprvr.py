@@ -163,7 +163,7 @@ class DreamPRVR(TwoBranch):
 
     @staticmethod
     def mean_query(queries: Tensor, labels: Tensor, videos: int) -> Tensor:
-        """Mean of each video's queries, (N, D) → (V, D); padding (label −1) counts for none."""
+        """Mean of each video's queries, (N, D) → (V, D); padding (label −1) is left out."""
         owner = (labels[None, :] == torch.arange(videos, device=labels.device)[:, None]).to(queries.dtype)  # (V, N)
         return owner @ queries / owner.sum(1, keepdim=True).clamp(min=1)
 

@@ -1,7 +1,7 @@
 """``frozen``: no training at all. Frames and sentences come from an image–text encoder, already in one space.
 
-Local tokens are adaptive, propagated moments (``blocks.adaptive``), or plain frames, or fixed windows; anchors pooled
-from them stand in for registers, so that TRACE can verify a peak. Everything is linear in the length of a video.
+Local tokens are adaptive, propagated moments (``blocks.adaptive``), plain frames, or fixed windows. Anchors pooled from
+them take the place of registers, so that TRACE can verify a peak. The cost is linear in the length of a video.
 
     backbone = build("frozen", visual_width=512, query_width=512)
     tokens = backbone.encode_videos(frames, frame_mask, clips)      # frames (V, M, 512) at a steady rate
@@ -30,19 +30,19 @@ class FrozenConfig(BackboneConfig):
     """Defaults: the published training-free recipe's numbers."""
 
     local: Literal["moments", "frames", "windows"] = "moments"
-    """what local evidence lives in"""
+    """what the local tokens are"""
     propagation: float = 0.7
-    """share β of a segment's vector that comes from others"""
+    """share β of a segment's vector that comes from other segments"""
     chapter: int = 1024
-    """frames of a long video that are worked on together"""
+    """frames of a long video that are processed together"""
     overlap: int = 128
-    """frames that a chapter sees of its neighbours"""
+    """frames of its neighbours that a chapter includes"""
     window: int = 8
     """frames of a fixed window"""
     stride: int = 4
     """frames from one fixed window to the next"""
     anchors: str = "hybrid"
-    """what stands in for registers: temporal-K, global-K, hybrid, or none"""
+    """what takes the place of registers: temporal-K, global-K, hybrid, or none"""
 
     def __post_init__(self) -> None:
         if self.visual_width != self.query_width:
@@ -57,7 +57,7 @@ class FrozenConfig(BackboneConfig):
 
 @dataclass(frozen=True)
 class FrozenTokens(VideoTokens):
-    """Tokens that know which frames they are made of."""
+    """Video tokens with the frames that each is made of."""
 
     spans: Tensor | None = None  # (V, m, 2) first frame and end (excluded); zero on padding
 
@@ -82,19 +82,19 @@ class Frozen(Backbone):
     trainable = False
     config_type = FrozenConfig
     config: FrozenConfig
-    unit_tokens = False  # a moment's length says how much its neighbourhood agrees, and counts
+    unit_tokens = False  # a moment's vector is longer where its neighbours agree, and that counts
 
     @property
     def width(self) -> int:
         return self.config.visual_width
 
     def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """The mean of what is given, at unit length; a sentence encoder gives one token per query."""
-        there = as_mask(mask)[..., None].to(tokens.dtype)
-        return F.normalize((tokens * there).sum(1), dim=-1)
+        """The mean of a query's tokens, at unit length. A sentence encoder gives one token per query."""
+        real = as_mask(mask)[..., None].to(tokens.dtype)
+        return F.normalize((tokens * real).sum(1), dim=-1)
 
     def encode_videos(self, frames: Tensor, frame_mask: Tensor, clips: Tensor) -> FrozenTokens:
-        """Clips are not looked at. Frames are taken in order, padding left out."""
+        """Local tokens of each video. Padded frames are left out; clips are not used."""
         mask = as_mask(frame_mask)
         return self.join([self.moments(video[real]) for video, real in zip(frames, mask, strict=True)])
 

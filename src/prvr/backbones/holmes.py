@@ -1,6 +1,6 @@
-"""Holmes: plain Gaussian banks, trained to know how sure they are and which clips a query is about.
+"""Holmes: plain Gaussian banks, trained to estimate their uncertainty and which clips a query is about.
 
-The model is the simplest of its family; what is new stands in ``objective``: scores as evidence, softened targets for
+The model is the simplest of its family. What is new is in ``objective``: scores as evidence, softened targets for
 ambiguous queries, and transport between a video's queries and clips.
 """
 

@@ -103,7 +103,7 @@ class MSSL(Trunk):
         return self.guide_value(logits.softmax(-1) @ frames)
 
     def base_score(self, queries: Tensor, videos: VideoTokens) -> Tensor:
-        """A proposal's guided vector depends on no query, so it is made once per video and picked per pair."""
+        """A proposal's guided vector does not depend on the query: each video computes it once, each pair picks one."""
         with torch.autocast(queries.device.type, enabled=False):
             unit = F.normalize(queries, dim=-1)
             clips, frames = videos.clips.to(unit.dtype), videos.frames.to(unit.dtype)

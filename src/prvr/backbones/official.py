@@ -1,4 +1,4 @@
-"""The authors' checkpoints: their keys and hyper-parameter names in, our models out."""
+"""Load the authors' checkpoints into our models, and write ours with the authors' keys."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from prvr.backbones.blocks.official import OfficialKey, official_names
 from prvr.backbones.registry import method
 from prvr.errors import UserError
 
-_COUNTERS = ("position_ids",)  # buffers that some library versions save though they hold no weights
+_COUNTERS = ("position_ids",)  # buffers without weights, which some library versions save
 
 
 class CheckpointMismatch(UserError):
-    """A checkpoint does not fit the model: says which keys or shapes differ."""
+    """A checkpoint does not fit the model. The message lists the keys or shapes that differ."""
 
 
 def from_official(name: str, state_dict: Mapping[str, Tensor], config: Mapping[str, Any]) -> Backbone:
@@ -28,7 +28,7 @@ def from_official(name: str, state_dict: Mapping[str, Tensor], config: Mapping[s
     """
     cls = method(name)
     if not cls.reads_official():
-        raise CheckpointMismatch(f"{name} has no authors' checkpoints to read: it names no official keys")
+        raise CheckpointMismatch(f"{name} cannot read checkpoints of its authors: it defines no official keys")
     try:
         backbone = cls(cls.config_for_checkpoint(config, _unwrapped(state_dict).keys()))
     except KeyError as missing:
@@ -61,7 +61,7 @@ def load_official(backbone: Backbone, state_dict: Mapping[str, Tensor]) -> None:
 
 
 def _unwrapped(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Keys as they are without the wrapper that trains on several devices."""
+    """The state dict without the key prefix that training on several devices adds."""
     return {key.removeprefix("module."): tensor for key, tensor in state_dict.items()}
 
 
@@ -75,7 +75,7 @@ def to_official(backbone: Backbone) -> dict[str, Tensor]:
 
 
 def _constants(known: Mapping[str, float], given: Mapping[str, Tensor]) -> tuple[set[str], list[str]]:
-    """Which keys hold a constant of the method, and complaints about those that hold another value."""
+    """The keys that hold a constant of the method, and a message for each that has another value."""
     found = {key: value for ending, value in known.items() for key in given if f".{key}".endswith(f".{ending}")}
     wrong = [key for key, value in found.items() if bool((given[key] != value).any())]
     return set(found), [f"{key} is {given[key].tolist()}, but must be {found[key]:g}" for key in sorted(wrong)[:5]]
@@ -88,6 +88,7 @@ def _stack(key: OfficialKey, given: Mapping[str, Tensor]) -> Tensor:
 
 
 def unstack(key: OfficialKey, tensor: Tensor) -> dict[str, Tensor]:
+    """One of our stacked tensors as the authors' separate ones, by their keys."""
     if isinstance(key, str):
         return {key: tensor.clone()}
     return {name: part for row, sub in zip(tensor, key, strict=True) for name, part in unstack(sub, row).items()}
@@ -104,5 +105,5 @@ def _fill(parameter: Tensor, value: Tensor, name: str) -> list[str]:
 def _difference(what: str, keys: set[str] | frozenset[str], show: int = 5) -> list[str]:
     if not keys:
         return []
-    some = ", ".join(sorted(keys)[:show])
-    return [f"{len(keys)} keys {what} ({some}{', …' if len(keys) > show else ''})"]
+    shown = ", ".join(sorted(keys)[:show])
+    return [f"{len(keys)} keys {what} ({shown}{', …' if len(keys) > show else ''})"]

@@ -1,7 +1,7 @@
-"""The list of methods. A backbone joins it with ``@register``; ``build`` makes one by name.
+"""The methods by name. A backbone joins them with ``@register``; ``build`` makes one by name.
 
-Files of this folder are looked at, and those of the folders that the environment variable ``PRVR_BACKBONES`` names
-(separated like ``PATH``): a method of one's own needs no change here (docs/add-a-backbone.md).
+Methods are found in the files of this folder, and in the folders that the environment variable ``PRVR_BACKBONES`` lists
+(separated as in ``PATH``). So a new method needs no change here (docs/add-a-backbone.md).
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ class UnknownMethod(UserError, ValueError):
 
 
 def register(backbone: _Method) -> _Method:
-    """Class decorator: make a backbone available under its ``method`` name, which no other may have."""
+    """Class decorator: make a backbone available under its ``method`` name, which must be unique."""
     taken = _METHODS.get(backbone.method)
     if taken is not None and taken.__module__ != backbone.__module__:
-        raise UnknownMethod(f"{backbone.__module__} calls its method {backbone.method!r}, as {taken.__module__} does")
+        raise UnknownMethod(f"{backbone.__module__} names its method {backbone.method!r}, as {taken.__module__} does")
     _METHODS[backbone.method] = backbone
     return backbone
 
 
 def methods() -> dict[str, type[Backbone]]:
-    """Every method by name. Each file is looked at, so that a new one needs no list to be changed."""
+    """Every method by name, in alphabetical order. Files that were not imported yet are imported."""
     for found in pkgutil.iter_modules([str(Path(__file__).parent)], "prvr.backbones."):
         if not found.ispkg:
             import_module(found.name)
     for folder in filter(None, os.environ.get(METHOD_FOLDERS, "").split(os.pathsep)):
         if not Path(folder).is_dir():
-            raise UnknownMethod(f"{METHOD_FOLDERS} names {folder}, which is no folder; expected one with .py files")
+            raise UnknownMethod(f"{METHOD_FOLDERS} lists {folder}, which is not a folder; expected one with .py files")
         for file in sorted(Path(folder).glob("*.py")):
             _import_file(file.resolve())
     return dict(sorted(_METHODS.items()))
 
 
 def _import_file(file: Path) -> None:
-    """Import a file once, under a name that no other file has: dataclasses look their module up by name."""
+    """Import a file once, under a unique name: dataclasses look up their module by name."""
     name = f"prvr_own_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return
@@ -74,7 +74,8 @@ def method(name: str) -> type[Backbone]:
     known = methods()
     if name not in known:
         raise UnknownMethod(
-            f"unknown method {name!r}; there are: {', '.join(sorted(known))} (a folder with your own: {METHOD_FOLDERS})"
+            f"unknown method {name!r}; there are: {', '.join(sorted(known))} "
+            f"(list folders with your own methods in {METHOD_FOLDERS})"
         )
     return known[name]
 

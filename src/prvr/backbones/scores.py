@@ -1,4 +1,4 @@
-"""How tokens become a score: the strongest response over a set of them."""
+"""Scores of a query against a set of tokens: the strongest response counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class TokenSet(NamedTuple):
-    """Tokens whose best cosine with the query counts with a weight. All-zero tokens take part, with cosine 0."""
+    """Tokens whose best cosine with the query is added to the score with a weight. Zero tokens have cosine 0."""
 
     weight: float
     tokens: Tensor  # (V, N, D)

@@ -1,7 +1,7 @@
 """The trunk of this field's two-branch models: a query as one vector, a video as clips and as frames.
 
 A method adds an encoder for each branch and what it makes of their outputs. Inputs, query branch, frame slots, ranking
-losses, initial weights and the authors' names for all of these are the same from MS-SL on and stand here.
+losses, initial weights and the authors' names for all of these are the same in all methods since MS-SL, and are here.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Trunk(Backbone):
                 "resample first (prvr.data.sample_frames)"
             )
         mask = as_mask(frame_mask)
-        frames = frames.masked_fill(~mask[..., None], 0.0)  # whatever is left in padded slots must not matter
+        frames = frames.masked_fill(~mask[..., None], 0.0)  # what padded slots hold must not matter
         if all_slots:
             frames, mask = F.pad(frames, (0, 0, 0, spare)), F.pad(mask, (0, spare))
         return self.clip_input(clips), self.frame_input(frames), mask
@@ -228,7 +228,7 @@ _WIDTHS = {"visual_width": ("visual_input_size", "visual_feat_dim"), "query_widt
 def trunk_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of ``TrunkConfig`` from the authors' hyper-parameter names, less the loss weights.
 
-    Widths must be there, under either of the names they have in the releases; what else is missing keeps its default.
+    Widths are required, under either of their names in the releases; other missing fields keep their default.
     """
     settings = {"width": config["hidden_size"]} | renamed(config, _SETTINGS)
     for ours, names in _WIDTHS.items():

@@ -1,4 +1,4 @@
-"""What DreamPRVR, HLFormer and Holmes share beyond the trunk: two banks whose blocks are blended."""
+"""The part that DreamPRVR, HLFormer and Holmes share beyond the trunk: two banks whose blocks are blended."""
 
 from __future__ import annotations
 

@@ -127,11 +127,12 @@ class XML(Backbone):
         return self.text_tower(tokens, as_mask(mask)).vector
 
     def encode_videos(self, frames: Tensor, frame_mask: Tensor, clips: Tensor) -> VideoTokens:
-        """Frames after one attention layer; clips are not looked at."""
+        """Frames after one attention layer; clips are not used."""
         mask = as_mask(frame_mask)
-        return VideoTokens.of_frames(self._frame_states(frames, mask), mask)
+        return VideoTokens.of_frames(self.frame_states(frames, mask), mask)
 
-    def _frame_states(self, frames: Tensor, mask: Tensor) -> Tensor:
+    def frame_states(self, frames: Tensor, mask: Tensor) -> Tensor:
+        """Frame features after one attention layer, (V, M, Dv), (V, M) → (V, M, D)."""
         return self.frame_encoder(self.frame_input(frames), mask)[0]
 
     def token_sets(self, videos: VideoTokens) -> tuple[TokenSet, ...]:
@@ -149,7 +150,7 @@ class XML(Backbone):
         video's end.
         """
         mask = as_mask(frame_mask)
-        return self._moments().states(self._frame_states(frames, mask), mask)
+        return self._moments().states(self.frame_states(frames, mask), mask)
 
     def moment_logits(self, queries: Tensor, states: Tensor, frame_mask: Tensor) -> Span:
         """Query vectors (Q, D) and moment states (V, M, D) → start and end logits of every pair."""

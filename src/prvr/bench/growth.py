@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from prvr.bench.corpus import BenchmarkSizes, random_gallery, random_queries
-from prvr.bench.measure import MachineLimits, Measurement, Stopwatch, memory_available
+from prvr.bench.measure import DeviceTimer, MachineLimits, Measurement, memory_available
 from prvr.scoring import Storage, score_parts, top_k
 
 
@@ -26,14 +26,14 @@ def growth(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) 
             yield Measurement("growth", f"one query, {videos:,} videos: skipped, needs {needed:.0f} GB of memory", 0.0)
             break
         gallery, query = random_gallery(videos, 6, device, kept), random_queries(1, device)
-        taken = Stopwatch(device)(functools.partial(top_k, query, gallery, k=100))
+        taken = DeviceTimer(device)(functools.partial(top_k, query, gallery, k=100))
         rate = gallery.bytes / taken.seconds
         work = f"one query, {videos:,} videos of up to 128 frames, {kept}"
         yield Measurement("growth", work, taken.seconds, rate, "B/s", rate / machine.read_rate, taken.memory)
         del gallery
     for registers in (1, 2, 4, 8, 16):
         gallery = random_gallery(1_000, registers, device, storage)
-        taken = Stopwatch(device)(functools.partial(score_parts, queries, gallery))
+        taken = DeviceTimer(device)(functools.partial(score_parts, queries, gallery))
         yield Measurement(
             "growth",
             f"{len(queries):,} queries × 1,000 videos, {registers} registers",
@@ -44,7 +44,7 @@ def growth(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) 
     for frames in (32, 128, 512, 2048, 4096):
         videos = 32_000 // frames * 4
         gallery = random_gallery(videos, 6, device, storage, frames=frames)
-        taken = Stopwatch(device)(functools.partial(score_parts, queries, gallery))
+        taken = DeviceTimer(device)(functools.partial(score_parts, queries, gallery))
         slots = gallery.local.shape[0] * gallery.page
         yield Measurement(
             "growth",

@@ -38,13 +38,13 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Timed:
-    """What a stopwatch measured."""
+    """What a timer measured."""
 
     seconds: float  # median
     memory: int  # bytes at the peak, beyond what was in use before
 
 
-class Stopwatch:
+class DeviceTimer:
     """Times work on a device: the median of repeats after a warm-up. It waits for the device before it stops."""
 
     def __init__(self, device: torch.device):
@@ -107,7 +107,7 @@ class MachineLimits:
 
 def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
     """FLOP/s of a large square matrix product or of a tall one, as scoring has them: whichever is faster."""
-    clock = Stopwatch(device)
+    clock = DeviceTimer(device)
     size = 8192 if device.type == "cuda" else 3072
     shapes = [(size, size, size), (size * 8, 384, 1024)]
     rates = []
@@ -123,7 +123,7 @@ def read_rate(device: torch.device) -> float:
     """Bytes/s at which a large array is read."""
     count = (1 << 30) if device.type == "cuda" else (1 << 28)
     data = torch.ones(count, device=device)
-    return 4 * count / Stopwatch(device)(data.sum, repeats=7).seconds
+    return 4 * count / DeviceTimer(device)(data.sum, repeats=7).seconds
 
 
 def _status(field: str) -> int:

@@ -20,7 +20,7 @@ from prvr.bench.corpus import (
     random_tokens,
     random_trace,
 )
-from prvr.bench.measure import MachineLimits, Measurement, Stopwatch
+from prvr.bench.measure import DeviceTimer, MachineLimits, Measurement
 from prvr.scoring import FusedEngine, Gallery, Storage, fused_obstacle, prepare_queries, ranks, score_parts, top_k
 
 
@@ -31,7 +31,7 @@ def all_pairs(machine: MachineLimits, device: torch.device, sizes: BenchmarkSize
         storage: Storage = "bf16" if cuda else "fp32"
         gallery = random_gallery(shape.videos, shape.registers, device, storage, distinct=shape.videos)
         queries = random_queries(shape.queries, device)
-        taken = Stopwatch(device)(functools.partial(score_parts, queries, gallery), repeats=9 if cuda else 3)
+        taken = DeviceTimer(device)(functools.partial(score_parts, queries, gallery), repeats=9 if cuda else 3)
         columns = 2 * FRAMES + 2 * CLIPS if cuda else shape.columns()  # the kernel pads registers and values to 16 each
         rate = 2 * shape.queries * shape.videos * WIDTH * columns / taken.seconds
         outputs = 2 * 4 * shape.queries * shape.videos
@@ -57,7 +57,7 @@ def _plain(machine: MachineLimits, device: torch.device, shape: Shape, gallery: 
     if fused_obstacle(gallery):
         return
     engine, queries = FusedEngine(), prepare_queries(random_queries(shape.queries, device), gallery)
-    clock, everything = Stopwatch(device), slice(0, len(gallery))
+    clock, everything = DeviceTimer(device), slice(0, len(gallery))
     routed = clock(lambda: engine.launch(queries, gallery, everything), repeats=9).seconds
     tiles = engine.tuned_tiles()
     alike = clock(lambda: engine.launch(queries, gallery, everything, plain=True, tiles=tiles), repeats=9).seconds
@@ -84,7 +84,7 @@ def _against_naive(device: torch.device, shape: Shape, gallery: Gallery, queries
     vectors = random_queries(queries, device)
     tokens = random_tokens(shape.videos, shape.registers, device)
     trace = random_trace(device)
-    clock = Stopwatch(device)
+    clock = DeviceTimer(device)
     ours = clock(lambda: score_parts(vectors, gallery), repeats=5).seconds
 
     def written_out() -> Any:
@@ -104,7 +104,7 @@ def one_query(machine: MachineLimits, device: torch.device, sizes: BenchmarkSize
     query, shared = random_queries(1, device), _shared_with_fp32(device, sizes.storage_videos)
     for storage in ("fp32", "fp16", "bf16", "int8"):
         gallery = random_gallery(sizes.single_videos, 6, device, storage)
-        taken = Stopwatch(device)(functools.partial(top_k, query, gallery, k=100), repeats=7)
+        taken = DeviceTimer(device)(functools.partial(top_k, query, gallery, k=100), repeats=7)
         rate = gallery.bytes / taken.seconds
         yield Measurement(
             "one query",
@@ -135,12 +135,12 @@ def ranking(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes)
     shape = sizes.splits[-1 if device.type == "cuda" else 0]
     scores = torch.randn(shape.queries, shape.videos, device=device)
     right = torch.randint(shape.videos, (shape.queries,), device=device)
-    taken = Stopwatch(device)(lambda: ranks(scores, right), repeats=7)
+    taken = DeviceTimer(device)(lambda: ranks(scores, right), repeats=7)
     reference = naive()
     baseline = None
     if reference is not None:
         part, answers = scores[:1000], right[:1000].tolist()
-        taken_by_part = Stopwatch(device)(lambda: reference.ranks_and_recalls(part, answers), repeats=1, warm_up=0)
+        taken_by_part = DeviceTimer(device)(lambda: reference.ranks_and_recalls(part, answers), repeats=1, warm_up=0)
         baseline = taken_by_part.seconds * shape.queries / 1000
     yield Measurement(
         "ranks",

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from prvr.bench.baseline import naive
 from prvr.bench.corpus import BenchmarkSizes
-from prvr.bench.measure import MachineLimits, Measurement, Stopwatch
+from prvr.bench.measure import DeviceTimer, MachineLimits, Measurement
 from prvr.data import Caption, Dataset, FeatureTables, epoch_batches
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
 from prvr.training import PhaseSetup, Processes, Step, TraceModel, load_preset, phase_at, validate
@@ -39,7 +39,7 @@ def training(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes
             for _ in range(5 if cuda else 1):  # compilation and capture
                 step(batch, now, generator)
             ready = time.perf_counter() - started
-            taken = Stopwatch(device)(functools.partial(step, batch, now, generator), repeats=20 if cuda else 5)
+            taken = DeviceTimer(device)(functools.partial(step, batch, now, generator), repeats=20 if cuda else 5)
             compared = baseline if phase == "backbone" else None
             note = f"ready after {ready:.0f} s" if cuda else ""
             work = f"step, {phase} phase, {shape}, {precision}"
@@ -62,7 +62,7 @@ def _epoch(device: torch.device, model: TraceModel, step: Step) -> Iterator[Meas
         validate(model, test, 0.03, 2 * _VIDEOS)  # as the training loop does
         model.enter(now)
 
-    clock = Stopwatch(device)
+    clock = DeviceTimer(device)
     count = len(epoch_batches(len(train), _VIDEOS, seed=0, epoch=0))
     stepped, checked = clock(steps, repeats=3), clock(check, repeats=3)
     yield Measurement("training", f"epoch: {count} steps, joint phase", stepped.seconds, memory=stepped.memory)
@@ -92,7 +92,7 @@ def _naive_step(batch: TrainBatch, device: torch.device) -> float | None:
     if reference is None:
         return None
     step = reference.NaiveStep(load_preset("charades").model, device=device, learning_rate=2e-4)
-    return Stopwatch(device)(lambda: step.step(batch, epoch=5), repeats=3).seconds
+    return DeviceTimer(device)(lambda: step.step(batch, epoch=5), repeats=3).seconds
 
 
 def random_batch(videos: int, queries: int, device: torch.device) -> TrainBatch:

@@ -8,27 +8,30 @@ from importlib import import_module
 
 from prvr import __version__
 
-_COMMANDS = {  # name: (module with main(argv) -> int, one line of help)
-    "train": ("prvr.cli.train", "train a backbone, then TRACE on it, from feature files"),
-    "eval": ("prvr.cli.evaluate", "recalls of one or several runs, base and TRACE side by side"),
-    "report": ("prvr.cli.report", "one page with every table and figure for a run, or two runs compared"),
-    "explain": ("prvr.cli.explain", "why a query matches a video: evidence over time, as text and as a picture"),
-    "transfer": ("prvr.cli.transfer", "TRACE on a frozen backbone: anchors and λ chosen on validation"),
-    "import-checkpoint": ("prvr.cli.import_checkpoint", "turn an authors' checkpoint into a run"),
-    "zoo": ("prvr.cli.zoo", "all methods in one table: size, needs, published numbers, what is verified"),
-    "bench": ("prvr.cli.bench", "how fast this machine does the work, beside its limits and the naive form"),
-    "data": ("prvr.cli.data", "check a dataset, convert its features, or write a synthetic world"),
-    "library": ("prvr.cli.library", "your own videos: add, list, remove, status, verify"),
-    "search": ("prvr.cli.search", "find the moment in your videos that a sentence describes"),
-    "serve": ("prvr.cli.serve", "a library as a page in the browser, and as an API for programs"),
-    "prepare": ("prvr.cli.prepare", "fetch an encoder's weights, after saying how much that is"),
-    "doctor": ("prvr.cli.doctor", "versions, devices, encoders, disks, licences; whether all is in order"),
-    "demo": ("prvr.cli.demo", "all of it on small films drawn here, in a few minutes, up to the page"),
+COMMANDS = {  # name: (module with NAME_command(argv) -> exit code, one line of help)
+    "train": ("train", "train a backbone, then TRACE on it, from feature files"),
+    "eval": ("evaluate", "rank a split with one or several runs: recalls of base and TRACE side by side"),
+    "report": ("report", "write a page with every table and figure for a run, or compare two runs"),
+    "explain": ("explain", "show why a query matches a video: evidence over time, as text and as a picture"),
+    "transfer": ("transfer", "apply TRACE to a frozen backbone; anchors and λ are chosen on validation"),
+    "import-checkpoint": ("import_checkpoint", "turn a checkpoint published by a method's authors into a run"),
+    "zoo": ("zoo", "list all methods: size, inputs, published numbers, what is verified here"),
+    "bench": ("bench", "measure speed on this machine, beside its limits and a naive implementation"),
+    "data": ("data", "check a dataset, convert its features, or write a synthetic world"),
+    "library": ("library", "index your own videos: add, list, remove, status, verify, index"),
+    "search": ("search", "find the moment in your videos that a sentence describes"),
+    "serve": ("serve", "open a library as a page in the browser and as an API for programs"),
+    "prepare": ("prepare", "download an encoder's weights, after showing their size"),
+    "doctor": ("doctor", "check this machine: versions, devices, encoders, disks, licences"),
+    "demo": ("demo", "try everything on small films drawn here, in a few minutes, up to the page"),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point: 0 when all went well, 1 on an error a user can fix, 2 on a wrong command line, 130 on Ctrl-C."""
+    """Run a command and return the exit code.
+
+    0: success. 1: an error that a person can fix. 2: a wrong command line. 130: Ctrl-C.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
         print(_help())
@@ -36,20 +39,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] in ("-V", "--version"):
         print(f"prvr {__version__}")
         return 0
-    if words[0] not in _COMMANDS:
+    if words[0] not in COMMANDS:
         print(f"prvr: no command {words[0]!r}\n\n{_help()}", file=sys.stderr)
         return 2
     try:
-        module = import_module(_COMMANDS[words[0]][0])
+        module = import_module(f"prvr.cli.{COMMANDS[words[0]][0]}")
+        command = getattr(module, f"{words[0].replace('-', '_')}_command")
         from prvr.cli.errors import guarded
     except KeyboardInterrupt:
         return 130
-    return guarded(module.main, words[1:])
+    return guarded(command, words[1:])
 
 
 def _help() -> str:
-    width = max(map(len, _COMMANDS))
-    lines = [f"  {name:{width}}  {text}" for name, (_, text) in _COMMANDS.items()]
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join(
         [
             "prvr: find the moment in a video library that a sentence describes, and see why.",

@@ -1,4 +1,4 @@
-"""``prvr bench``: how fast this machine does the work, beside its own limits and the naive form."""
+"""``prvr bench``: how fast this machine does the work, beside its limits and a naive implementation."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _WIDTH = 132
 class BenchArguments:
     """Measure scoring, single queries, ranks, training and growth on this machine: one table and a JSON file.
 
-    Every rate stands beside the peak that was measured in the same run (a large matrix product, a long read), and
-    where the source tree is at hand beside the naive form of the same work. Times are medians. Expect some ten
-    minutes on two cores, and a few on a GPU; other work on the machine shows in the numbers.
+    Every rate is shown beside the peak measured in the same run (a large matrix product, a long read). If prvr runs
+    from its source tree, a naive implementation of the same work is measured too. Times are medians. It takes about
+    ten minutes on two cores and a few on a GPU; other work on the machine shows in the numbers.
     """
 
     only: tuple[Benchmark, ...] = BENCHMARKS
     """which parts to measure"""
     device: str = "auto"
-    """cpu, cuda, or auto: a GPU where there is one"""
+    """cpu, cuda, or auto (a GPU if there is one)"""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("bench.json")
-    """where the numbers go"""
+    """JSON file to write the numbers to"""
 
 
-def main(argv: list[str]) -> int:
+def bench_command(argv: list[str]) -> int:
     arguments = tyro.cli(BenchArguments, prog="prvr bench", args=argv)
     device = choose_device(arguments.device)
-    arguments.out.touch()  # a place that cannot be written is better known before the minutes than after them
+    arguments.out.touch()  # fail now if the file cannot be written, not after ten minutes
     console, progress = Console(), Console(stderr=True)
-    with progress.status("measuring the machine's own limits"):
+    with progress.status("measuring the limits of this machine"):
         machine = MachineLimits.measure(device)
     console.print(
         f"{machine.device} ({machine.processor}, {machine.cores} threads, torch {machine.torch_version}): "

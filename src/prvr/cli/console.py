@@ -1,17 +1,41 @@
-"""Printing what should not be squeezed."""
+"""How commands print tables, steps, times and sizes."""
 
 from __future__ import annotations
 
 from rich.console import Console, RenderableType
 
-_TABLE_WIDTH = 100  # a narrower terminal breaks whole lines, which reads better than broken cells
+_TABLE_WIDTH = 100  # a narrower terminal wraps whole lines, which reads better than wrapped cells
 
 
 def print_table(console: Console, table: RenderableType, width: int = _TABLE_WIDTH) -> None:
-    """Print a table at a width at which its cells stay whole."""
+    """Print a table wide enough that its cells are not wrapped."""
     Console(file=console.file, width=max(console.width, width)).print(table)
 
 
-def say_step(console: Console, number: int, of: int, text: str) -> None:
-    """A heading of something that takes several steps."""
+def print_step(console: Console, number: int, of: int, text: str) -> None:
+    """Print the heading of one of several steps."""
     console.print(f"\n[bold cyan]{number}/{of}[/] [bold]{text}[/]", highlight=False, soft_wrap=True)
+
+
+def format_time(seconds: float, digits: int = 0) -> str:
+    """Hours, minutes and seconds, as a player shows them.
+
+    >>> format_time(75.4), format_time(7322), format_time(59.97, 1)
+    ('1:15', '2:02:02', '1:00.0')
+    """
+    minutes, second = divmod(round(seconds, digits), 60)
+    hours, minute = divmod(int(minutes), 60)
+    shown = f"{second:0{3 + digits if digits else 2}.{digits}f}"
+    return f"{hours}:{minute:02d}:{shown}" if hours else f"{minute}:{shown}"
+
+
+def format_bytes(number: float) -> str:
+    """
+    >>> format_bytes(1_234_567)
+    '1.23 MB'
+    """
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.1f} GB"

@@ -1,4 +1,4 @@
-"""``prvr data``: check the files of a collection, convert its features, or make a world or a proxy to try things on."""
+"""``prvr data``: check a dataset, convert its features, or make one to try things on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.group import explain
+from prvr.cli.group import print_group_help
 from prvr.data.check import CheckReport, check_collections, find_collections
 from prvr.data.convert import convert_bigfile
 from prvr.data.errors import DataError
@@ -35,14 +35,14 @@ _MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]look[/]", "error": "[red]wro
 
 @dataclass(frozen=True)
 class Check:
-    """Say what is there, what is missing, and whether it is what was published."""
+    """Check a dataset: which files are there, which are missing, and whether they are the published ones."""
 
     dir: Annotated[Path, tyro.conf.Positional]
     """The folder that holds the collections, or one collection's own folder."""
     collection: str | None = None
-    """Look at this one only, such as charades."""
+    """Check this collection only, such as charades."""
     every: bool = False
-    """Read every feature instead of a sample: finds each NaN, takes as long as reading the files."""
+    """Read every feature instead of a sample. Finds every NaN, and takes as long as reading the files."""
 
     def run(self) -> int:
         report = check_collections(self.dir, self.collection, every=self.every)
@@ -52,16 +52,16 @@ class Check:
 
 @dataclass(frozen=True)
 class Convert:
-    """Turn feature.bin into feature.hdf5, one dataset per video. Can be interrupted; run it again to go on."""
+    """Turn feature.bin into feature.hdf5, one dataset per video. If interrupted, run it again to continue."""
 
     dir: Annotated[Path, tyro.conf.Positional]
     """The folder of feature.bin, or a collection's folder, or the folder that holds the collections."""
     collection: str | None = None
-    """Which collection, where there are several."""
+    """Which collection, if there are several."""
     visual_feature: str | None = None
-    """Which folder under FeatureData, where there are several."""
+    """Which folder under FeatureData, if there are several."""
     force: bool = False
-    """Write feature.hdf5 anew if it is there already."""
+    """Write feature.hdf5 again if it exists already."""
 
     def run(self) -> int:
         path = convert_bigfile(self._folder(), force=self.force)
@@ -81,12 +81,12 @@ class Convert:
 
 @dataclass(frozen=True)
 class Synth:
-    """Write a synthetic world in the layout of the real datasets: everything works on it, offline, in minutes."""
+    """Write a synthetic dataset in the layout of the real ones. Every command works on it, offline, in minutes."""
 
     dir: Annotated[Path, tyro.conf.Positional]
-    """Where to put it; the world is the folder synth inside."""
+    """Where to write it; the dataset is the folder synth inside."""
     size: Literal["tiny", "demo", "full"] = "demo"
-    """The numbers to start from: tiny (seconds), demo (1,300 videos), full (3,170 videos, 1024 wide, 3 GB)."""
+    """Preset for all numbers below: tiny (seconds), demo (1,300 videos), full (3,170 videos, 1024 wide, 3 GB)."""
     store: Literal["hdf5", "bigfile"] = "hdf5"
     """How frame features are stored."""
     world: Annotated[FeatureWorldConfig, tyro.conf.arg(name="")] = field(default_factory=FeatureWorldConfig)
@@ -99,7 +99,7 @@ class Synth:
 
 @dataclass(frozen=True)
 class Proxy:
-    """Make a symbolic-video proxy from annotations: real sentences and moments, frames without pixels.
+    """Make a proxy dataset from annotations: real sentences and moments, with symbolic frames instead of pixels.
 
     charades: frames from Charades' timed action labels, scene and objects, queries from Charades-STA. activitynet:
     frames from one annotator's captions (val_1), queries in another's words (val_2). Train on the result with
@@ -113,11 +113,11 @@ class Proxy:
     """Folder with the annotation files, plain or gzipped, there or one level below. charades: Charades_v1_classes.txt,
     Charades_v1_{train,test}.csv, charades_sta_{train,test}.txt; activitynet: val_1.json, val_2.json."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
-    """Where to put it; the proxy is the folder proxy inside."""
+    """Where to write it; the dataset is the folder proxy inside."""
     encoder: str = "minilm"
-    """Sentence encoder: the folder of a sentence model, or the name of one that `prvr prepare` has fetched."""
+    """Sentence encoder: the folder of a sentence model, or the name of one that `prvr prepare` has downloaded."""
     embeddings: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Where sentence embeddings are kept for the next proxy [default: SOURCE-embeddings beside OUT]."""
+    """Where sentence embeddings are stored for the next proxy [default: SOURCE-embeddings beside OUT]."""
     both_directions: bool = False
     """activitynet: add every training video a second time, with the two annotators exchanged."""
     config: Annotated[ProxyConfig, tyro.conf.arg(name="")] = field(default_factory=ProxyConfig)
@@ -142,22 +142,22 @@ Command: TypeAlias = Check | Convert | Synth | Proxy
 _COMMANDS: dict[str, type[Command]] = {"check": Check, "convert": Convert, "synth": Synth, "proxy": Proxy}
 
 
-def main(argv: list[str]) -> int:
-    """Run ``prvr data`` with what follows on the command line; returns the exit status."""
+def data_command(argv: list[str]) -> int:
+    """Run ``prvr data`` with the words that follow it; returns the exit status."""
     try:
         return _parse(argv).run()
-    except SystemExit as done:  # help was asked for, or the arguments were wrong and tyro has said so
+    except SystemExit as done:  # tyro has printed the help, or what is wrong with the arguments
         return done.code if isinstance(done.code, int) else 2
 
 
 def _parse(argv: list[str]) -> Command:
     name = argv[0] if argv else ""
     if name not in _COMMANDS:
-        raise SystemExit(explain("prvr data", f"{__doc__}", _COMMANDS, name))
+        raise SystemExit(print_group_help("prvr data", f"{__doc__}", _COMMANDS, name))
     prog, rest = f"prvr data {name}", argv[1:]
     if name != "synth":
         return tyro.cli(_COMMANDS[name], args=rest, prog=prog)
-    # The defaults of all the world's numbers depend on the size, which therefore is looked up first.
+    # The size sets the defaults of all other numbers, so it is parsed first.
     sizes = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     sizes.add_argument("--size", default="demo")
     size = sizes.parse_known_args(rest)[0].size

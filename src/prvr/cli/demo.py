@@ -1,4 +1,4 @@
-"""``prvr demo``: everything on a small world made on the spot, in a few minutes on two cores."""
+"""``prvr demo``: every step on a small dataset made on the spot, in a few minutes on two cores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Literal
 import tyro
 from rich.console import Console
 
-from prvr.cli import demo_features, demo_rendered
+from prvr.cli.demo_features import features_demo
+from prvr.cli.demo_rendered import rendered_demo
 from prvr.library import Library
 from prvr.media.errors import MissingExtra
 from prvr.training import Interrupted, RunError
@@ -25,45 +26,45 @@ _MARK = ".prvr-demo"
 class DemoArguments:
     """Draw small films, train on them, index others with the trained model, search them, open the page.
 
-    It ends with the page in a browser where the output is a terminal. In the environment, DEMO_SERVE=0: end without
-    it; DEMO_SERVE=1: serve it in any case. Ctrl-C stops it at any time.
+    In a terminal, the demo ends by serving the page; Ctrl-C stops it. The environment variable DEMO_SERVE=0 leaves the
+    page out, and DEMO_SERVE=1 always serves it.
     """
 
     out: Path = Path("demo")
-    """folder for all of it; an earlier demo in it is replaced"""
+    """folder to write; an earlier demo in it is replaced"""
     world: Literal["rendered", "features"] = "rendered"
-    """rendered: real .mp4 files, drawn here, up to the search page; features: feature files alone, base and TRACE"""
+    """rendered: draws real .mp4 files and goes up to the search page; features: feature files only, base and TRACE"""
     workers: int = 2
-    """processes that draw and read films"""
+    """number of processes that draw and read films"""
 
 
-def main(argv: list[str]) -> int:
+def demo_command(argv: list[str]) -> int:
     arguments = tyro.cli(DemoArguments, prog="prvr demo", args=argv)
     console, started = Console(), time.perf_counter()
     out = _fresh(arguments.out)
     library: Library | None = None
     try:
         if arguments.world == "rendered":
-            library = demo_rendered.run(out, console, arguments.workers)
+            library = rendered_demo(out, console, arguments.workers)
         else:
-            demo_features.run(out, console)
+            features_demo(out, console)
     except (KeyboardInterrupt, Interrupted):
-        console.print("stopped; the next `prvr demo` begins anew", highlight=False)
+        console.print("stopped; the next `prvr demo` starts from the beginning", highlight=False)
         raise
     console.print(
-        f"\n[bold]done in {time.perf_counter() - started:.0f} s.[/] A toy world shows that the machinery works,"
+        f"\n[bold]done in {time.perf_counter() - started:.0f} s.[/] A toy dataset shows that everything works,"
     )
-    console.print("not how good a method is: docs/findings.md says what was measured so far.")
+    console.print("not how good a method is: docs/findings.md has the measurements.")
     if library is not None:
         _page(library, console)
     return 0
 
 
 def _page(library: Library, console: Console) -> None:
-    """The library in the browser, where somebody is there to look at it; else how to open it."""
+    """Serve the library if the output is a terminal; else print the command that does."""
     command = f"prvr serve {library.folder}"
-    wanted = os.environ.get("DEMO_SERVE") or ("1" if sys.stdout.isatty() else "0")
-    if wanted == "0":
+    serve = os.environ.get("DEMO_SERVE") or ("1" if sys.stdout.isatty() else "0")
+    if serve == "0":
         console.print(f"\nsearch it in a browser: {command}", highlight=False, markup=False, soft_wrap=True)
         return
     try:
@@ -77,7 +78,7 @@ def _page(library: Library, console: Console) -> None:
 
 
 def _fresh(out: Path) -> Path:
-    """An empty folder; only one that an earlier demo made is emptied."""
+    """An empty folder. A folder is emptied only if an earlier demo made it."""
     if out.exists() and any(out.iterdir()):
         if not (out / _MARK).exists():
             raise RunError(f"{out} is not empty and was not made by a demo: choose another --out")

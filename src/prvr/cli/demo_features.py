@@ -1,4 +1,4 @@
-"""The demo on features: a synthetic world, a short training, base against TRACE, one explained correction."""
+"""The demo on feature files: a synthetic dataset, a short training, base against TRACE, one explained correction."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from prvr.cli.console import say_step
-from prvr.cli.evaluate import show
+from prvr.cli.console import print_step
+from prvr.cli.evaluate import print_outcomes
 from prvr.evaluation import evaluate_run, explained_correction
 from prvr.training import Run, TrainConfig, Trainer, load_preset, processes
 from prvr.worlds import FEATURE_SIZES, write_feature_world
@@ -15,19 +15,22 @@ from prvr.worlds import FEATURE_SIZES, write_feature_world
 _STEPS = 4
 
 
-def run(out: Path, console: Console) -> None:
-    say_step(console, 1, _STEPS, "a synthetic world: videos with a topic, timed events, and planted unsupported peaks")
+def features_demo(out: Path, console: Console) -> None:
+    """All steps of the demo, printed as they happen."""
+    print_step(
+        console, 1, _STEPS, "a synthetic world: videos with a topic, timed events, and planted unsupported peaks"
+    )
     world = write_feature_world(out / "world", FEATURE_SIZES["demo"])
     console.print(f"  written to {world}", highlight=False, markup=False, soft_wrap=True)
 
-    say_step(console, 2, _STEPS, "training a small DreamPRVR, then TRACE on it")
-    trained = train(load_preset("demo"), out / "world", out / "run", console)
+    print_step(console, 2, _STEPS, "training a small DreamPRVR, then TRACE on it")
+    trained = train_demo_run(load_preset("demo"), out / "world", out / "run", console)
 
-    say_step(console, 3, _STEPS, "ranking unseen videos")
+    print_step(console, 3, _STEPS, "ranking unseen videos")
     outcome = evaluate_run(trained)
-    show([outcome], console)
+    print_outcomes([outcome], console)
 
-    say_step(console, 4, _STEPS, "one correction, chosen by rule")
+    print_step(console, 4, _STEPS, "one query that TRACE corrected")
     drawn = explained_correction(outcome, out / "correction")
     if drawn is None:
         console.print("  TRACE improved no rank here, so there is nothing to show")
@@ -39,8 +42,8 @@ def run(out: Path, console: Console) -> None:
         )
 
 
-def train(config: TrainConfig, data: Path, folder: Path, console: Console) -> Run:
-    """A run of the demo, from its first epoch to its last."""
+def train_demo_run(config: TrainConfig, data: Path, folder: Path, console: Console) -> Run:
+    """Train a preset from its first epoch to its last."""
     found = Run(folder)
     found.create(config, data, command="prvr demo")
     with processes("cpu") as group:

@@ -1,4 +1,4 @@
-"""The demo on films: drawn, encoded, learned from, then unseen ones indexed and searched with what was learned."""
+"""The demo on films: draw them, train on some, index others with the trained model, and search those."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from prvr.cli.console import print_table, say_step
-from prvr.cli.demo_features import train
+from prvr.cli.console import print_step, print_table
+from prvr.cli.demo_features import train_demo_run
 from prvr.cli.search import time_range
 from prvr.evaluation import EvidenceCurves, evidence_figure, save_figure
 from prvr.library import Hit, Library
@@ -21,25 +21,25 @@ from prvr.trace import temporal_iou
 from prvr.training import load_preset
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world, write_rendered_dataset
 
-RATE = 2.0  # frames per second that are looked at
-_STEPS, _ASKED, _STILLS = 5, 4, 8
+RATE = 2.0  # frames per second that are encoded
+_STEPS, _SEARCHES, _STILLS = 5, 4, 8
 
 
-def run(out: Path, console: Console, workers: int) -> Library:
-    """Everything up to the page; returns the library to open in it."""
+def rendered_demo(out: Path, console: Console, workers: int) -> Library:
+    """All steps before the page; returns the library to show on it."""
     config = RENDERED_SIZES["demo"]
     films = config.train + config.val + config.test
-    say_step(
+    print_step(
         console, 1, _STEPS, f"drawing {films} films: places, shapes that move, planted flashes that look like an answer"
     )
     world = _draw(out / "films", workers, console)
     console.print(f"  real .mp4 files: {out / 'films' / 'videos'}", highlight=False, markup=False, soft_wrap=True)
 
-    say_step(console, 2, _STEPS, f"training a small DreamPRVR and TRACE on {config.train} of them")
+    print_step(console, 2, _STEPS, f"training a small DreamPRVR and TRACE on {config.train} of them")
     write_rendered_dataset(out / "data", world, open_encoder("plain"), rate=RATE, workers=workers)
-    trained = train(load_preset("rendered"), out / "data", out / "run", console)
+    trained = train_demo_run(load_preset("rendered"), out / "data", out / "run", console)
 
-    say_step(console, 3, _STEPS, f"a library of {config.test} films that training never saw, made with that model")
+    print_step(console, 3, _STEPS, f"a library of {config.test} films that training never saw, made with that model")
     unseen = [world.videos[script.video] for script in world.scripts["test"]]
     lib = Library.create(out / "library", model=trained.path)
     report = lib.add(unseen)
@@ -51,12 +51,12 @@ def run(out: Path, console: Console, workers: int) -> Library:
         soft_wrap=True,
     )
 
-    say_step(console, 4, _STEPS, "asking")
+    print_step(console, 4, _STEPS, "searching")
     known = rendered_queries(world)
-    picture = _ask(lib, known, out / "evidence", console)
-    console.print(f"  the evidence of one of them: {picture}", highlight=False, markup=False, soft_wrap=True)
+    picture = _search(lib, known, out / "evidence", console)
+    console.print(f"  the evidence for one of them: {picture}", highlight=False, markup=False, soft_wrap=True)
 
-    say_step(console, 5, _STEPS, f"how good: {len(known)} sentences about the unseen films, TRACE off and on")
+    print_step(console, 5, _STEPS, f"how good: {len(known)} sentences about the unseen films, TRACE off and on")
     untrained = Library.create(out / "untrained", rate=RATE)
     untrained.add(unseen)
     print_table(console, _table({"trained": lib, "no training": untrained}, known))
@@ -75,12 +75,12 @@ def _draw(folder: Path, workers: int, console: Console) -> RenderedWorld:
         )
 
 
-def _ask(lib: Library, known: list[KnownQuery], stem: Path, console: Console) -> Path:
-    """Show the answers to a few sentences, the first of each of some films; draw the surest, a right one if any is."""
-    asked = list({query.video: query for query in reversed(known)}.values())[::-1][:_ASKED]
+def _search(lib: Library, known: list[KnownQuery], stem: Path, console: Console) -> Path:
+    """Print the answers to one sentence each about a few films; draw the surest, a correct one if there is any."""
+    queries = list({query.video: query for query in reversed(known)}.values())[::-1][:_SEARCHES]
     table = Table("sentence", "found", "moment", "sure", "true", box=None, pad_edge=False)
     answers: list[tuple[Hit, KnownQuery]] = []
-    for query in asked:
+    for query in queries:
         for hit in lib.search(query.sentence, limit=1):
             right = hit.video.path in query.correct
             sure = "" if hit.confidence is None else f"{100 * hit.confidence:.0f} %"
@@ -94,7 +94,7 @@ def _ask(lib: Library, known: list[KnownQuery], stem: Path, console: Console) ->
 
 
 def draw_hit(hit: Hit, query: KnownQuery, stem: Path) -> Path:
-    """A picture of why a film was found: curves, the true moment where it is this film's, stills below."""
+    """Draw why a film was found: evidence curves, the annotated moment if it is the right film, and stills."""
     own = hit.video.path == query.video
     length = float(hit.evidence.spans[:, 1].max())
     seen = hit.evidence
@@ -112,7 +112,7 @@ def draw_hit(hit: Hit, query: KnownQuery, stem: Path) -> Path:
     if own:
         verdict += f"overlap with the true moment {float(temporal_iou(hit.start, hit.end, query.start, query.end)):.2f}"
     else:
-        verdict += "not the film it was said of"
+        verdict += "not the film that the sentence describes"
     with open_video(hit.video.path) as video:
         stills = [frame.image for frame in video.frames(rate=_STILLS / length)][:_STILLS]
     figure = evidence_figure(query.sentence, verdict, {"Found": curves}, stills)

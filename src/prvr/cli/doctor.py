@@ -1,4 +1,4 @@
-"""``prvr doctor``: what this machine has, and whether it is in order."""
+"""``prvr doctor``: what this machine has, and whether it works."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import print_table
-from prvr.cli.library import size
-from prvr.cli.places import Where, local_folder
+from prvr.cli.console import format_bytes, print_table
+from prvr.cli.libraries import LibraryPath, local_folder
 from prvr.doctor import Diagnosis, EncoderHealth, Package, examine
 
 _SHOWN = ("torch", "numpy", "av", "h5py", "safetensors", "transformers", "simsimd", "fastapi")
@@ -23,23 +22,24 @@ _SHOWN = ("torch", "numpy", "av", "h5py", "safetensors", "transformers", "simsim
 
 @dataclass(frozen=True)
 class DoctorArguments:
-    """Show versions, devices, encoders, disks and licences, and say what is not in order. Changes nothing.
+    """Show versions, devices, encoders, disks and licences, and report problems. Nothing is changed.
 
-    The exit status is 1 where something is wrong: a package that is too old, weights that are not those that were
-    fetched, a library with damage. What is merely not installed is no error; the line that installs it is shown.
+    The exit status is 1 if there is a problem: a package that is too old, weights that differ from those that were
+    downloaded, a damaged library. A package that is not installed is not a problem; the command that installs it is
+    shown.
     """
 
-    library: Where | None = None
-    """a library to look at too, as `prvr library verify` does"""
+    library: LibraryPath | None = None
+    """a library to check as well, as `prvr library verify` does"""
     data: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR")] = ()
-    """other folders whose disk matters, such as datasets or runs"""
+    """other folders whose disk space matters, such as datasets or runs"""
     licences: bool = False
-    """list every package under prvr with its licence"""
+    """list every package that prvr depends on, with its licence"""
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
-    """print everything as JSON, licences too"""
+    """print everything as JSON, including licences"""
 
 
-def main(argv: list[str]) -> int:
+def doctor_command(argv: list[str]) -> int:
     arguments = tyro.cli(DoctorArguments, prog="prvr doctor", args=argv)
     found = examine(None if arguments.library is None else local_folder(arguments.library), arguments.data or (Path(),))
     if arguments.as_json:
@@ -63,7 +63,7 @@ def _show(found: Diagnosis, console: Console, licences: bool) -> None:
         console.print(Text.assemble(("wrong ", "red"), problem))
     if not found.problems:
         hint = "" if licences else f" ({len(found.packages)} packages; --licences lists them)"
-        console.print(f"\neverything that was looked at is in order{hint}")
+        console.print(f"\neverything that was checked is in order{hint}")
 
 
 def _facts(found: Diagnosis) -> Iterable[tuple[str, str]]:
@@ -71,23 +71,23 @@ def _facts(found: Diagnosis) -> Iterable[tuple[str, str]]:
     yield "prvr", f"{found.versions['prvr']}, Python {found.versions['python']}, {found.machine.system}"
     yield "packages", ", ".join(f"{name} {versions[name]}" for name in _SHOWN if versions.get(name))
     yield "FFmpeg inside", found.libraries["ffmpeg"]
-    memory = "" if found.machine.memory is None else f", {size(found.machine.memory)} memory"
+    memory = "" if found.machine.memory is None else f", {format_bytes(found.machine.memory)} memory"
     yield "processor", f"{found.machine.processor}, {found.machine.cores} cores{memory}"
     yield "", "; ".join(found.machine.instructions)
     yield "GPU", "; ".join(found.machine.gpus) or "none"
     yield "triton", found.libraries["triton"] or "not installed (of use on a GPU only)"
     yield "scoring", found.engine
     for disk in found.disks:
-        yield "disk", f"{size(disk.free)} free: {disk.place}{'' if disk.writable else ' (may not be written)'}"
+        yield "disk", f"{format_bytes(disk.free)} free: {disk.place}{'' if disk.writable else ' (may not be written)'}"
     if (health := found.library) is not None:
         gone = f", {len(health.missing)} files are gone" if health.missing else ""
-        counts = f"{health.videos} videos, {health.failed} that could not be read, {size(health.bytes)}"
+        counts = f"{health.videos} videos, {health.failed} that could not be read, {format_bytes(health.bytes)}"
         yield "library", f"{health.folder}: {counts}, {health.checked} checked{gone}"
 
 
 def _encoder(found: EncoderHealth) -> tuple[str, ...]:
-    said = {"ready": found.verified, "missing": found.remedy, "damaged": "see below"}[found.state]
-    return found.name, found.state, found.weights[:12], said
+    note = {"ready": found.verified, "missing": found.remedy, "damaged": "see below"}[found.state]
+    return found.name, found.state, found.weights[:12], note
 
 
 def _licence(package: Package) -> tuple[str, ...]:

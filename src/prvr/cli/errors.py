@@ -1,4 +1,4 @@
-"""How a command fails: one sentence on stderr and an exit code, never a traceback for what a user can fix."""
+"""How a command fails: one line on stderr and an exit code, without a traceback for what a person can fix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prvr.training import Interrupted
 
 
 def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
-    """Run a command; turn errors a user can fix into one line."""
+    """Run a command and return its exit code; print an error that a person can fix as one line."""
     try:
         return command(argv)
     except (Interrupted, KeyboardInterrupt):
@@ -21,17 +21,17 @@ def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         return 141
     except UserError as error:
-        fail(str(error))
+        print_error(str(error))
         return 1
-    except SafetensorError as error:  # how that library reports what the disk said
-        fail(f"a file could not be written or read: {error}")
+    except SafetensorError as error:  # how safetensors reports a disk error
+        print_error(f"a file could not be written or read: {error}")
         return 1
-    except OSError as error:  # disk full, no permission, a path that is no folder
-        fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    except OSError as error:  # disk full, no permission, a path that is not a folder
+        print_error(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         return 1
 
 
-def fail(message: str) -> None:
-    """Print an error line to stderr; what a file's text holds of half characters must not keep it from being said."""
+def print_error(message: str) -> None:
+    """Print an error line to stderr. Text that cannot be encoded, as in odd file names, is escaped."""
     message = message.encode("utf-8", "backslashreplace").decode()
     Console(stderr=True).print(Text.assemble(("error:", "bold red"), " ", message), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``prvr eval``: one run, or several seeds of it."""
+"""``prvr eval``: rank a split with one run, or with several seeds of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prvr.cli.console import print_table
 from prvr.evaluation import PUBLISHED_CAVEAT, Outcome, Recall, evaluate_run, published_recall, recall_table
 from prvr.training import Run, RunError, choose_device
 
-ROWS = {  # column of the record -> how a person calls it
+ROWS = {  # column of the record -> what is printed
     "backbone": "backbone alone",
     "base": "base branch",
     "trace": "TRACE",
@@ -25,14 +25,14 @@ ROWS = {  # column of the record -> how a person calls it
 
 @dataclass(frozen=True)
 class EvalArguments:
-    """Recalls of a run, base and TRACE side by side; several runs (seeds) are summarised as mean ± sd.
+    """Rank a split and print recalls, base and TRACE side by side; several runs (seeds) give mean ± sd.
 
-    Every query's rank is saved under RUN/eval/SPLIT-WEIGHTS/ranks.csv. Where the data lists several correct videos per
-    query, ranks of the best of them and the share of them found (coverage) are shown too.
+    Every query's rank is saved in RUN/eval/SPLIT-WEIGHTS/ranks.csv. If the data lists several correct videos per
+    query, the rank of the best of them and the share of them that was found (coverage) are shown too.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """folders of runs (`prvr train` made them)"""
+    """folders of runs, as `prvr train` writes them"""
     data: Path | None = None
     """folder with the dataset [default: the one the run was trained on]"""
     split: str = "test"
@@ -45,7 +45,7 @@ class EvalArguments:
     """print JSON instead of tables"""
 
 
-def main(argv: list[str]) -> int:
+def eval_command(argv: list[str]) -> int:
     arguments = tyro.cli(EvalArguments, prog="prvr eval", args=argv)
     if not arguments.runs:
         raise RunError("name at least one run: prvr eval RUN …")
@@ -60,18 +60,18 @@ def main(argv: list[str]) -> int:
                 )
             )
     if arguments.as_json:
-        print(json.dumps([summary(outcome) for outcome in outcomes], indent=2))
+        print(json.dumps([outcome_dict(outcome) for outcome in outcomes], indent=2))
         return 0
     if outcomes[0].dataset.split != arguments.split:
         console.print(f"no {arguments.split} captions: ranked {outcomes[0].dataset.split} instead", style="yellow")
     if len({(outcome.record.query_ids, tuple(outcome.record.ranks)) for outcome in outcomes}) > 1:
         raise RunError("these runs were ranked on different queries or in different ways: evaluate them one by one")
-    show(outcomes, console)
+    print_outcomes(outcomes, console)
     return 0
 
 
-def show(outcomes: list[Outcome], console: Console) -> None:
-    """Tables for a terminal."""
+def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
+    """Print the recalls and what differs between base and TRACE."""
     first = outcomes[0].record.protocol
     rows: dict[str, list[Recall] | Recall] = {}
     for column, name in ROWS.items():
@@ -105,8 +105,8 @@ def show(outcomes: list[Outcome], console: Console) -> None:
             )
 
 
-def summary(outcome: Outcome) -> dict[str, object]:
-    """The same as plain data."""
+def outcome_dict(outcome: Outcome) -> dict[str, object]:
+    """An outcome as plain data, for JSON."""
     recalls = {name: recall.as_dict() for name, recall in outcome.record.recalls().items()}
     comparison = None if outcome.comparison is None else outcome.comparison.as_dict()
     return {

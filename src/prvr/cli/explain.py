@@ -1,4 +1,4 @@
-"""``prvr explain``: one query, one video, and what the score rests on."""
+"""``prvr explain``: why one query gets its score for one video."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from prvr.training import Run, choose_device
 
 @dataclass(frozen=True)
 class ExplainArguments:
-    """Show what a query sees in a video, frame by frame: direct evidence, register support, and both.
+    """Show the evidence of a query in a video, frame by frame: direct, supported by registers, and routed.
 
     `prvr explain RUN --query "opens a red door" --video test00012` draws a chart in the terminal and saves a figure
     (PNG and SVG) under RUN/explain. The query is one of the split: its id, or words that only it contains.
@@ -40,7 +40,7 @@ class ExplainArguments:
     video: str | None = None
     """id of a video [default: the query's own]"""
     out: Annotated[Path | None, tyro.conf.arg(metavar="STEM")] = None
-    """path of the figure without its ending [default: RUN/explain/QUERY-VIDEO]"""
+    """path of the figure without its suffix [default: RUN/explain/QUERY-VIDEO]"""
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """folder with the dataset [default: the one the run was trained on]"""
     split: str = "test"
@@ -53,7 +53,7 @@ class ExplainArguments:
     """auto, cpu, cuda or cuda:1"""
 
 
-def main(argv: list[str]) -> int:
+def explain_command(argv: list[str]) -> int:
     arguments = tyro.cli(ExplainArguments, prog="prvr explain", args=argv)
     device = choose_device(arguments.device)
     run = Run(arguments.run)

@@ -8,12 +8,22 @@ from rich.console import Console
 from rich.table import Table
 
 
-def explain(prog: str, text: str, commands: Mapping[str, type], asked: str) -> int:
-    """One line for each command of a group, where ``asked`` is none of them; the exit status."""
-    mistaken = asked not in ("", "-h", "--help")
+def print_group_help(prog: str, text: str, commands: Mapping[str, type], word: str) -> int:
+    """Print one line for each command of a group.
+
+    Args:
+        prog: the group as it is called, such as ``prvr data``.
+        text: what the group is for.
+        commands: a class for each command; the first line of its docstring is shown.
+        word: what was typed instead of a command: nothing, ``--help`` or a mistake.
+
+    Returns:
+        The exit status.
+    """
+    mistaken = word not in ("", "-h", "--help")
     console = Console(stderr=mistaken)
     if mistaken:
-        console.print(f"{prog}: no command {asked!r}\n", markup=False, highlight=False)
+        console.print(f"{prog}: no command {word!r}\n", markup=False, highlight=False)
     console.print(text.replace("``", ""), f"\nUsage: {prog} COMMAND … (each has its own --help)\n", sep="")
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, command in commands.items():

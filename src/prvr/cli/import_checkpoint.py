@@ -1,4 +1,4 @@
-"""``prvr import-checkpoint``: the authors' weights as a run."""
+"""``prvr import-checkpoint``: turn published weights into a run."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from prvr.training import Run, import_checkpoint
 
 @dataclass(frozen=True)
 class ImportArguments:
-    """Turn an authors' checkpoint (.ckpt, .pth) into a run for `prvr eval` and `prvr transfer`.
+    """Turn a checkpoint published by a method's authors (.ckpt, .pth) into a run for `prvr eval` and `prvr transfer`.
 
-    Only weights are read: a file that would run code is refused. Every key must be used and fit, or the message says
-    which do not.
+    Only weights are read: a file that would run code is refused. Every key must be used and have the expected shape;
+    otherwise the message lists those that do not.
     """
 
     method: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="METHOD")]
-    """dreamprvr, …"""
+    """name of the method, such as dreamprvr (`prvr zoo` lists them)"""
     file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")]
-    """the authors' file"""
+    """the checkpoint"""
     dataset: str
-    """preset that names the data: activitynet, charades, tvr or a .toml file"""
+    """preset that describes the data: activitynet, charades, tvr or a .toml file"""
     data: Annotated[Path, tyro.conf.arg(metavar="DIR")]
     """folder with the dataset"""
     out: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """folder to write [default: runs/DATASET-METHOD-imported]"""
     config: Annotated[Path | None, tyro.conf.arg(metavar="JSON")] = None
-    """the authors' hyper-parameters, where the file has none (opt.json beside it is found by itself)"""
+    """the authors' hyper-parameters, if the checkpoint has none (an opt.json beside it is found)"""
 
 
-def main(argv: list[str]) -> int:
+def import_checkpoint_command(argv: list[str]) -> int:
     arguments = tyro.cli(ImportArguments, prog="prvr import-checkpoint", args=argv)
     name = f"{Path(arguments.dataset).stem}-{arguments.method}-imported"
     run = Run(arguments.out or Path("runs") / name)

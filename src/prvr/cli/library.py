@@ -14,8 +14,17 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.group import explain
-from prvr.cli.places import Place, Where, changing, default_library, open_or_create, opened, refuse_addresses
+from prvr.cli.console import format_bytes, format_time
+from prvr.cli.group import print_group_help
+from prvr.cli.libraries import (
+    LibraryChange,
+    LibraryPath,
+    default_library,
+    open_or_create,
+    open_to_change,
+    open_to_read,
+    refuse_addresses,
+)
 from prvr.library import (
     FEWEST_TOKENS,
     INDEX_FOLDER,
@@ -40,69 +49,73 @@ _SHOWN = 20  # failures that are listed one by one
 
 @dataclass(frozen=True)
 class Add:
-    """Add files, or all videos in folders. Unchanged ones are skipped; interrupt it and run it again as you like.
+    """Add files, or all videos in folders. Unchanged files are skipped, so you can interrupt and repeat the command.
 
-    The library is made if it is not there; how videos are looked at is decided then, and cannot be changed later.
-    One on object storage (s3://BUCKET/films.prvr, gs://…, file:///…) is added to in a local copy, and published
-    every half minute and at the end.
+    `prvr library add FILMS` creates the library if there is none. The options on encoder, rate and model apply then
+    and cannot be changed later. A library on object storage (s3://BUCKET/films.prvr, gs://…, file:///…) is changed in
+    a local copy, which is published every half minute and at the end.
     """
 
     paths: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """video files and folders"""
-    library: Where = field(default_factory=default_library)
+    library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or its address on object storage [$PRVR_LIBRARY or library.prvr]"""
     tags: tuple[str, ...] = ()
-    """words to attach to these videos"""
+    """words to attach to these videos, for `prvr search --tags`"""
     retry: bool = False
-    """try files again that failed before; without paths, all of them"""
+    """try again to read files that failed before; without paths, all of them"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """decode and encode on a Ray cluster: auto (of this machine), host:port, or local (a new one, here alone). Videos
-    must lie on storage that all nodes share, and the library too unless it is on object storage"""
+    """decode and encode on a Ray cluster: auto (the one this machine is in), host:port, or local (a new one on this
+    machine). All nodes must see the videos under the same path, and the library too unless it is on object storage"""
     cluster_encoders: int | None = None
-    """processes that encode on the cluster [one for each GPU, or one for three CPUs]"""
+    """number of processes that encode on the cluster [one per GPU, or one per three CPUs]"""
     settings: Annotated[LibrarySettings, tyro.conf.arg(name="")] = field(default_factory=LibrarySettings)
 
     def run(self) -> int:
         if not self.paths and not self.retry:
-            raise LibraryError("no files were named: give video files or folders, or --retry")
+            raise LibraryError("no files were given: name video files or folders, or use --retry")
         refuse_addresses(self.paths)
         cluster = self._cluster()
-        with changing(self.library) as place:
+        with open_to_change(self.library) as target:
             files = self._find_videos()
-            lib = open_or_create(place.folder, self.settings)
-            place.publish()  # others see an empty library, and how videos are looked at
-            report = self._add(place, lib, files, cluster if cluster is None else replace(cluster, copy=place.copy))
+            lib = open_or_create(target.folder, self.settings)
+            target.publish()  # others see an empty library and its settings
+            report = self._add(target, lib, files, cluster if cluster is None else replace(cluster, copy=target.copy))
         _show_report(report, self.library)
         return 0 if not report.failed else 1
 
-    def _add(self, place: Place, lib: Library, files: list[Path], cluster: ClusterIndexing | None) -> AddReport:
+    def _add(
+        self, target: LibraryChange, lib: Library, files: list[Path], cluster: ClusterIndexing | None
+    ) -> AddReport:
         with _bar() as bar:
-            task = bar.add_task("looking for videos", total=None, said="")
-            told = time.monotonic()
+            task = bar.add_task("looking for videos", total=None, note="")
+            last_line = time.monotonic()
 
             def show(now: AddProgress) -> None:
-                nonlocal told
-                place.check()
-                left = "" if now.left is None else f" · {clock(now.left)} left"
-                said = f"{now.files_done + 1}/{now.files} · {now.speed:.0f} × real time{left}"
-                if not bar.console.is_terminal and time.monotonic() - told > _LOG_SECONDS:
-                    told = time.monotonic()
-                    bar.console.print(f"{now.path.name}: {said}", highlight=False, markup=False, soft_wrap=True)
-                bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, said=said)
+                nonlocal last_line
+                target.check()
+                left = "" if now.left is None else f" · {format_time(now.left)} left"
+                note = f"{now.files_done + 1}/{now.files} · {now.speed:.0f} × real time{left}"
+                if not bar.console.is_terminal and time.monotonic() - last_line > _LOG_SECONDS:
+                    last_line = time.monotonic()
+                    bar.console.print(f"{now.path.name}: {note}", highlight=False, markup=False, soft_wrap=True)
+                bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, note=note)
 
             try:
                 if cluster is not None:
                     return cluster.add(lib, files, tags=self.tags, retry=self.retry, progress=show)
                 return lib.add_files(files, tags=self.tags, retry=self.retry, progress=show)
             except KeyboardInterrupt:
-                bar.console.print("stopped; what was finished is kept, and the same command goes on from here")
+                bar.console.print("stopped; finished videos are kept, and the same command continues from here")
                 raise
 
     def _find_videos(self) -> list[Path]:
         files = find_videos(self.paths)
         if self.paths and not files:
             endings = " ".join(sorted(VIDEO_SUFFIXES))
-            raise LibraryError(f"no video was found in what was named; in folders these are looked for: {endings}")
+            raise LibraryError(
+                f"no video was found in the given paths; in folders, files with these endings are added: {endings}"
+            )
         return files
 
     def _cluster(self) -> ClusterIndexing | None:
@@ -117,15 +130,15 @@ class Add:
 class List:
     """List the videos of a library."""
 
-    library: Where = field(default_factory=default_library)
+    library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or its address on object storage"""
     failed: bool = False
-    """only those that could not be read, with the reason"""
+    """only files that could not be read, with the reason"""
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
     """print JSON"""
 
     def run(self) -> int:
-        videos = opened(self.library).videos("failed" if self.failed else None)
+        videos = open_to_read(self.library).videos("failed" if self.failed else None)
         if self.as_json:
             print(json.dumps([{**asdict(video), "path": str(video.path)} for video in videos], indent=1))
             return 0
@@ -140,35 +153,35 @@ class List:
 
 @dataclass(frozen=True)
 class Remove:
-    """Take videos out of a library and free their space. The video files themselves are left alone."""
+    """Take videos out of a library and free their space. The video files themselves are not touched."""
 
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
-    """files, or folders: everything in them"""
-    library: Where = field(default_factory=default_library)
+    """files, or folders with everything in them"""
+    library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or its address on object storage"""
     missing: bool = False
-    """also those whose files are gone"""
+    """also videos whose files no longer exist"""
 
     def run(self) -> int:
         if not self.paths and not self.missing:
-            raise LibraryError("nothing was named: give files or folders, or --missing")
-        with changing(self.library) as place:
-            gone = place.open().remove(self.paths, missing=self.missing)
-        Console().print(f"removed {len(gone)} video{'' if len(gone) == 1 else 's'}", highlight=False)
+            raise LibraryError("no videos were given: name files or folders, or use --missing")
+        with open_to_change(self.library) as target:
+            removed = target.open().remove(self.paths, missing=self.missing)
+        Console().print(f"removed {len(removed)} video{'' if len(removed) == 1 else 's'}", highlight=False)
         return 0
 
 
 @dataclass(frozen=True)
 class Status:
-    """Say how much a library holds and how large it is."""
+    """Show how much a library holds and how large it is."""
 
-    library: Where = field(default_factory=default_library)
+    library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or its address on object storage"""
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
     """print JSON"""
 
     def run(self) -> int:
-        lib = opened(self.library)
+        lib = open_to_read(self.library)
         status, model = lib.status(), lib.record.model
         if self.as_json:
             print(
@@ -177,12 +190,12 @@ class Status:
                 )
             )
             return 0
-        each = f", {status.bytes_per_frame:.0f} bytes per frame" if status.frames else ""
+        per_frame = f", {status.bytes_per_frame:.0f} bytes per frame" if status.frames else ""
         lines = [
-            f"{status.videos} videos, {clock(status.seconds)} in all, {status.failed} files that could not be read",
-            f"{status.frames} frames looked at ({lib.settings.rate:g} per second), {status.tokens} vectors, "
+            f"{status.videos} videos, {format_time(status.seconds)} in all, {status.failed} files could not be read",
+            f"{status.frames} frames encoded ({lib.settings.rate:g} per second), {status.tokens} vectors, "
             f"{status.lines} lines of subtitles",
-            f"{size(status.bytes)} on disk{each}; {size(status.free)} free",
+            f"{format_bytes(status.bytes)} on disk{per_frame}; {format_bytes(status.free)} free",
             f"encoder {lib.settings.encoder}, subtitles {lib.settings.text_encoder or 'not searched'}",
             *([f"model {model.method}, {model.weights} weights of {model.run}"] if model is not None else []),
         ]
@@ -192,37 +205,38 @@ class Status:
 
 @dataclass(frozen=True)
 class Index:
-    """Index a very large library, for `prvr search --approximate`.
+    """Build an index of a very large library, for `prvr search --approximate`.
 
-    The index names videos that may hold the answer; those are then scored exactly, with TRACE. What is added later
-    is searched as well; build it anew now and then. Needs faiss: pip install "prvr[candidates]".
+    The index finds videos that may hold the answer; those are then scored exactly, with TRACE. Videos added later are
+    searched as well, but more slowly: build the index again from time to time. Needs faiss:
+    pip install "prvr[candidates]".
     """
 
-    library: Where = field(default_factory=default_library)
+    library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or its address on object storage"""
     settings: Annotated[IndexSettings, tyro.conf.arg(name="")] = field(default_factory=IndexSettings)
 
     def run(self) -> int:
         console = Console(highlight=False)
-        with changing(self.library) as place:
-            lib = place.open()
-            made = lib.index(self.settings, lambda text: console.print(text, markup=False))
-        for name, recall in lib.recall().items() if made else ():
-            console.print(f"{name}: {made[name].record.probes} lists looked at find {recall}")
-        if not made:
+        with open_to_change(self.library) as target:
+            lib = target.open()
+            indexes = lib.index(self.settings, lambda text: console.print(text, markup=False))
+        for name, recall in lib.recall().items() if indexes else ():
+            console.print(f"{name}: searching {indexes[name].record.probes} lists finds {recall}")
+        if not indexes:
             console.print(f"nothing to index: fewer than {FEWEST_TOKENS:,} tokens are as fast to search exactly")
         return 0
 
 
 @dataclass(frozen=True)
 class Verify:
-    """Compare the catalogue with the files it speaks of; where candidates are indexed, with exact search too."""
+    """Check that the stored vectors and the video files are those in the catalogue; measure the recall of an index."""
 
-    library: Where = field(default_factory=default_library)
+    library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or its address on object storage"""
 
     def run(self) -> int:
-        lib, console = opened(self.library), Console()
+        lib, console = open_to_read(self.library), Console()
         found = lib.verify()
         if is_address(self.library):
             found.problems += published_problems(self.library)
@@ -231,10 +245,12 @@ class Verify:
         for path in found.missing:
             console.print(Text.assemble(("gone  ", "yellow"), str(path)), soft_wrap=True)
         if found.missing:
-            console.print("moved files are recognised when they are added again; --missing of remove forgets them")
+            console.print(
+                "moved files are recognised when you add them again; to forget them: prvr library remove --missing"
+            )
         if found.ok:
-            place = "their vectors are in their place" if found.missing else "everything is in its place"
-            console.print(f"{found.checked} files checked, {place}", highlight=False)
+            result = "their vectors are complete" if found.missing else "everything is complete"
+            console.print(f"{found.checked} files checked, {result}", highlight=False)
         if found.ok and any((lib.folder / INDEX_FOLDER).glob("*.json")):
             for name, recall in lib.recall().items():
                 console.print(f"approximate search, {name}: finds {recall}", highlight=False)
@@ -252,11 +268,11 @@ _COMMANDS: dict[str, type[Command]] = {
 }
 
 
-def main(argv: list[str]) -> int:
-    """Run ``prvr library`` with what follows on the command line; returns the exit status."""
+def library_command(argv: list[str]) -> int:
+    """Run ``prvr library`` with the words that follow it; returns the exit status."""
     name = argv[0] if argv else ""
     if name not in _COMMANDS:
-        return explain("prvr library", f"{__doc__}", _COMMANDS, name)
+        return print_group_help("prvr library", f"{__doc__}", _COMMANDS, name)
     return tyro.cli(_COMMANDS[name], args=argv[1:], prog=f"prvr library {name}").run()
 
 
@@ -266,44 +282,21 @@ def _show_report(report: AddReport, where: str) -> None:
     parts += [f"{len(report.unchanged)} unchanged"] if report.unchanged else []
     parts += [f"{len(report.moved)} moved"] if report.moved else []
     parts += [f"{len(report.failed)} could not be read"] if report.failed else []
-    pace = f" ({clock(report.video_seconds)} of video in {clock(report.elapsed)})" if report.added else ""
+    pace = f" ({format_time(report.video_seconds)} of video in {format_time(report.elapsed)})" if report.added else ""
     console.print(f"{', '.join(parts)}{pace}: {where}", highlight=False, markup=False, soft_wrap=True)
-    for mark, some in (("damaged", report.damaged), ("failed", report.failed)):
-        for path, reason in list(some.items())[:_SHOWN]:
+    for mark, files in (("damaged", report.damaged), ("failed", report.failed)):
+        for path, reason in list(files.items())[:_SHOWN]:
             console.print(Text.assemble((f"{mark} ", "yellow"), f"{path}: {reason}"), soft_wrap=True)
-        if len(some) > _SHOWN:
-            console.print(f"… and {len(some) - _SHOWN} more: prvr library list", highlight=False)
+        if len(files) > _SHOWN:
+            console.print(f"… and {len(files) - _SHOWN} more: prvr library list", highlight=False)
 
 
 def _row(video: Video) -> list[str | Text]:
     state = "ok" if video.state == "ok" and video.problem is None else f"{video.state}: {video.problem}"
-    length = "" if video.duration is None else clock(video.duration)
-    return [length, size(video.size), Text(state), Text(", ".join(video.tags)), Text(str(video.path))]
+    length = "" if video.duration is None else format_time(video.duration)
+    return [length, format_bytes(video.size), Text(state), Text(", ".join(video.tags)), Text(str(video.path))]
 
 
 def _bar() -> Progress:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[said]}"))
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[note]}"))
     return Progress(*columns, console=Console(stderr=True), transient=True)
-
-
-def clock(seconds: float, digits: int = 0) -> str:
-    """
-    >>> clock(75.4), clock(7322), clock(59.97, 1)
-    ('1:15', '2:02:02', '1:00.0')
-    """
-    minutes, second = divmod(round(seconds, digits), 60)
-    hours, minute = divmod(int(minutes), 60)
-    told = f"{second:0{3 + digits if digits else 2}.{digits}f}"
-    return f"{hours}:{minute:02d}:{told}" if hours else f"{minute}:{told}"
-
-
-def size(number: float) -> str:
-    """
-    >>> size(1_234_567)
-    '1.23 MB'
-    """
-    for unit in ("B", "kB", "MB"):
-        if number < 1000:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:.1f} GB"

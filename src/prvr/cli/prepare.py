@@ -31,7 +31,7 @@ class PrepareArguments:
     """download without asking"""
 
 
-def main(argv: list[str]) -> int:
+def prepare_command(argv: list[str]) -> int:
     arguments = tyro.cli(PrepareArguments, prog="prvr prepare", args=argv)
     console = Console()
     if arguments.encoder == "plain":

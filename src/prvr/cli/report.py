@@ -1,4 +1,4 @@
-"""``prvr report``: every table and figure of the paper for one run, or two runs compared."""
+"""``prvr report``: every table and figure of the paper for one run, or a comparison of two runs."""
 
 from __future__ import annotations
 
@@ -40,18 +40,19 @@ _MARKS = {True: ("holds", "green"), False: ("fails", "red"), None: ("open", "yel
 
 @dataclass(frozen=True)
 class ReportArguments:
-    """One self-contained HTML page with the tables and figures of a run, and CSV, LaTeX, PNG and SVG beside it.
+    """Write one self-contained HTML page with the tables and figures of a run, and CSV, LaTeX, PNG and SVG beside it.
 
     `prvr report RUN` writes RUN/report/SPLIT-WEIGHTS/report.html; ranks.csv and queries.csv there hold every query's
     numbers, from which all tables can be recomputed. `prvr report A B` compares two runs query by query.
-    Sections that need TRACE or registers say so where a run has none.
+    Sections that need TRACE or registers say so if a run has none.
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN")]
     """one run, or two to compare"""
     only: tuple[str, ...] = ()
-    """some sections: retrieval positives ablation corruption subsets significance rank-changes sensitivity efficiency
-    registers case corrections agreement moments; of a comparison: recalls difference changes. They are also printed"""
+    """only these sections, which are also printed: retrieval positives ablation corruption subsets significance
+    rank-changes sensitivity efficiency registers case corrections agreement moments;
+    of a comparison: recalls difference changes"""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """folder to write [default: RUN/report/SPLIT-WEIGHTS; of a comparison RUN_B/report/against-RUN_A]"""
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
@@ -61,7 +62,7 @@ class ReportArguments:
     weights: str | None = None
     """which weights: average, best, last or backbone [default: the run's selection]"""
     labels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """all correct videos of each query: a *.gt.jsonl, gzipped or in a .zip as well"""
+    """file with all correct videos of each query: a *.gt.jsonl, plain, gzipped or in a .zip"""
     retrained: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN")] = ()
     """runs trained as ablation rows (1), (2), (4) or (7), shown beside the rows read on this run's weights"""
     videos: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
@@ -70,7 +71,7 @@ class ReportArguments:
     """auto, cpu, cuda or cuda:1"""
 
 
-def main(argv: list[str]) -> int:
+def report_command(argv: list[str]) -> int:
     arguments = tyro.cli(ReportArguments, prog="prvr report", args=argv)
     if len(arguments.runs) not in (1, 2):
         raise RunError(f"give one run, or two to compare: prvr report RUN [RUN] (found {len(arguments.runs)})")
@@ -130,7 +131,7 @@ def _two(arguments: ReportArguments, device: torch.device) -> WrittenReport:
 
 
 def _command(arguments: ReportArguments) -> str:
-    """The command that makes this report again, without the choice of sections."""
+    """The command that writes this report again, without the choice of sections."""
     words = ["prvr", "report", *map(str, arguments.runs)]
     given = {"--out": arguments.out, "--data": arguments.data, "--weights": arguments.weights}
     given |= {"--labels": arguments.labels, "--videos": arguments.videos}
@@ -151,7 +152,7 @@ def _show(section: ReportSection, console: Console) -> None:
 
 
 def _show_verdicts(sections: Sequence[ReportSection], console: Console) -> None:
-    """What ought to hold, and whether it did."""
+    """Print each expectation of the sections and whether it holds."""
     for section in sections:
         for verdict in section.verdicts:
             word, colour = _MARKS[verdict.holds]

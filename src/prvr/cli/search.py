@@ -14,10 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import print_table
-from prvr.cli.errors import fail
-from prvr.cli.library import clock
-from prvr.cli.places import Where, default_library, opened
+from prvr.cli.console import format_time, print_table
+from prvr.cli.errors import print_error
+from prvr.cli.libraries import LibraryPath, default_library, open_to_read
 from prvr.library import (
     SCORES_NOTE,
     Filters,
@@ -33,48 +32,51 @@ from prvr.media.errors import MediaError
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # of an evidence curve
-_SHORT = 10.0  # seconds: moments below are told to the tenth
+_SHORT = 10.0  # seconds: shorter moments are shown to the tenth
 
 
 @dataclass(frozen=True)
 class SearchArguments:
     """Find moments by a sentence, or by a picture.
 
-    Confidence is the share of common sentences that find nothing as good in this library. Scores can be compared
-    within one search only. The curve shows the evidence over the length of the video.
+    `prvr search "a man opens a red door"` prints the best videos, each with the moment that matches best.
+    "sure" is a confidence: the share of common sentences that find nothing as good in this library. Scores can be
+    compared within one search only. The curve shows the evidence over the length of the video.
+
+    The exit status is 1 if nothing was found.
     """
 
     query: Annotated[str, tyro.conf.Positional] = ""
-    """what to look for, in words"""
-    library: Where = field(default_factory=default_library)
+    """what to look for, as a sentence"""
+    library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or its address on object storage [$PRVR_LIBRARY or library.prvr]"""
     image: Path | None = None
-    """a picture to look for instead of words"""
+    """a picture to look for instead of a sentence"""
     limit: int = 10
-    """hits on a page"""
+    """number of hits to show"""
     offset: int = 0
-    """where the page begins"""
+    """number of hits to skip, to see the next page"""
     group_by: GroupBy = "video"
     """one hit per video, or one per moment"""
     min_confidence: float = 0.0
-    """leave out hits below"""
+    """leave out hits with a lower confidence (0 to 1)"""
     trace: bool = True
-    """verify peaks with TRACE; --no-trace: the plain maximum over time"""
+    """score with TRACE; --no-trace takes the plain maximum over time"""
     approximate: bool = False
-    """look only at the videos that `prvr library index` names as candidates: for very large libraries"""
+    """score only the candidates that the index of `prvr library index` finds; for very large libraries"""
     filters: Annotated[Filters, tyro.conf.arg(name="")] = field(default_factory=Filters)
     moments: MomentOptions = field(default_factory=MomentOptions)
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
-    """print JSON, with the evidence curves"""
+    """print JSON, including the evidence curves"""
     export: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """cut the moments that are shown into this folder, as .mp4 files"""
+    """save the moments that are shown as .mp4 files in this folder"""
 
 
-def main(argv: list[str]) -> int:
+def search_command(argv: list[str]) -> int:
     arguments = tyro.cli(SearchArguments, prog="prvr search", args=argv)
     if bool(arguments.query.strip()) == (arguments.image is not None):
-        raise LibraryError('give a sentence (prvr search "a red car") or --image FILE, one of them')
-    found = opened(arguments.library).search(
+        raise LibraryError('give either a sentence (prvr search "a red car") or --image FILE')
+    found = open_to_read(arguments.library).search(
         arguments.image if arguments.image is not None else arguments.query,
         limit=arguments.limit,
         offset=arguments.offset,
@@ -87,24 +89,24 @@ def main(argv: list[str]) -> int:
     )
     clips = {} if arguments.export is None else export(found, arguments.export)
     if arguments.as_json:
-        told = found.to_dict()
+        document = found.to_dict()
         for number, path in clips.items():
-            told["hits"][number]["clip"] = str(path)
-        print(json.dumps(told, indent=1))
+            document["hits"][number]["clip"] = str(path)
+        print(json.dumps(document, indent=1))
     else:
         _show(found, arguments)
         for path in clips.values():
             Console().print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
-    every = arguments.export is None or len(clips) == len(found.hits)
-    return 0 if found.hits and every else 1
+    complete = arguments.export is None or len(clips) == len(found.hits)
+    return 0 if found.hits and complete else 1
 
 
 def export(found: SearchResult, folder: Path) -> dict[int, Path]:
-    """Cut each hit; a file that is gone or broken is reported, the others are cut."""
+    """Save each hit as a clip; a file that is missing or damaged is reported, and the others are still saved."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise LibraryError(f"--export {folder} is a file: name a folder, in which the clips are written") from None
+        raise LibraryError(f"--export {folder} is a file: give a folder for the clips") from None
     clips = {}
     for number, hit in enumerate(found):
         stem = re.sub(r"[^\w.-]+", "_", hit.video.path.stem)
@@ -112,7 +114,7 @@ def export(found: SearchResult, folder: Path) -> dict[int, Path]:
         try:
             clips[number] = cut_clip(hit.video.path, hit.start, hit.end, folder / name)
         except MediaError as problem:
-            fail(str(problem))
+            print_error(str(problem))
     return clips
 
 
@@ -146,10 +148,10 @@ def _show(found: SearchResult, arguments: SearchArguments) -> None:
 
 
 def time_range(hit: Hit) -> str:
-    """From when to when, to the second; to its tenths where a moment is short."""
+    """Start and end of a hit, to the second; to the tenth of a second if the moment is short."""
     if hit.end - hit.start < _SHORT:
-        return f"{clock(hit.start, 1)}–{clock(hit.end, 1)}"
-    return f"{clock(hit.start)}–{clock(hit.end)}"
+        return f"{format_time(hit.start, 1)}–{format_time(hit.end, 1)}"
+    return f"{format_time(hit.start)}–{format_time(hit.end)}"
 
 
 def _name(hit: Hit) -> Text:
@@ -168,7 +170,7 @@ def sparkline(evidence: MomentEvidence, columns: int = _COLUMNS, *, traced: bool
         touched = (edges[1:] > start) & (edges[:-1] < end)
         total[touched] += value
         count[touched] += 1
-    heights = np.where(count > 0, total / np.maximum(count, 1), float(curve.min()))  # where stretches overlap: the mean
+    heights = np.where(count > 0, total / np.maximum(count, 1), float(curve.min()))  # the mean where spans overlap
     low, high = float(heights.min()), float(heights.max())
     scaled = (heights - low) / (high - low) if high > low else np.ones(columns)
     return "".join(_BLOCKS[min(7, int(8 * height))] for height in scaled)

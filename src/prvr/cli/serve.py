@@ -11,7 +11,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from prvr.cli.places import Where, default_library, opened
+from prvr.cli.libraries import LibraryPath, default_library, open_to_read
 from prvr.library import Library
 from prvr.objects import is_address
 from prvr.server import ServerError, ServerOptions, serve
@@ -19,31 +19,32 @@ from prvr.server import ServerError, ServerOptions, serve
 
 @dataclass(frozen=True)
 class ServeArguments:
-    """Open a library in the browser. It can be seen on this machine alone, unless you say otherwise.
+    """Open a library in the browser. By default only this machine can reach it.
 
-    Another --host needs a token, which the page asks for. Videos can be added from the page if you name folders that
-    they may come from: --allow-root FILMS. Ctrl-C stops it; adding that was going on can be taken up again.
+    To let other machines connect, give --host 0.0.0.0 and a --token; the page asks for the token. To add videos from
+    the page, name the folders that they may come from: --allow-root FILMS. Ctrl-C stops the server. Videos that were
+    being added then are added by the next request for the same folder.
     """
 
-    library: tyro.conf.Positional[Where] = field(default_factory=default_library)
-    """the library's folder, or its address on object storage (a copy is fetched now) [$PRVR_LIBRARY or library.prvr]"""
+    library: tyro.conf.Positional[LibraryPath] = field(default_factory=default_library)
+    """the library's folder, or its address on object storage (copied here first) [$PRVR_LIBRARY or library.prvr]"""
     host: str = "127.0.0.1"
-    """address to listen on; 0.0.0.0 is every one of this machine"""
+    """address to listen on; 0.0.0.0 means every address of this machine"""
     port: int = 7870
-    """0 takes any free one"""
+    """port to listen on; 0 takes any free port"""
     token: str | None = None
-    """secret that requests must carry, 16 characters or more [$PRVR_TOKEN]"""
+    """secret that every request must carry, at least 16 characters [$PRVR_TOKEN]"""
     allow_root: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR")] = ()
     """folders that videos may be added from, through the page or the API"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """serve from a Ray cluster: auto (of this machine), host:port, or local (a new one, here alone)"""
+    """serve from a Ray cluster: auto (the one this machine is in), host:port, or local (a new one here)"""
     shards: int = 1
-    """parts that the library is held in, on the cluster"""
+    """number of parts that the cluster splits the library into"""
     replicas: int = 1
-    """copies of each part; with two, one may fail and nothing is missing"""
+    """copies of each part; with two, the answer stays complete if one fails"""
 
 
-def main(argv: list[str]) -> int:
+def serve_command(argv: list[str]) -> int:
     arguments = tyro.cli(ServeArguments, prog="prvr serve", args=argv)
     options = ServerOptions(
         host=arguments.host,
@@ -53,12 +54,12 @@ def main(argv: list[str]) -> int:
     )
     if is_address(arguments.library) and (arguments.cluster is not None or arguments.allow_root):
         raise ServerError(
-            f"a copy of {arguments.library} can be searched here alone: leave --cluster and --allow-root out; videos "
-            "are added by `prvr library add`, and a cluster serves a library on storage that its nodes share"
+            f"--cluster and --allow-root do not work with {arguments.library}, of which a copy is searched here: leave "
+            "them out. Add videos with `prvr library add`; a cluster serves a library on storage that its nodes share"
         )
-    library = opened(arguments.library)
+    library = open_to_read(arguments.library)
     if arguments.cluster is None and (arguments.shards, arguments.replicas) != (1, 1):
-        raise ServerError("--shards and --replicas are for a cluster: say which with --cluster ADDRESS, or leave them")
+        raise ServerError("--shards and --replicas are for a cluster: add --cluster ADDRESS, or leave them out")
     if arguments.cluster is None:
         open_page(library, options)
     else:
@@ -70,7 +71,7 @@ def main(argv: list[str]) -> int:
 
 
 def open_page(library: Library, options: ServerOptions) -> None:
-    """Serve until Ctrl-C, with the address printed first."""
+    """Print the address and serve until Ctrl-C."""
     serve(library, options, _announce())
 
 

@@ -1,4 +1,4 @@
-"""``prvr train``: presets, overrides, resuming."""
+"""``prvr train``: train from a preset, with options that change it, and resume."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ class TrainArguments:
     """Train a backbone, then TRACE on it: `prvr train DATASET --data DIR`.
 
     DATASET names a shipped preset (activitynet, charades, tvr, synth, proxy, rendered, demo) or a .toml file of your
-    own. DIR is the folder that holds the collection's TextData and FeatureData (`prvr data check DIR` tells if all is
-    there). Every number of the preset can be changed by its flag below. Several GPUs or processes:
+    own. DIR is the folder that holds the collection's TextData and FeatureData; `prvr data check DIR` checks that it is
+    complete. Every number of the preset has an option below. For several GPUs or processes, use
     `torchrun --nproc-per-node 2 -m prvr train …`.
     """
 
     dataset: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATASET")]
-    """preset name, or path of a .toml file"""
+    """name of a preset, or path of a .toml file"""
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """folder with the dataset (not needed with --resume)"""
     out: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """folder of the run [default: runs/DATASET-METHOD-seedN]"""
     resume: bool = False
-    """go on with the run in --out from its last checkpoint; starts it if there is none"""
+    """continue the run in --out from its last checkpoint, or start it if there is none"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1"""
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TrainConfig)
 
 
-def main(argv: list[str]) -> int:
+def train_command(argv: list[str]) -> int:
     dataset, method = _preset_of(argv)
     default = TrainArguments(dataset=dataset, config=load_preset(dataset, method))
     arguments = tyro.cli(TrainArguments, prog="prvr train", args=argv, default=default)
@@ -59,13 +59,13 @@ def main(argv: list[str]) -> int:
         config, data = _stored(run, arguments) if resumed else _fresh(arguments)
         if not resumed:
             run.require_free()
-        trainer = Trainer(config, data, run, group, console)  # reads the data: what is wrong with it shows here
+        trainer = Trainer(config, data, run, group, console)  # reads the data, and reports what is wrong with it
         if resumed:
             run.require_same_data(trainer.fingerprint)
         with run.locked(group):
             if group.is_first and console is not None:
                 if resumed:
-                    run.data_is_at(data)
+                    run.set_data(data)
                     console.print(f"resuming {run.path}", highlight=False, markup=False, soft_wrap=True)
                 else:
                     command = shlex.join(["prvr", "train", *argv])
@@ -101,9 +101,9 @@ def _announce(run: Run, arguments: TrainArguments, console: Console) -> None:
     )
 
 
-def _refuse_changes(run: Run, asked: TrainConfig) -> None:
-    before, now = _flat(config_to_dict(run.config)), _flat(config_to_dict(asked))
-    harmless = ("checkpoint_seconds", "checkpoint_steps", "graphs", "compile")  # change nothing that is learned
+def _refuse_changes(run: Run, config: TrainConfig) -> None:
+    before, now = _flat(config_to_dict(run.config)), _flat(config_to_dict(config))
+    harmless = ("checkpoint_seconds", "checkpoint_steps", "graphs", "compile")  # do not change what is learned
     different = [name for name in now if before.get(name) != now[name] and name not in harmless]
     changed = [f"{name} {before.get(name)} → {now[name]}" for name in different]
     if changed:
@@ -121,17 +121,17 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _preset_of(argv: list[str]) -> tuple[str, str]:
-    """The preset decides all defaults, so it is read before the flags are."""
+    """Dataset and method. They decide all defaults, so they are read before the other options."""
     method = "dreamprvr"
-    for here, after in itertools.pairwise([*argv, ""]):
-        if here == "--method":
-            method = after
-        elif here.startswith("--method="):
-            method = here.removeprefix("--method=")
+    for word, following in itertools.pairwise([*argv, ""]):
+        if word == "--method":
+            method = following
+        elif word.startswith("--method="):
+            method = word.removeprefix("--method=")
     named = [word for word in argv[:1] if not word.startswith("-")]
     if not named and not {"-h", "--help"} & set(argv):
         names = ", ".join(preset_names())
-        raise ConfigError(f"say what to train on first: prvr train DATASET …, one of {names}, or a .toml file")
+        raise ConfigError(f"name the dataset first: prvr train DATASET …, one of {names}, or a .toml file")
     return (named or ["charades"])[0], method
 
 

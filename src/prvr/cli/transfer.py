@@ -1,4 +1,4 @@
-"""``prvr transfer``: TRACE on a frozen backbone, chosen on validation."""
+"""``prvr transfer``: apply TRACE to a frozen backbone, with settings chosen on validation."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from prvr.training import Run, RunError, choose_device, load_split, move_if_it_f
 
 @dataclass(frozen=True)
 class TransferArguments:
-    """TRACE on frozen backbones: anchors pooled from their own tokens stand in for registers.
+    """Apply TRACE to frozen backbones. Anchors pooled from the backbone's own tokens replace the registers.
 
-    Anchor and λ are chosen on the validation split only and then fixed; no parameter of the backbone changes. Every
-    choice's validation SumR and the ranks of all queries are kept in RUN/transfer.
+    Anchor and λ are chosen on the validation split only and then fixed; no parameter of the backbone changes. The
+    validation SumR of every choice and the ranks of all queries are saved in RUN/transfer.
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN")]
@@ -39,7 +39,7 @@ class TransferArguments:
     """auto, cpu, cuda or cuda:1"""
 
 
-def main(argv: list[str]) -> int:
+def transfer_command(argv: list[str]) -> int:
     arguments = tyro.cli(TransferArguments, prog="prvr transfer", args=argv)
     if not arguments.runs:
         raise RunError("name at least one run: prvr transfer RUN …")
@@ -60,12 +60,12 @@ def main(argv: list[str]) -> int:
         name = f"{config.method}, gated" if operator.gate else config.method
         found = transfer_trace(*splits, config=operator)
         table.add_row(name, config.data.collection, *_cells(found))
-        _keep(run.path / "transfer", f"{arguments.split}-gated" if operator.gate else arguments.split, found)
+        _save(run.path / "transfer", f"{arguments.split}-gated" if operator.gate else arguments.split, found)
     print_table(console, table)
     return 0
 
 
-def _keep(folder: Path, name: str, found: Transfer) -> None:
+def _save(folder: Path, name: str, found: Transfer) -> None:
     folder.mkdir(exist_ok=True)
     write_whole(folder / f"{name}.json", json.dumps(found.as_dict(), indent=1))
     rows = zip(found.ranks["base"].tolist(), found.ranks["final"].tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""``prvr zoo``: the methods, what they need, and how well each is verified."""
+"""``prvr zoo``: all methods, what they need, and how well each is verified."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _WIDTH = 118  # of all columns side by side
 
 @dataclass(frozen=True)
 class ZooArguments:
-    """One table of all methods: parameters, needs, published SumR, and what is verified here and now.
+    """List all methods: parameters, inputs, published SumR, and what was verified just now.
 
     Parameters are counted by building each method with its preset for --dataset. Golden numbers (tokens and scores of
-    faithful implementations, under the authors' names) are recomputed when the table is made: the column shows the
-    largest absolute difference between our scores and theirs.
+    faithful implementations, under the authors' names) are recomputed every time: the column shows the largest
+    absolute difference between our scores and theirs.
     """
 
     dataset: str = "charades"
-    """whose presets the parameters are counted with: activitynet, charades or tvr"""
+    """dataset whose presets are used to count parameters: activitynet, charades or tvr"""
     goldens: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """folder of golden numbers [default: tests/golden of the source tree, where prvr runs from one]"""
+    """folder of golden numbers [default: tests/golden, if prvr runs from its source tree]"""
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
     """print JSON instead of a table"""
 
 
-def main(argv: list[str]) -> int:
+def zoo_command(argv: list[str]) -> int:
     arguments = tyro.cli(ZooArguments, prog="prvr zoo", args=argv)
     if arguments.dataset not in preset_names():
-        raise ConfigError(f"no presets for {arguments.dataset!r}; there are: {', '.join(preset_names())}")
+        raise ConfigError(f"there are no presets for {arguments.dataset!r}; choose one of: {', '.join(preset_names())}")
     if arguments.goldens is not None and not arguments.goldens.is_dir():
         raise ConfigError(f"{arguments.goldens} is not a folder; expected one with NAME.npz or NAME/io.safetensors")
     goldens = arguments.goldens or repository_goldens()

@@ -1,4 +1,4 @@
-"""Why one query matches one video of a split: the evidence of a single pair, and its place in the ranking."""
+"""Why one query matches one video of a split: the evidence of a single pair, ready to be shown."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def find_video(dataset: Dataset, name: str) -> int:
 
 @torch.no_grad()
 def pair_account(subject: Subject, query: int, video: int) -> PairAccount:
-    """Encode one query and one video, and collect what its score is made of."""
+    """Encode one query and one video, and collect what the pair's score is made of."""
     dataset, model = subject.dataset, subject.model
     words = dataset.query_batch([query]).to(subject.device)
     vector = model.backbone.encode_queries(words.tokens, words.mask)

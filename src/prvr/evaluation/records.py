@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from prvr.errors import UserError
-from prvr.files import read_json_object, write_whole
+from prvr.files import NotAnObject, read_json_object, write_whole
 from prvr.scoring import Recall, recalls, require_ranks
 
 RANKS_FILE = "ranks.csv"
@@ -98,6 +98,7 @@ def load_record(folder: str | Path) -> EvaluationRecord:
     except (
         OSError,
         csv.Error,
+        NotAnObject,
         KeyError,
         TypeError,
         ValueError,

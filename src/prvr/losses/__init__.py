@@ -1,5 +1,5 @@
 """Training losses as pure functions of scores, vectors and labels: no state, any device, no loops (but for the search
-of ``matching`` on a CPU).
+of ``matching_loss`` on a CPU).
 
 ``labels[n]`` is the column of the video that query ``n`` describes. Labels need not be sorted; a query with label −1 is
 padding and takes no part.

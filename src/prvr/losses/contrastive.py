@@ -51,7 +51,7 @@ def info_nce(scores: Tensor, labels: Tensor, temperature: float) -> Tensor:
 
 
 def query_similarity(queries: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """Supervised contrast: a query lies nearer to its siblings (same video) than to other queries, (N, D) → ().
+    """Supervised contrast: a query should be nearer to its siblings (same video) than to other queries, (N, D) → ().
 
     For each query with a sibling: the mean over siblings j of ``l_ij − log Σ_{k≠i} exp l_ik``; the negative
     mean over those queries; 0 where no video has two queries.

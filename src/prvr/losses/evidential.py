@@ -1,4 +1,4 @@
-"""Evidential learning: scores as evidence for each class, and how sure that makes one.
+"""Evidential learning: scores as evidence for each class, and the uncertainty that remains.
 
 Evidence ``e ≥ 0`` over K classes gives a Dirichlet with ``α = e + 1`` and strength ``S = Σ α``; beliefs ``e/S`` and
 uncertainty ``K/S`` add up to 1.
@@ -15,7 +15,7 @@ from prvr.losses.labels import is_positive
 
 
 class Division(NamedTuple):
-    """How far each query can be trusted; each is in exactly one part, padding in none."""
+    """How reliable each query is. A query is in exactly one part, padding in none."""
 
     confident: Tensor  # (N,)
     noisy: Tensor  # (N,)
@@ -66,7 +66,7 @@ def divide_queries(scores: Tensor, evidence: Tensor, labels: Tensor, bound: floa
 
     Thresholds come from the queries that find their video: a query is uncertain above their largest uncertainty (at
     most 1 − bound); of the others, confident from their smallest true score on (at least the bound), else noisy. A
-    confident query whose expected entropy lies above the batch's lower median counts as noisy too.
+    confident query whose expected entropy is above the batch's lower median counts as noisy too.
     """
     real = labels >= 0
     unsure = uncertainty(evidence)

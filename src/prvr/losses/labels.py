@@ -1,4 +1,4 @@
-"""Reading labels: who is positive, who is a sibling, who is only padding (label −1)."""
+"""Labels: which queries and videos belong together, and which queries are padding (label −1)."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def mean_per_video(values: Tensor, labels: Tensor, videos: int) -> Tensor:
     """
     own = is_positive(labels, videos)
     count = own.sum(0)
-    each = torch.where(own, values[:, None], 0.0).sum(0) / count.clamp(min=1)
-    return masked_mean(each, count > 0)
+    means = torch.where(own, values[:, None], 0.0).sum(0) / count.clamp(min=1)
+    return masked_mean(means, count > 0)

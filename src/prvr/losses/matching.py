@@ -33,14 +33,14 @@ def best_matching(similarity: Tensor, labels: Tensor, videos: int) -> Tensor:
     """For each query the column it is matched with, (N, C), (N,) → (N,): within a video every column is used at most
     once and the total is as large as can be. −1: padding, or left over where a video has more queries than columns.
 
-    Exact (successive shortest paths), all videos at once. On a GPU one kernel does it without asking the host.
+    Exact (successive shortest paths), all videos at once. On a GPU one kernel does it without waiting for the host.
 
     >>> best_matching(torch.tensor([[0.9, 0.8], [0.9, 0.1], [0.3, 0.4]]), torch.tensor([0, 0, 1]), 2)
     tensor([1, 0, 1])
     """
     rows, counts = _queries_of(labels, videos)
     cost = -similarity.double().nan_to_num()
-    # A torch without Triton makes the same search steered by the host, one question per step.
+    # Without Triton, the host steers the same search and waits for the device at every step.
     search = matching_gpu.solve_on_gpu if cost.is_cuda and matching_gpu.available else _solve_on_host
     return search(cost, rows, counts)
 

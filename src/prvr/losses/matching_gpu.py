@@ -1,4 +1,5 @@
-"""The matching of ``prvr.losses.matching`` as one Triton kernel: a program per video, no word to the host.
+"""The matching of ``prvr.losses.matching`` as one Triton kernel: a program per video, without waiting for the
+host.
 
 So a training step that needs a matching can be captured in a CUDA graph. It is the same search in the same order as
 the host's, and gives the same matching.
@@ -14,7 +15,7 @@ from torch import Tensor
 try:
     import triton
     import triton.language as tl
-except ImportError:  # it comes with torch's CUDA builds for Linux, and with no other
+except ImportError:  # it comes only with torch's CUDA builds for Linux
     triton = None
 
 available = triton is not None

@@ -1,4 +1,4 @@
-"""Start and end of a moment, where training data tells them."""
+"""Loss on the start and end of a moment, for training data that has them."""
 
 from __future__ import annotations
 

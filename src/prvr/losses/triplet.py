@@ -1,4 +1,4 @@
-"""Bidirectional triplet loss, and which negatives it meets."""
+"""Bidirectional triplet loss, and the choice of its negatives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pick_negatives(
     """Choose negatives on scores (N, B). ``hard_pool=None``: uniformly among all of them.
 
     With a pool size k: each video meets its single hardest query, each query one of its k hardest videos. (The
-    asymmetry is the field's; with ``query_pool`` a video, too, meets one of so many.)
+    asymmetry is usual in this field; with ``query_pool``, a video also meets one of that many hardest queries.)
 
     >>> scores = torch.tensor([[0.9, 0.8, 0.1], [0.3, 0.2, 0.7]])
     >>> pick_negatives(scores, torch.tensor([0, 1]), hard_pool=1)
@@ -52,7 +52,7 @@ def pick_negatives(
 
 def _among_hardest_queries(candidates: Tensor, pool: int, generator: torch.Generator | None) -> Tensor:
     """One of each video's hardest queries, (N, B) → (B,). How many negatives a video has depends on how many captions
-    it and the batch hold, so the draw is over as many as there are."""
+    it and the batch have, so the draw is over as many as exist."""
     hardest = candidates.topk(min(pool, len(candidates)), dim=0).indices  # (pool, B)
     count = candidates.isfinite().sum(0).clamp(1, len(hardest))  # (B,)
     chance = torch.rand(count.shape, device=candidates.device, generator=generator)

@@ -80,6 +80,7 @@ class _Writer:
         self.samples = 0
 
     def write(self, kind: str, at: float, frame: Any) -> None:
+        """Encode a decoded frame of ``kind`` (video or audio) at ``at`` seconds of the clip."""
         if kind == "video":
             if self.count == 0:
                 self.video.width, self.video.height = frame.width // 2 * 2 or 2, frame.height // 2 * 2 or 2

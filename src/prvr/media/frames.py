@@ -43,6 +43,7 @@ class VideoInfo:
 
     @property
     def has_audio(self) -> bool:
+        """Whether the file has a sound track."""
         return any(stream.kind == "audio" for stream in self.streams)
 
 

@@ -1,4 +1,4 @@
-"""Optional packages, imported when they are first needed; each is missed with the command that installs it."""
+"""Optional packages, imported on first use. A missing one is reported with the command that installs it."""
 
 from __future__ import annotations
 

@@ -38,10 +38,12 @@ class Recipe:
         return self.preprocessing == WORDS
 
     def to_json(self) -> str:
+        """One line of JSON, with sorted keys."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> Recipe:
+        """Read what ``to_json`` wrote; an ``EncoderError`` where the text is something else."""
         try:
             return Recipe.from_dict(json.loads(text))
         except (ValueError, RecursionError) as problem:
@@ -49,6 +51,7 @@ class Recipe:
 
     @staticmethod
     def from_dict(content: Mapping[str, Any]) -> Recipe:
+        """A recipe from its fields; missing ones take their defaults, unknown ones are ignored."""
         try:
             defaults = asdict(Recipe(str(content["encoder"])))
             return Recipe(**{name: type(value)(content.get(name, value)) for name, value in defaults.items()})

@@ -1,8 +1,8 @@
 """Scoring several galleries on all cores of a CPU, in pieces that the cores take in turn.
 
 A matrix library cuts each product into equal shares and waits for the slowest: a core that has something else to do
-for a moment (answering a request, say) holds up all of them, product after product. Pieces of some thousand pages need
-no such waiting. Whoever is free takes the next.
+for a moment (answering a request, say) holds up all of them, product after product. Pieces of a few thousand pages do
+not wait for each other: a core that is free takes the next one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ScoringPool:
     """Threads that score, one for each core that torch may use. They are started when first needed.
 
     A pool may be used from several threads at once, and after a fork: the child starts threads of its own. ``close``
-    ends the threads; so does letting go of the pool.
+    ends the threads; so does dropping the last reference to the pool.
     """
 
     def __init__(self, *, smallest_piece: int = SMALLEST_PIECE, pages_copied: int = PAGES_COPIED) -> None:

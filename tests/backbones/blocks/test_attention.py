@@ -68,7 +68,7 @@ def test_dropout_on_weights_scales_the_value_bias_too() -> None:
     torch.nn.init.zeros_(cross.key.weight)  # every key is attended evenly
     x = torch.randn(1, 2, 4)
     torch.manual_seed(0)
-    seen = cross._attend(torch.zeros(1, 1, 4), x, None)
+    seen = cross.attend(torch.zeros(1, 1, 4), x, None)
     torch.manual_seed(0)
     weights = F.dropout(torch.full((1, 1, 2), 0.5), 0.5, True)
     assert torch.allclose(seen, weights.sum(-1, keepdim=True).expand(1, 1, 4), atol=1e-6)

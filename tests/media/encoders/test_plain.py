@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prvr.media.encoders import open_encoder
+from prvr.media import Image, open_encoder
 from prvr.media.encoders.plain import SIDE, PlainEncoder
 from prvr.media.encoders.plain_words import known_words, word_vector
-from prvr.media.frames import Image
 from prvr.worlds import SHAPE_COLOURS, paint_shape
 
 ENCODER = PlainEncoder()

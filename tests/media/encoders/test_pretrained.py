@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from prvr.media import EncoderError, Fit
-from prvr.media.encoders import Encoder, open_encoder, open_text_encoder
-from prvr.media.encoders.weights import weights_hash
-from prvr.media.frames import Image
+from prvr.media import Encoder, EncoderError, Fit, Image, open_encoder, open_text_encoder, weights_hash
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from prvr.cli import main as prvr
-from prvr.data import DataError, Dataset
-from prvr.data.check import check_collections
+from prvr.data import DataError, Dataset, check_collections
 from prvr.worlds import ProxyConfig, ProxySource, read_activitynet, read_charades, write_proxy
 
 SMALL = ProxyConfig(noise="lo", hidden=32, width=16)

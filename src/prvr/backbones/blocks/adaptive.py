@@ -1,7 +1,7 @@
-"""Adaptive, propagated moments: a video cut where its features turn, at several time scales, without training.
+"""Adaptive, propagated moments: a video is cut where its features change direction, at several time scales.
 
 Reading order: ``adaptive_moments`` (a whole video), ``_chapter`` (the recipe's six steps), the functions it calls.
-Nothing here knows a query, so all of it happens once, when a video is indexed.
+Nothing here is trained or depends on a query, so it happens once, when a video is indexed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from prvr.backbones.blocks.wavelets import details
 
-_STILL = 1e-4  # a step between unit vectors that is shorter is no change
+_STILL = 1e-4  # a shorter step between unit vectors does not count as a change
 _ROUNDING = 1e-5  # of a detail's magnitude
 
 
@@ -28,7 +28,7 @@ class Moments(NamedTuple):
 def adaptive_moments(frames: Tensor, propagation: float = 0.7, chapter: int = 1024, overlap: int = 128) -> Moments:
     """Moments of one video's frame features, (n, D).
 
-    Long videos are worked on in chapters that see ``overlap`` frames of their neighbours, so cost grows linearly.
+    Long videos are processed in chapters that include ``overlap`` frames of their neighbours, so cost grows linearly.
 
     >>> scene = torch.eye(4).repeat_interleave(16, 0)  # four scenes of sixteen frames
     >>> {16, 32, 48} <= set(adaptive_moments(scene).spans[:, 0].tolist())  # cut where they change, and finer
@@ -92,8 +92,10 @@ def boundaries(signal: Tensor, count: int) -> list[Tensor]:
 
 
 def graph(vectors: Tensor, segments: Tensor, level: Tensor) -> Tensor:
-    """Who lends to whom: alike and near within a level, alike and overlapping between neighbouring levels; (S, S),
-    normalised by degree on both sides."""
+    """Weights between segments, (S, S), normalised by degree on both sides.
+
+    Within a level, similar and near segments are linked; between neighbouring levels, similar and overlapping ones.
+    """
     start, end = segments[:, 0].to(vectors.dtype), segments[:, 1].to(vectors.dtype)
     alike = (vectors @ vectors.T).clamp(min=0)
     length = end - start
@@ -117,7 +119,7 @@ def propagate(vectors: Tensor, links: Tensor, propagation: float) -> Tensor:
 
 
 def fixed_windows(frames: Tensor, window: int, stride: int) -> Moments:
-    """Unit means of equal, overlapping stretches of one video, (n, D): the plain alternative."""
+    """Unit means of equal, overlapping stretches of one video, (n, D): the simple alternative."""
     unit = F.normalize(frames.float(), dim=-1)
     starts = torch.arange(0, max(1, len(unit) - window + stride), stride, device=unit.device)
     starts = _distinct(starts.clamp(max=max(0, len(unit) - window)), len(unit))
@@ -132,10 +134,10 @@ def single_frames(frames: Tensor) -> Moments:
 
 
 def _distinct(places: Tensor, most: int) -> Tensor:
-    """Sorted, each once."""
-    there = torch.zeros(most + 1, dtype=torch.bool, device=places.device)
-    there[places] = True
-    return there.nonzero().flatten()
+    """Sorted, without duplicates."""
+    present = torch.zeros(most + 1, dtype=torch.bool, device=places.device)
+    present[places] = True
+    return present.nonzero().flatten()
 
 
 def _means(unit: Tensor, spans: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ class BankAggregation(nn.Module):
         blocks, batch, length, width = outputs.shape
         one = outputs.mean((0, 2)) if token is None else token.squeeze(1)  # (B, D) or (1, D)
         tokens = one.expand(blocks, batch, width).reshape(blocks * batch, 1, width)
-        keys = length if key_mask is None else key_mask.shape[1]  # whatever lies beyond the mask is padding
+        keys = length if key_mask is None else key_mask.shape[1]  # what is beyond the mask is padding
         mask = None if key_mask is None else key_mask.expand(blocks, batch, keys).reshape(blocks * batch, keys)
         read = self.read(tokens, outputs[:, :, :keys].reshape(blocks * batch, keys, width), mask)
         hidden = dropout(F.relu(self.layer1(read)), self.dropout, self.training)

@@ -24,7 +24,7 @@ class ParallelAttention(nn.Module):
     """The attention of K blocks side by side, up to the concatenated heads: (B, L, D) → (K, B, L, D).
 
     There is no output projection after the heads. A block's Gaussian window multiplies its logits before the mask is
-    added; windows are prepared for sequences of ``length`` and laid anew over one of another length. Registers are
+    added; windows are prepared for sequences of ``length`` and computed again for one of another length. Registers are
     extra keys and values: they are never damped by a window and produce no output row. A key mask may be shorter than
     the sequence: positions beyond it are padding, and are not even made into keys.
     """
@@ -43,7 +43,8 @@ class ParallelAttention(nn.Module):
         window = window_bank(length, windows) if length is not None else None
         self.register_buffer("window", window, persistent=False)  # (K, L, L) or None
 
-    def _attend(self, x: Tensor, key_mask: Tensor | None, registers: Tensor | None) -> Tensor:
+    def attend(self, x: Tensor, key_mask: Tensor | None, registers: Tensor | None) -> Tensor:
+        """The concatenated heads of every block, before residual and feed-forward: (B, L, D) → (K, B, L, D)."""
         batch, length = x.shape[:2]
         keys = length if key_mask is None else key_mask.shape[1]
         read = x[:, :keys] if registers is None else torch.cat([x[:, :keys], registers.to(x.dtype)], 1)  # (B, Lk+R, D)
@@ -132,7 +133,7 @@ class AttentionBank(ParallelAttention):
         self.feed_forward.initialise(std)
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None, registers: Tensor | None = None) -> Tensor:
-        return self.feed_forward(x, self._attend(x, key_mask, registers))
+        return self.feed_forward(x, self.attend(x, key_mask, registers))
 
     def official_keys(self, prefixes: str | Sequence[str]) -> dict[str, OfficialKey]:
         return super().official_keys(prefixes) | under("feed_forward", self.feed_forward.official_keys(prefixes))
@@ -156,7 +157,7 @@ class DenseAttentionBank(ParallelAttention):
             nn.init.normal_(weight, std=std)
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
-        attended = self._attend(x, key_mask, None)  # (K, B, L, D)
+        attended = self.attend(x, key_mask, None)  # (K, B, L, D)
         dense = linear_per_block(attended, self.dense_weight, self.dense_bias)
         return norm_per_block(x + self._drop(dense), self.norm_weight, self.norm_bias)
 
@@ -182,10 +183,11 @@ class CrossAttention(nn.Module):
         self.norm2 = nn.LayerNorm(width)
 
     def forward(self, tokens: Tensor, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
-        x1 = self.norm1(tokens + self._drop(self._attend(tokens, x, key_mask)))
+        x1 = self.norm1(tokens + self._drop(self.attend(tokens, x, key_mask)))
         return self.norm2(x1 + self._drop(self.ffn2(self._drop(F.relu(self.ffn1(x1))))))
 
-    def _attend(self, tokens: Tensor, x: Tensor, key_mask: Tensor | None) -> Tensor:
+    def attend(self, tokens: Tensor, x: Tensor, key_mask: Tensor | None) -> Tensor:
+        """The concatenated heads, before residual and feed-forward: (B, T, D), (B, L, D) → (B, T, D)."""
         batch, count = tokens.shape[:2]
         depth = self.width // self.heads
         query = self.query(tokens).view(batch, count, self.heads, depth) / math.sqrt(depth)

@@ -32,7 +32,7 @@ class BertLayer(nn.Module):
 
 
 class BertLayers(nn.Module):
-    """A stack of them."""
+    """A stack of BERT layers."""
 
     def __init__(self, width: int, heads: int, inner_width: int, layers: int, dropout: float):
         super().__init__()

@@ -86,7 +86,7 @@ class CaptionPool(nn.Module):
         """Captions with their places, after the transformer, (V, T, D)."""
         count, known = captions.shape[1], self.position.num_embeddings
         if count > known:
-            raise ValueError(f"{count} captions per video, but this model was made for {known}: give fewer")
+            raise ValueError(f"{count} captions per video, but this model was made for {known}: use fewer")
         x = captions + self.position.weight[:count]
         for layer in self.layers:
             x = layer(x, mask)

@@ -30,7 +30,7 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
 
 
 class Dropout(nn.Dropout):
-    """``nn.Dropout`` by way of ``dropout``."""
+    """``nn.Dropout`` that uses ``dropout``."""
 
     def forward(self, x: Tensor) -> Tensor:
         return dropout(x, self.p, self.training)

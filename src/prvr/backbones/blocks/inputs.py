@@ -1,4 +1,4 @@
-"""The way into a model: projection of raw features, learned positions."""
+"""The inputs of a model: projection of raw features, and learned positions."""
 
 from __future__ import annotations
 

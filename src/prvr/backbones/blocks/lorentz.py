@@ -18,7 +18,7 @@ from prvr.backbones.blocks.official import OfficialKey, under
 from prvr.backbones.blocks.windows import window_bank
 
 _SMALLEST_SQUARE = 1e-9  # floor under squared lengths before a root
-_LONGEST = 10.0  # longest tangent vector that sinh is asked for
+_LONGEST = 10.0  # tangent vectors are shortened to this before sinh
 _LEAST_TIME = 1.1  # the time coordinate of a projected head never comes nearer to the origin's 1
 _MIDPOINT_FLOOR = 1e-8
 _MASKED = -1e18
@@ -26,7 +26,7 @@ _HEAD_SCALE, _LOGIT_SCALE = 2.3, math.sqrt(128.0)  # where the authors start
 
 
 def clamped_parameter(parameter: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-    """A parameter held inside its bounds, in value and in storage, with the gradient of the identity.
+    """Clamp a parameter in place and return it with the gradient of the identity.
 
     The authors clamp such parameters in place at every forward pass, so a bound never stops the gradient and the next
     update starts from the bound. The write goes past autograd, which would otherwise refuse a parameter that is used
@@ -54,7 +54,7 @@ def exponential_map(tangent: Tensor) -> Tensor:
 
 
 def logarithmic_map(point: Tensor) -> Tensor:
-    """The way back: (..., 1 + d) → (..., d). At the origin itself the factor is 1, not 0/0."""
+    """The inverse of the exponential map: (..., 1 + d) → (..., d). At the origin itself the factor is 1, not 0/0."""
     time, space = point[..., :1].clamp(min=1.0), point[..., 1:]
     root = (time.square() - 1).clamp(min=_SMALLEST_SQUARE).sqrt()
     return (time + root).log() / root * space
@@ -111,9 +111,10 @@ class LorentzBank(nn.Module):
         self.feed_forward.initialise(std)
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
-        return self.feed_forward(x, self._attend(x, key_mask))
+        return self.feed_forward(x, self.attend(x, key_mask))
 
-    def _attend(self, x: Tensor, key_mask: Tensor | None) -> Tensor:
+    def attend(self, x: Tensor, key_mask: Tensor | None) -> Tensor:
+        """The attention of every block, before residual and feed-forward: (B, L, D) → (K, B, L, D)."""
         entering = self._drop(norm_per_block(x, self.input_norm_weight, self.input_norm_bias))
         tangent = F.relu(linear_per_block(entering, self.input_weight, self.input_bias))  # (K, B, L, d)
         with torch.autocast(x.device.type, enabled=False):

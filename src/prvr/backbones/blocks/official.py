@@ -1,6 +1,6 @@
-"""How a block's parameters are called in the authors' checkpoints.
+"""The names of a block's parameters in the authors' checkpoints.
 
-A block answers ``official_keys(prefix)``: its own parameter name → the authors' key, or nested lists of keys where
+A block has a method ``official_keys(prefix)``: its own parameter name → the authors' key, or nested lists of keys where
 several of their tensors are stacked into one of ours. The same map loads checkpoints, writes them back, and tells the
 field's optimiser what it treats as one tensor and what it decays.
 """
@@ -51,7 +51,7 @@ def affine(child: str, official: str, bias: bool = True) -> dict[str, OfficialKe
 
 
 def official_names(key: OfficialKey) -> Iterator[str]:
-    """Every authors' key inside a nested one, in stacking order."""
+    """The authors' keys inside a (nested) key, in stacking order."""
     if isinstance(key, str):
         yield key
     else:

@@ -1,8 +1,8 @@
 """Queries that keep their words, as one tensor.
 
 A method whose score reads every word (CONQUER, Cap4Video) cannot answer ``encode_queries`` with one vector per query.
-It answers with a packed tensor: word states side by side, their mask in one channel more. So a query is still one row
-of one tensor, which can be sliced, joined, gathered over processes and handed to ``base_score`` like any other.
+It answers with a packed tensor: the word states, and their mask in one more channel. So a query is still one row of one
+tensor, which can be sliced, joined, gathered over processes and passed to ``base_score`` like any other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 class Words(NamedTuple):
-    """A packed query taken apart."""
+    """The parts of packed queries."""
 
     states: Tensor  # (Q, L, D)
     mask: Tensor  # (Q, L)
@@ -36,7 +36,7 @@ def unpack_words(packed: Tensor) -> Words:
 
 
 def pad_words(packed: Tensor, words: int) -> Tensor:
-    """Zero rows up to so many words, none of them real, (Q, L, W) → (Q, words, W). Plain vectors stay as they are."""
+    """Pad packed queries with zero rows to ``words`` words, (Q, L, W) → (Q, words, W). Plain vectors are not padded."""
     return packed if packed.ndim < 3 else F.pad(packed, (0, 0, 0, max(0, words - packed.shape[1])))
 
 

@@ -1,4 +1,4 @@
-"""Frames that have read a query, and the heads that score them (CONQUER)."""
+"""Query-aware frames, and the heads that score them (CONQUER)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Sizes(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a pair's frames are once they have read the query, and the query them."""
+    """The frames of a query–video pair after frames and words have attended to each other."""
 
     aware: Tensor  # (P, M, 4D)
     context: Tensor  # (P, M, D) the same after a transformer over time

@@ -1,4 +1,4 @@
-"""Towers: from word and frame features to the space they share. Small trainable ones, or none at all."""
+"""Towers: from word and frame features to the space they share. They are small and trainable, or left out."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ TowerKind = Literal["features", "none"]
 
 
 class Towers(nn.Module):
-    """A text tower and a frame tower into one space of width D; ``kind="none"`` where features are there already."""
+    """A text tower and a frame tower into one space of width D; ``kind="none"`` where features share one already."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Towers(nn.Module):
             self.frames = FrameTower(visual_width, width)
 
     def official_keys(self) -> dict[str, OfficialKey]:
-        """The authors have no such towers; these are XML's names, by which an optimiser tells what to decay."""
+        """XML's names (the authors have no such towers), by which the optimiser decides what to decay."""
         keys = under("text", self.text.official_keys())
         return keys | under("frames", self.frames.official_keys()) if isinstance(self.frames, FrameTower) else keys
 

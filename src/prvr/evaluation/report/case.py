@@ -17,7 +17,7 @@ TITLE = "One correction"
 
 
 def chosen_case(study: Study) -> Correction | None:
-    """The correction that shows most, by the rule of ``find_correction``; None where no rank improved."""
+    """The largest correction, by the rule of ``find_correction``; None where no rank improved."""
     base, trace, rivals = study.ranks["base"], study.ranks["trace"], study.rivals
     rows = candidates(base, trace)
     if not len(rows):

@@ -5,6 +5,7 @@ The subsets are queries that the base ranks wrongly, by how unsupported the winn
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -22,7 +23,7 @@ from prvr.evaluation.report.content import (
     interval,
     without_trace,
 )
-from prvr.evaluation.significance import mean_rank_gain
+from prvr.evaluation.significance import Estimate, mean_rank_gain
 from prvr.scoring import recalls
 
 TITLE = "Hard negatives: where a peak is unsupported"
@@ -63,9 +64,6 @@ def hard_negatives(study: Study) -> ReportSection:
     ]
     bin_columns = [Column("quartile"), Column("count"), Column("gap from", 3), Column("gap to", 3)]
     bin_columns += [Column("mean gain", 2, True), Column("95 %")]
-    grows = all(a < b for a, b in pairwise(deltas))
-    steps = ", ".join(f"{delta:+.2f}" for delta in deltas)
-    first, last = quartiles[0][1], quartiles[-1][1]
     lead = (
         "A baseline error is a query whose best video under the base score is a wrong one: its hard negative. The "
         "unsupported gap is that video's strongest direct evidence minus the expected register support Σπb at the same "
@@ -88,18 +86,25 @@ def hard_negatives(study: Study) -> ReportSection:
                 quartile_figure(bins, [g for _, g in quartiles]),
             )
         ],
-        [
-            Verdict.of(
-                grows,
-                f"ΔSumR from all queries to the top 25 %: {steps}. "
-                f"The gain {'grows' if grows else 'does not grow'} at each step.",
-            ),
-            Verdict.of(
-                True if last.low > first.high else False if last.delta <= first.delta else None,
-                f"Mean gain of Q4 {last.delta:+.2f} {interval(last)} against Q1 {first.delta:+.2f} {interval(first)}.",
-            ),
-        ],
+        _verdicts(deltas, quartiles[0][1], quartiles[-1][1]),
     )
+
+
+def _verdicts(deltas: Sequence[float], first: Estimate, last: Estimate) -> list[Verdict]:
+    """Whether the gain grows with the gap: over the subsets, and from the first quartile to the last."""
+    grows = all(a < b for a, b in pairwise(deltas))
+    steps = ", ".join(f"{delta:+.2f}" for delta in deltas)
+    return [
+        Verdict.of(
+            grows,
+            f"ΔSumR from all queries to the top 25 %: {steps}. "
+            f"The gain {'grows' if grows else 'does not grow'} at each step.",
+        ),
+        Verdict.of(
+            True if last.low > first.high else False if last.delta <= first.delta else None,
+            f"Mean gain of Q4 {last.delta:+.2f} {interval(last)} against Q1 {first.delta:+.2f} {interval(first)}.",
+        ),
+    ]
 
 
 def _other_correct(study: Study) -> str:

@@ -1,7 +1,24 @@
 """Encoders by name: ``plain`` (no weights), a folder with a model, or a model that ``prvr prepare`` has downloaded.
 
-To add an encoder, derive from ``Encoder``: set ``name``, ``width``, ``word_width`` and ``fit``, and write
-``encode_frames``, ``encode_texts`` and ``encode_words``. It can then be given wherever an encoder is expected.
+An encoder of your own derives from ``Encoder`` and can be given wherever one is expected:
+
+>>> import numpy as np
+>>> from prvr.media import Encoder, Fit, unit_rows
+>>> class MeanColour(Encoder):
+...     name, width, word_width, fit = "mean-colour-1", 3, 3, Fit(16, 16)
+...
+...     def encode_frames(self, images, before=None):  # (16, 16, 3) each, in order of time → (N, 3)
+...         return unit_rows(np.stack(images).mean((1, 2)))
+...
+...     def encode_texts(self, texts):
+...         return unit_rows(np.array([[name in text for name in ("red", "green", "blue")] for text in texts]))
+...
+...     def encode_words(self, text):
+...         return self.encode_texts(text.split() or [""])
+>>> encoder, picture = MeanColour(), np.full((48, 64, 3), (200, 10, 10), np.uint8)
+>>> matches = encoder.encode_texts(["something red", "something blue"]) @ encoder.encode_images([picture])[0]
+>>> [f"{match:.2f}" for match in matches]
+['1.00', '0.05']
 """
 
 from __future__ import annotations

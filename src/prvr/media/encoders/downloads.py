@@ -30,6 +30,7 @@ class DownloadPlan:
 
     @property
     def bytes(self) -> int:
+        """The size of all files."""
         return sum(self.files.values())
 
 

@@ -1,3 +1,5 @@
+"""`prvr data` on the command line: worlds, conversion and checks."""
+
 from __future__ import annotations
 
 from pathlib import Path
