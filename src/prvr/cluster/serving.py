@@ -22,8 +22,7 @@ from prvr.cluster.searching import ClusterSearcher
 from prvr.cluster.shards import find_shards, service_name, start_shards, stop_shards
 from prvr.library import Library
 from prvr.library.ingest.files import absolute
-from prvr.server import ServerOptions, create_app, listen
-from prvr.server.options import is_loopback
+from prvr.server import ServerOptions, create_app, is_loopback, listen
 
 
 @dataclass(frozen=True)
