@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prvr.files import Busy, held
+from prvr.files import Busy, exclusive_lock
 from prvr.library import Library
 from prvr.training import Run
 from prvr.worlds import RenderedWorld
@@ -35,9 +35,9 @@ def test_a_second_training_in_the_same_folder_is_refused(preset: Path, world: Pa
 
 
 def test_a_lock_is_let_go_at_the_end(tmp_path: Path) -> None:
-    with held(tmp_path / "lock"), pytest.raises(Busy, match=f"process {os.getpid()}"), held(tmp_path / "lock"):
+    with exclusive_lock(tmp_path / "lock"), pytest.raises(Busy, match=f"process {os.getpid()}"), exclusive_lock(tmp_path / "lock"):
         pass
-    with held(tmp_path / "lock"):
+    with exclusive_lock(tmp_path / "lock"):
         pass
 
 
