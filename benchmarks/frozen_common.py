@@ -11,8 +11,7 @@ from torch import Tensor
 
 from prvr.backbones import Frozen, FrozenTokens, build
 from prvr.evaluation import ranks, recalls
-from prvr.library.search.moments import overlap
-from prvr.trace import trace_evidence
+from prvr.trace import temporal_iou, trace_evidence
 
 KINDS = ("frames", "windows", "moments")
 FUSION_WEIGHTS = (0.03, 0.3)  # λ is not tuned: two values are shown
@@ -68,7 +67,7 @@ def table_rows(
         recall = recalls(ranks(torch.cat(scores[weight]), queries.positives))
         spans = seconds[queries.own, torch.cat(peaks[weight])].tolist()
         pairs = zip(spans, queries.moments, strict=True)
-        iou = sum(overlap(start, end, *true) for (start, end), true in pairs) / len(spans)
+        iou = sum(float(temporal_iou(start, end, *true)) for (start, end), true in pairs) / len(spans)
         name = f"base + {weight:g} TRACE" if weight else "base"
         yield name, [*(f"{recall[k]:.1f}" for k in (1, 5, 10)), f"{recall.sum_r:.1f}", f"{iou:.3f}"]
 

@@ -4,9 +4,9 @@
     python benchmarks/library_search.py --hours 20                                 # a quick look
     python benchmarks/library_search.py --videos 50000 --minutes 1 --index         # exact search and candidates
 
-The files are real, the vectors synthetic: walks through a space of topics, so that neighbouring frames are similar, as
-in videos. It measures `Library.search` as a user calls it, over every stored token, with the files in the page cache
-after a first search has read them. Encoding takes no time: the encoder returns vectors near a random frame.
+Vectors are random walks through topics, so that neighbouring frames are alike as they are in videos. Nothing is
+decoded. What is measured is `Library.search` as a user calls it: every stored token is read, from the page cache after
+the first search. The encoder returns vectors near a random topic.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,19 +25,26 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from prvr.library import Library, SearchOptions
+from prvr.library import (
+    INDEX_FOLDER,
+    IndexedVideo,
+    Library,
+    NewVideo,
+    Piece,
+    SearchRequest,
+    Section,
+    SectionBuffer,
+    Track,
+    commit_videos,
+)
 from prvr.library.ingest.frozen import FrozenEmbedding
-from prvr.library.ingest.tracks import PAGE, Piece, Track
-from prvr.library.store.arrays import Section
-from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.commit import commit
-from prvr.library.store.pending import Indexed, Pending
+from prvr.library.ingest.tracks import PAGE_TOKENS
 from prvr.media import Array, Encoder, Fit, Image, unit_rows
 from prvr.scoring import Gallery, score_parts
 
 
 class SyntheticEncoder(Encoder):
-    """Returns synthetic vectors; a sentence is the number of a vector."""
+    """Returns synthetic vectors: a sentence is the number of a vector."""
 
     fit = Fit(8, 8)
 
@@ -66,8 +74,10 @@ def scenes_about(width: int) -> Array:
 
 
 def walk(frames: int, width: int, rng: np.random.Generator) -> Array:
-    """A video: scenes of some seconds, each its own variation on one of a thousand topics, and frames that differ from
-    their scene a little. A frame and its topic have a cosine of about 0.8, two scenes of a topic one of 0.7."""
+    """A video: scenes of some seconds, each a variation on one of a thousand topics, with frames that differ a little.
+
+    The cosine of a frame and its topic is about 0.8, that of two scenes of one topic about 0.7.
+    """
     lengths = rng.integers(4, 40, frames // 4 + 1)
     lengths = lengths[: int(np.searchsorted(lengths.cumsum(), frames)) + 1]
     scenes = scenes_about(width)[rng.integers(0, 1000, len(lengths))]
@@ -75,8 +85,8 @@ def walk(frames: int, width: int, rng: np.random.Generator) -> Array:
     return unit_rows(np.repeat(scenes, lengths, 0)[:frames] + 0.35 * rng.standard_normal((frames, width), np.float32))
 
 
-TOGETHER = 64  # videos of a commit
-DISTINCT = 100  # different videos; more would not change how long an exact search takes
+TOGETHER = 64  # videos in a commit
+DISTINCT = 100  # videos that differ; the others repeat them, which an exact search cannot tell by its time
 
 
 def main() -> None:
@@ -107,18 +117,18 @@ def main() -> None:
         f"{lib.settings.storage} {lib.settings.local}: {status.bytes / 1e9:.2f} GB, "
         f"{status.bytes_per_frame:.0f} bytes per frame"
     )
-    for name, options in {
-        "exact": SearchOptions(),
-        "exact, TRACE off": SearchOptions(trace=False),
-        "exact, by moment": SearchOptions(group_by="moment"),
+    for name, request in {
+        "exact": SearchRequest("0"),
+        "exact, TRACE off": SearchRequest("0", trace=False),
+        "exact, by moment": SearchRequest("0", group_by="moment"),
     }.items():
-        times = timed(lib, options, args.searches)
+        times = timed(lib, request, args.searches)
         console.print(
             f"{name}: first {1000 * times[0]:.0f} ms, then median {1000 * np.median(times[1:]):.0f} ms, "
             f"90 % within {1000 * np.quantile(times[1:], 0.9):.0f} ms"
         )
     began = time.perf_counter()
-    lib.search_many([str(seed) for seed in range(32)], SearchOptions())
+    lib.search_many([SearchRequest(str(seed)) for seed in range(32)])
     console.print(f"32 searches in one pass: {1000 * (time.perf_counter() - began):.0f} ms")
     if args.index:
         approximate(lib, args.searches, console)
@@ -127,17 +137,17 @@ def main() -> None:
 
 
 def approximate(lib: Library, searches: int, console: Console) -> None:
-    """Index, then search each sentence both ways in turn, so that other work on the machine slows both."""
+    """Index, then search each sentence both ways in turn, so that other load on the machine affects both."""
     began = time.perf_counter()
-    made = lib.index(said=console.print)
-    if not made:
+    indexes = lib.index(report=console.print)
+    if not indexes:
         console.print("too small to index")
         return
-    about = made["frames"].about
-    size = (lib.folder / "candidates" / about.file).stat().st_size
+    record = indexes["frames"].record
+    size = (lib.folder / INDEX_FOLDER / record.file).stat().st_size
     console.print(
-        f"indexed {about.stretches:,} stretches in {time.perf_counter() - began:.0f} s: {size / 1e6:.0f} MB, "
-        f"{about.probes} lists looked at; {lib.recall()['frames']}"
+        f"indexed {record.tokens:,} tokens in {time.perf_counter() - began:.0f} s: {size / 1e6:.0f} MB, "
+        f"{record.probes} lists looked at; {lib.recall()['frames']}"
     )
     times: dict[bool, list[float]] = {False: [], True: []}
     found = []
@@ -157,8 +167,8 @@ def approximate(lib: Library, searches: int, console: Console) -> None:
 
 
 def fill(lib: Library, videos: int, frames: int, distinct: int = DISTINCT) -> None:
-    """Add videos of ``frames`` frames each. Beyond ``distinct`` of them they repeat, which does not change the time."""
-    track, made = lib.tracks["frames"], list[Pending]()
+    """Add videos of this many frames each, of which ``distinct`` differ."""
+    track, made = lib.tracks["frames"], list[SectionBuffer]()
     for first in range(0, videos, TOGETHER):
         numbers = range(first, min(first + TOGETHER, videos))
         fresh = pending(lib, track, [number for number in numbers if number < distinct], frames)
@@ -167,14 +177,14 @@ def fill(lib: Library, videos: int, frames: int, distinct: int = DISTINCT) -> No
         for number in numbers:
             path = Path(f"/made up/{number:06d}.mp4")
             video = NewVideo(path, frames, 0, str(number), duration=float(frames), frames=frames)
-            items.append(Indexed(video, {"frames": made[number % distinct] if made else fresh[number - first]}))
-        commit(lib.catalogue, lib.folder, items)
+            items.append(IndexedVideo(video, {"frames": made[number % distinct] if made else fresh[number - first]}))
+        commit_videos(lib.catalogue, lib.folder, items)
 
 
-def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> list[Pending]:
-    """Videos as a track makes them, but many at a time, which is ten times as fast."""
+def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> list[SectionBuffer]:
+    """The sections that a track makes of videos, computed for many videos at once, which is ten times as fast."""
     walks = [walk(frames, track.encoder.width, np.random.default_rng((7, number))) for number in numbers]
-    found = [Pending(lib.folder) for _ in walks]
+    found = [SectionBuffer(lib.folder) for _ in walks]
     start = np.arange(frames, dtype=np.float64)
     spans = np.stack([start, start + 1], 1)
     if frames > track.embedding.step or not walks:
@@ -187,26 +197,26 @@ def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> 
     torch.set_num_threads(1)  # products are small
     moments = [embedding.backbone.moments(torch.from_numpy(walked)) for walked in walks]
     tokens = embedding.backbone.join(moments)
-    gallery = Gallery.of_tokens(embedding.backbone, embedding.trace, tokens, storage=track.storage, page=PAGE)
-    scores = score_parts(track.bank, gallery, "torch")
+    gallery = Gallery.of_tokens(embedding.backbone, embedding.trace, tokens, storage=track.storage, page=PAGE_TOKENS)
+    scores = score_parts(track.background, gallery, "torch")
     assert scores.trace is not None
     background = torch.stack([scores.base, scores.trace], -1).transpose(0, 1).contiguous()  # (V, B, 2)
     for number, (each, moment) in enumerate(zip(found, moments, strict=True)):
         arrays = {name: a for name, a in gallery[number : number + 1].arrays().items() if not name.startswith("keys.")}
-        seconds = np.zeros((len(arrays["local.values"]) * PAGE, 2), np.float32)
+        seconds = np.zeros((len(arrays["local.values"]) * PAGE_TOKENS, 2), np.float32)
         seconds[: len(moment.spans)] = moment.spans
-        times = torch.from_numpy(seconds).view(-1, PAGE, 2)
+        times = torch.from_numpy(seconds).view(-1, PAGE_TOKENS, 2)
         arrays |= {"background": background[number : number + 1], "spans": times}
         each.add(Section(gallery.about, arrays, len(moment.spans)))
     torch.set_num_threads(threads)
     return found
 
 
-def timed(lib: Library, options: SearchOptions, searches: int) -> list[float]:
+def timed(lib: Library, request: SearchRequest, searches: int) -> list[float]:
     times = []
     for seed in range(searches):
         began = time.perf_counter()
-        lib.search_many([str(seed)], options)
+        lib.search_many([replace(request, query=str(seed))])
         times.append(time.perf_counter() - began)
     return times
 

@@ -1,11 +1,11 @@
-"""What one node does, measured for the plan to many: writes the JSON that scale_simulation.py reads.
+"""Measure what one node does, and write it as JSON for scale_simulation.py.
 
-    python benchmarks/scale_measure.py --out scale.json                # some minutes; Ray is used where it is installed
+    python benchmarks/scale_measure.py --out scale.json                # some minutes; uses Ray if it is installed
     python benchmarks/scale_simulation.py scale.json
 
 Decoding, encoding (`plain`, no weights) and finishing are the stages of `prvr library add --cluster`, called here one
-after the other on one core. Scoring is a shard's own, over synthetic vectors (see library_search.py) in memory. These
-are seconds of a core; searches through Ray, and what a commit takes, are seconds of the clock: let nothing else run.
+after the other on one core. Scoring is that of one shard over synthetic vectors (see library_search.py) in memory.
+These are seconds of a core. Searches through Ray and commits are seconds of the clock: let nothing else run.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ import media_decode
 
 from prvr import __version__
 from prvr.cluster import ClusterSearcher, Shards, connected, start_shards, stop_shards
-from prvr.cluster.decoding import Decode
-from prvr.cluster.encoding import EncodeFrames, Finish
-from prvr.cluster.partition import assign
-from prvr.cluster.parts import Best
+from prvr.cluster.decode import Decode
+from prvr.cluster.encode import EncodeFrames, Finish
+from prvr.cluster.jobs import ClusterAdd, plan_jobs
+from prvr.cluster.partition import assign_videos
 from prvr.cluster.pieces import FolderPieces
-from prvr.cluster.run import Run, job_of
-from prvr.cluster.shards import Shard
-from prvr.library import Library, SearchOptions
-from prvr.library.ingest.add import Adder
-from prvr.library.ingest.files import Source
-from prvr.library.ingest.tracks import FRAMES, Piece
-from prvr.library.search.asking import Question, Wanted
-from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.commit import commit
-from prvr.library.store.pending import Indexed, Pending
+from prvr.cluster.shard_actor import ShardActor, ShardRequest
+from prvr.library import (
+    FRAMES,
+    IndexedVideo,
+    Library,
+    NewVideo,
+    Piece,
+    SearchRequest,
+    SectionBuffer,
+    commit_videos,
+)
 from prvr.media import Encoder, MissingExtra, write_video
 
 _BATCH = 32
@@ -96,28 +97,27 @@ def indexing(folder: Path, seconds: float) -> dict[str, float]:
     lib = Library.create(folder / "plain")
     times: dict[str, list[float]] = {"decode": [], "encode": [], "finish": []}
 
-    def work(adder: Adder, todo: list[Source], began: float) -> None:
-        encoder = adder.tracks()[FRAMES].encoder
-        assert isinstance(encoder, Encoder)
-        job, opening = job_of(adder, todo[0]), (str(adder.folder), __version__)
-        encode, finish = EncodeFrames(*opening), Finish(*opening)
-        for _ in range(4):
-            run = Run(adder, [job], began, FolderPieces(adder.folder))
-            row = {"video": 0, "path": str(path), "key": job.key}
-            decode = Decode(str(adder.folder), encoder.fit, encoder.batch, adder.rate)
-            decoded = noted(times["decode"], lambda: list(decode(row)), time.process_time)  # noqa: B023 (called at once)
-            encoded = noted(times["encode"], lambda: [encode(each) for each in decoded], time.process_time)  # noqa: B023
-            arrived = next(each for each in map(run.take, encoded) if each is not None)
-            given = (job.key, job.video, arrived.ending, arrived.chunks)
-            noted(times["finish"], lambda: finish.finish(*given), time.process_time)  # noqa: B023
-
-    lib.add([path], work=work)
+    adder = lib.adder()
+    (job,) = plan_jobs(adder, adder.plan([path]))
+    encoder, pieces = lib.tracks[FRAMES].encoder, FolderPieces(lib.folder)
+    assert isinstance(encoder, Encoder)
+    encode, finish = (stage(str(lib.folder), __version__) for stage in (EncodeFrames, Finish))
+    decode = Decode(str(lib.folder), encoder.fit, encoder.batch, adder.rate)
+    for _ in range(4):
+        state = ClusterAdd(adder, [job], pieces)
+        row = {"video": 0, "path": str(path), "key": job.key}
+        decoded = noted(times["decode"], lambda: list(decode(row)), time.process_time)  # noqa: B023 (called at once)
+        encoded = noted(times["encode"], lambda: [encode(each) for each in decoded], time.process_time)  # noqa: B023
+        video = next(video for video in map(state.receive, encoded) if video is not None)
+        arguments = (job.key, job.video, video.ending, video.chunks)
+        noted(times["finish"], lambda: finish.finish(*arguments), time.process_time)  # noqa: B023
+        pieces.tidy()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     return {name: statistics.median(taken[1:]) / seconds for name, taken in times.items()}
 
 
 def noted(times: list[float], work: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> Any:
-    """Do it and note the seconds; ``time.process_time`` counts those in which a core worked for it."""
+    """Do the work and note its seconds; with ``time.process_time``, those in which a core worked."""
     began = clock()
     found = work()
     times.append(clock() - began)
@@ -137,76 +137,77 @@ def storage(lib: Library) -> dict[str, float]:
 
 
 def committing(lib: Library) -> float:
-    """Seconds for each video where 32 are committed together, as a cluster's one committer does."""
+    """Seconds for each video when 32 are committed together, as in adding on a cluster."""
     track, frames = lib.tracks[FRAMES], 300
     start = np.arange(frames, dtype=np.float64)
     walk = synthetic.walk(frames, track.encoder.width, np.random.default_rng(1))
     piece = Piece(walk, np.stack([start, start + 1], 1))
-    pending = Pending(lib.folder)
+    pending = SectionBuffer(lib.folder)
     for section in track.sections([piece]):
         pending.add(section)
     times: list[float] = []
     for turn in range(8):
         some = [
-            Indexed(NewVideo(Path(f"/more/{turn}/{n}"), 1, 0, f"{turn}-{n}", frames=frames), {FRAMES: pending})
+            IndexedVideo(NewVideo(Path(f"/more/{turn}/{n}"), 1, 0, f"{turn}-{n}", frames=frames), {FRAMES: pending})
             for n in range(_BATCH)
         ]
-        noted(times, lambda: commit(lib.catalogue, lib.folder, some))  # noqa: B023
+        noted(times, lambda: commit_videos(lib.catalogue, lib.folder, some))  # noqa: B023
     return statistics.median(times[1:]) / _BATCH
 
 
 def opening(lib: Library) -> dict[str, float]:
-    """What the process that answers keeps for each video (bytes), and how long it takes to see a changed library."""
+    """Bytes that the process that answers keeps in memory for each video, and seconds to map a changed library."""
     tracemalloc.start()
     times: list[float] = []
     fresh = Library.open(lib.folder, encoder=lib.tracks[FRAMES].encoder)
-    videos = len(noted(times, fresh.snapshot).videos)
+    snapshot = noted(times, fresh.snapshot)
+    for sections in snapshot.tracks.values():
+        sections.background  # noqa: B018 (read by the first search, and kept)
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    noted(times, lambda: assign(Library.open(lib.folder).snapshot(), 8))
-    return {"catalogue_bytes": kept / videos, "catalogue_seconds": times[1] / videos}
+    noted(times, lambda: assign_videos(Library.open(lib.folder).snapshot(), 8))
+    videos = len(snapshot.videos)
+    return {"head_bytes": kept / videos, "catalogue_seconds": times[1] / videos}
 
 
 def searching(lib: Library, rounds: int) -> dict[str, Any]:
-    """Seconds to score the whole library on one core, and what a search with its page takes besides."""
+    """Seconds to score the whole library on one core, bytes of the scores, and seconds of the rest of a search."""
     found: dict[str, Any] = {}
-    shard = Shard(str(lib.folder), __version__, 0, 1, threads=1)
+    shard = ShardActor(str(lib.folder), __version__, 0, 1, threads=1)
+    sections = lib.snapshot().tracks[FRAMES]
     for name, queries in (("one_core", 1), ("one_core_batch", _BATCH)):
         vectors = lib.encode(FRAMES, [str(seed) for seed in range(queries)]).numpy()
-        depth = SearchOptions().through
-        question = Question({FRAMES: vectors}, (Wanted(depth=depth),) * queries)
-        needs = [Best(row, FRAMES, depth) for row in range(queries)]
+        request = ShardRequest(FRAMES, vectors, [sections.fusion_weight] * queries, [None] * queries)
         times: list[float] = []
-        for turn in range(rounds + 1):
-            asked = (shard.ping(), f"{name} {turn}", question, needs)
-            reply = noted(times, lambda: shard.answer(*asked), time.process_time)  # noqa: B023
+        for _ in range(rounds + 1):
+            reply = noted(times, lambda: shard.score(shard.ping(), request), time.process_time)  # noqa: B023
         found[name] = times[1:]
         found[f"{name}_bytes"] = reply.bytes / queries
-    found["all_scores_bytes"] = 8 * len(lib.snapshot().tracks[FRAMES])  # base and evidence of every section
+    found["sections_per_video"] = len(sections) / len(lib.snapshot().videos)
     whole: list[float] = []
     for seed in range(rounds + 1):
-        noted(whole, lambda: lib.search_many([str(seed)], SearchOptions()), time.process_time)  # noqa: B023
+        noted(whole, lambda: lib.search_many([SearchRequest(str(seed))]), time.process_time)  # noqa: B023
     page = max(0.0, statistics.median(whole[1:]) - statistics.median(found["one_core"]))
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     return {**found, "batch": _BATCH, "whole": whole[1:], "page": page}
 
 
 def cluster(lib: Library, rounds: int) -> dict[str, Any] | None:
-    """The same searches through shards on Ray actors on this machine, asking nothing, and how long a restart takes."""
+    """The same searches through shards on Ray actors on this machine, seconds of an empty call, and of a restart."""
     try:
         with connected("local") as ray:
             shards = max(2, len(os.sched_getaffinity(0)))
             actors = start_shards(ray, lib.folder, shards, 1)
-            asking = ClusterSearcher(lib, Shards(ray, actors))
+            searcher = ClusterSearcher(lib, Shards(ray, actors))
             whole: list[float] = []
             ask: list[float] = []
             for seed in range(rounds + 1):
-                noted(whole, lambda: asking.search_many([str(seed)], SearchOptions()))  # noqa: B023
+                noted(whole, lambda: searcher.search_many([SearchRequest(str(seed))]))  # noqa: B023
                 noted(ask, lambda: ray.get([row[0].ping.remote() for row in actors]))
             ray.kill(actors[0][0], no_restart=False)
             began = time.perf_counter()
-            asking.search_many(["0"], SearchOptions())
-            while any(each.missing for each in asking.search_many(["0"], SearchOptions())):
+            searcher.search_many([SearchRequest("0")])
+            while any(result.missing for result in searcher.search_many([SearchRequest("0")])):
                 time.sleep(0.05)
             restart = time.perf_counter() - began
             stop_shards(ray, lib.folder)

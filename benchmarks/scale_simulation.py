@@ -1,14 +1,14 @@
-"""A paper plan: nodes, memory, money and waiting for a million to a thousand million videos, from what one node does.
+"""Estimate nodes, memory, cost and waiting times for larger libraries, from what was measured on one node.
 
     python benchmarks/scale_measure.py --out scale.json
     python benchmarks/scale_simulation.py scale.json
     python benchmarks/scale_simulation.py scale.json --minutes 10 --node-memory 1024 --replicas 3
 
-Sizes and costs are sums. Waiting is simulated: a search waits for the slowest of its shards; each takes as long as the
-measured one did, stretched to its size, with the spread that was measured, and stalls now and then (a replica is then
-asked too, ``--hedge``); nodes fail and load their part again. The share of partial answers is checked against its
-closed form, and a simulation of the measured cluster against what was measured there. Whatever is not measured is an
-option of this command (``Assumed``).
+Sizes and costs are sums. Waiting is simulated: a search waits for the slowest of its shards. Each takes as long as the
+measured one did, scaled to its size, with the measured spread, and stalls now and then (a replica is then asked too,
+``--hedge``). Nodes fail and load their part again. Then all scores, 4 bytes for each section and query, arrive over the
+network of the one process that ranks. The share of partial answers is compared with its closed form, and a simulation
+of the measured cluster with the measurement. Everything that was not measured is an option (``Assumed``).
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from rich.console import Console
 from rich.table import Table
 
 Times = NDArray[np.float64]  # seconds
-SIZES = (10**6, 10**8, 10**9)
-SOONEST = 0.05  # seconds before which no answer is late
+SIZES = (10**5, 10**6, 10**7)
+SOONEST = 0.05  # seconds; no answer is late before that
+SCORE_BYTES = 4
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One node, as scale_measure.py saw it."""
+    """One node, as measured by scale_measure.py."""
 
     bytes_per_frame: float
     index: float  # core seconds to decode and finish a second of video, without an image–text encoder
@@ -41,11 +42,12 @@ class Measured:
     scan_batch: float  # the same, for a batch of queries together
     batch: int
     spread: float  # standard deviation of the logarithm of scoring times
-    ask: Times  # asking shards that have nothing to do
-    page: float  # seconds for ranking, moments and evidence of a page
+    ask: Times  # seconds of empty calls
+    page: float  # seconds of a search besides scoring, in the measured library: ranking, moments, evidence
     restart: float  # seconds until a killed shard answers again, without loading
     commit: float  # seconds of the one committer for a video
-    catalogue_bytes: float  # that the answering process keeps of a video
+    sections: float  # of a video
+    head_bytes: float  # that the process that ranks keeps in memory for a video
 
     @staticmethod
     def of(found: dict[str, Any]) -> Measured:
@@ -63,16 +65,17 @@ class Measured:
             page=found["searching"]["page"],
             restart=cluster["restart"],
             commit=found["storage"]["commit"],
-            catalogue_bytes=found["storage"]["catalogue_bytes"],
+            sections=found["searching"]["sections_per_video"],
+            head_bytes=found["storage"]["head_bytes"],
         )
 
 
 @dataclass(frozen=True)
 class Assumed:
-    """What was not measured. Prices are round numbers, to be replaced by yours."""
+    """What was not measured. Prices are round numbers; replace them with yours."""
 
     minutes: float = 5.0  # of a video
-    rate: float = 1.0  # frames per second that are looked at
+    rate: float = 1.0  # frames per second that are encoded
     node_cores: int = 64
     node_memory: float = 512.0  # GB
     memory_share: float = 0.8  # of it for the library
@@ -87,14 +90,15 @@ class Assumed:
     stall_seconds: float = 0.5
     hedge: float = 0.95  # share of usual answers after whose time another replica is asked as well; 0: never
     node_days: float = 180.0  # from one failure of a node to its next
-    load: float = 1.0  # GB/s that a node loads its part at
+    load: float = 1.0  # GB/s at which a node loads its part
+    network: float = 1.0  # GB/s at which scores reach the process that ranks
     lookup: float = 0.020  # seconds for an approximate index to name candidates
     candidates: float = 0.001  # share of videos that are then scored exactly
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a library of so many videos takes."""
+    """What a library of this many videos needs."""
 
     videos: int
     bytes: float
@@ -106,6 +110,7 @@ class Plan:
     index_cost: float  # $
     month_cost: float  # $
     scan: float  # seconds for a shard to score one query exactly
+    transfer: float  # seconds for the scores of one query to arrive
     searches: float  # a second, in full batches, all replicas
 
 
@@ -127,17 +132,18 @@ def plan(videos: int, m: Measured, a: Assumed) -> Plan:
         index_cost=core_hours / a.node_cores * a.node_price + gpu_hours * a.gpu_price,
         month_cost=nodes * a.node_price * 730 + size / 1e12 * a.storage_price,
         scan=size / shards / node_speed(m.scan, a),
+        transfer=SCORE_BYTES * videos * m.sections / (a.network * 1e9),
         searches=a.replicas * m.batch / (size / shards / node_speed(m.scan_batch, a)),
     )
 
 
 def node_speed(core: float, a: Assumed) -> float:
-    """Bytes that a node scores in a second: its cores together, but no faster than its memory."""
+    """Bytes that a node scores in a second: all its cores together, limited by its memory."""
     return min(core * a.node_cores, a.node_bandwidth * 1e9)
 
 
 def down_share(size: float, m: Measured, a: Assumed) -> float:
-    """Share of the time that a replica is not there: from a failure until its part is loaded elsewhere."""
+    """Share of the time that a replica is away: from a failure until its part is loaded elsewhere."""
     away = m.restart + size / (a.load * 1e9)
     return away / (a.node_days * 86400 + away)
 
@@ -175,7 +181,7 @@ def simulate(
 
 
 def late_after(scan: float, m: Measured, a: Assumed) -> float:
-    """Seconds after which a shard's answer is late, as ``prvr.cluster.hedging`` has it."""
+    """Seconds after which a shard's answer is late, as in ``prvr.cluster.replicas``."""
     if a.hedge <= 0 or a.replicas < 2:
         return math.inf
     return max(SOONEST, scan * math.exp(m.spread * NormalDist().inv_cdf(a.hedge)))
@@ -183,8 +189,8 @@ def late_after(scan: float, m: Measured, a: Assumed) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measured", type=Path, help="what scale_measure.py wrote")
-    parser.add_argument("--searches", type=int, default=2000, help="that are simulated")
+    parser.add_argument("measured", type=Path, help="the JSON of scale_measure.py")
+    parser.add_argument("--searches", type=int, default=2000, help="how many are simulated")
     for each in fields(Assumed):
         flag = f"--{each.name.replace('_', '-')}"
         parser.add_argument(flag, type=type(each.default), default=each.default, dest=each.name)
@@ -192,8 +198,10 @@ def main() -> None:
     found = json.loads(args.measured.read_text("utf-8"))
     m, a = Measured.of(found), Assumed(**{each.name: getattr(args, each.name) for each in fields(Assumed)})
     console = Console(highlight=False, soft_wrap=True)
-    told = found["machine"]
-    console.print(f"measured on {told['cores']} cores of {told['processor']}, load {told['load_before']} before")
+    machine = found["machine"]
+    console.print(
+        f"measured on {machine['cores']} cores of {machine['processor']}, load {machine['load_before']} before"
+    )
     console.print(
         f"{m.bytes_per_frame:.0f} bytes a frame; {1000 * m.index:.1f} core ms to decode and finish a second of video; "
         f"a core scores {m.scan / 1e9:.2f} GB/s ({m.scan_batch * m.batch / 1e9:.1f} with {m.batch} queries together)"
@@ -204,7 +212,7 @@ def main() -> None:
 
 
 def check(console: Console, found: dict[str, Any], m: Measured, a: Assumed, searches: int) -> None:
-    """The simulation of the cluster that was measured, beside its measurement."""
+    """Compare a simulation of the measured cluster with its measurement."""
     shards = found["cluster"]["shards"]
     scan = found["storage"]["bytes"] / shards / m.scan  # a core for each shard
     simulated, _ = simulate(scan, shards, 0.0, m, a, searches)
@@ -227,15 +235,19 @@ def table(plans: list[Plan], m: Measured, a: Assumed, searches: int) -> Table:
         row("library", _size(each.bytes))
         row("decode: core hours", f"{each.index_core_hours:,.0f}")
         row(f"index in {a.days:g} days: nodes + GPUs", f"{each.index_nodes:,} + {each.gpus:,}")
-        row("one committer: days", f"{each.videos * m.commit / 86400:,.1f}")
+        row("one committer: hours", f"{each.videos * m.commit / 3600:,.1f}")
         row("index: cost, once", f"${each.index_cost:,.0f}")
         row(f"serve: nodes ({a.replicas} replicas)", f"{each.nodes:,}")
-        row("answering process: memory", f"{each.videos * m.catalogue_bytes / 1e9:,.0f} GB")
+        row("process that ranks: memory", f"{each.videos * m.head_bytes / 1e9:,.1f} GB")
+        row("scores sent for a query", f"{SCORE_BYTES * each.videos * m.sections / 1e6:,.1f} MB")
         row("serve: cost a month", f"${each.month_cost:,.0f}")
         down = down_share(each.bytes / each.shards, m, a)
-        for name, scan in {"exact": each.scan, "candidates": a.lookup + a.candidates * each.scan}.items():
+        for name, scan, transfer in (
+            ("exact", each.scan, each.transfer),
+            ("candidates", a.lookup + a.candidates * each.scan, a.candidates * each.transfer),
+        ):
             waited, partial = simulate(scan, each.shards, down, m, a, searches)
-            middle, late = np.quantile(waited, [0.5, 0.99])
+            middle, late = np.quantile(waited, [0.5, 0.99]) + transfer
             row(f"{name}: median, 99 % within", f"{_time(middle)}, {_time(late)}")
         row("partial answers: simulated", f"{partial:.1e}")
         row("partial answers: closed form", f"{partial_share(each.shards, down, a.replicas):.1e}")

@@ -33,11 +33,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).parent))
 import library_search as synthetic
 
-from prvr.library import Library
-from prvr.library.ingest.tracks import Piece
-from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.commit import commit
-from prvr.library.store.pending import Indexed, Pending
+from prvr.library import IndexedVideo, Library, NewVideo, Piece, SectionBuffer, commit_videos
 from prvr.server import ServerOptions, serve
 
 _KINDS = 25  # videos that differ; the others repeat them, which costs the same to score
@@ -96,7 +92,7 @@ def main() -> None:
 
 
 def fill(place: Path, videos: int, frames: int, width: int) -> None:
-    """Make a library of synthetic vectors that repeats a few videos."""
+    """A library of synthetic vectors, a few kinds of videos over and over."""
     library = Library.create(place, encoder=synthetic.SyntheticEncoder(width))
     track = library.tracks["frames"]
     kinds = []
@@ -107,13 +103,13 @@ def fill(place: Path, videos: int, frames: int, width: int) -> None:
     for first in range(0, videos, _AT_ONCE):
         batch = []
         for number in range(first, min(videos, first + _AT_ONCE)):
-            pending = Pending(library.folder)
+            pending = SectionBuffer(library.folder)
             for section in kinds[number % _KINDS]:
                 pending.add(section)
             path = Path(f"/made up/{number:06d}.mp4")
             video = NewVideo(path, frames, 0, str(number), duration=float(frames), frames=frames)
-            batch.append(Indexed(video, {"frames": pending}))
-        commit(library.catalogue, library.folder, batch)
+            batch.append(IndexedVideo(video, {"frames": pending}))
+        commit_videos(library.catalogue, library.folder, batch)
 
 
 def run_server(place: Path, width: int, port: int) -> None:

@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "objects": {"files", "library", "media"},
     "server": {"processes", "library", "media"},
     "doctor": {"scoring", "library", "media", "files"},
-    "cluster": {"files", "library", "media", "objects", "server"},
+    "cluster": {"files", "library", "media", "objects", "scoring", "server"},
     "cli": {
         "doctor",
         "tokens",

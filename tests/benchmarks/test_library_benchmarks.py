@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prvr.library import Library
-from prvr.library.ingest.tracks import Piece
+from prvr.library import Library, Piece
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import library_search as synthetic

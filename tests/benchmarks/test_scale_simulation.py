@@ -23,7 +23,8 @@ MEASURED = scale.Measured(
     page=0.01,
     restart=5.0,
     commit=0.001,
-    catalogue_bytes=1000.0,
+    sections=2.0,
+    head_bytes=1000.0,
 )
 ASSUMED = scale.Assumed()
 
@@ -35,6 +36,7 @@ def test_a_plan_is_the_sum_of_its_parts() -> None:
     assert found.nodes == 2
     assert found.index_core_hours == pytest.approx(10**6 * 300 * 0.01 / 3600)
     assert found.scan == pytest.approx(3e11 / 200e9)  # memory, not cores, is the limit: 64 × 4 GB/s > 200 GB/s
+    assert found.transfer == pytest.approx(4 * 2 * 10**6 / 1e9)  # 4 bytes for each section, 1 GB/s
     large = scale.plan(10**9, MEASURED, ASSUMED)
     assert large.bytes == 1000 * found.bytes
     assert large.shards == np.ceil(large.bytes / (512e9 * 0.8))
@@ -79,9 +81,15 @@ def test_a_replica_that_is_asked_too_takes_the_stalls_away() -> None:
 
 def test_a_measurement_is_read() -> None:
     found = {
-        "storage": {"bytes": 1e9, "bytes_per_frame": 1100.0, "commit": 0.001, "catalogue_bytes": 900.0},
+        "storage": {"bytes": 1e9, "bytes_per_frame": 1100.0, "commit": 0.001, "head_bytes": 900.0},
         "indexing": {"decode": 0.01, "encode": 0.5, "finish": 0.001},
-        "searching": {"one_core": [0.5] * 10, "one_core_batch": [4.0], "batch": 32, "page": 0.01},
+        "searching": {
+            "one_core": [0.5] * 10,
+            "one_core_batch": [4.0],
+            "batch": 32,
+            "page": 0.01,
+            "sections_per_video": 2.0,
+        },
         "cluster": None,
     }
     m = scale.Measured.of(found)

@@ -50,7 +50,7 @@ def test_a_library_from_adding_to_removing(
     assert "1 could not be read" in said(capsys, "library", "add", "--retry", code=1)
     assert "everything is complete" in said(capsys, "library", "verify")
     assert "removed 16 videos" in said(capsys, "library", "remove", folder)
-    assert "holds no video yet" in said(capsys, "search", "red", code=1)
+    assert "holds no videos yet" in said(capsys, "search", "red", code=1)
 
 
 def test_search_shows_a_table_or_json_and_cuts_clips(
@@ -73,9 +73,9 @@ def test_search_shows_a_table_or_json_and_cuts_clips(
 def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, expected in (
         (["search"], "give either a sentence"),
-        (["search", "x", "--library", str(tmp_path)], "is no library"),
-        (["search", "x", "--after", "soon"], "is no date"),
-        (["search", "x", "--limit", "0"], "limit is at least 1"),
+        (["search", "x", "--library", str(tmp_path)], "is not a library"),
+        (["search", "x", "--after", "soon"], "is not a date"),
+        (["search", "x", "--limit", "0"], "limit must be at least 1"),
         (["search", "--image", str(tmp_path / "broken.mp4")], "is not a picture"),
         (["search", "a red square", "--export", str(tmp_path / "broken.mp4")], "is a file: give a folder"),
         (["serve", str(made), "--host", "192.0.2.1", "--token", 24 * "x"], "choose another --host"),

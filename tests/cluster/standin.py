@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from prvr import __version__
-from prvr.cluster.hedging import Shards
-from prvr.cluster.searching import ClusterSearcher
-from prvr.cluster.shards import Shard
+from prvr.cluster.replicas import Shards
+from prvr.cluster.search import ClusterSearcher
+from prvr.cluster.shard_actor import ShardActor
 from prvr.library import Library
 
 
-class Gone(Exception):
-    """What a killed actor answers."""
+class ActorDied(Exception):
+    """Raised by calls of a killed actor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,28 +23,28 @@ class Call:
 
     actor: Actor
     method: str
-    given: tuple[Any, ...] = ()
+    arguments: tuple[Any, ...] = ()
 
-    def remote(self, *given: Any) -> Call:
-        return Call(self.actor, self.method, given)
+    def remote(self, *arguments: Any) -> Call:
+        return Call(self.actor, self.method, arguments)
 
 
 @dataclass
 class Actor:
     """Stands for a handle."""
 
-    shard: Shard
+    shard: ShardActor
     dead: bool = False
     stopped: bool = False  # neither answers nor fails
     answered: int = 0
-    told: int = 0  # bytes of its answers
+    sent: int = 0  # bytes of its scores
 
     def __getattr__(self, name: str) -> Call:
         return Call(self, name)
 
 
 class Ray:
-    """Everything is answered at once, where it is answered. Time passes only when nobody answers."""
+    """Answers are computed when they are fetched. Time passes only while nobody answers."""
 
     def wait(self, answers: list[Call], num_returns: int = 1, timeout: float | None = None) -> tuple[list[Call], Any]:
         ready = [answer for answer in answers if not answer.actor.stopped]
@@ -54,18 +54,18 @@ class Ray:
 
     def get(self, answer: Call, timeout: float | None = None) -> Any:
         if answer.actor.dead:
-            raise Gone
-        found = getattr(answer.actor.shard, answer.method)(*answer.given)
-        if answer.method == "answer":
+            raise ActorDied
+        reply = getattr(answer.actor.shard, answer.method)(*answer.arguments)
+        if answer.method == "score":
             answer.actor.answered += 1
-            answer.actor.told += found.bytes
-        return found
+            answer.actor.sent += reply.bytes
+        return reply
 
 
-def actors(library: Library, shards: int, replicas: int = 1) -> list[list[Actor]]:
+def start_actors(library: Library, shards: int, replicas: int = 1) -> list[list[Actor]]:
     opening = (str(library.folder), __version__)
-    return [[Actor(Shard(*opening, number, shards)) for _ in range(replicas)] for number in range(shards)]
+    return [[Actor(ShardActor(*opening, number, shards)) for _ in range(replicas)] for number in range(shards)]
 
 
-def searcher(library: Library, made: list[list[Actor]], patience: float = 10.0) -> ClusterSearcher:
-    return ClusterSearcher(library, Shards(Ray(), made, patience))
+def searcher(library: Library, actors: list[list[Actor]], patience: float = 10.0) -> ClusterSearcher:
+    return ClusterSearcher(library, Shards(Ray(), actors, patience))

@@ -1,3 +1,5 @@
+"""Batches of an epoch, and prefetching them."""
+
 from __future__ import annotations
 
 import threading

@@ -1,3 +1,5 @@
+"""BigFiles are read by a scanner, and refused where their files disagree."""
+
 from __future__ import annotations
 
 import contextlib

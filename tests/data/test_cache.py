@@ -1,3 +1,5 @@
+"""A cache entry is complete or absent, whatever happens while it is built."""
+
 from __future__ import annotations
 
 import multiprocessing

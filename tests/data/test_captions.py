@@ -1,3 +1,5 @@
+"""Caption, label and moment files are read completely, or refused with the line."""
+
 from __future__ import annotations
 
 import contextlib

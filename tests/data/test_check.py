@@ -1,3 +1,5 @@
+"""`check_collections` names what is missing, wrong or different from what was published."""
+
 from __future__ import annotations
 
 import shutil

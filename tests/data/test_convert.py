@@ -1,3 +1,5 @@
+"""A BigFile becomes an HDF5 file, also when the conversion is killed on the way."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""A split as batches of tensors."""
+
 from __future__ import annotations
 
 import os

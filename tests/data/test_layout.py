@@ -1,3 +1,5 @@
+"""Where the files of a collection are found."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Resampling follows the rule of the published features."""
+
 from __future__ import annotations
 
 from itertools import pairwise

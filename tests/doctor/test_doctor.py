@@ -86,4 +86,4 @@ def test_the_command_as_text_and_as_json(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_folder_that_holds_no_library_is_a_problem(tmp_path: Path) -> None:
-    assert any("is no library" in problem for problem in examine(tmp_path / "nothing").problems)
+    assert any("is not a library" in problem for problem in examine(tmp_path / "nothing").problems)

@@ -12,7 +12,7 @@ import pytest
 from prvr.library import Library
 from prvr.worlds import RenderedWorld
 from tests.faults.conftest import RATE
-from tests.library.test_faults import same
+from tests.library.store.test_faults import same
 
 SOURCE = Path(__file__).parents[2] / "src" / "prvr"
 # Where the time of day is read at all: only to be shown to people.

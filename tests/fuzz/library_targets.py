@@ -9,7 +9,7 @@ from pathlib import Path
 from prvr.library import Library, LibraryError
 from prvr.library.search.filters import Filters
 from prvr.library.store.catalogue import Catalogue, NewVideo, put_video, read_videos
-from prvr.library.store.settings import About, LibrarySettings, read_about, write_about
+from prvr.library.store.settings import LibraryRecord, LibrarySettings, read_record, write_record
 from prvr.media.errors import EncoderError
 from prvr.media.recipe import Recipe
 from tests.fuzz.target import Read, Target, of_file
@@ -17,12 +17,12 @@ from tests.fuzz.target import Read, Target, of_file
 
 def _about() -> bytes:
     with tempfile.TemporaryDirectory() as place:
-        write_about(Path(place), About(LibrarySettings(), {"frames": asdict(Recipe("plain-1", width=296))}))
+        write_record(Path(place), LibraryRecord(LibrarySettings(), {"frames": asdict(Recipe("plain-1", width=296))}))
         return (Path(place) / "library.json").read_bytes()
 
 
 def _read_settings(path: Path) -> None:
-    found = read_about(path.parent).settings
+    found = read_record(path.parent).settings
     assert isinstance(found.encoder, str)
     assert isinstance(found.text_encoder, str | None)
     assert isinstance(found.rate + found.window + found.stride, int | float)

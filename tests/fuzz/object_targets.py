@@ -12,17 +12,14 @@ from unittest import mock
 import torch
 from safetensors.torch import save
 
-from prvr.cluster.pieces import packed, unpacked
-from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import Section
-from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.pending import Indexed, Pending
-from prvr.media.subtitles import TimedLine
-from prvr.objects.copies import Copy
-from prvr.objects.fetching import bring
+from prvr.cluster.pieces import pack_video, unpack_video
+from prvr.library import IndexedVideo, LibraryError, NewVideo, Section, SectionBuffer
+from prvr.media import TimedLine
+from prvr.objects import Copy, newest_manifest, open_object_store
+from prvr.objects.fetch import fetch_state
 from prvr.objects.lease import LEASE, Lease
-from prvr.objects.manifest import Manifest, Segment, newest
-from prvr.objects.store import FolderStore, open_store
+from prvr.objects.manifest import Manifest, Segment
+from prvr.objects.store import FolderStore
 from tests.fuzz.target import Read, Target, of_file
 
 _ADDRESS = "file:///published"
@@ -39,7 +36,7 @@ def _published(scratch: Path) -> FolderStore:
 
 
 def _read_manifest(scratch: Path) -> Read:
-    """Under the name that its content asks for, so that more than its hash is looked at; then what it lists."""
+    """Under the name that fits its content, so that more than its hash is checked; then fetch what it lists."""
     store = _published(scratch)
 
     def read(data: bytes) -> None:
@@ -47,9 +44,9 @@ def _read_manifest(scratch: Path) -> Read:
         name = f"manifests/{int(number[1]) if number else 1:012d}-{hashlib.sha256(data).hexdigest()[:32]}.json"
         store.delete(store.list("manifests"))
         store.put(name, data)
-        found = newest(store)
+        found = newest_manifest(store)
         assert found is not None
-        bring(store, found, scratch / "copy", {})
+        fetch_state(store, found, scratch / "copy", {})
         assert Manifest(found.generation + 1, found.name, found.copy, found.catalogue, found.files).name
 
     return read
@@ -73,7 +70,7 @@ def _read_address(scratch: Path) -> Read:
             mock.patch.dict(os.environ, {"PRVR_CACHE": str(scratch)}),
             mock.patch("prvr.objects.buckets.open_bucket", lambda address: FolderStore(address, scratch / "bucket")),
         ):
-            store = open_store(os.fsdecode(data))
+            store = open_object_store(os.fsdecode(data))
             store.list("manifests")
             assert Copy(store.address).home.parent == scratch
 
@@ -102,13 +99,13 @@ def _copy() -> bytes:
 
 
 def _piece() -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    track = Pending(Path())
+    track = SectionBuffer(Path())
     track.add(Section({"frames": 2}, {"spans": torch.ones(1, 2), "local.values": torch.ones(1, 4)}, 2))
-    return packed(Indexed(_VIDEO, {"frames": track}, (TimedLine(0.0, 1.0, "hello"),)))
+    return pack_video(IndexedVideo(_VIDEO, {"frames": track}, (TimedLine(0.0, 1.0, "hello"),)))
 
 
 def _read_piece(path: Path) -> None:
-    found = unpacked(path, path.parent, _VIDEO)
+    found = unpack_video(path, path.parent, _VIDEO)
     assert found is None or found.video.path == _VIDEO.path
 
 

@@ -1,4 +1,4 @@
-"""Addresses to publish at, and a library that was made without any of it."""
+"""Addresses to publish at, and a library that was never published."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library
-from prvr.objects import lease, working_copy
+from prvr.objects import WorkingCopy, lease, working_copy
 from prvr.objects.store import FolderStore
-from prvr.objects.working import WorkingCopy
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 from tests.objects.s3 import KEYS, S3
 
@@ -20,7 +19,7 @@ RATE = 2.0
 
 @pytest.fixture(scope="session")
 def films(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
-    """Sixteen films; read only."""
+    """Sixteen films; do not change them."""
     return render_world(tmp_path_factory.mktemp("rendered") / "films", RENDERED_SIZES["tiny"])
 
 
@@ -32,7 +31,7 @@ def some(films: RenderedWorld) -> list[Path]:
 
 @pytest.fixture(scope="session")
 def whole(some: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Library:
-    """What one machine makes of the five in a folder; read only."""
+    """A library of the five in a folder; do not change it."""
     lib = Library.create(tmp_path_factory.mktemp("library") / "whole", rate=RATE)
     lib.add(some)
     return lib
@@ -49,7 +48,7 @@ def server() -> Iterator[S3]:
 
 @pytest.fixture(params=["file", "s3"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A place nobody has published at."""
+    """An address at which nothing is published."""
     if request.param == "file":
         return (tmp_path / "store" / "films.prvr").as_uri()
     return str(request.getfixturevalue("server").address(f"{tmp_path.name}/films.prvr"))
@@ -57,11 +56,13 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """A machine of its own, with an empty cache; call it to go to another one."""
+    """A machine with an empty cache; call it to switch to another machine.
+
+    A holder shows often that it runs, and has the usual 30 s for that: a slow machine does not look dead.
+    """
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(lease, "SETTLE", 0.05)
-    monkeypatch.setattr(lease, "SILENCE", 1.0)
     monkeypatch.setattr(lease, "BEAT", 0.2)
 
     def at(name: str) -> None:
@@ -71,6 +72,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return at
 
 
+@pytest.fixture
+def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests with dead holders only: they are waited for briefly."""
+    monkeypatch.setattr(lease, "SILENCE", 0.3)
+
+
 def add(address: str, paths: list[Path]) -> None:
     with working_copy(address) as copy:
         copy.open_or_create(rate=RATE).add(paths)
@@ -78,7 +85,7 @@ def add(address: str, paths: list[Path]) -> None:
 
 @pytest.fixture(scope="module")
 def published(some: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in a folder, with a library of two videos; read only."""
+    """A store in a folder, with a library of two videos; do not change it."""
     folder = tmp_path_factory.mktemp("published")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PRVR_CACHE", str(folder / "cache"))
@@ -88,14 +95,14 @@ def published(some: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture
 def made(published: Path, tmp_path: Path) -> FolderStore:
-    """A copy of it: what is published does not know where."""
+    """A copy of it. Nothing in it depends on its place."""
     shutil.copytree(published, tmp_path / "store")
     return FolderStore((tmp_path / "store").as_uri(), tmp_path / "store")
 
 
 @pytest.fixture(autouse=True)
-def _nobody_publishes_after_a_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What stands for a killed process leaves its thread behind, which would publish in the middle of another test."""
+def _stop_publishing_after_a_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tests of killed processes leave a publishing thread behind, which would publish during another test."""
     started: list[WorkingCopy] = []
     begin = WorkingCopy.start
 
@@ -106,5 +113,4 @@ def _nobody_publishes_after_a_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setattr(WorkingCopy, "start", start)
     yield
     for working in started:
-        working._ended.set()
-        working._thread.join()
+        working.stop()

@@ -1,4 +1,4 @@
-"""What goes wrong on object storage ends in a sentence, and leaves one whole state for everybody."""
+"""Problems with object storage end in a message and leave one complete state for everybody."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from prvr.cli import main
 from prvr.library import Library
-from prvr.objects import lease, newest, open_published, open_store, published_problems, working_copy
-from prvr.objects.copies import Copy, bring_newest
+from prvr.objects import lease, newest_manifest, open_object_store, open_published, published_problems, working_copy
+from prvr.objects.copies import Copy, fetch_newest
 from prvr.objects.manifest import Manifest, Segment, read_manifest
 from prvr.objects.store import FolderStore, StoreError
 from tests.objects.conftest import RATE, add
@@ -76,7 +76,7 @@ def test_commands_on_a_real_s3_server(
 def test_nobody_answers(some: list[Path], prvr: Prvr) -> None:
     pytest.importorskip("pyarrow")
     address = f"s3://{BUCKET}/films.prvr?endpoint_override=http://127.0.0.1:{free_port()}&region=us-east-1"
-    prvr("library", "add", str(some[0]), "--library", address).refuses("nobody answers there")
+    prvr("library", "add", str(some[0]), "--library", address).refuses("no server answers there")
 
 
 def test_wrong_keys(prvr: Prvr) -> None:
@@ -92,19 +92,19 @@ def test_wrong_keys(prvr: Prvr) -> None:
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("ftp://host/films.prvr", "s3://, gs:// and file://"),
-        ("s3://key:secret@bucket/films", "keys do not belong"),
-        ("s3://key:with/secret@bucket/films", "keys do not belong"),
-        ("s3://bucket/films?access_key=key&secret_key=secret", "keys do not belong"),
-        ("s3://bucket/films?endpoint_override=http://key:secret@host", "keys do not belong"),
-        ("ftp://key:secret@host/films", "keys do not belong"),
-        ("s3://[bucket/films", "is no address"),
-        ("file:///films%00.prvr", "names no folder"),
-        ("file:///\udcff/films.prvr", "is no address"),
-        ("s3://bucket", "names no place"),
-        ("file://films.prvr", "three strokes"),
-        ("s3://bucket/films?colour=secret", "colour is not understood"),
-        ("gs://bucket/films?colour=secret", "colour is not understood"),
+        ("ftp://host/films.prvr", "s3://, gs:// or file://"),
+        ("s3://key:secret@bucket/films", "must not contain keys"),
+        ("s3://key:with/secret@bucket/films", "must not contain keys"),
+        ("s3://bucket/films?access_key=key&secret_key=secret", "must not contain keys"),
+        ("s3://bucket/films?endpoint_override=http://key:secret@host", "must not contain keys"),
+        ("ftp://key:secret@host/films", "must not contain keys"),
+        ("s3://[bucket/films", "is not an address"),
+        ("file:///films%00.prvr", "does not name a folder"),
+        ("file:///\udcff/films.prvr", "is not an address"),
+        ("s3://bucket", "does not name a place"),
+        ("file://films.prvr", "three slashes"),
+        ("s3://bucket/films?colour=secret", "unknown option colour"),
+        ("gs://bucket/films?colour=secret", "unknown option colour"),
     ],
 )
 def test_addresses_that_name_nothing(address: str, said: str, prvr: Prvr) -> None:
@@ -129,9 +129,9 @@ def test_a_server_that_is_killed_half_way(some: list[Path], monkeypatch: pytest.
             lib.add(some[1:2])
             server.kill()
 
-    with pytest.raises(StoreError, match="nobody answers"):
+    with pytest.raises(StoreError, match="no server answers"):
         add_and_lose_it()
-    with pytest.raises(StoreError, match="nobody answers"):
+    with pytest.raises(StoreError, match="no server answers"):
         open_published(address)
 
 
@@ -152,13 +152,13 @@ def test_an_upload_that_fails_at_any_object(
     made: FolderStore, some: list[Path], whole: Library, monkeypatch: pytest.MonkeyPatch, machine: Machine
 ) -> None:
     """Readers see the old state until the very end; the same command then goes on, and nothing is left over."""
-    before = newest(made)
-    monkeypatch.setattr("prvr.objects.working.open_store", lambda address: Failing(address, made.folder))
+    before = newest_manifest(made)
+    monkeypatch.setattr("prvr.objects.writer.open_object_store", lambda address: Failing(address, made.folder))
     for at in (1, 2, 5, 9):
         Failing.left = at
         with pytest.raises(StoreError, match="failed"):
             add(made.address, some[2:3])
-        assert newest(made) == before
+        assert newest_manifest(made) == before
     Failing.left = 0
     with working_copy(made.address) as copy:
         assert Library.open(copy.folder).add(some[2:3]).unchanged
@@ -169,7 +169,7 @@ def test_an_upload_that_fails_at_any_object(
 
 
 def test_a_damaged_object_is_named(made: FolderStore, machine: Machine) -> None:
-    manifest = newest(made)
+    manifest = newest_manifest(made)
     assert manifest is not None
     part = manifest.files["catalogue.sqlite"][0]
     content = made.get(part.name)
@@ -180,17 +180,17 @@ def test_a_damaged_object_is_named(made: FolderStore, machine: Machine) -> None:
     made.put(part.name, content[:-1])
     assert any(part.name in problem for problem in published_problems(made.address))
     made.delete([part.name])
-    with pytest.raises(StoreError, match=rf"{part.name}.* is not there"):
+    with pytest.raises(StoreError, match=rf"{part.name}.* does not exist"):
         open_published(made.address)
     made.put(part.name, content)
     assert len(open_published(made.address).videos()) == 2  # and nothing of the failures is left in the copy
 
 
 def test_a_damaged_manifest_and_one_of_a_newer_version_are_refused(made: FolderStore) -> None:
-    manifest = newest(made)
+    manifest = newest_manifest(made)
     assert manifest is not None
     made.put("manifests/notes.json", b"of somebody")
-    assert newest(made) == manifest
+    assert newest_manifest(made) == manifest
     made.put(manifest.name, manifest.text.replace("files", "flies").encode())
     with pytest.raises(StoreError, match="is damaged"):
         open_published(made.address)
@@ -210,7 +210,7 @@ def test_a_manifest_cannot_write_outside_the_copy(made: FolderStore) -> None:
     evils += [Manifest(9, None, "", 0, {"a": (Segment(part.name, size),)}) for size in (-1, 1 << 60)]
     for evil in [*evils, *(Manifest(9, None, "", 0, {"a": (Segment(name, 1),)}) for name in names)]:
         made.put(evil.name, evil.text.encode())
-        with pytest.raises(StoreError, match="is no"):
+        with pytest.raises(StoreError, match="is not"):
             open_published(made.address)
         made.delete([evil.name])
 
@@ -218,10 +218,10 @@ def test_a_manifest_cannot_write_outside_the_copy(made: FolderStore) -> None:
 def test_a_store_that_cannot_be_looked_into_is_not_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="could not be listed: Not a directory"):
-        open_store((tmp_path / "file" / "films.prvr").as_uri()).list("manifests")
+        open_object_store((tmp_path / "file" / "films.prvr").as_uri()).list("manifests")
 
 
-def test_a_library_that_is_gone_is_not_begun_anew(made: FolderStore, some: list[Path], machine: Machine) -> None:
+def test_a_library_that_is_gone_is_not_created_again(made: FolderStore, some: list[Path], machine: Machine) -> None:
     """A disk that is not mounted looks like a place where nothing was published."""
     add(made.address, some[:2])
     made.folder.rename(made.folder.with_name("elsewhere"))
@@ -245,7 +245,7 @@ def test_what_went_away_in_a_copy_is_fetched_again(name: str, made: FolderStore,
 
 
 def test_a_damaged_copy_is_found_and_not_published(made: FolderStore, some: list[Path], machine: Machine) -> None:
-    before = newest(made)
+    before = newest_manifest(made)
     (path,) = open_published(made.address).folder.rglob("local.values.bin")
     content = path.read_bytes()
     path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
@@ -255,7 +255,7 @@ def test_a_damaged_copy_is_found_and_not_published(made: FolderStore, some: list
         StoreError, match=rf"{path} no longer holds what was published of it.*delete {path.parents[3]} "
     ):
         add(made.address, some[2:3])
-    assert newest(made) == before
+    assert newest_manifest(made) == before
     shutil.rmtree(path.parents[3])  # as it says
     add(made.address, some[2:3])
     assert published_problems(made.address) == []
@@ -269,8 +269,8 @@ def test_what_a_kill_leaves_in_a_folder_is_tidied_away(made: FolderStore, some: 
 
 
 def test_a_reader_is_overtaken(made: FolderStore, some: list[Path], machine: Machine) -> None:
-    """While it fetches, the state it fetches is tidied away: it takes the newest."""
-    old = newest(made)
+    """While it fetches, the state it fetches is tidied away: it takes the newest one."""
+    old = newest_manifest(made)
     assert old is not None
     machine("second")
     names = iter([old])
@@ -283,10 +283,10 @@ def test_a_reader_is_overtaken(made: FolderStore, some: list[Path], machine: Mac
     with working_copy(made.address) as copy:
         Library.open(copy.folder).remove(some[:1])
     made.put(old.name, old.text.encode())
-    made.delete(set(old.objects) - set(newest(made).objects))  # type: ignore[union-attr]
+    made.delete(set(old.objects) - set(newest_manifest(made).objects))  # type: ignore[union-attr]
     machine("second")
     here = Copy.of(made.address)
-    found = bring_newest(Overtaken(made.address, made.folder), here)
+    found = fetch_newest(Overtaken(made.address, made.folder), here)
     assert found is not None
     assert found.generation == old.generation + 1
     assert len(Library.open(here.folder).videos()) == 1
@@ -295,4 +295,4 @@ def test_a_reader_is_overtaken(made: FolderStore, some: list[Path], machine: Mac
 def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r'pip install "prvr\[objects\]"'):
-        open_store("s3://bucket/films")
+        open_object_store("s3://bucket/films")

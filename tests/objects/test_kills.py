@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library
-from prvr.objects import newest, open_published, open_store
+from prvr.objects import newest_manifest, open_object_store, open_published
 from prvr.worlds import RenderedWorld
 from tests.cluster.alike import same_library
 from tests.objects.conftest import RATE
 
 KILLS = 12
-# The command, with the patience of a test: it publishes often, and takes a dead one's lease over soon.
+# The command, with short times: it publishes often, and soon takes over the lease of a dead process.
 PROGRAM = """
 import sys
-from prvr.objects import lease, publishing, working
-lease.SETTLE, lease.BEAT, lease.SILENCE, working.EVERY = 0.1, 0.2, 1.5, 0.1
-publishing.LARGEST, publishing.SMALL, publishing.BLOCK = 20_000, 5_000, 8192
+from prvr.objects import lease, publish, writer
+lease.SETTLE, lease.BEAT, lease.SILENCE, writer.EVERY = 0.1, 0.2, 1.5, 0.1
+publish.LARGEST, publish.SMALL, publish.BLOCK = 20_000, 5_000, 8192
 from prvr.cli import main
 print("ready", flush=True)
 sys.exit(main(sys.argv[1:]))
@@ -38,7 +38,7 @@ def test_killed_again_and_again(
 ) -> None:
     whole = Library.create(tmp_path / "whole", rate=RATE)
     whole.add([films.folder])
-    chance, store = random.Random(7), open_store(address)
+    chance, store = random.Random(7), open_object_store(address)
     words = [sys.executable, "-c", PROGRAM, "library", "add", str(films.folder), "--library", address, "--rate", "2"]
     states, killed = [], 0
     while True:
@@ -50,7 +50,7 @@ def test_killed_again_and_again(
             time.sleep(chance.uniform(0.1, 1.5))
             process.kill()
         _, err = process.communicate(timeout=120)
-        found = newest(store)
+        found = newest_manifest(store)
         states.append(0 if found is None else found.generation)
         if found is not None:
             machine("a reader")

@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("ray", reason='clusters need Ray: pip install "prvr[cluster]"')
 
 from prvr.cluster import ClusterIndexing
-from prvr.library import AddProgress, Library
-from prvr.objects import newest, open_published, open_store, working_copy
+from prvr.library import AddProgress, Library, find_videos
+from prvr.objects import newest_manifest, open_object_store, open_published, working_copy
 from prvr.worlds import RenderedWorld
-from tests.cluster.alike import SENTENCES, same_answers, same_library
-from tests.cluster.test_on_ray import EVERYTHING, Nodes, wait_until
+from tests.cluster.alike import requests, same_answers, same_library
+from tests.cluster.nodes import Nodes, wait_until
 from tests.objects.conftest import RATE
 from tests.objects.s3 import S3
 
@@ -62,15 +62,15 @@ def test_nodes_killed_half_way(
 
     with working_copy(bucket) as copy:
         lib = copy.open_or_create(rate=RATE)
-        work = ClusterIndexing(nodes.address, encoders=2, copy=copy)
-        report = lib.add([films.folder], work=work, progress=kill)
+        cluster = ClusterIndexing(nodes.address, encoders=2, copy=copy)
+        report = cluster.add(lib, find_videos([films.folder]), progress=kill)
     assert len(killed) == 2
     assert len(report.added) == len(set(report.added)) == len(films.videos)
     machine("another")
     found = open_published(bucket)
     same_library(found, all_of_them)
-    same_answers(found.search_many(SENTENCES, EVERYTHING), all_of_them.search_many(SENTENCES, EVERYTHING))
-    assert open_store(bucket).list("pieces") == {}
+    same_answers(found.search_many(requests()), all_of_them.search_many(requests()))
+    assert open_object_store(bucket).list("pieces") == {}
 
 
 def started(bucket: str, films: RenderedWorld, nodes: Nodes) -> subprocess.Popen[bytes]:
@@ -92,24 +92,24 @@ def test_the_command_killed_and_run_again(
 ) -> None:
     """On the same machine, and on another one that has nothing but the bucket."""
     process = started(bucket, films, nodes)
-    store = open_store(bucket)
+    store = open_object_store(bucket)
     wait_until(lambda: sum(name.endswith(".safetensors") for name in store.list("pieces")) >= 3)
     process.send_signal(how)
     assert process.wait(60) in (-signal.SIGKILL, 130)
-    assert newest(store) is not None
+    assert newest_manifest(store) is not None
     machine(where)
     second = started(bucket, films, nodes)
     out, err = second.communicate(timeout=240)
     assert second.returncode == 0, err
     assert b"added" in out
-    assert open_store(bucket).list("pieces") == {}
+    assert open_object_store(bucket).list("pieces") == {}
     machine("another")
     same_library(open_published(bucket), all_of_them)
 
 
 def test_two_commands_do_not_add_at_once(nodes: Nodes, bucket: str, films: RenderedWorld, machine: Machine) -> None:
     process = started(bucket, films, nodes)
-    wait_until(lambda: bool(open_store(bucket).list("manifests")))
+    wait_until(lambda: bool(open_object_store(bucket).list("manifests")))
     machine("second")
     other = started(bucket, films, nodes)
     _, err = other.communicate(timeout=120)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from prvr.cluster.connecting import ClusterError
+from prvr.cluster import ClusterError
 from prvr.cluster.object_pieces import ObjectPieces
 from prvr.library import Library
-from prvr.objects import Copy, open_published, open_store, working_copy
+from prvr.objects import Copy, open_object_store, open_published, working_copy
 from tests.cluster.alike import same_library
-from tests.cluster.test_stages import Stages, Stop
+from tests.cluster.test_add import Killed, Stages
+from tests.cluster.test_add import add as add_in_stages
 from tests.objects.conftest import RATE
 
 Machine = Callable[[str], None]
@@ -22,22 +23,22 @@ in_a_folder = pytest.mark.parametrize("address", ["file"], indirect=True)
 def add(address: str, some: list[Path], stages: Stages) -> None:
     with working_copy(address) as copy:
         stages.copy = copy
-        copy.open_or_create(rate=RATE).add(some, work=stages)
+        add_in_stages(copy.open_or_create(rate=RATE), some, stages)
 
 
-def test_another_machine_goes_on_with_the_pieces_that_lie_there(
+def test_another_machine_continues_with_the_pieces_that_are_there(
     address: str, machine: Machine, some: list[Path], whole: Library
 ) -> None:
     """Killed when some videos are committed, and published or not, and others wait: nothing is lost or doubled."""
-    store = open_store(address)
-    with pytest.raises(Stop):
+    store = open_object_store(address)
+    with pytest.raises(Killed):
         add(address, some, Stages(seed=5, stop_after=18))
-    lying = {name for name in store.list("pieces") if name.endswith(".safetensors")}
-    assert lying
+    left = {name for name in store.list("pieces") if name.endswith(".safetensors")}
+    assert left
     machine("second")
-    going_on = Stages(seed=4)
-    add(address, some, going_on)
-    assert going_on.decoded < len(some)
+    continued = Stages(seed=4)
+    add(address, some, continued)
+    assert continued.decoded < len(some)
     same_library(Library.open(Copy.of(address).folder), whole)
     assert store.list("pieces") == {}
     machine("third")
@@ -62,14 +63,14 @@ def test_pieces_stay_until_their_commit_is_published(address: str, some: list[Pa
 
 @in_a_folder
 def test_damaged_pieces_are_made_again(address: str, some: list[Path], whole: Library, machine: Machine) -> None:
-    store = open_store(address)
-    with pytest.raises(Stop):
+    store = open_object_store(address)
+    with pytest.raises(Killed):
         add(address, some, Stages(seed=5, stop_after=18))
     for name in store.list("pieces"):
         data = store.get(name)
         store.put(name, data[:-1] + b"?")
     machine("second")
-    with pytest.raises(ClusterError, match="was damaged, and is gone: run it again"):
+    with pytest.raises(ClusterError, match="was damaged and is deleted: run the command again"):
         add(address, some, Stages())
     for name in store.list("pieces"):
         store.delete([name])
@@ -78,10 +79,10 @@ def test_damaged_pieces_are_made_again(address: str, some: list[Path], whole: Li
 
 
 @in_a_folder
-def test_a_file_that_kills_its_decoder_is_given_up(address: str) -> None:
-    pieces = ObjectPieces(open_store(address))
+def test_a_file_that_crashes_its_decoder_is_given_up(address: str) -> None:
+    pieces = ObjectPieces(open_object_store(address))
     assert [pieces.begin("key") for _ in range(6)] == [True] * 5 + [False]
-    pieces.begin_anew()
+    pieces.forget_tries()
     assert pieces.begin("key")
     pieces.end("key")
     assert pieces.store.list("pieces") == {}

@@ -10,21 +10,27 @@ from typing import Any
 
 import pytest
 
-from prvr.library import Library, LibraryError, SearchOptions
-from prvr.library.search.asking import Here
-from prvr.objects import Copy, fetched, newest, open_published, open_store, published_problems, working_copy
-from prvr.objects import publishing as publishing_module
+from prvr.library import Library, LibraryError, SearchRequest
+from prvr.objects import (
+    Copy,
+    fetch_copy,
+    newest_manifest,
+    open_object_store,
+    open_published,
+    publish,
+    published_problems,
+    working_copy,
+)
 from prvr.objects.store import ObjectMissing, StoreError
-from tests.cluster.alike import SENTENCES, arrays, same_answers, same_library
+from tests.cluster.alike import SENTENCES, arrays, requests, same_answers, same_library
 from tests.objects.conftest import RATE
 
 Machine = Callable[[str], None]
-EVERYTHING = SearchOptions(limit=100)
 in_a_folder = pytest.mark.parametrize("address", ["file"], indirect=True)  # what a server adds nothing to
 
 
 def test_a_store_holds_what_was_put(address: str) -> None:
-    store = open_store(address)
+    store = open_object_store(address)
     assert store.list("a") == {}
     store.put("a/one", b"first")
     store.put("a/one", b"again")
@@ -41,22 +47,22 @@ def test_another_machine_finds_the_library(
     address: str, machine: Machine, some: list[Path], whole: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Segments are small here, so that there are many; the copy is equal byte for byte, and answers as the original."""
-    monkeypatch.setattr(publishing_module, "LARGEST", 5000)
-    monkeypatch.setattr(publishing_module, "SMALL", 2000)
-    monkeypatch.setattr(publishing_module, "BLOCK", 8192)
+    monkeypatch.setattr(publish, "LARGEST", 5000)
+    monkeypatch.setattr(publish, "SMALL", 2000)
+    monkeypatch.setattr(publish, "BLOCK", 8192)
     with working_copy(address) as copy:
         lib = copy.open_or_create(rate=RATE)
         for path in some:
             lib.add([path])
             copy.publish()
         same_library(lib, whole)
-    manifest = newest(open_store(address))
+    manifest = newest_manifest(open_object_store(address))
     assert manifest is not None
     assert len(manifest.objects) > len(manifest.files) + 10
     machine("second")
     found = open_published(address)
     same_library(found, whole)
-    same_answers(found.search_many(SENTENCES, EVERYTHING), whole.search_many(SENTENCES, EVERYTHING))
+    same_answers(found.search_many(requests()), whole.search_many(requests()))
     assert published_problems(address) == []
     with pytest.raises(StoreError, match="a copy of"):
         found.remove(some)
@@ -66,14 +72,14 @@ def test_another_machine_finds_the_library(
 def test_only_what_is_new_travels(address: str, machine: Machine, some: list[Path]) -> None:
     with working_copy(address) as copy:
         copy.open_or_create(rate=RATE).add(some[:4])
-    first = newest(open_store(address))
+    first = newest_manifest(open_object_store(address))
     with working_copy(address) as copy:
         copy.open_or_create().add(some[:4])
-    assert newest(open_store(address)) == first  # nothing new: nothing is published
+    assert newest_manifest(open_object_store(address)) == first  # nothing new: nothing is published
     machine("second")
-    fetched(address)
+    fetch_copy(address)
     copied = {path: path.stat().st_ino for path in Copy.of(address).folder.rglob("*.bin")}
-    fetched(address)
+    fetch_copy(address)
     assert copied == {path: path.stat().st_ino for path in Copy.of(address).folder.rglob("*.bin")}
     with working_copy(address) as copy:
         copy.open_or_create().add(some[4:])
@@ -86,7 +92,7 @@ def test_only_what_is_new_travels(address: str, machine: Machine, some: list[Pat
 def test_removed_videos_go_everywhere_and_old_states_are_tidied_away(
     address: str, machine: Machine, some: list[Path], whole: Library
 ) -> None:
-    store = open_store(address)
+    store = open_object_store(address)
     with working_copy(address) as copy:
         copy.open_or_create(rate=RATE).add(some[:3])
     machine("second")
@@ -118,14 +124,15 @@ def test_a_reader_that_has_a_state_mapped_keeps_it(address: str, machine: Machin
         Library.open(copy.folder).remove(some[:1])
         Library.open(copy.folder).add(some[2:3])
     machine("second")
-    fetched(address)
-    again = reader.search_many([SENTENCES[0]], SearchOptions(limit=5), Here(held))[0]
+    fetch_copy(address)
+    again = reader.search_many([SearchRequest(SENTENCES[0], limit=5)], held)[0]
     same_answers([again], [before])
     assert {hit.video.path for hit in reader.search(SENTENCES[0], limit=5)} == set(some[1:3])
 
 
 @in_a_folder
-def test_what_was_begun_and_not_published_goes_on(
+@pytest.mark.usefixtures("short_silence")
+def test_work_that_was_not_published_continues(
     address: str, machine: Machine, some: list[Path], whole: Library
 ) -> None:
     """Killed on one machine: that machine goes on from its copy, another one from what was published."""
@@ -153,7 +160,7 @@ def test_what_was_begun_and_not_published_goes_on(
 
 def _killed(address: str, change: Callable[[Library], Any]) -> None:
     """Change a library as a process does that is killed before it publishes: the lease and the copy stay."""
-    store = open_store(address)
+    store = open_object_store(address)
     with working_copy(address) as copy:
         change(Library.open(copy.folder))
         left = store.get("lease.json")
@@ -180,9 +187,9 @@ def test_killed_while_fetching(address: str, some: list[Path], whole: Library, m
     with working_copy(address) as copy:
         copy.open_or_create(rate=RATE).add(some)
     machine("second")
-    fetched(address)
+    fetch_copy(address)
     copy_here = Copy.of(address)
-    copy_here.rests_on(None, copy_here.files)
+    copy_here.note_base(None, copy_here.files)
     (copy_here.folder / "catalogue.sqlite").write_bytes(b"half of it")
     (copy_here.folder / "catalogue.sqlite-journal").write_bytes(b"of another")
     for path in list(copy_here.folder.rglob("*.bin"))[:2]:
@@ -194,7 +201,7 @@ def test_killed_while_fetching(address: str, some: list[Path], whole: Library, m
 def test_the_library_is_published_while_it_grows(
     address: str, some: list[Path], machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prvr.objects.working.EVERY", 0.05)
+    monkeypatch.setattr("prvr.objects.writer.EVERY", 0.05)
     seen = []
     with working_copy(address) as copy:
         lib = copy.open_or_create(rate=RATE)
@@ -230,4 +237,4 @@ def test_nothing_is_published_there(address: str) -> None:
         open_published(address)
     with working_copy(address):
         pass  # nothing was made
-    assert newest(open_store(address)) is None
+    assert newest_manifest(open_object_store(address)) is None

@@ -1,4 +1,4 @@
-"""Two processes that would change one published library, or one that falls asleep: one is refused, nothing is torn."""
+"""Two processes change one published library, or one is suspended: one is refused, and the library stays whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from prvr.library import Library, LibraryError
-from prvr.objects import lease, newest, open_published, working_copy
+from prvr.objects import lease, newest_manifest, open_published, working_copy
 from prvr.objects.copies import Copy
 from prvr.objects.manifest import Manifest
 from prvr.objects.store import FolderStore, StoreError
@@ -30,39 +30,40 @@ def test_a_second_process_is_refused(made: FolderStore, machine: Machine) -> Non
         machine("first")
 
 
-def test_a_dead_holder_is_waited_for_and_then_forgotten(made: FolderStore, machine: Machine) -> None:
+@pytest.mark.usefixtures("short_silence")
+def test_a_dead_holder_is_waited_for_and_then_ignored(made: FolderStore) -> None:
     left = {"owner": "x", "copy": "elsewhere", "holder": "process 1 on a dead machine", "beat": 3}
     made.put(lease.LEASE, json.dumps(left).encode())
-    said: list[str] = []
-    with working_copy(made.address, said.append):
-        assert "process 1 on a dead machine" in said[0]
+    reported: list[str] = []
+    with working_copy(made.address, reported.append):
+        assert "process 1 on a dead machine" in reported[0]
     made.put(lease.LEASE, b"no lease")
     with working_copy(made.address):
         pass
 
 
-def test_one_that_was_asleep_publishes_nothing(made: FolderStore, some: list[Path], machine: Machine) -> None:
-    """Its lease was taken, and the library went on without it."""
+@pytest.mark.usefixtures("short_silence")
+def test_a_suspended_process_publishes_nothing(made: FolderStore, some: list[Path], machine: Machine) -> None:
+    """Another process took its lease and changed the library meanwhile."""
 
-    def sleep_and_go_on() -> None:
+    def suspend_and_resume() -> None:
         with working_copy(made.address) as sleeper:
-            sleeper.lease.ended.set()  # no more signs of life
-            sleeper.lease.thread.join()
+            sleeper.lease.stop_beating()
             Library.open(sleeper.folder).add(some[2:3])
             machine("second")
             add(made.address, some[3:4])
             machine("first")
 
-    with pytest.raises(StoreError, match=r"no longer ours"):
-        sleep_and_go_on()
+    with pytest.raises(StoreError, match=r"lost the right to change"):
+        suspend_and_resume()
     assert {video.path for video in open_published(made.address).videos()} == {*some[:2], some[3]}
     add(made.address, some[2:3])  # the same command again
     assert len(open_published(made.address).videos()) == 4
 
 
 def test_two_states_with_one_number(made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lease was asked, then another published, then we: ours is taken back."""
-    before = newest(made)
+    """Another process published between our check of the lease and our manifest: ours is withdrawn."""
+    before = newest_manifest(made)
     assert before is not None
     rival = Manifest(before.generation + 1, before.name, "rival", before.catalogue, before.files)
 
@@ -72,14 +73,14 @@ def test_two_states_with_one_number(made: FolderStore, some: list[Path], monkeyp
                 super().put(rival.name, rival.text.encode())
             super().put(name, data)
 
-    monkeypatch.setattr("prvr.objects.working.open_store", lambda address: Late(address, made.folder))
-    with pytest.raises(StoreError, match="somebody else published"):
+    monkeypatch.setattr("prvr.objects.writer.open_object_store", lambda address: Late(address, made.folder))
+    with pytest.raises(StoreError, match="another process published"):
         add(made.address, some[2:3])
-    assert newest(made) == rival
+    assert newest_manifest(made) == rival
 
 
 def test_an_answer_that_is_lost(made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The manifest had arrived, and its sender was told that it had not: it goes on from it."""
+    """The manifest arrived, but its sender got an error: it continues from that manifest."""
 
     class Deaf(FolderStore):
         lost = 0
@@ -90,21 +91,21 @@ def test_an_answer_that_is_lost(made: FolderStore, some: list[Path], monkeypatch
                 Deaf.lost += 1
                 raise StoreError("no answer")
 
-    monkeypatch.setattr("prvr.objects.working.open_store", lambda address: Deaf(address, made.folder))
-    before = newest(made)
+    monkeypatch.setattr("prvr.objects.writer.open_object_store", lambda address: Deaf(address, made.folder))
+    before = newest_manifest(made)
     with working_copy(made.address) as copy:
         Library.open(copy.folder).add(some[2:3])
         with pytest.raises(StoreError, match="no answer"):
             copy.publish()
         Library.open(copy.folder).add(some[3:4])
-    after = newest(made)
+    after = newest_manifest(made)
     assert before is not None
     assert after is not None
     assert after.generation == before.generation + 2
     assert len(open_published(made.address).videos()) == 4
 
 
-def test_a_copy_that_was_carried_to_another_machine(
+def test_a_copy_that_was_copied_to_another_machine(
     made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(made.address, some[:2])
@@ -112,25 +113,24 @@ def test_a_copy_that_was_carried_to_another_machine(
     monkeypatch.setattr("platform.node", lambda: "elsewhere")
     there = Copy.of(made.address)
     assert there.base == here.base
-    assert there.id != here.id  # whose lease it finds it takes for somebody else's
+    assert there.id != here.id  # so it takes the other's lease for another process's
 
 
 def test_work_that_can_no_longer_be_published_stops(
     made: FolderStore, some: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prvr.objects.working.EVERY", 0.02)
+    monkeypatch.setattr("prvr.objects.writer.EVERY", 0.02)
 
     def lose_it() -> None:
         with working_copy(made.address) as copy:
             Library.open(copy.folder).add(some[2:3])
-            copy.lease.ended.set()  # no sign of life may come in between
-            copy.lease.thread.join()
+            copy.lease.stop_beating()  # so that the lease stays as it is written next
             made.put(lease.LEASE, json.dumps({"owner": "y", "holder": "somebody"}).encode())
             Library.open(copy.folder).remove(some[2:3])
             end = time.monotonic() + 30
             while time.monotonic() < end:
                 copy.check()
-            raise AssertionError("it went on and on")
+            raise AssertionError("the work never stopped")
 
-    with pytest.raises(LibraryError, match="no longer ours"):
+    with pytest.raises(LibraryError, match="lost the right to change"):
         lose_it()

@@ -198,7 +198,7 @@ def test_an_error_of_the_library_is_told_without_paths(served: Served) -> None:
     class Broken:
         message = ""
 
-        def search_many(self, queries: object, options: object) -> NoReturn:
+        def search_many(self, requests: object) -> NoReturn:
             raise LibraryError(self.message)
 
     searcher = Broken()

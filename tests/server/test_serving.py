@@ -116,4 +116,4 @@ def test_what_is_unsafe_or_wrong_is_said(
 
 def test_a_folder_that_is_no_library_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", str(tmp_path)]) == 1
-    assert "is no library" in " ".join(capsys.readouterr().err.split())
+    assert "is not a library" in " ".join(capsys.readouterr().err.split())

@@ -15,9 +15,9 @@ from prvr.cli.search import time_range
 from prvr.evaluation import EvidenceCurves, evidence_figure, save_figure
 from prvr.library import Hit, Library
 from prvr.library.search.judge import KnownQuery, judge, rendered_queries
-from prvr.library.search.moments import overlap
 from prvr.media.encoders import open_encoder
 from prvr.media.reader import open_video
+from prvr.trace import temporal_iou
 from prvr.training import load_preset
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world, write_rendered_dataset
 
@@ -110,7 +110,7 @@ def draw_hit(hit: Hit, query: KnownQuery, stem: Path) -> Path:
     confidence = "unknown" if hit.confidence is None else f"{hit.confidence:.2f}"
     verdict = f"moment {hit.start:.1f}–{hit.end:.1f} s     confidence {confidence}     "
     if own:
-        verdict += f"overlap with the true moment {overlap(hit.start, hit.end, query.start, query.end):.2f}"
+        verdict += f"overlap with the true moment {float(temporal_iou(hit.start, hit.end, query.start, query.end)):.2f}"
     else:
         verdict += "not the film that the sentence describes"
     with open_video(hit.video.path) as video:

@@ -12,8 +12,7 @@ from typing import Annotated, TypeAlias
 import tyro
 from rich.console import Console
 
-from prvr.library import Library, LibraryError, LibrarySettings
-from prvr.library.store.settings import FILE
+from prvr.library import RECORD_FILE, Library, LibraryError, LibrarySettings
 from prvr.objects import WorkingCopy, is_address, open_published, working_copy
 
 LibraryPath: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]
@@ -53,7 +52,7 @@ class LibraryChange:
     copy: WorkingCopy | None = None
 
     def open(self) -> Library:
-        if self.copy is not None and not (self.folder / FILE).exists():
+        if self.copy is not None and not (self.folder / RECORD_FILE).exists():
             raise LibraryError(f"there is no library at {self.address}: create one with `prvr library add`")
         return Library.open(self.folder)
 
@@ -79,7 +78,7 @@ def open_to_change(address: str) -> Iterator[LibraryChange]:
 
 def open_or_create(folder: Path, settings: LibrarySettings) -> Library:
     """Open the library in a folder, or create it. Settings that differ from an existing library's are an error."""
-    if not (folder / FILE).exists():
+    if not (folder / RECORD_FILE).exists():
         values = {setting.name: getattr(settings, setting.name) for setting in fields(settings)}
         return Library.create(folder, **values)
     lib, usual = Library.open(folder), LibrarySettings()

@@ -25,12 +25,19 @@ from prvr.cli.libraries import (
     open_to_read,
     refuse_addresses,
 )
-from prvr.library import AddProgress, AddReport, Library, LibraryError, LibrarySettings, Video
-from prvr.library.ingest.add import Work
-from prvr.library.ingest.files import VIDEO_SUFFIXES, find_videos
-from prvr.library.search.candidates import FEWEST, IndexSettings
-from prvr.library.search.candidates import FOLDER as CANDIDATES
-from prvr.library.store.settings import FILE
+from prvr.library import (
+    FEWEST_TOKENS,
+    INDEX_FOLDER,
+    VIDEO_SUFFIXES,
+    AddProgress,
+    AddReport,
+    IndexSettings,
+    Library,
+    LibraryError,
+    LibrarySettings,
+    Video,
+    find_videos,
+)
 from prvr.objects import is_address, published_problems
 
 if TYPE_CHECKING:
@@ -68,18 +75,18 @@ class Add:
         if not self.paths and not self.retry:
             raise LibraryError("no files were given: name video files or folders, or use --retry")
         refuse_addresses(self.paths)
-        work = self._work()
+        cluster = self._cluster()
         with open_to_change(self.library) as target:
-            if not (target.folder / FILE).exists():  # before an empty library is created
-                self._require_videos()
+            files = self._find_videos()
             lib = open_or_create(target.folder, self.settings)
             target.publish()  # others see an empty library and its settings
-            self._require_videos()
-            report = self._add(target, lib, work if work is None else replace(work, copy=target.copy))
+            report = self._add(target, lib, files, cluster if cluster is None else replace(cluster, copy=target.copy))
         _show_report(report, self.library)
         return 0 if not report.failed else 1
 
-    def _add(self, target: LibraryChange, lib: Library, work: Work | None) -> AddReport:
+    def _add(
+        self, target: LibraryChange, lib: Library, files: list[Path], cluster: ClusterIndexing | None
+    ) -> AddReport:
         with _bar() as bar:
             task = bar.add_task("looking for videos", total=None, note="")
             last_line = time.monotonic()
@@ -95,19 +102,23 @@ class Add:
                 bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, note=note)
 
             try:
-                return lib.add(self.paths, tags=self.tags, retry=self.retry, progress=show, work=work)
+                if cluster is not None:
+                    return cluster.add(lib, files, tags=self.tags, retry=self.retry, progress=show)
+                return lib.add_files(files, tags=self.tags, retry=self.retry, progress=show)
             except KeyboardInterrupt:
                 bar.console.print("stopped; finished videos are kept, and the same command continues from here")
                 raise
 
-    def _require_videos(self) -> None:
-        if self.paths and not find_videos(self.paths):
+    def _find_videos(self) -> list[Path]:
+        files = find_videos(self.paths)
+        if self.paths and not files:
             endings = " ".join(sorted(VIDEO_SUFFIXES))
             raise LibraryError(
                 f"no video was found in the given paths; in folders, files with these endings are added: {endings}"
             )
+        return files
 
-    def _work(self) -> ClusterIndexing | None:
+    def _cluster(self) -> ClusterIndexing | None:
         if self.cluster is None:
             return None
         from prvr.cluster import ClusterIndexing  # Ray is an extra
@@ -171,10 +182,12 @@ class Status:
 
     def run(self) -> int:
         lib = open_to_read(self.library)
-        status, model = lib.status(), lib.about.model
+        status, model = lib.status(), lib.record.model
         if self.as_json:
             print(
-                json.dumps({**asdict(status), "settings": asdict(lib.settings), "recipes": lib.about.recipes}, indent=1)
+                json.dumps(
+                    {**asdict(status), "settings": asdict(lib.settings), "recipes": lib.record.recipes}, indent=1
+                )
             )
             return 0
         per_frame = f", {status.bytes_per_frame:.0f} bytes per frame" if status.frames else ""
@@ -209,9 +222,9 @@ class Index:
             lib = target.open()
             indexes = lib.index(self.settings, lambda text: console.print(text, markup=False))
         for name, recall in lib.recall().items() if indexes else ():
-            console.print(f"{name}: searching {indexes[name].about.probes} lists finds {recall}")
+            console.print(f"{name}: searching {indexes[name].record.probes} lists finds {recall}")
         if not indexes:
-            console.print(f"nothing to index: fewer than {FEWEST:,} sections are as fast to search exactly")
+            console.print(f"nothing to index: fewer than {FEWEST_TOKENS:,} tokens are as fast to search exactly")
         return 0
 
 
@@ -238,7 +251,7 @@ class Verify:
         if found.ok:
             result = "their vectors are complete" if found.missing else "everything is complete"
             console.print(f"{found.checked} files checked, {result}", highlight=False)
-        if found.ok and any((lib.folder / CANDIDATES).glob("*.json")):
+        if found.ok and any((lib.folder / INDEX_FOLDER).glob("*.json")):
             for name, recall in lib.recall().items():
                 console.print(f"approximate search, {name}: finds {recall}", highlight=False)
         return 0 if found.ok else 1

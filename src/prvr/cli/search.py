@@ -17,9 +17,16 @@ from rich.text import Text
 from prvr.cli.console import format_time, print_table
 from prvr.cli.errors import print_error
 from prvr.cli.libraries import LibraryPath, default_library, open_to_read
-from prvr.library import Filters, Hit, LibraryError, MomentEvidence, MomentOptions, SearchResult
-from prvr.library.search.results import SCORES_NOTE
-from prvr.library.search.searching import GroupBy
+from prvr.library import (
+    SCORES_NOTE,
+    Filters,
+    GroupBy,
+    Hit,
+    LibraryError,
+    MomentEvidence,
+    MomentOptions,
+    SearchResult,
+)
 from prvr.media.clips import cut_clip
 from prvr.media.errors import MediaError
 

@@ -63,7 +63,7 @@ def serve_command(argv: list[str]) -> int:
     if arguments.cluster is None:
         open_page(library, options)
     else:
-        from prvr.cluster.serving import ClusterOptions, serve_on_cluster  # Ray is an extra
+        from prvr.cluster import ClusterOptions, serve_on_cluster  # Ray is an extra
 
         cluster = ClusterOptions(arguments.cluster, arguments.shards, arguments.replicas)
         serve_on_cluster(library, options, cluster, _announce())

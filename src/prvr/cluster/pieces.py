@@ -1,9 +1,9 @@
-"""What workers leave for the one who commits: a file for each video, ``pieces/KEY``, whole or not at all.
+"""Pieces: finished videos that workers write and the adding process commits, one file ``pieces/KEY`` for each.
 
-On a file system that all nodes share here, on object storage in ``object_pieces.py``.
+Here on a file system that all nodes share; on object storage in ``object_pieces.py``.
 
-The key follows from the file (name, size, time, content) and from how the library looks at videos. A task that Ray runs
-twice writes the same piece twice under one name; a piece that was finished before a crash is used and not made again.
+The key depends on the file (name, size, time, content) and on the library's settings. A task that Ray runs twice
+writes the same piece twice under one name, and a piece that was finished before a crash is used again.
 """
 
 from __future__ import annotations
@@ -23,59 +23,55 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from prvr.files import sync_folder
-from prvr.library.ingest.files import absolute
-from prvr.library.store.arrays import Section
-from prvr.library.store.catalogue import NewVideo
-from prvr.library.store.pending import Indexed, Pending
-from prvr.library.store.settings import About
-from prvr.media.subtitles import TimedLine
+from prvr.library import IndexedVideo, LibraryRecord, NewVideo, Section, SectionBuffer, absolute_path
+from prvr.media import TimedLine
 
 PIECES = "pieces"
-MOST_TRIES = 5  # begun and never ended: a file that kills its decoder, or five nodes lost at the same file
-_OWN = (
-    "path",
-    "size",
-    "mtime",
-    "tags",
-    "added",
-)  # facts that whoever commits knows; a piece tells the others
+MOST_TRIES = 5  # that never end: the file crashes its decoder, or five nodes were lost at the same file
+_NOT_STORED = ("path", "size", "mtime", "tags", "added")  # facts that the adding process knows itself
 
 
-def piece_key(video: NewVideo, about: About) -> str:
+def piece_key(video: NewVideo, record: LibraryRecord) -> str:
     """The name of a video's piece."""
     source = {"path": str(video.path), **{name: getattr(video, name) for name in ("size", "mtime", "digest")}}
-    parts = [source, video.subtitles, asdict(about)]
+    parts = [source, video.subtitles, asdict(record)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()[:40]
 
 
-def packed(item: Indexed) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """What a piece's file holds: arrays, and the rest as its metadata."""
+def pack_video(indexed: IndexedVideo) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The content of a piece's file: arrays, and the rest as metadata."""
     arrays: dict[str, Tensor] = {}
     tracks = {}
-    for track, sections in item.tracks.items():
-        told = []
+    for track, sections in indexed.tracks.items():
+        described = []
         for number, section in enumerate(sections):
             arrays |= {f"{track}/{number}/{name}": array.contiguous() for name, array in section.arrays.items()}
-            told.append({"about": section.about, "tokens": section.tokens, "arrays": list(section.arrays)})
-        tracks[track] = told
-    facts = {name: value for name, value in asdict(item.video).items() if name not in _OWN}
-    about = {"video": facts, "lines": [asdict(line) for line in item.lines], "tracks": tracks}
+            described.append({"about": section.about, "tokens": section.tokens, "arrays": list(section.arrays)})
+        tracks[track] = described
+    facts = {name: value for name, value in asdict(indexed.video).items() if name not in _NOT_STORED}
+    about = {"video": facts, "lines": [asdict(line) for line in indexed.lines], "tracks": tracks}
     return arrays, {"piece": json.dumps(about)}
 
 
-def unpacked(path: Path, library: Path, video: NewVideo) -> Indexed | None:
-    """What a piece's file says of a video; None where it is damaged. ``library``: a folder for what is large."""
+def unpack_video(path: Path, folder: Path, video: NewVideo) -> IndexedVideo | None:
+    """Read a piece's file; None if it is damaged.
+
+    Args:
+        path: the file.
+        folder: for temporary files of large videos.
+        video: what the adding process knows of the video.
+    """
     try:
         with safe_open(path, "pt") as file:
             about: dict[str, Any] = json.loads(file.metadata()["piece"])
             tracks = {}
             for track, sections in about["tracks"].items():
-                tracks[track] = Pending(library)
-                for number, told in enumerate(sections):
-                    arrays = {name: file.get_tensor(f"{track}/{number}/{name}") for name in told["arrays"]}
-                    tracks[track].add(Section(told["about"], arrays, told["tokens"]))
+                tracks[track] = SectionBuffer(folder)
+                for number, section in enumerate(sections):
+                    arrays = {name: file.get_tensor(f"{track}/{number}/{name}") for name in section["arrays"]}
+                    tracks[track].add(Section(section["about"], arrays, section["tokens"]))
             lines = tuple(TimedLine(**line) for line in about["lines"])
-            return Indexed(replace(video, **about["video"]), tracks, lines)
+            return IndexedVideo(replace(video, **about["video"]), tracks, lines)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -86,42 +82,42 @@ class Pieces(Protocol):
     address: str  # of the library, for workers
 
     def has(self, key: str) -> bool:
-        """Whether a piece is there."""
+        """Whether a piece exists."""
 
-    def write(self, key: str, item: Indexed) -> None:
-        """Leave a piece; others see all of it or nothing."""
+    def write(self, key: str, indexed: IndexedVideo) -> None:
+        """Write a piece. Others see all of it or nothing."""
 
-    def read(self, key: str, video: NewVideo) -> Indexed | None:
-        """A finished piece, as what is to be committed; None (and it goes) where it is damaged."""
+    def read(self, key: str, video: NewVideo) -> IndexedVideo | None:
+        """Read a piece; None if it is damaged, and then it is deleted."""
 
     def begin(self, key: str) -> bool:
-        """Note that somebody decodes a file now; False where that has been begun too often and never ended."""
+        """Note that decoding a file starts. False if it has started too often without ending."""
 
     def end(self, key: str) -> None:
-        """A file was decoded, or is known to be unreadable."""
+        """Note that a file was decoded, or cannot be read."""
 
-    def begin_anew(self) -> None:
-        """Tries count within one run of the command: interrupting it as often as one likes gives no file up."""
+    def forget_tries(self) -> None:
+        """Tries count within one run of the command, so interrupting it never gives up a file."""
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Pieces that are committed."""
+        """Delete pieces that are committed."""
 
     def tidy(self) -> None:
-        """At the end of everything: what was begun and given up, or belongs to files that have changed since."""
+        """At the end, delete what is left: tries, and pieces of files that have changed since."""
 
 
 class FolderPieces:
     """Pieces in a library's folder."""
 
     def __init__(self, folder: Path):
-        self.library, self.address = folder, str(absolute(folder))
+        self.library, self.address = folder, str(absolute_path(folder))
         self.folder = folder / PIECES
 
     def path(self, key: str) -> Path:
         return self.folder / f"{key}.safetensors"
 
     def has(self, key: str) -> bool:
-        """Whether a piece is there, and as long as it says; a shorter one goes."""
+        """Whether a piece exists. One that is cut short is deleted."""
         if not self.path(key).exists():
             return False
         try:
@@ -131,9 +127,9 @@ class FolderPieces:
             self.path(key).unlink(missing_ok=True)
             return False
 
-    def write(self, key: str, item: Indexed) -> None:
-        """Write beside its place, then rename: another node sees all of it or nothing."""
-        arrays, about = packed(item)
+    def write(self, key: str, indexed: IndexedVideo) -> None:
+        """Write a temporary file, then rename it: another node sees all of it or nothing."""
+        arrays, about = pack_video(indexed)
         self.folder.mkdir(parents=True, exist_ok=True)
         beside = self.folder / f".{key}.{uuid.uuid4().hex}.part"  # two nodes may have equal process numbers
         try:
@@ -144,17 +140,17 @@ class FolderPieces:
         finally:
             beside.unlink(missing_ok=True)
 
-    def read(self, key: str, video: NewVideo) -> Indexed | None:
-        """A finished piece, as what is to be committed; None (and it goes) where it is damaged."""
-        found = unpacked(self.path(key), self.library, video)
-        if found is None:
+    def read(self, key: str, video: NewVideo) -> IndexedVideo | None:
+        """Read a piece; None if it is damaged, and then it is deleted."""
+        indexed = unpack_video(self.path(key), self.library, video)
+        if indexed is None:
             self.path(key).unlink(missing_ok=True)
-        return found
+        return indexed
 
-    # -- files that kill whoever opens them ---------------------------------------------------------------------------
+    # -- files that crash their decoder ------------------------------------------------------------------------------
 
     def begin(self, key: str) -> bool:
-        """Note that somebody decodes a file now; False where that has been begun too often and never ended."""
+        """Note that decoding a file starts. False if it has started too often without ending."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._tries(key).open("ab") as file:
             file.write(b".")
@@ -163,8 +159,8 @@ class FolderPieces:
     def end(self, key: str) -> None:
         self._tries(key).unlink(missing_ok=True)
 
-    def begin_anew(self) -> None:
-        """Tries count within one run of the command: interrupting it as often as one likes gives no file up."""
+    def forget_tries(self) -> None:
+        """Tries count within one run of the command, so interrupting it never gives up a file."""
         for path in self.folder.glob("*.tries"):
             path.unlink(missing_ok=True)
 
@@ -174,11 +170,11 @@ class FolderPieces:
     # -- tidying ------------------------------------------------------------------------------------------------------
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Pieces that are committed."""
+        """Delete pieces that are committed."""
         for key in keys:
             self.path(key).unlink(missing_ok=True)
             self.end(key)
 
     def tidy(self) -> None:
-        """At the end of everything: what was begun and given up, or belongs to files that have changed since."""
-        shutil.rmtree(self.folder, ignore_errors=True)  # a task that Ray ran twice may just be leaving its piece there
+        """At the end, delete what is left: tries, and pieces of files that have changed since."""
+        shutil.rmtree(self.folder, ignore_errors=True)  # a task that Ray ran twice may be writing there

@@ -95,9 +95,9 @@ class Collection:
     def splits(self) -> tuple[str, ...]:
         """The splits that have a caption file, in the usual order."""
         ending = ".caption.txt"
-        found = {path.name[len(self.name) : -len(ending)] for path in self.text.glob(f"{self.name}*{ending}")}
-        usual = [split for split in ("train", "val", "test") if split in found]
-        return (*usual, *sorted(found - set(usual)))
+        splits = {path.name[len(self.name) : -len(ending)] for path in self.text.glob(f"{self.name}*{ending}")}
+        usual = [split for split in ("train", "val", "test") if split in splits]
+        return (*usual, *sorted(splits - set(usual)))
 
     def captions(self, split: str) -> Path:
         """The caption file of a split."""
@@ -111,10 +111,10 @@ class Collection:
     def query_features(self) -> Path:
         """The HDF5 file of word features, one dataset per caption id."""
         usual = self._word_features("query")
-        found = _usual_or_only(usual, "*query_feat*.hdf5")
-        if found is None:
+        path = _usual_or_only(usual, "*query_feat*.hdf5")
+        if path is None:
             raise DataError(f"{usual} is missing; put the word features (one dataset per caption id) there.")
-        return found
+        return path
 
     @property
     def usual_caption_features(self) -> Path:

@@ -1,12 +1,15 @@
 """A user's indexed videos on disk.
 
-    lib = Library.create("films.prvr", encoder="plain", rate=1.0)
-    lib.add(["holiday.mp4", "archive/"])
-    for hit in lib.search("a red car turns left"):
+    library = Library.create("films.prvr", encoder="plain", rate=1.0)
+    library.add(["holiday.mp4", "archive/"])
+    for hit in library.search("a red car turns left"):
         print(hit.video.path, hit.start, hit.end, hit.confidence)
 
-A library is a folder: ``library.json`` (what it was made with), ``catalogue.sqlite`` (what it holds), ``shards/``
-(vectors, mapped into memory). Copy the folder while nothing is being added, and you have a backup.
+A library is a folder: ``library.json`` (its settings), ``catalogue.sqlite`` (its videos) and ``shards/`` (vectors,
+mapped into memory). To make a backup, copy the folder while nothing is being added.
+
+The work happens in three folders: ``store/`` (what is on disk), ``ingest/`` (from files to vectors) and ``search/``
+(from a query to hits).
 """
 
 from __future__ import annotations
@@ -22,27 +25,35 @@ from typing import Any, TypeVar
 import torch
 
 from prvr.library.errors import LibraryError
-from prvr.library.ingest.add import Adder, AddProgress, AddReport, Work
-from prvr.library.ingest.files import absolute, find_videos
-from prvr.library.ingest.setup import Given, open_tracks, plan_library, require_encoder
+from prvr.library.ingest.add import Adder, AddProgress, AddReport
+from prvr.library.ingest.files import absolute_path, find_videos
+from prvr.library.ingest.setup import EncoderOverrides, open_tracks, plan_library, require_encoder
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
-from prvr.library.search.answering import answer, nothing
-from prvr.library.search.asking import Here
-from prvr.library.search.candidates import CandidateIndex, IndexSettings
+from prvr.library.search.candidate_build import CandidateRecall, build_indexes, measure_recall
+from prvr.library.search.candidates import CandidateIndex, IndexSettings, OpenIndexes
+from prvr.library.search.explain import VideoExplanation, explain_video
 from prvr.library.search.filters import Filters
 from prvr.library.search.moments import MomentOptions
-from prvr.library.search.narrowing import CandidateRecall, OpenIndexes, build_indexes, measured
-from prvr.library.search.query import Ranker, encode_queries, question_of, rank
-from prvr.library.search.results import Hit, SearchResult
-from prvr.library.search.searching import GroupBy, SearchOptions
+from prvr.library.search.pipeline import ScoreQueries, run_search
+from prvr.library.search.query import encode_queries
+from prvr.library.search.request import GroupBy, Query, SearchRequest
+from prvr.library.search.results import SearchResult, empty_result
+from prvr.library.search.score import score_queries
 from prvr.library.store.catalogue import Catalogue, Video, read_videos
+from prvr.library.store.edit import free_space, remove_videos
 from prvr.library.store.model import require_model
-from prvr.library.store.remove import free_space, remove_videos
-from prvr.library.store.settings import FILE, About, LibrarySettings, read_about, unfinished, write_about
+from prvr.library.store.settings import (
+    RECORD_FILE,
+    LibraryRecord,
+    LibrarySettings,
+    is_leftover,
+    read_record,
+    write_record,
+)
 from prvr.library.store.snapshot import Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
-from prvr.media.encoders import Encoder, TextEncoder
-from prvr.media.frames import Image
+from prvr.media import Encoder, TextEncoder
+from prvr.scoring import ScoringPool
 
 _Encoder = TypeVar("_Encoder", bound=TextEncoder)
 
@@ -50,16 +61,17 @@ _Encoder = TypeVar("_Encoder", bound=TextEncoder)
 class Library:
     """An open library. Any number of threads and processes may search and add at the same time."""
 
-    def __init__(self, folder: Path, about: About, given: Given):
-        self.folder, self.about = folder, about
+    def __init__(self, folder: Path, record: LibraryRecord, encoders: EncoderOverrides):
+        self.folder, self.record = folder, record
         self.catalogue = Catalogue(folder)
-        self._given = given
+        self.pool = ScoringPool()
+        self._encoders = encoders
         self._snapshot: Snapshot | None = None
         self._indexes = OpenIndexes(folder)
         self._lock = threading.Lock()
-        for name, encoder in given.items():
+        for name, encoder in encoders.items():
             if encoder is not None:
-                require_encoder(about, name, encoder, folder)
+                require_encoder(record, name, encoder, folder)
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
@@ -72,46 +84,51 @@ class Library:
         model: str | Path | None = None,
         **settings: Any,
     ) -> Library:
-        """Make an empty library; ``settings`` are those of ``LibrarySettings``. Refuses a folder that holds one.
+        """Create an empty library.
 
-        ``model``: a trained run to search with. The library keeps a copy of its weights.
+        Args:
+            path: a folder that is empty or does not exist.
+            encoder: of frames and sentences: a name, a folder, or an open encoder.
+            text_encoder: of subtitles; without one, subtitles are not searched.
+            model: a trained run to search with. The library keeps a copy of its weights.
+            settings: the other fields of ``LibrarySettings``.
         """
         folder = Path(path)
-        if (folder / FILE).exists():
-            raise LibraryError(f"{folder} holds a library already: open it, or choose another folder")
-        if folder.exists() and (not folder.is_dir() or not all(map(unfinished, folder.iterdir()))):
+        if (folder / RECORD_FILE).exists():
+            raise LibraryError(f"{folder} already holds a library: open it, or choose another folder")
+        if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
             raise LibraryError(f"{folder} holds something else: choose a folder that is empty or does not exist")
-        made = LibrarySettings(
+        chosen = LibrarySettings(
             encoder=encoder if isinstance(encoder, str) else encoder.name,
             text_encoder=text_encoder if text_encoder is None or isinstance(text_encoder, str) else text_encoder.name,
             model=None if model is None else str(model),
             **settings,
         )
-        plan = plan_library(made, {FRAMES: _if_opened(encoder), TEXT: _if_opened(text_encoder)})
+        plan = plan_library(chosen, {FRAMES: _if_open(encoder), TEXT: _if_open(text_encoder)})
         plan.keep_model(folder)
-        write_about(folder, plan.about)  # another process may have been first: then its library is opened
-        return Library(folder, read_about(folder), plan.encoders)
+        write_record(folder, plan.record)  # if another process was first, its library is opened
+        return Library(folder, read_record(folder), plan.encoders)
 
     @staticmethod
     def open(path: str | Path, *, encoder: Encoder | None = None, text_encoder: TextEncoder | None = None) -> Library:
-        """Open a library. Its encoders are loaded when they are first needed, unless they are given here."""
+        """Open a library. Encoders that are not given here are loaded when they are first needed."""
         folder = Path(path)
-        return Library(folder, read_about(folder), {FRAMES: encoder, TEXT: text_encoder})
+        return Library(folder, read_record(folder), {FRAMES: encoder, TEXT: text_encoder})
 
     @property
     def settings(self) -> LibrarySettings:
-        return self.about.settings
+        return self.record.settings
 
     @cached_property
     def tracks(self) -> dict[str, Track]:
-        """What is searched, with its encoders and its model loaded."""
-        return open_tracks(self.folder, self.about, self._given)
+        """The tracks by name, with encoders and model loaded."""
+        return open_tracks(self.folder, self.record, self._encoders)
 
     def require_model(self, run: str | Path) -> None:
-        """Refuse a run that is not the model this library was made with."""
+        """Refuse a run that is not the model this library was created with."""
         from prvr.library.ingest.trained import open_run
 
-        require_model(self.about.model, open_run(run), self.folder)
+        require_model(self.record.model, open_run(run), self.folder)
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
@@ -122,17 +139,43 @@ class Library:
         tags: Sequence[str] = (),
         retry: bool = False,
         progress: Callable[[AddProgress], None] | None = None,
-        work: Work | None = None,
     ) -> AddReport:
-        """Add files, or all videos in folders. Unchanged files are skipped; with ``retry``, files that failed before
-        are tried again (all of them, where no path is given). Interrupt it as you like and run it again.
-        ``work``: who decodes and encodes, where it is not this process (``prvr.cluster.ClusterIndexing``)."""
+        """Add files, or all videos in folders. You can interrupt it and run it again.
+
+        Args:
+            paths: video files and folders. Unchanged files are skipped.
+            tags: attached to all of them.
+            retry: try files again that failed before; all of them, if no path is given.
+            progress: called while files are decoded.
+        """
         if isinstance(paths, str | Path):
             paths = [paths]
-        wanted = find_videos(paths)
-        if not paths and retry:
-            wanted = [video.path for video in self.videos(state="failed")]
-        adder = Adder(
+        return self.add_files(find_videos(paths), tags=tags, retry=retry, progress=progress)
+
+    def add_files(
+        self,
+        files: Sequence[Path],
+        *,
+        tags: Sequence[str] = (),
+        retry: bool = False,
+        progress: Callable[[AddProgress], None] | None = None,
+    ) -> AddReport:
+        """Add files that ``find_videos`` has found. See ``add``."""
+        if not files and retry:
+            files = [video.path for video in self.videos(state="failed")]
+        report = self.adder(tags=tags, retry=retry, progress=progress).run(files)
+        free_space(self.catalogue, self.folder)
+        return report
+
+    def adder(
+        self,
+        *,
+        tags: Sequence[str] = (),
+        retry: bool = False,
+        progress: Callable[[AddProgress], None] | None = None,
+    ) -> Adder:
+        """What adds files to this library: plans, indexes and commits them, and keeps the report."""
+        return Adder(
             catalogue=self.catalogue,
             folder=self.folder,
             tracks=lambda: self.tracks,
@@ -141,27 +184,35 @@ class Library:
             retry=retry,
             progress=progress,
             with_text=self.settings.text_encoder is not None,
-            work=work,
         )
-        report = adder.run(wanted)
-        free_space(self.catalogue, self.folder)
-        return report
 
     def remove(self, paths: Iterable[str | Path] = (), *, missing: bool = False) -> list[Video]:
-        """Take videos out, by file or by folder (or all whose files are ``missing``), and free their space.
+        """Remove videos and free their space. The video files themselves are not touched.
 
-        The video files themselves are left alone. Returns what was taken out.
+        Args:
+            paths: files, or folders with everything in them.
+            missing: also remove all videos whose files are gone.
+
+        Returns:
+            The removed videos.
         """
         if isinstance(paths, str | Path):
             paths = [paths]
-        gone = remove_videos(self.catalogue, [absolute(path) for path in paths], missing=missing)
+        removed = remove_videos(self.catalogue, [absolute_path(path) for path in paths], missing=missing)
         free_space(self.catalogue, self.folder)
-        return gone
+        return removed
+
+    def index(
+        self, settings: IndexSettings | None = None, report: Callable[[str], None] = lambda _: None
+    ) -> dict[str, CandidateIndex]:
+        """Build the index for approximate searches. A track that is too small for one gets none."""
+        backgrounds = {name: track.background for name, track in self.tracks.items()}
+        return build_indexes(self.folder, self.snapshot(), backgrounds, settings or IndexSettings(), report)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def videos(self, state: str | None = None) -> list[Video]:
-        """All files the library knows; ``state``: only those that are "ok" or "failed"."""
+        """All files that the library knows, or only those whose state is "ok" or "failed"."""
         with self.catalogue.reading() as db:
             return read_videos(db) if state is None else read_videos(db, "state = ?", (state,))
 
@@ -172,7 +223,7 @@ class Library:
             return self._snapshot
 
     def _projection(self, track: str) -> torch.Tensor | None:
-        trained = self.about.model is not None and track == FRAMES
+        trained = self.record.model is not None and track == FRAMES
         return self.tracks[track].embedding.query_projection if trained else None
 
     def status(self) -> LibraryStatus:
@@ -180,22 +231,22 @@ class Library:
         return library_status(self.folder, self.catalogue)
 
     def verify(self) -> Verification:
-        """Compare catalogue, array files and video files; says what is wrong and what to do."""
-        return verify_library(self.folder, self.catalogue, self.about.model)
+        """Compare catalogue, arrays and video files. The result says what is wrong and what to do."""
+        return verify_library(self.folder, self.catalogue, self.record.model)
 
     def lines(self, video: int, start: float, end: float) -> list[str]:
-        """What is said in a video between two times."""
+        """The subtitle lines of a video between two times."""
         with self.catalogue.reading() as db:
-            found = db.execute(
+            rows = db.execute(
                 "SELECT text FROM lines WHERE video = ? AND start < ? AND end > ? ORDER BY start", (video, end, start)
             )
-            return [str(text) for (text,) in found]
+            return [str(text) for (text,) in rows]
 
     # -- searching ----------------------------------------------------------------------------------------------------
 
     def search(
         self,
-        query: str | Path | Image,
+        query: Query,
         *,
         limit: int = 10,
         offset: int = 0,
@@ -206,8 +257,9 @@ class Library:
         moments: MomentOptions | None = None,
         approximate: bool = False,
     ) -> SearchResult:
-        """Find moments for a sentence, or for a picture (a ``Path`` or an array (H, W, 3))."""
-        options = SearchOptions(
+        """Find moments for a sentence, or for a picture (a ``Path`` or an array (H, W, 3)). See ``SearchRequest``."""
+        request = SearchRequest(
+            query=query,
             limit=limit,
             offset=offset,
             group_by=group_by,
@@ -217,60 +269,77 @@ class Library:
             moments=moments or MomentOptions(),
             approximate=approximate,
         )
-        return self.search_many([query], options)[0]
+        return self.search_many([request])[0]
 
     def search_many(
         self,
-        queries: Sequence[str | Path | Image],
-        options: SearchOptions | Sequence[SearchOptions],
-        ranker: Ranker | None = None,
+        requests: Sequence[SearchRequest],
+        snapshot: Snapshot | None = None,
+        score: ScoreQueries = score_queries,
     ) -> list[SearchResult]:
-        """Several queries, with the same options or each with its own, in one pass over the vectors.
+        """Answer several requests in one pass over the vectors.
 
-        ``ranker``: who scores, where it is not this process (``prvr.cluster.ClusterSearcher``)."""
+        Args:
+            requests: each with its own query and options.
+            snapshot: the state to search; by default the library as it is now.
+            score: the scoring step.
+        """
         began = time.perf_counter()
-        ranker = ranker or Here(self.snapshot())
-        snapshot = ranker.snapshot
-        names = [str(query) if isinstance(query, str | Path) else "a picture" for query in queries]
+        snapshot = snapshot or self.snapshot()
         if not snapshot.videos:
-            return [nothing(name, "the library holds no video yet", began) for name in names]
-        wanted = [options] * len(queries) if isinstance(options, SearchOptions) else list(options)
-        named = self._indexes.beside(snapshot) if any(one.narrows for one in wanted) else {}
-        question = question_of({name: self.encode(name, queries) for name in snapshot.tracks}, wanted, named)
-        return [
-            answer(name, ranking, began, self._with_line)
-            if ranking is not None
-            else nothing(name, self._not_understood(query), began)
-            for query, name, ranking in zip(queries, names, rank(ranker, question, wanted), strict=True)
-        ]
+            seconds = time.perf_counter() - began
+            return [empty_result(request, "The library holds no videos yet.", seconds) for request in requests]
+        approximate = any(request.uses_candidates for request in requests)
+        queries = [request.query for request in requests]
+        results = run_search(
+            requests,
+            {name: self.encode(name, queries) for name in snapshot.tracks},
+            snapshot,
+            candidates=self._indexes.beside(snapshot) if approximate else {},
+            lines=self.lines,
+            pool=self.pool,
+            score=score,
+        )
+        seconds = time.perf_counter() - began
+        return [replace(result, seconds=seconds) for result in results]
 
-    def index(
-        self, settings: IndexSettings | None = None, said: Callable[[str], None] = lambda _: None
-    ) -> dict[str, CandidateIndex]:
-        """Build the index that approximate searches take candidates from; a track too small for one gets none."""
-        banks = {name: track.bank for name, track in self.tracks.items()}
-        return build_indexes(self.folder, self.snapshot(), banks, settings or IndexSettings(), said)
+    def encode(self, track: str, queries: Sequence[Query]) -> torch.Tensor:
+        """Encode queries as one track's vectors (Q, D). A row is zero if the track cannot use that query."""
+        return encode_queries(queries, self.tracks[track])
+
+    def explain(
+        self,
+        query: str,
+        video: int,
+        *,
+        track: str | None = None,
+        trace: bool = True,
+        moments: MomentOptions | None = None,
+    ) -> VideoExplanation:
+        """Explain how one video answers a sentence, without ranking the others.
+
+        Args:
+            query: a sentence.
+            video: the number of the video.
+            track: frames or text; by default frames, if the video has them.
+            trace: cut moments out of the routed evidence; off: out of the direct evidence.
+            moments: how moments are cut out.
+        """
+        return explain_video(
+            self.snapshot(),
+            lambda name: self.encode(name, [query])[0],
+            video,
+            self.pool,
+            track=track,
+            trace=trace,
+            options=moments or MomentOptions(),
+        )
 
     def recall(self, best: int = 10) -> dict[str, CandidateRecall]:
-        """By track: how many of the exact best videos of background sentences an approximate search finds."""
-        named = self._indexes.beside(self.snapshot())
-        return {name: measured(each, self.tracks[name].bank, best) for name, each in named.items()}
-
-    def encode(self, track: str, queries: Sequence[str | Path | Image]) -> torch.Tensor:
-        """(Q, D); a row is zero where the track has nothing to say to a query."""
-        return encode_queries(self.tracks[track], queries)
-
-    def _not_understood(self, query: str | Path | Image) -> str:
-        if isinstance(query, str) or self.about.model is None:
-            return "the encoder understands nothing of this: use other words"
-        return "a trained model reads sentences, and no pictures: ask in words"
-
-    def _with_line(self, hit: Hit) -> Hit:
-        if hit.track != TEXT:
-            return hit
-        start, end = hit.evidence.spans[hit.moments[0].peak]
-        return replace(hit, line=" ".join(self.lines(hit.video.id, float(start), float(end))) or None)
+        """By track, the share of the exact best videos of background sentences that approximate search finds."""
+        candidates = self._indexes.beside(self.snapshot())
+        return {name: measure_recall(each, self.tracks[name].background, best) for name, each in candidates.items()}
 
 
-def _if_opened(encoder: str | _Encoder | None) -> _Encoder | None:
+def _if_open(encoder: str | _Encoder | None) -> _Encoder | None:
     return None if isinstance(encoder, str) else encoder

@@ -1,4 +1,4 @@
-"""Buckets of object storage, through pyarrow: Amazon S3 and what speaks like it, Google Cloud Storage."""
+"""Buckets of object storage, through pyarrow: Amazon S3 and compatible servers, Google Cloud Storage."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from prvr.media.errors import MissingExtra
+from prvr.media import MissingExtra
 from prvr.objects.store import ObjectMissing, StoreError
 
-# pyarrow's own patience is minutes; a command should end in a sentence before anybody gives it up. Once storage has
-# answered, work in progress is worth more patience.
+# By default pyarrow waits for minutes. The first request fails sooner, with a message. Later ones are tried longer,
+# because work in progress would be lost.
 _CONNECT, _REQUEST = 5.0, 30.0  # seconds to connect, and without a byte
-FIRST_TRIES, TRIES = 3, 7  # of the first request, and of later ones; pauses double, to some 20 s in all
+FIRST_TRIES, TRIES = 3, 7  # of the first request, and of later ones; pauses double, to about 20 s in all
 _GS_OPTIONS = ("scheme", "endpoint_override", "retry_limit_seconds", "project_id")
 _S3_OPTIONS = ("region", "scheme", "endpoint_override", "force_virtual_addressing", "anonymous")
 _YES = ("1", "true", "yes")
 
 
 def open_bucket(address: str) -> BucketStore:
-    """The store at ``s3://bucket/path?endpoint_override=http://host:port&region=…`` or ``gs://bucket/path``."""
+    """Open the store at ``s3://bucket/path?endpoint_override=http://host:port&region=…`` or ``gs://bucket/path``."""
     try:
         from pyarrow import fs
     except ImportError as problem:
@@ -28,9 +28,9 @@ def open_bucket(address: str) -> BucketStore:
     parts = urlsplit(address)
     options = dict(parse_qsl(parts.query))
     known = _S3_OPTIONS if parts.scheme.lower() == "s3" else _GS_OPTIONS
-    if unknown := sorted(options.keys() - set(known)):  # named without what they hold
+    if unknown := sorted(options.keys() - set(known)):  # named without their values, which may be secret
         raise StoreError(
-            f"{address.partition('?')[0]}: {', '.join(unknown)} is not understood, but {', '.join(known)} are"
+            f"{address.partition('?')[0]}: unknown option {', '.join(unknown)}; the options are {', '.join(known)}"
         )
 
     def connected(tries: int) -> BucketStore:
@@ -77,7 +77,7 @@ class BucketStore:
             (found,) = self.files.get_file_info([self.bucket])
             missing = found.type.name == "NotFound"
         if missing:
-            raise StoreError(f"{self.address}: there is no bucket {self.bucket}; make it first, or correct the name")
+            raise StoreError(f"{self.address}: there is no bucket {self.bucket}; create it, or correct the name")
 
     def put(self, name: str, data: bytes) -> None:
         with self._explained(f"written ({name})"), self.files.open_output_stream(f"{self.root}/{name}") as stream:
@@ -89,7 +89,7 @@ class BucketStore:
                 with self.files.open_input_stream(f"{self.root}/{name}") as stream:
                     return bytes(stream.read())
             except FileNotFoundError:
-                raise ObjectMissing(f"{self.address}: the object {name} is not there") from None
+                raise ObjectMissing(f"{self.address}: the object {name} does not exist") from None
 
     def list(self, folder: str) -> dict[str, int]:
         from pyarrow.fs import FileSelector
@@ -118,17 +118,17 @@ class BucketStore:
 
 
 def _reason(problem: Exception) -> str:
-    """What storage said, and what to do."""
-    said = str(problem)
-    marks = said.upper()
+    """What went wrong, and what to do."""
+    text = str(problem)
+    marks = text.upper()
     if "NO_SUCH_BUCKET" in marks:
-        return "there is no such bucket; make it first, or correct the name"
+        return "there is no such bucket; create it, or correct the name"
     if "NETWORK_CONNECTION" in marks or "TIMEOUT" in marks or "CURLCODE" in marks:
-        return f"nobody answers there ({said.rpartition('; Details: ')[2][:120]}); see to the address and the network"
+        return f"no server answers there ({text.rpartition('; Details: ')[2][:120]}); check the address and the network"
     if any(mark in marks for mark in ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE", "CREDENTIAL", "403")):
         return (
-            "access is denied; see to AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or GOOGLE_APPLICATION_CREDENTIALS), "
-            "and to what they allow"
+            "access is denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or GOOGLE_APPLICATION_CREDENTIALS), "
+            "and what they permit"
         )
     return _first_line(problem)
 

@@ -1,8 +1,8 @@
-"""Who may publish: one process at a time holds ``lease.json`` and shows again and again that it lives.
+"""The right to publish: one process at a time holds ``lease.json`` and rewrites it regularly to show that it runs.
 
-Clocks of machines are not compared. Whoever finds another's lease watches it for longer than its holder would be
-silent. Object stores as pyarrow knows them cannot write on a condition, so the lease keeps processes apart that run as
-they should, and is asked again before every publishing; the rest is found by ``WorkingCopy.publish``.
+Clocks of machines are not compared. A process that finds another's lease watches whether it changes, for longer than a
+running holder would leave it alone. pyarrow cannot write on a condition, so the lease alone does not exclude that two
+processes publish at once. It is read again before every publishing, and ``WorkingCopy.publish`` detects the rest.
 """
 
 from __future__ import annotations
@@ -20,28 +20,33 @@ from typing import Any
 from prvr.objects.store import ObjectMissing, Store, StoreError
 
 LEASE = "lease.json"
-BEAT = 5.0  # seconds between signs of life
-SILENCE = 30.0  # seconds of silence after which a holder counts as dead
-SETTLE = 0.5  # seconds after which, of two that took it at once, the last one sees itself and the first one the other
+BEAT = 5.0  # seconds between changes that show that the holder runs
+SILENCE = 30.0  # seconds without a change after which a holder counts as dead
+SETTLE = 0.5  # seconds to wait after taking it: of two that take it at once, the first then sees the other
 
 
 class Lease:
-    """Held for the length of a block."""
+    """A lease that is held for the length of a block.
 
-    def __init__(self, store: Store, copy: str, said: Callable[[str], None] = lambda _: None):
-        self.store, self.said = store, said
-        self.found: dict[str, Any] | None = None  # what somebody left there
-        where = f"process {os.getpid()} on {platform.node()}"
-        self.mine: dict[str, Any] = {"owner": uuid.uuid4().hex, "copy": copy, "holder": where, "beat": 0}
+    Args:
+        store: where the library is published.
+        copy: the id of the local copy that is published from.
+        report: called with a sentence if another holder has to be watched.
+    """
+
+    def __init__(self, store: Store, copy: str, report: Callable[[str], None] = lambda _: None):
+        self.store, self.report = store, report
+        self.previous: dict[str, Any] | None = None  # the lease that was found there
+        holder = f"process {os.getpid()} on {platform.node()}"
+        self.mine: dict[str, Any] = {"owner": uuid.uuid4().hex, "copy": copy, "holder": holder, "beat": 0}
         self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._live, name="prvr-lease", daemon=True)
+        self.thread = threading.Thread(target=self._beat, name="prvr-lease", daemon=True)
 
     def __enter__(self) -> Lease:
-        self.found = self._read()
-        if (
-            self.found is not None and self.found.get("copy") != self.mine["copy"]
-        ):  # else: this copy's, and its lock is ours
-            self._watch(self.found)
+        self.previous = self._read()
+        # A lease of this very copy was left by a kill: its lock on this machine is ours.
+        if self.previous is not None and self.previous.get("copy") != self.mine["copy"]:
+            self._watch(self.previous)
         self._write()
         time.sleep(SETTLE)
         self.check()
@@ -51,44 +56,49 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.ended.set()
-        self.thread.join()
-        if isinstance(error, StoreError):  # storage may not answer: it is left behind, and counts for nothing soon
+        self.stop_beating()
+        if isinstance(error, StoreError):  # storage may not answer: the lease stays, and counts for nothing soon
             return
         if self._owner() == self.mine["owner"]:
             self.store.delete([LEASE])
 
+    def stop_beating(self) -> None:
+        """Stop showing that this process runs."""
+        self.ended.set()
+        self.thread.join()
+
     def check(self) -> None:
-        """Refuse to go on where somebody else has taken it."""
+        """Raise if another process has taken the lease."""
         found = self._read()
         if found is None or found.get("owner") != self.mine["owner"]:
-            holder = "somebody deleted its lease" if found is None else f"{found.get('holder')} writes it now"
+            reason = "its lease was deleted" if found is None else f"{found.get('holder')} changes it now"
             raise StoreError(
-                f"{self.store.address} is no longer ours to change ({holder}): nothing was published; run it again"
+                f"this process lost the right to change {self.store.address} ({reason}): nothing was published; run "
+                "the command again"
             )
 
     def _watch(self, found: dict[str, Any]) -> None:
-        """Wait until a holder is surely dead, or refuse because it lives."""
-        self.said(f"{found.get('holder')} held {self.store.address}; seeing for {SILENCE:.0f} s whether it lives")
+        """Wait until a holder is surely dead; raise if it runs."""
+        self.report(f"{found.get('holder')} held {self.store.address}; checking for {SILENCE:.0f} s whether it runs")
         end = time.monotonic() + SILENCE
         over = False
         while not over:
             time.sleep(min(1.0, SILENCE / 5))
-            over = time.monotonic() >= end  # before the look: the last one comes after all of the silence
+            over = time.monotonic() >= end  # before reading, so that the last read comes after all of the time
             now = self._read()
             if now is None:
                 return
             if now != found:
                 raise StoreError(f"{now.get('holder')} changes {self.store.address}: wait until it is done")
 
-    def _live(self) -> None:
+    def _beat(self) -> None:
         while not self.ended.wait(BEAT):
             try:
                 if self._owner() != self.mine["owner"]:
-                    return  # lost: the next publishing says so
+                    return  # lost: the next publishing reports it
                 self.mine["beat"] += 1
                 self._write()
-            except StoreError:  # publishing says so if it lasts
+            except StoreError:  # publishing reports it if it lasts
                 continue
 
     def _owner(self) -> object:

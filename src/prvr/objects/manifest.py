@@ -1,4 +1,4 @@
-"""What one published state of a library consists of: ``manifests/NUMBER-HASH.json``, uploaded after all it names."""
+"""The manifest of a published state: ``manifests/NUMBER-HASH.json``, uploaded after all the objects that it lists."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any
 from prvr import __version__
 from prvr.objects.store import ObjectMissing, Store, StoreError
 
-FORMAT = 1  # the newest that is read
+FORMAT = 1  # the newest that this version reads
 MANIFESTS, OBJECTS = "manifests", "objects"
 _OBJECT = re.compile(rf"{OBJECTS}/[0-9a-f]{{64}}-[0-9a-f]{{1,32}}")
 _NAME = re.compile(rf"{MANIFESTS}/[0-9]{{12}}-[0-9a-f]{{32}}\.json")
 _TRIES = 5
-_MOST = 10**12  # states: names are sorted as words, so their numbers have twelve digits
-_LONGEST = 1 << 31  # bytes of an object: it is held in memory; far more than is ever published as one
+_MOST = 10**12  # states: names are sorted as text, so their numbers have twelve digits
+_LONGEST = 1 << 31  # bytes of an object, which is held in memory; far more than is ever published as one
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of a file, kept as one object; its name begins with the hash of its content."""
+    """A part of a file, kept as one object. The object's name starts with the hash of its content."""
 
     name: str
     size: int
@@ -42,7 +42,7 @@ Files = dict[str, tuple[Segment, ...]]
 
 @dataclass(frozen=True)
 class Manifest:
-    """A state of a library."""
+    """One published state of a library."""
 
     generation: int  # one more than its predecessor's
     parent: str | None  # its predecessor's name
@@ -69,62 +69,63 @@ class Manifest:
         return sum(self.objects.values())
 
 
-def newest(store: Store) -> Manifest | None:
-    """The state that counts; None where no library was published."""
+def newest_manifest(store: Store) -> Manifest | None:
+    """The manifest of the current state; None if no library was published."""
     for _ in range(_TRIES):
         names = manifest_names(store)
         if not names:
             return None
         try:
             return read_manifest(store, names[-1])
-        except ObjectMissing:  # it was old, and tidied away
+        except ObjectMissing:  # it was old, and was deleted meanwhile
             continue
-    raise StoreError(f"{store.address}: its manifests go as soon as they are listed; try again")
+    raise StoreError(f"{store.address}: its manifests are deleted as soon as they are listed; try again")
 
 
 def manifest_names(store: Store) -> list[str]:
-    """The oldest first; what else lies there is somebody's notes."""
+    """All manifests, the oldest first. Other files in that folder are ignored."""
     return sorted(name for name in store.list(MANIFESTS) if _NAME.fullmatch(name))
 
 
 def read_manifest(store: Store, name: str) -> Manifest:
+    """Read a manifest and check that it is safe to follow."""
     data = store.get(name)
     where = f"the object {name} of {store.address}"
     if _hash(data) != name.rpartition("-")[2].removesuffix(".json"):
         raise StoreError(f"{where} is damaged (its content is not what its name says): restore it from a copy")
     try:
-        found: dict[str, Any] = json.loads(data)
-        version = found.pop("format")
+        fields: dict[str, Any] = json.loads(data)
+        version = fields.pop("format")
         if not isinstance(version, int) or version > FORMAT:
             raise StoreError(
                 f"{store.address} was published by a newer prvr (format {version}, made by "
-                f"{found.get('made_by', 'unknown')}; this is prvr {__version__}, which reads {FORMAT}): update prvr"
+                f"{fields.get('made_by', 'unknown')}; this is prvr {__version__}, which reads {FORMAT}): update prvr"
             )
-        files = {path: tuple(Segment(*part) for part in parts) for path, parts in found.pop("files").items()}
-        manifest = Manifest(**found, files=files)
-        _require_tame(manifest)
+        files = {path: tuple(Segment(*part) for part in parts) for path, parts in fields.pop("files").items()}
+        manifest = Manifest(**fields, files=files)
+        _require_safe(manifest)
         if manifest.name != name:
-            raise ValueError(f"written otherwise it would be {manifest.name}")
+            raise ValueError(f"its name should be {manifest.name}")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
         raise StoreError(f"{where} does not describe a library ({problem}): restore it from a copy") from None
     return manifest
 
 
-def _require_tame(manifest: Manifest) -> None:
-    """Whoever may write to a bucket must not be able to write elsewhere on the machines that read it."""
+def _require_safe(manifest: Manifest) -> None:
+    """Refuse paths that lead elsewhere: who can write to the bucket must not be able to write to readers' machines."""
     numbers, words = (manifest.generation, manifest.catalogue), (manifest.copy, manifest.parent or "", manifest.made_by)
     if not all(isinstance(each, int) and 0 <= each < _MOST for each in numbers) or not all(
         isinstance(each, str) for each in words
     ):
-        raise ValueError("its numbers or names are none")
+        raise ValueError("a number or a name in it is not valid")
     for path, parts in manifest.files.items():
-        path.encode()  # half a character is no name of a file
+        path.encode()  # raises for text that is not valid Unicode
         pieces = PurePosixPath(path).parts
         if not pieces or path.startswith("/") or ".." in pieces or "\\" in path or "\0" in path:
-            raise ValueError(f"{path!r:.60} is no place in a library")
+            raise ValueError(f"{path!r:.60} is not a path in a library")
         for part in parts:
             if not _OBJECT.fullmatch(part.name) or not isinstance(part.size, int) or not 0 <= part.size < _LONGEST:
-                raise ValueError(f"{part.name!r:.90} is no object of a library")
+                raise ValueError(f"{part.name!r:.90} is not an object of a library")
 
 
 def _hash(data: bytes) -> str:

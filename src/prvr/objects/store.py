@@ -1,4 +1,4 @@
-"""Where objects are kept: four verbs, over a folder (``file://``) or a bucket (``s3://``, ``gs://``)."""
+"""Object storage: put, get, list and delete, in a folder (``file://``) or a bucket (``s3://``, ``gs://``)."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from typing import Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from prvr.files import sync_folder
-from prvr.library.errors import LibraryError
+from prvr.library import LibraryError
 
 _BUCKETS = ("s3", "gs", "gcs")
 _SCHEMES = ("file", *_BUCKETS)
-_KEY = re.compile(r"(?:^|&)[^=&]*(?:key|secret|token|password)", re.IGNORECASE)  # options that hold one
+_KEY = re.compile(r"(?:^|&)[^=&]*(?:key|secret|token|password)", re.IGNORECASE)  # options that hold a secret
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
 class StoreError(LibraryError):
-    """Object storage that cannot be used as asked; the message says what to do."""
+    """Object storage cannot do what was asked. The message says what to do."""
 
 
 class ObjectMissing(StoreError):
-    """An object is not there."""
+    """An object does not exist."""
 
 
 class Store(Protocol):
-    """Objects under one address. Names are relative, with ``/`` between their parts."""
+    """Objects at one address. Names are relative, with ``/`` between their parts."""
 
     address: str
 
     def put(self, name: str, data: bytes) -> None:
-        """Write an object, whole or not at all; one of that name is replaced."""
+        """Write an object, whole or not at all. It replaces one of the same name."""
 
     def get(self, name: str) -> bytes:
         """An object's content, or ``ObjectMissing``."""
 
     def list(self, folder: str) -> dict[str, int]:
-        """Names below a folder, with their sizes."""
+        """The names of all objects in a folder and below, with their sizes."""
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete objects; those that are gone already are no problem."""
+        """Delete objects. Those that do not exist are ignored."""
 
 
 def is_address(text: str | Path) -> bool:
-    """Whether a library is named by a URI and not by a folder.
+    """Whether a library is named by a URI, not by a folder.
 
     >>> is_address("s3://bucket/films.prvr"), is_address("films.prvr")
     (True, False)
@@ -55,44 +55,44 @@ def is_address(text: str | Path) -> bool:
     return _ADDRESS.match(str(text)) is not None
 
 
-def open_store(address: str) -> Store:
-    """The store of an address; its bucket must be there."""
+def open_object_store(address: str) -> Store:
+    """Open the store of an address. Its bucket must exist."""
     parts = _split(address)
     if parts.scheme.lower() not in _SCHEMES:
-        raise StoreError(f"{address}: libraries lie in folders, or at s3://, gs:// and file:// addresses")
+        raise StoreError(f"{address}: a library is a folder, or an address that starts with s3://, gs:// or file://")
     if parts.scheme.lower() == "file":
         folder = unquote(parts.path)
         if parts.netloc not in ("", "localhost") or not folder.strip("/") or "\0" in folder:
-            raise StoreError(f"{address} names no folder: write file:///folder/films.prvr, with three strokes")
+            raise StoreError(f"{address} does not name a folder: write file:///folder/films.prvr, with three slashes")
         return FolderStore(address, Path(folder))
     if not parts.netloc or not parts.path.strip("/"):
-        raise StoreError(f"{address} names no place: write {parts.scheme}://BUCKET/films.prvr")
+        raise StoreError(f"{address} does not name a place in a bucket: write {parts.scheme}://BUCKET/films.prvr")
     from prvr.objects.buckets import open_bucket  # pyarrow is an extra
 
     return open_bucket(address)
 
 
 def _split(address: str) -> SplitResult:
-    """An address in its parts; one with keys in it is refused, and not repeated."""
+    """The parts of an address. One that holds keys is refused, without repeating it."""
     try:
         address.encode()
         parts = urlsplit(address)
-    except ValueError:  # brackets without their other halves; bytes that are no text
+    except ValueError:  # unbalanced brackets, or bytes that are not text
         raise StoreError(
-            f"{address!r} is no address: write s3://BUCKET/films.prvr or file:///folder/films.prvr"
+            f"{address!r} is not an address: write s3://BUCKET/films.prvr or file:///folder/films.prvr"
         ) from None
-    # A secret with a stroke in it ends the part that its @ should end: what is left of it there is its colon.
+    # A secret that contains a slash ends this part before its @; what is left then contains a colon.
     in_front = "@" in parts.netloc or (parts.scheme.lower() in _BUCKETS and ":" in parts.netloc)
     if in_front or "@" in unquote(parts.query) or _KEY.search(parts.query):
         raise StoreError(
-            "keys do not belong into an address, where others see them: set AWS_ACCESS_KEY_ID and "
+            "an address must not contain keys, because others can see it: set AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY (or a profile in ~/.aws) and leave them out"
         )
     return parts
 
 
 class FolderStore:
-    """Objects as files: for network storage whose locks do not work, and to try things."""
+    """Objects as files, for network storage without file locks and for tests."""
 
     def __init__(self, address: str, folder: Path):
         self.address, self.folder = address, folder
@@ -118,14 +118,14 @@ class FolderStore:
         try:
             return (self.folder / name).read_bytes()
         except FileNotFoundError:
-            raise ObjectMissing(f"{self.folder / name} is not there") from None
+            raise ObjectMissing(f"{self.folder / name} does not exist") from None
         except OSError as problem:
             raise StoreError(f"{self.folder / name} could not be read: {problem.strerror or problem}") from problem
 
     def list(self, folder: str) -> dict[str, int]:
-        """Unfinished files of a killed process (``.*.part``) too: no manifest names them, so they are tidied away."""
+        """Includes unfinished files of a killed process (``.*.part``): no manifest lists them, so they get deleted."""
         found = {}
-        for place, _, names in os.walk(self.folder / folder, onerror=_unless_missing):
+        for place, _, names in os.walk(self.folder / folder, onerror=_raise_unless_missing):
             for path in (Path(place, name) for name in names):
                 with suppress(FileNotFoundError):  # deleted meanwhile
                     found[path.relative_to(self.folder).as_posix()] = path.stat().st_size
@@ -139,7 +139,7 @@ class FolderStore:
             raise StoreError(f"{problem.filename} could not be deleted: {problem.strerror}") from problem
 
 
-def _unless_missing(problem: OSError) -> None:
-    """A folder that cannot be looked into is not an empty one."""
+def _raise_unless_missing(problem: OSError) -> None:
+    """A folder that cannot be read is not an empty folder."""
     if not isinstance(problem, FileNotFoundError):
         raise StoreError(f"{problem.filename} could not be listed: {problem.strerror or problem}") from problem

@@ -9,9 +9,15 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from prvr.library import Explanation, Filters, Hit, SearchOptions, SearchResult
-from prvr.library.search.moments import Stretch
-from prvr.library.search.results import SCORES_NOTE
+from prvr.library import (
+    SCORES_NOTE,
+    Filters,
+    FoundMoment,
+    Hit,
+    SearchRequest,
+    SearchResult,
+    VideoExplanation,
+)
 from prvr.server.models import (
     DEEPEST,
     Cursor,
@@ -56,7 +62,7 @@ def _in_a_zone(day: datetime) -> datetime:
     return day.replace(tzinfo=timezone.utc)
 
 
-class SearchRequest(Message):
+class SearchBody(Message):
     """A search."""
 
     model_config = ConfigDict(
@@ -88,8 +94,9 @@ class SearchRequest(Message):
         "Searches with filters score all videos.",
     )
 
-    def to_options(self, places: Places) -> SearchOptions:
-        return SearchOptions(
+    def to_request(self, places: Places) -> SearchRequest:
+        return SearchRequest(
+            query=self.query,
             limit=self.limit,
             offset=read_cursor(self.cursor),
             group_by=self.group_by,
@@ -106,8 +113,8 @@ class MomentModel(BaseModel):
     thumbnail_url: str
 
     @staticmethod
-    def of(video: int, stretch: Stretch) -> MomentModel:
-        start, end = round(stretch.start, 3), round(stretch.end, 3)
+    def of(video: int, moment: FoundMoment) -> MomentModel:
+        start, end = round(moment.start, 3), round(moment.end, 3)
         return MomentModel(start=start, end=end, thumbnail_url=thumbnail_url(video, (start + end) / 2))
 
 
@@ -164,7 +171,7 @@ class SearchResponse(BaseModel):
     next_cursor: str | None
 
     @staticmethod
-    def of(found: SearchResult, request: SearchRequest, places: Places) -> SearchResponse:
+    def of(found: SearchResult, request: SearchBody, places: Places) -> SearchResponse:
         first = read_cursor(request.cursor) + 1
         asked = urlencode({"query": request.query, "trace": str(request.trace).lower()})
         further = found.next_offset
@@ -209,7 +216,7 @@ class EvidenceModel(BaseModel):
     moments: list[MomentModel]
 
     @staticmethod
-    def of(video: int, query: str, found: Explanation) -> EvidenceModel:
+    def of(video: int, query: str, found: VideoExplanation) -> EvidenceModel:
         told = found.evidence.to_dict()
         for name in ("direct", "support", "routed", "activation"):
             told[name] = [round(value, 4) for value in told[name]]  # more digits than a single-precision float has

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from prvr.library import Library, SearchOptions, SearchResult
+from prvr.library import Library, SearchRequest, SearchResult
 from prvr.server.roots import Places
-from prvr.server.search_models import SearchRequest, SearchResponse
+from prvr.server.search_models import SearchBody, SearchResponse
 
 
 class Searcher(Protocol):
     """What answers searches: a library, or a cluster that holds one."""
 
-    def search_many(self, queries: Sequence[str], options: Sequence[SearchOptions]) -> list[SearchResult]: ...
+    def search_many(self, requests: Sequence[SearchRequest]) -> list[SearchResult]: ...
 
 
 class Searches:
@@ -23,12 +23,10 @@ class Searches:
         self.library, self.searcher = library, searcher or library
         self._places: tuple[int, Places] | None = None
 
-    def __call__(self, asked: Sequence[SearchRequest]) -> list[bytes]:
+    def __call__(self, asked: Sequence[SearchBody]) -> list[bytes]:
         places = self.places()
         distinct = {each.model_dump_json(): each for each in asked}  # equal searches are made once
-        found = self.searcher.search_many(
-            [each.query for each in distinct.values()], [each.to_options(places) for each in distinct.values()]
-        )
+        found = self.searcher.search_many([each.to_request(places) for each in distinct.values()])
         answers = {
             key: SearchResponse.of(result, each, places).model_dump_json().encode()
             for (key, each), result in zip(distinct.items(), found, strict=True)

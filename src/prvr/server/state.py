@@ -14,7 +14,7 @@ from prvr.server.metrics import Metrics
 from prvr.server.options import ServerOptions
 from prvr.server.problems import Problem
 from prvr.server.roots import Places, Roots
-from prvr.server.search_models import SearchRequest
+from prvr.server.search_models import SearchBody
 from prvr.server.searches import Searcher, Searches
 from prvr.server.thumbnails import Thumbnails
 
@@ -28,7 +28,7 @@ class State:
     roots: Roots
     metrics: Metrics
     searches: Searches
-    batcher: Batcher[SearchRequest, bytes]
+    batcher: Batcher[SearchBody, bytes]
     jobs: Jobs
     thumbnails: Thumbnails
 

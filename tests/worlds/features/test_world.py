@@ -1,3 +1,5 @@
+"""A feature world: the same files for the same seed, and facts that hold together."""
+
 from __future__ import annotations
 
 import json

@@ -1,6 +1,6 @@
-"""Adding files: which need work, one claim per file, decode and encode here, commit in a thread.
+"""Add files to a library: find out which need work, claim each, decode and encode it, commit it in a thread.
 
-Whatever ends the process, every video is either in the library or not; running the same command again goes on.
+However the process ends, every video is either in the library or not. Running the same command again continues.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prvr.library.ingest.files import Source, digest, subtitle_signature
-from prvr.library.ingest.index import index_file
+from prvr.library.ingest.files import Fingerprint, SourceFile, subtitle_signature
+from prvr.library.ingest.index import FileProgress, index_file, new_video
 from prvr.library.ingest.tracks import Track
 from prvr.library.store.arrays import sweep
+from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Catalogue, Video, read_videos, rename_video
 from prvr.library.store.claims import Claim, claim
-from prvr.library.store.commit import Committer, disk_problem
-from prvr.library.store.pending import Indexed
-from prvr.library.store.tags import add_tags
-from prvr.media.errors import MediaError
+from prvr.library.store.commit import Committer, disk_error
+from prvr.library.store.edit import add_tags
+from prvr.media import MediaError
 
 
 @dataclass(frozen=True)
 class AddProgress:
-    """Where adding stands."""
+    """How far adding is."""
 
-    path: Path  # being worked on
+    path: Path  # the current file
     files: int
     files_done: int
     bytes: int
     bytes_done: int
-    video_seconds: float  # looked at so far
+    video_seconds: float  # encoded so far
     elapsed: float
 
     @property
@@ -41,24 +41,21 @@ class AddProgress:
 
     @property
     def left(self) -> float | None:
-        """Seconds until the end at this pace; None before anything is known."""
+        """Seconds until the end at this speed; None before anything is done."""
         return self.elapsed * (self.bytes - self.bytes_done) / self.bytes_done if self.bytes_done else None
 
 
 @dataclass
 class AddReport:
-    """What became of the files."""
+    """What happened to the files."""
 
     added: list[Path] = field(default_factory=list)
     unchanged: list[Path] = field(default_factory=list)
     moved: list[Path] = field(default_factory=list)
     failed: dict[Path, str] = field(default_factory=dict)  # now or before, with the reason
-    damaged: dict[Path, str] = field(default_factory=dict)  # added, but something is missing
+    damaged: dict[Path, str] = field(default_factory=dict)  # added, but a part is missing
     video_seconds: float = 0.0
     elapsed: float = 0.0
-
-
-Work = Callable[["Adder", list[Source], float], None]  # files that need work, and when adding began
 
 
 @dataclass
@@ -67,50 +64,54 @@ class Adder:
 
     catalogue: Catalogue
     folder: Path
-    tracks: Callable[[], Mapping[str, Track]]  # opened when the first file needs them
+    tracks: Callable[[], Mapping[str, Track]]  # called when the first file needs encoding
     rate: float
     tags: tuple[str, ...]
     retry: bool
     progress: Callable[[AddProgress], None] | None
     with_text: bool
-    work: Work | None = None  # who decodes and encodes; None: this process, one file after the other
     report: AddReport = field(default_factory=AddReport)
+    began: float = field(default_factory=time.perf_counter)
 
     def run(self, paths: Sequence[Path]) -> AddReport:
-        began = time.perf_counter()
-        todo = self._plan(paths)
-        if todo:
-            try:
-                with self.catalogue.writing() as db:
-                    sweep(db, self.folder)
-            except OSError as problem:
-                raise disk_problem(self.folder, problem) from problem
-            (self.work or Adder.work_here)(self, todo, began)
-        self.report.elapsed = time.perf_counter() - began
-        return self.report
+        """Add these files, one after the other, in this process."""
+        sources = self.plan(paths)
+        if sources:
+            self._work(sources)
+        return self.finish()
 
-    def _plan(self, paths: Sequence[Path]) -> list[Source]:
-        """Files that need a closer look; the others are settled by their size and time."""
+    def plan(self, paths: Sequence[Path]) -> list[SourceFile]:
+        """The files that need a closer look. The others are reported as unchanged by their size and time."""
         with self.catalogue.reading() as db:
             known = {video.path: video for video in read_videos(db)}
-        todo, settled = [], []
+        sources, unchanged = [], []
         for path in paths:
             try:
-                source = Source.of(path)
+                source = SourceFile.of(path)
             except MediaError as problem:
                 self.report.failed[path] = problem.reason
                 continue
             video = known.get(path)
-            if video is not None and self._settled(source, video):
-                settled.append(video.id)
+            if video is not None and self._needs_nothing(source, video):
+                unchanged.append(video.id)
             else:
-                todo.append(source)
-        if settled and self.tags:
-            add_tags(self.catalogue, settled, self.tags)
-        return todo
+                sources.append(source)
+        if unchanged and self.tags:
+            add_tags(self.catalogue, unchanged, self.tags)
+        if sources:
+            try:
+                with self.catalogue.writing() as db:
+                    sweep(db, self.folder)
+            except OSError as problem:
+                raise disk_error(self.folder, problem) from problem
+        return sources
 
-    def _settled(self, source: Source, video: Video) -> bool:
-        """Whether nothing is to be done for a file that the catalogue knows; says so in the report."""
+    def finish(self) -> AddReport:
+        self.report.elapsed = time.perf_counter() - self.began
+        return self.report
+
+    def _needs_nothing(self, source: SourceFile, video: Video) -> bool:
+        """Whether a known file is unchanged, or failed before and is not retried. Notes which in the report."""
         if (video.size, video.mtime) != (source.size, source.mtime):
             return False
         if video.state == "failed":
@@ -123,92 +124,114 @@ class Adder:
         self.report.unchanged.append(video.path)
         return True
 
-    def work_here(self, todo: list[Source], began: float) -> None:
+    def _work(self, sources: Sequence[SourceFile]) -> None:
         """Decode and encode in this process, commit in a thread."""
-        total, done = sum(source.size for source in todo), 0
-        committer = Committer(self.catalogue, self.folder, self.done)
-        later: list[Source] = []
+        clock = _ProgressClock(self, sources)
+        committer = Committer(self.catalogue, self.folder, self.note_committed)
+        busy: list[SourceFile] = []  # claimed by another process: looked at again after all others
         try:
-            for turn, sources in enumerate((todo, later)):
-                for number, source in enumerate(sources):
-                    held = claim(self.folder, source.path, wait=turn == 1)
-                    if held is None:  # another process is at it; see what became of it when all else is done
-                        later.append(source)
+            for wait, files in ((False, sources), (True, busy)):
+                for source in files:
+                    held = claim(self.folder, source.path, wait=wait)
+                    if held is None:
+                        busy.append(source)
                         continue
-                    seen_before = self.report.video_seconds
-
-                    def seen(at: float, of: float | None, source: Source = source, number: int = number) -> None:
-                        self.report.video_seconds = seen_before + at  # noqa: B023 (called before the next round)
-                        if self.progress is not None:
-                            part = min(1.0, at / of) if of else 0.0
-                            told = AddProgress(
-                                source.path,
-                                len(todo),
-                                len(todo) - len(later) + number if sources is later else number,  # noqa: B023
-                                total,
-                                done + round(part * source.size),  # noqa: B023
-                                self.report.video_seconds,
-                                time.perf_counter() - began,
-                            )
-                            self.progress(told)
-
-                    self._one(source, held, committer, seen)
-                    done += source.size
+                    self._add_claimed(source, held, committer, clock.start(source))
+                    clock.finish(source)
         finally:
             committer.close()
 
-    def _one(
-        self, source: Source, held: Claim, committer: Committer, seen: Callable[[float, float | None], None]
-    ) -> None:
-        """Index a claimed file, unless it was done in the meantime or is known under another name."""
+    def _add_claimed(self, source: SourceFile, held: Claim, committer: Committer, progress: FileProgress) -> None:
+        """Index a claimed file, unless another process did meanwhile or it is known under another name."""
         handed_over = False
         try:
-            seen(0.0, None)  # before it is opened: whoever listens knows which file it was if that is the end
-            if not self.known_after_all(source):
-                item = index_file(self.folder, source, self.tracks(), self.rate, self.tags, seen)
+            progress(0.0, None)  # before the file is opened: if that crashes, the listener knows which file it was
+            fingerprint = self.fingerprint(source)
+            if not self.is_known(source, fingerprint):
+                video = new_video(source, fingerprint, self.tags)
+                indexed = index_file(self.folder, video, self.tracks(), self.rate, progress)
                 handed_over = True
-                committer.put(item, held)
+                committer.put(indexed, held)
         except OSError as problem:
-            raise disk_problem(self.folder, problem) from problem
+            raise disk_error(self.folder, problem) from problem
         finally:
             if not handed_over:
                 held.release()
 
-    def known_after_all(self, source: Source) -> bool:
-        """Whether a file was done in the meantime, or is known under another name; says so in the report."""
+    @staticmethod
+    def fingerprint(source: SourceFile) -> Fingerprint | None:
+        """Hash a file; None if it cannot be read, which indexing then reports."""
+        try:
+            return Fingerprint.of(source.path)
+        except OSError:
+            return None
+
+    def is_known(self, source: SourceFile, fingerprint: Fingerprint | None) -> bool:
+        """Whether a file was added meanwhile, or is known under another name. Notes it in the report."""
         path = source.path
         with self.catalogue.reading() as db:
             same_name = read_videos(db, "path = ?", (str(path),))
-        if same_name and self._settled(source, same_name[0]):
+        if same_name and self._needs_nothing(source, same_name[0]):
             return True
-        try:
-            content = digest(path)
-            subtitles = subtitle_signature(path) if self.with_text else None
-        except OSError:
-            return False  # indexing will say what is wrong with it
+        if fingerprint is None:
+            return False
         with self.catalogue.reading() as db:
-            twins = read_videos(db, "digest = ? AND state = 'ok'", (content,))
+            twins = read_videos(db, "digest = ? AND state = 'ok'", (fingerprint.digest,))
         for video in twins:
-            gone = not video.path.exists()
-            if (video.path != path and not gone) or (subtitles is not None and subtitles != video.subtitles):
+            moved = video.path != path
+            if moved and (video.path.exists() or same_name):
+                continue  # a copy, or two known names of which this one has new content
+            if self.with_text and fingerprint.subtitles != video.subtitles:
                 continue
-            if video.path != path and same_name:
-                continue  # both names are known: the content under this one changed
             with self.catalogue.writing() as db:
                 if read_videos(db, "id = ? AND path = ?", (video.id, str(video.path))):
                     rename_video(db, video.id, path, source.mtime)
             if self.tags:
                 add_tags(self.catalogue, [video.id], self.tags)
-            (self.report.unchanged if video.path == path else self.report.moved).append(path)
+            (self.report.moved if moved else self.report.unchanged).append(path)
             return True
         return False
 
-    def done(self, item: Indexed) -> None:
-        """Say in the report what became of a file that has been committed."""
-        video = item.video
+    def note_committed(self, indexed: IndexedVideo) -> None:
+        """Note in the report what became of a file that is committed."""
+        video = indexed.video
         if video.state == "failed":
             self.report.failed[video.path] = str(video.problem)
             return
         self.report.added.append(video.path)
         if video.problem is not None:
             self.report.damaged[video.path] = video.problem
+
+
+class _ProgressClock:
+    """Turns progress within files into progress of the whole add."""
+
+    def __init__(self, adder: Adder, sources: Sequence[SourceFile]):
+        self.adder = adder
+        self.files, self.bytes = len(sources), sum(source.size for source in sources)
+        self.files_done = self.bytes_done = 0
+
+    def start(self, source: SourceFile) -> FileProgress:
+        seconds_before = self.adder.report.video_seconds
+
+        def progress(seconds: float, duration: float | None) -> None:
+            self.adder.report.video_seconds = seconds_before + seconds
+            if self.adder.progress is not None:
+                share = min(1.0, seconds / duration) if duration else 0.0
+                self.adder.progress(
+                    AddProgress(
+                        path=source.path,
+                        files=self.files,
+                        files_done=self.files_done,
+                        bytes=self.bytes,
+                        bytes_done=self.bytes_done + round(share * source.size),
+                        video_seconds=self.adder.report.video_seconds,
+                        elapsed=time.perf_counter() - self.adder.began,
+                    )
+                )
+
+        return progress
+
+    def finish(self, source: SourceFile) -> None:
+        self.files_done += 1
+        self.bytes_done += source.size

@@ -1,7 +1,6 @@
-"""What a library's vectors mean: how samples of a video, and what is asked for, become vectors of one space.
+"""How video samples and queries become vectors of one space.
 
-Two kinds: an encoder's own space (``frozen``), and the space of a trained model (``trained``). A track cuts videos into
-sections and stores them; it does not care which kind it works with.
+There are two kinds: the encoder's own space (``frozen.py``), and the space of a trained model (``trained.py``).
 """
 
 from __future__ import annotations
@@ -20,35 +19,35 @@ from prvr.trace import Trace
 
 
 class Embedded(NamedTuple):
-    """A stretch of a video as tokens."""
+    """Tokens of a stretch of one video."""
 
-    tokens: VideoTokens  # of one video
-    spans: Tensor  # (m, 2) first sample and end (excluded) of each token that evidence lives in
+    tokens: VideoTokens
+    spans: Tensor  # (m, 2) first and last (excluded) sample of each local token
 
 
 class Embedding(ABC):
     """Samples (n, Dv) to tokens, sentences to queries (Q, D)."""
 
-    encoder: TextEncoder  # what gives samples and reads sentences
+    encoder: TextEncoder  # encodes frames or lines, and sentences
     backbone: Backbone
     trace: Trace
     step: int  # samples from one section of a long video to the next
     overlap: int  # samples that neighbouring sections share
-    own_keys = False  # True: stored tokens are unit vectors and TRACE projects nothing, so they are their own keys
+    own_keys = False  # True if tokens are unit vectors and TRACE does not project them: keys need not be stored
 
     @abstractmethod
     def embed(self, samples: Tensor) -> Embedded:
-        """Consecutive samples of a video, at most ``step + overlap`` of them."""
+        """Turn consecutive samples (n, Dv) into tokens; n is at most ``step + overlap``."""
 
     @abstractmethod
     def sentences(self, texts: Sequence[str]) -> Tensor:
-        """(Q, D); a row is zero where nothing of the text is understood."""
+        """Encode texts as queries (Q, D). A row is zero if nothing of the text is understood."""
 
     @abstractmethod
     def picture(self, image: Image) -> Tensor | None:
-        """A picture as a query, (D,); None where pictures cannot be asked for."""
+        """Encode a picture as a query (D,); None if this embedding cannot."""
 
     @property
     def query_projection(self) -> Tensor | None:
-        """TRACE's query projection (D, D), which a gallery must know; None where it changes nothing."""
+        """TRACE's query projection (D, D), which a gallery needs; None if it changes nothing."""
         return None if self.own_keys else self.trace.projections["query"].detach()

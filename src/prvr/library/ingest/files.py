@@ -1,4 +1,4 @@
-"""Which files to add, and how to tell whether a file has changed."""
+"""Find video files, and tell whether a file has changed."""
 
 from __future__ import annotations
 
@@ -10,42 +10,53 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.media import subtitle_files
-from prvr.media.errors import MediaError
+from prvr.media import MediaError, subtitle_files
 
-# What is taken from a folder; a file that is named is tried whatever it is called.
+# Taken from folders. A file that is named itself is tried whatever its ending.
 VIDEO_SUFFIXES = frozenset((
     ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".wmv", ".flv", ".mpg", ".mpeg", ".m2ts", ".mts", ".ts", ".vob",
     ".ogv", ".3gp", ".3g2", ".asf", ".divx", ".mxf", ".gif",
 ))  # fmt: skip
-_SAMPLE = 1 << 18  # bytes read at each of three places
+_SAMPLE_BYTES = 1 << 18  # read at each of three places
 
 
 @dataclass(frozen=True)
-class Source:
-    """A file as it is now."""
+class SourceFile:
+    """A video file with its size and modification time."""
 
     path: Path
     size: int
     mtime: int  # nanoseconds
 
     @staticmethod
-    def of(path: Path) -> Source:
+    def of(path: Path) -> SourceFile:
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError as problem:
-            raise MediaError(path, f"cannot be looked at ({problem.strerror})") from problem
-        if stat.S_ISDIR(found.st_mode):  # of folders, only those that could not be read come here
+            raise MediaError(path, f"cannot be read ({problem.strerror})") from problem
+        if stat.S_ISDIR(status.st_mode):  # ``find_videos`` returns only folders that it could not read
             raise MediaError(path, "is a folder that cannot be read: permission was denied")
-        if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for, a device read without end
-            raise MediaError(path, "is no file but a pipe, a socket or a device")
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device might never end
+            raise MediaError(path, "is not a regular file but a pipe, a socket or a device")
         if not _is_text(str(path)):
-            raise MediaError(path, "has a name that is not text in UTF-8: rename it")
-        return Source(path, found.st_size, found.st_mtime_ns)
+            raise MediaError(path, "has a name that is not valid UTF-8: rename it")
+        return SourceFile(path, status.st_size, status.st_mtime_ns)
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What identifies the content of a file, computed once per add."""
+
+    digest: str  # of the video
+    subtitles: str  # of the subtitle files beside it
+
+    @staticmethod
+    def of(path: Path) -> Fingerprint:
+        return Fingerprint(content_digest(path), subtitle_signature(path))
 
 
 def _is_text(name: str) -> bool:
-    """Names are bytes to the system; those that are no text can neither be listed nor searched for."""
+    """Whether a file name, which is bytes to the system, is text that can be listed and searched for."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -54,28 +65,28 @@ def _is_text(name: str) -> bool:
 
 
 def find_videos(paths: Iterable[str | Path]) -> list[Path]:
-    """Named files, and the videos in named folders and the folders in them; absolute, each once, in order.
+    """The named files, and all videos in the named folders and below: absolute paths, each once, in order.
 
-    Hidden files and folders are left out. A folder that cannot be read stands among the videos: adding it says why.
+    Hidden files and folders are left out. A folder that cannot be read is returned like a file; adding it reports why.
     """
     found: dict[Path, None] = {}
     for given in paths:
-        path = absolute(given)
+        path = absolute_path(given)
         if path.is_dir():
-            found.update(dict.fromkeys(_in_folder(path)))
+            found.update(dict.fromkeys(_videos_in(path)))
         elif not os.path.lexists(path):
-            raise LibraryError(f"{given} is not there: neither a file nor a folder")
+            raise LibraryError(f"{given} does not exist: name a video file or a folder")
         else:
             found[path] = None
     return list(found)
 
 
-def absolute(path: str | Path) -> Path:
-    """One name for one place, whether it still exists or not; links are kept as they are named."""
+def absolute_path(path: str | Path) -> Path:
+    """The absolute form of a path, whether it exists or not. Links are not followed."""
     return Path(os.path.abspath(Path(path).expanduser()))
 
 
-def _in_folder(folder: Path) -> list[Path]:
+def _videos_in(folder: Path) -> list[Path]:
     found: list[Path] = []
     for place, folders, files in os.walk(folder, onerror=lambda problem: found.append(Path(problem.filename))):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -86,17 +97,17 @@ def _in_folder(folder: Path) -> list[Path]:
     return found
 
 
-def digest(path: Path) -> str:
+def content_digest(path: Path) -> str:
     """A hash of a file's size, beginning, middle and end: enough to recognise a video that was moved."""
     size = path.stat().st_size
-    found = hashlib.sha256(str(size).encode())
+    digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:
-        for place in (0, max(0, size // 2 - _SAMPLE // 2), max(0, size - _SAMPLE)):
+        for place in (0, max(0, size // 2 - _SAMPLE_BYTES // 2), max(0, size - _SAMPLE_BYTES)):
             file.seek(place)
-            found.update(file.read(_SAMPLE))
-    return found.hexdigest()
+            digest.update(file.read(_SAMPLE_BYTES))
+    return digest.hexdigest()
 
 
 def subtitle_signature(path: Path) -> str:
-    """Which subtitle files lie beside a video, and when they were changed."""
+    """Names, sizes and modification times of the subtitle files beside a video."""
     return "|".join(f"{each.name}:{each.stat().st_size}:{each.stat().st_mtime_ns}" for each in subtitle_files(path))

@@ -1,4 +1,4 @@
-"""The encoder's own space, without training: frames, windows or moments of it, pooled anchors, TRACE unprojected."""
+"""The encoder's own space, without training: frames, windows or adaptive moments, pooled anchors, TRACE unprojected."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from prvr.media.encoders.base import Encoder, TextEncoder
 from prvr.media.frames import Image
 from prvr.trace import Trace
 
-SECTION = 4096  # samples: over an hour at one per second
+SECTION_SAMPLES = 4096  # over an hour at one per second
 
 
 class FrozenEmbedding(Embedding):
-    """Fixed windows come out as if nothing had been cut: neighbouring sections share what a window may need."""
+    """Neighbouring sections share as many samples as a window needs, so windows are the same as without sections."""
 
     backbone: Frozen
 
@@ -32,7 +32,7 @@ class FrozenEmbedding(Embedding):
         window, stride = made.config.window, made.config.stride
         windows = made.config.local == "windows"
         self.overlap = max(0, window - stride) if windows else 0
-        self.step = max(stride, SECTION // stride * stride) if windows else SECTION
+        self.step = max(stride, SECTION_SAMPLES // stride * stride) if windows else SECTION_SAMPLES
 
     @staticmethod
     def of_frames(encoder: TextEncoder, settings: LibrarySettings) -> FrozenEmbedding:
@@ -41,12 +41,12 @@ class FrozenEmbedding(Embedding):
 
     @staticmethod
     def of_lines(encoder: TextEncoder) -> FrozenEmbedding:
-        """Lines of subtitles, each a token of its own."""
+        """For subtitles: every line is one token."""
         return FrozenEmbedding(encoder, local="frames")
 
     def embed(self, samples: Tensor) -> Embedded:
         moments = self.backbone.moments(samples)
-        real = moments.vectors.square().sum(1) > 0  # a zero token says nothing, unless there is no other
+        real = moments.vectors.square().sum(1) > 0  # zero tokens match nothing; keep them only if there are no others
         if bool(real.any()):
             moments = type(moments)(moments.vectors[real], moments.spans[real])
         return Embedded(self.backbone.join([moments]), moments.spans)

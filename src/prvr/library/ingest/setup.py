@@ -1,4 +1,4 @@
-"""What a new library is made with, and an old one opened with: settings, encoders, recipes, model."""
+"""Create and open a library's encoders and model, and refuse what does not go together."""
 
 from __future__ import annotations
 
@@ -11,65 +11,67 @@ from prvr.library.errors import LibraryError
 from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
 from prvr.library.store.model import describe_model, keep_model
-from prvr.library.store.settings import About, LibrarySettings
+from prvr.library.store.settings import LibraryRecord, LibrarySettings
 from prvr.media import Encoder, Recipe, TextEncoder, decoder_name, open_encoder, open_text_encoder
 
 if TYPE_CHECKING:
     from prvr.training import Run
 
-Given = Mapping[str, TextEncoder | None]  # encoders that a caller brought, by track
+EncoderOverrides = Mapping[str, TextEncoder | None]  # by track: an encoder that the caller opened, or None
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A library that is about to be made."""
+class LibraryPlan:
+    """A library that is about to be created."""
 
-    about: About
-    encoders: Given
+    record: LibraryRecord
+    encoders: EncoderOverrides
     run: Run | None
 
     def keep_model(self, folder: Path) -> None:
-        if self.run is not None and self.about.model is not None:
-            keep_model(self.run, self.about.model, folder)
+        """Copy the run's weights into the library's folder."""
+        if self.run is not None and self.record.model is not None:
+            keep_model(self.run, self.record.model, folder)
 
 
-def plan_library(settings: LibrarySettings, given: Given) -> Plan:
-    """Open the encoders that settings name, or take those that are given; refuse what does not go together."""
+def plan_library(settings: LibrarySettings, encoders: EncoderOverrides) -> LibraryPlan:
+    """Open the encoders that the settings name, unless they are given, and check that everything fits together."""
     run = None
     if settings.model is not None:
-        from prvr.library.ingest.trained import open_run  # torch models of every method: only where one is used
+        from prvr.library.ingest.trained import open_run  # imports the models of every method
 
         run = open_run(settings.model)
-        settings = settled(settings, run, given_encoder=given[FRAMES] is not None)
-    frames = given[FRAMES] or open_encoder(settings.encoder)
+        settings = settings_for_model(settings, run, given_encoder=encoders[FRAMES] is not None)
+    frames = encoders[FRAMES] or open_encoder(settings.encoder)
     assert isinstance(frames, Encoder)
-    recipes = {FRAMES: asdict(_frame_recipe(frames, settings.rate))}
-    said = given[TEXT]
+    recipes = {FRAMES: asdict(frames.recipe(settings.rate, decoder_name()))}
+    text = encoders[TEXT]
     if settings.text_encoder is not None:
-        said = said or open_text_encoder(settings.text_encoder)
-        recipes[TEXT] = asdict(said.text_recipe())
+        text = text or open_text_encoder(settings.text_encoder)
+        recipes[TEXT] = asdict(text.text_recipe())
     if run is not None:
-        require_features(run, frames, Recipe.from_dict(recipes[FRAMES]))
-    record = None if run is None else describe_model(run)
-    return Plan(About(settings, recipes, record), {FRAMES: frames, TEXT: said}, run)
+        _require_features(run, frames, Recipe.from_dict(recipes[FRAMES]))
+    model = None if run is None else describe_model(run)
+    return LibraryPlan(LibraryRecord(settings, recipes, model), {FRAMES: frames, TEXT: text}, run)
 
 
-def settled(settings: LibrarySettings, run: Run, *, given_encoder: bool) -> LibrarySettings:
-    """Settings with what a model decides; something else that was asked for is refused."""
+def settings_for_model(settings: LibrarySettings, run: Run, *, given_encoder: bool) -> LibrarySettings:
+    """Take encoder and rate from a trained run. Refuses settings that contradict it."""
     from prvr.library.ingest.trained import recipes_of
 
     frames, _ = recipes_of(run)
-    usual = {each.name: each.default for each in fields(settings)}
-    if settings.rate not in (usual["rate"], frames.rate):
+    defaults = {each.name: each.default for each in fields(settings)}
+    if settings.rate not in (defaults["rate"], frames.rate):
         raise LibraryError(
             f"{run.path} was trained on {frames.rate:g} frames per second, not {settings.rate:g}: leave --rate out"
         )
-    own = settings.encoder if given_encoder or settings.encoder != usual["encoder"] else frames.encoder
-    return replace(settings, rate=frames.rate, encoder=own, model=str(run.path.resolve()))
+    keeps_encoder = given_encoder or settings.encoder != defaults["encoder"]
+    encoder = settings.encoder if keeps_encoder else frames.encoder
+    return replace(settings, rate=frames.rate, encoder=encoder, model=str(run.path.resolve()))
 
 
-def require_features(run: Run, encoder: Encoder, offered: Recipe) -> None:
-    """Refuse an encoder whose features are not those a run was trained on."""
+def _require_features(run: Run, encoder: Encoder, offered: Recipe) -> None:
+    """Refuse an encoder whose features are not those that the run was trained on."""
     from prvr.library.ingest.trained import recipes_of
 
     frames, queries = recipes_of(run)
@@ -77,38 +79,36 @@ def require_features(run: Run, encoder: Encoder, offered: Recipe) -> None:
     queries.require(encoder.text_recipe(words=queries.words), mine="run", theirs="encoder")
 
 
-def require_encoder(about: About, track: str, encoder: TextEncoder, folder: Path) -> None:
+def require_encoder(record: LibraryRecord, track: str, encoder: TextEncoder, folder: Path) -> None:
     """Refuse an encoder whose vectors cannot be compared with those in the library."""
-    if track not in about.recipes:
-        raise LibraryError(f"{folder} was made without an encoder of {track}: leave it out, or make it anew")
-    stored = Recipe.from_dict(about.recipes[track])
+    if track not in record.recipes:
+        raise LibraryError(
+            f"{folder} was created without an encoder for {track}: leave that encoder out, or create another library"
+        )
+    stored = Recipe.from_dict(record.recipes[track])
     if isinstance(encoder, Encoder) and track == FRAMES:
-        offered = encoder.recipe(about.settings.rate, stored.decoder)
+        offered = encoder.recipe(record.settings.rate, stored.decoder)
     else:
         offered = encoder.text_recipe()
     stored.require(offered, mine="library", theirs="encoder")
 
 
-def open_tracks(folder: Path, about: About, given: Given) -> dict[str, Track]:
-    """What is searched, with its encoders and its model loaded."""
-    settings = about.settings
-    frames = given[FRAMES] or open_encoder(settings.encoder)
+def open_tracks(folder: Path, record: LibraryRecord, encoders: EncoderOverrides) -> dict[str, Track]:
+    """The library's tracks, with encoders and model loaded."""
+    settings = record.settings
+    frames = encoders[FRAMES] or open_encoder(settings.encoder)
     assert isinstance(frames, Encoder)
-    require_encoder(about, FRAMES, frames, folder)
-    if about.model is None:
-        made = {FRAMES: Track(FRAMES, FrozenEmbedding.of_frames(frames, settings), settings.storage)}
+    require_encoder(record, FRAMES, frames, folder)
+    if record.model is None:
+        tracks = {FRAMES: Track(FRAMES, FrozenEmbedding.of_frames(frames, settings), settings.storage)}
     else:
         from prvr.library.ingest.trained import TrainedEmbedding
         from prvr.training import Run
 
-        model = TrainedEmbedding(Run(folder / about.model.folder), frames)
-        made = {FRAMES: Track(FRAMES, model, settings.storage)}
+        model = TrainedEmbedding(Run(folder / record.model.folder), frames)
+        tracks = {FRAMES: Track(FRAMES, model, settings.storage)}
     if settings.text_encoder is not None:
-        said = given[TEXT] or open_text_encoder(settings.text_encoder)
-        require_encoder(about, TEXT, said, folder)
-        made[TEXT] = Track(TEXT, FrozenEmbedding.of_lines(said), settings.storage)
-    return made
-
-
-def _frame_recipe(encoder: Encoder, rate: float) -> Recipe:
-    return encoder.recipe(rate, decoder_name())  # a library can be searched without a decoder, but not made
+        text = encoders[TEXT] or open_text_encoder(settings.text_encoder)
+        require_encoder(record, TEXT, text, folder)
+        tracks[TEXT] = Track(TEXT, FrozenEmbedding.of_lines(text), settings.storage)
+    return tracks

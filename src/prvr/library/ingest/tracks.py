@@ -1,7 +1,7 @@
-"""From an encoder's vectors to the sections that are stored and searched.
+"""Cut encoded samples into the sections that are stored and searched.
 
-A track is one way to look at a video: its pictures, or what is said in it. A long video is cut into sections, each a
-gallery of its own with its own registers, so that memory and time stay bounded; a video scores as its best section.
+A track is one side of a video: its pictures, or what is said in it. A long video is cut into sections, each with its
+own registers, so that memory and time stay bounded. A video scores as its best section.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.ingest.background import SENTENCES
 from prvr.library.ingest.embedding import Embedding
+from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.store.arrays import Section
 from prvr.media.encoders.base import TextEncoder
 from prvr.media.features import FeaturePart
 from prvr.scoring import Gallery, Storage, score_parts
 
 FRAMES, TEXT = "frames", "text"  # names of tracks
-PAGE = 16  # tokens; small pages waste little on short videos, and cost nothing here
+PAGE_TOKENS = 16  # small pages waste little on short videos, and are not slower here
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive samples of a video with the seconds each stands for."""
+    """Consecutive samples of a video, with the start and end of each in seconds."""
 
     vectors: NDArray[np.float32]  # (n, D)
     spans: NDArray[np.float64]  # (n, 2)
 
 
 class Track:
-    """Turns pieces into sections, and remembers how background sentences score on each."""
+    """Turns pieces into sections, and stores with each how background sentences score on it."""
 
     def __init__(self, name: str, embedding: Embedding, storage: Storage):
         self.name, self.embedding, self.storage = name, embedding, storage
@@ -45,55 +45,57 @@ class Track:
         return self.embedding.encoder
 
     @cached_property
-    def bank(self) -> Tensor:
-        """Background sentences as vectors (B, D); those of which nothing is understood stay zero."""
-        return self.embedding.sentences(SENTENCES)
+    def background(self) -> Tensor:
+        """Background sentences as vectors (B, D). A row is zero if nothing of its sentence is understood."""
+        return self.embedding.sentences(BACKGROUND_SENTENCES)
 
     def sections(self, pieces: Iterable[Piece]) -> Iterator[Section]:
-        """Sections as soon as their frames are known; holds one section's frames at a time."""
+        """Yield each section as soon as its samples are there. Holds the samples of one section at a time."""
         step, overlap = self.embedding.step, self.embedding.overlap
-        kept: list[Piece] = []
-        count, made = 0, False
+        pieces_left: list[Piece] = []
+        count, any_yielded = 0, False
         for piece in pieces:
-            kept.append(piece)
+            pieces_left.append(piece)
             count += len(piece.vectors)
             while count >= step + overlap:
-                whole = _joined(kept)
+                whole = _join(pieces_left)
                 yield self.section(_cut(whole, 0, step + overlap))
-                kept, count, made = [_cut(whole, step, count)], count - step, True
-        if count > (overlap if made else 0):
-            yield self.section(_joined(kept))
+                pieces_left, count, any_yielded = [_cut(whole, step, count)], count - step, True
+        if count > (overlap if any_yielded else 0):
+            yield self.section(_join(pieces_left))
 
     @torch.no_grad()
     def section(self, piece: Piece) -> Section:
-        """One gallery of one, as arrays."""
+        """Encode one piece as the arrays of a gallery with one row."""
         samples = torch.from_numpy(np.ascontiguousarray(piece.vectors, np.float32))
         if not bool(torch.isfinite(samples).all()):
-            raise ValueError("the encoder gave numbers that are none (NaN or infinite)")
+            raise ValueError("the encoder returned NaN or infinity")
         embedding = self.embedding
-        found = embedding.embed(samples)
-        gallery = Gallery.of_tokens(embedding.backbone, embedding.trace, found.tokens, storage=self.storage, page=PAGE)
+        embedded = embedding.embed(samples)
+        gallery = Gallery.of_tokens(
+            embedding.backbone, embedding.trace, embedded.tokens, storage=self.storage, page=PAGE_TOKENS
+        )
         arrays = gallery.arrays()
         if embedding.own_keys:
             arrays = {name: array for name, array in arrays.items() if not name.startswith("keys.")}
-        scores = score_parts(self.bank, gallery, "torch")
+        scores = score_parts(self.background, gallery, "torch")
         assert scores.trace is not None
         arrays["background"] = torch.stack([scores.base, scores.trace], -1).transpose(0, 1).contiguous()  # (1, B, 2)
-        tokens = len(found.spans)
-        first, last = found.spans[:, 0].numpy(), found.spans[:, 1].numpy() - 1
-        spans = np.zeros((len(arrays["local.values"]) * PAGE, 2), np.float32)
+        tokens = len(embedded.spans)
+        first, last = embedded.spans[:, 0].numpy(), embedded.spans[:, 1].numpy() - 1
+        spans = np.zeros((len(arrays["local.values"]) * PAGE_TOKENS, 2), np.float32)
         spans[:tokens] = np.stack([piece.spans[first, 0], piece.spans[last, 1]], 1)
-        arrays["spans"] = torch.from_numpy(spans).view(-1, PAGE, 2)
+        arrays["spans"] = torch.from_numpy(spans).view(-1, PAGE_TOKENS, 2)
         return Section(gallery.about, arrays, tokens)
 
 
-def timed(parts: Iterable[FeaturePart], rate: float) -> Iterator[Piece]:
-    """Samples at a rate, each standing until the next."""
+def timed_pieces(parts: Iterable[FeaturePart], rate: float) -> Iterator[Piece]:
+    """Pieces of samples at a steady rate. Each sample lasts until the next."""
     for part in parts:
         yield Piece(part.vectors, np.stack([part.times, part.times + 1 / rate], 1))
 
 
-def _joined(pieces: list[Piece]) -> Piece:
+def _join(pieces: list[Piece]) -> Piece:
     if len(pieces) == 1:
         return pieces[0]
     return Piece(np.concatenate([p.vectors for p in pieces]), np.concatenate([p.spans for p in pieces]))

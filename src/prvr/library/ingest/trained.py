@@ -1,7 +1,7 @@
-"""The space of a trained model: its tokens, its registers, its TRACE, its reading of words.
+"""The space of a trained model: its tokens, registers, TRACE and query tower.
 
-A model was trained on videos of at most so many frames. A longer video is cut into windows of that many, each
-overlapping the next by a quarter, and each is to the model what a video was in training.
+A model was trained on videos with a fixed number of frames. A longer video is cut into windows of that length, which
+overlap by a quarter. The model treats each window as one video.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from prvr.tokens import VideoBatch
 from prvr.trace import Trace
 from prvr.training import Run
 
-OVERLAP = 4  # a window shares one part in so many with the next
+OVERLAP_SHARE = 4  # a window shares one quarter of its frames with the next
 
 
 class TrainedEmbedding(Embedding):
-    """A run's final weights at rest, on the CPU."""
+    """The final weights of a run, on the CPU."""
 
     encoder: Encoder
 
@@ -42,10 +42,10 @@ class TrainedEmbedding(Embedding):
         if config.trace_stage.epochs > 0:
             self.trace = model.trace.requires_grad_(False)
             self.trace.config = trace
-        else:  # trained without TRACE: it is put on top as it is, on pooled anchors
+        else:  # trained without TRACE: add it untrained, on pooled anchors
             self.trace = Trace(model.backbone.width, replace(trace, anchors="hybrid")).requires_grad_(False)
         self.words = recipes_of(run)[1].words
-        self.overlap = config.model.frames // OVERLAP
+        self.overlap = config.model.frames // OVERLAP_SHARE
         self.step = config.model.frames - self.overlap
 
     def embed(self, samples: Tensor) -> Embedded:
@@ -81,24 +81,27 @@ class TrainedEmbedding(Embedding):
 
 
 def recipes_of(run: Run) -> tuple[Recipe, Recipe]:
-    """How the frames and sentences that a run was trained on were made; an error where it cannot serve a library."""
+    """The recipes of the frames and sentences that a run was trained on.
+
+    Raises:
+        LibraryError: if the run cannot be used with a library.
+    """
     config = run.config
     if config.model.auxiliary_captions:
         raise LibraryError(
-            f"{run.path} reads captions that were written about each video, which videos of a library do not have: "
-            "use a run of another method"
+            f"{run.path} needs captions of each video, which a library does not have: use a run of another method"
         )
     made = run.features
     if not made.keys() >= {"frames", "queries"}:
         raise LibraryError(
-            f"{run.path} does not say how its features were made (its data in {run.data} has no recipe.json), so other "
-            "videos cannot be turned into the same: train on a dataset that prvr.media.write_dataset wrote"
+            f"{run.path} does not know how its features were made (its data in {run.data} has no recipe.json), so it "
+            "cannot encode other videos: train on a dataset that prvr.media.write_dataset wrote"
         )
     return Recipe.from_dict(made["frames"]), Recipe.from_dict(made["queries"])
 
 
 def open_run(path: str | Path) -> Run:
-    """A run whose model can serve a library; what is wrong with it is said before anything is written."""
+    """Open a run for use with a library. Raises an error before anything is written if it cannot be used."""
     run = Run(path)
     recipes_of(run)
     require_separable(run.load_model()[0].backbone)

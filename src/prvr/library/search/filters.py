@@ -1,21 +1,21 @@
-"""Which videos a search is about."""
+"""Which videos a search may find."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.library.ingest.files import absolute
+from prvr.library.ingest.files import absolute_path
 from prvr.library.store.catalogue import Video
 
 
 @dataclass(frozen=True)
 class Filters:
-    """All that is given must hold."""
+    """Conditions on videos. All that are given must hold."""
 
     folder: Path | None = None
     """only videos in this folder and the folders in it"""
@@ -33,23 +33,16 @@ class Filters:
     def __post_init__(self) -> None:
         for seconds in (self.min_duration, self.max_duration):
             if seconds is not None and not math.isfinite(seconds):
-                raise LibraryError(f"a length is given in seconds, not as {seconds}")
+                raise LibraryError(f"a duration must be a number of seconds, not {seconds}")
 
     @property
     def any(self) -> bool:
+        """Whether there is any condition."""
         return self != Filters()
 
-    def fixed(self) -> Filters:
-        """The same, whatever folder and time zone a process is in that reads it."""
-        if not self.any:
-            return self
-        folder = None if self.folder is None else absolute(self.folder)
-        after, before = (None if day is None else _in_utc(day) for day in (self.after, self.before))
-        return replace(self, folder=folder, after=after, before=before)
-
     def choose(self, videos: Iterable[Video]) -> set[int]:
-        """Numbers of the videos for which everything holds."""
-        folder = None if self.folder is None else absolute(self.folder)
+        """Numbers of the videos that pass."""
+        folder = None if self.folder is None else absolute_path(self.folder)
         after, before = (None if day is None else _seconds(day) for day in (self.after, self.before))
         chosen = set()
         for video in videos:
@@ -67,15 +60,8 @@ class Filters:
         return chosen
 
 
-def _in_utc(day: str) -> str:
-    try:
-        return datetime.fromtimestamp(_seconds(day), timezone.utc).isoformat()
-    except (OverflowError, ValueError, OSError):  # beyond what this machine's clock knows: as it stands
-        return day
-
-
 def _seconds(day: str) -> float:
     try:
         return datetime.fromisoformat(day).timestamp()
     except ValueError:
-        raise LibraryError(f"{day!r} is no date: write it as 2024-05-31 or 2024-05-31T18:00") from None
+        raise LibraryError(f"{day!r} is not a date: write it like 2024-05-31 or 2024-05-31T18:00") from None

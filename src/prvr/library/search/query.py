@@ -1,85 +1,92 @@
-"""Searches of one pass, from what was typed to pages of hits."""
+"""First step of a search: queries become vectors, and each track learns which of its sections they may find."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import Track
-from prvr.library.search.asking import Question, Wanted
-from prvr.library.search.candidates import Candidates
-from prvr.library.search.fusing import DEPTH
-from prvr.library.search.rank import Ranked
-from prvr.library.search.searching import Ranking, SearchOptions, look
+from prvr.library.search.candidates import TrackCandidates
+from prvr.library.search.filters import Filters
+from prvr.library.search.request import Query, SearchRequest
+from prvr.library.store.sections import Ids, SectionsByVideo
 from prvr.library.store.snapshot import Snapshot
-from prvr.media.frames import Image
-from prvr.media.pictures import load_picture
-
-Query = str | Path | Image
+from prvr.media import load_picture
 
 
-class Ranker(Protocol):
-    """Who scores and ranks: this process (``Here``), or others that are asked (``prvr.cluster``)."""
+@dataclass(frozen=True, eq=False)
+class TrackQuery:
+    """One request as one track sees it."""
 
-    @property
-    def snapshot(self) -> Snapshot: ...
-    def rank(self, question: Question) -> Ranked: ...
+    vector: Tensor  # (D,)
+    fusion_weight: float  # λ; 0 without TRACE
+    sections: SectionsByVideo  # that it may find
+    reference: Ids | None = None  # for a search among candidates: videos that show how the query scores in general
 
 
-def encode_queries(track: Track, queries: Sequence[Query]) -> torch.Tensor:
-    """(Q, D); a row is zero where the track has nothing to say to a query."""
+def encode_queries(queries: Sequence[Query], track: Track) -> Tensor:
+    """Encode sentences and pictures as query vectors (Q, D). A row is zero if the track cannot use that query."""
     embedding = track.embedding
-    found = torch.zeros(len(queries), embedding.backbone.width)
-    texts = {number: query for number, query in enumerate(queries) if isinstance(query, str)}
+    vectors = torch.zeros(len(queries), embedding.backbone.width)
+    texts = {row: query for row, query in enumerate(queries) if isinstance(query, str)}
     if texts:
-        found[list(texts)] = embedding.sentences(list(texts.values()))
-    for number, query in enumerate(queries):
+        vectors[list(texts)] = embedding.sentences(list(texts.values()))
+    for row, query in enumerate(queries):
         if not isinstance(query, str):
             vector = embedding.picture(load_picture(query) if isinstance(query, Path) else query)
             if vector is not None:
-                found[number] = vector
-    if not bool(torch.isfinite(found).all()):
-        raise LibraryError("the encoder gave numbers that are none (NaN or infinite) for this query: use other words")
-    return found
+                vectors[row] = vector
+    if not bool(torch.isfinite(vectors).all()):
+        raise LibraryError("The encoder returned NaN or infinity for this query. Try other words.")
+    return vectors
 
 
-def question_of(
-    vectors: Mapping[str, torch.Tensor], options: Sequence[SearchOptions], candidates: Mapping[str, Candidates]
-) -> Question:
-    """What a pass asks: queries (Q, D) by track; ``candidates``: of tracks that have an index."""
-    narrow = [row for row, one in enumerate(options) if one.narrows]
-    named = {
-        name: dict(zip(narrow, index.of(vectors[name][narrow]), strict=True)) if narrow else {}
-        for name, index in candidates.items()
-    }
-    understood = torch.stack([each.any(1) for each in vectors.values()])  # (tracks, Q)
-    several = set(understood.sum(0).gt(1).nonzero().flatten().tolist())  # rankings to be fused
-    wanted = tuple(
-        Wanted(
-            trace=one.trace,
-            filters=one.filters.fixed(),
-            depth=max(one.through, DEPTH) if row in several or one.group_by == "moment" else one.through,
-            candidates={name: found[row] for name, found in named.items() if row in found},
-        )
-        for row, one in enumerate(options)
-    )
-    drawn = {name: index.drawn for name, index in candidates.items()}
-    return Question({name: each.numpy() for name, each in vectors.items()}, wanted, drawn)
+def track_queries(
+    requests: Sequence[SearchRequest],
+    vectors: Mapping[str, Tensor],
+    snapshot: Snapshot,
+    candidates: Mapping[str, TrackCandidates],
+) -> list[dict[str, TrackQuery]]:
+    """Decide for each request which sections each track scores.
+
+    Args:
+        requests: Q requests.
+        vectors: by track, (Q, D).
+        snapshot: the library to search.
+        candidates: by track, the candidate index; tracks without one are scored whole.
+
+    Returns:
+        For each request its queries by track. A track that understands nothing of a request is left out.
+    """
+    videos_of = {filters: _passing(filters, snapshot) for filters in {request.filters for request in requests}}
+    queries: list[dict[str, TrackQuery]] = [{} for _ in requests]
+    for name, sections in snapshot.tracks.items():
+        allowed = {
+            filters: sections.by_video if videos is None else sections.by_video.only(videos)
+            for filters, videos in videos_of.items()
+        }
+        narrow = [row for row, request in enumerate(requests) if request.uses_candidates and name in candidates]
+        named = dict(zip(narrow, candidates[name].of(vectors[name][narrow]), strict=True)) if narrow else {}
+        for row, request in enumerate(requests):
+            vector = vectors[name][row]
+            if not bool(vector.any()):
+                continue
+            weight = sections.fusion_weight if request.trace else 0.0
+            if row in named:
+                reference = candidates[name].reference
+                some = sections.by_video.only(np.concatenate([named[row], reference]))
+                queries[row][name] = TrackQuery(vector, weight, some, reference)
+            else:
+                queries[row][name] = TrackQuery(vector, weight, allowed[request.filters])
+    return queries
 
 
-def rank(ranker: Ranker, question: Question, options: Sequence[SearchOptions]) -> list[Ranking | None]:
-    """A ranking of each search that some track understands, with the evidence that its page needs."""
-    ranked = ranker.rank(question)
-    rankings = [
-        Ranking(tracks, ranker.snapshot.videos, one) if tracks else None
-        for tracks, one in zip(ranked.rows, options, strict=True)
-    ]
-    there = [(row, ranking) for row, ranking in enumerate(rankings) if ranking is not None]
-    ranked.know([(row, *each) for row, ranking in there for each in ranking.voters()])
-    ranked.know([(row, *each) for row, ranking in there for each in ranking.shown()])
-    look([(ranking, *each) for _, ranking in there for each in ranking.wanted])
-    return rankings
+def _passing(filters: Filters, snapshot: Snapshot) -> Ids | None:
+    """Numbers of the videos that pass the filters; None if all do."""
+    return np.array(sorted(filters.choose(snapshot.videos.values())), np.int64) if filters.any else None

@@ -1,36 +1,43 @@
-"""What a search returns."""
+"""Last step of a search: explained entries become hits, with a message for the reader."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, overload
 
-from prvr.library.search.evidence import MomentEvidence
-from prvr.library.search.moments import Stretch
+from prvr.library.ingest.tracks import TEXT
+from prvr.library.search.confidence import CONFIDENT
+from prvr.library.search.explain import Explained, ExplainedPage, MomentEvidence
+from prvr.library.search.moments import FoundMoment
+from prvr.library.search.rank import Ranking
+from prvr.library.search.request import SearchRequest
 from prvr.library.store.catalogue import Video
+from prvr.library.store.snapshot import Snapshot
 
 SCORES_NOTE = "scores can be compared within this search only"
+
+ReadLines = Callable[[int, float, float], Sequence[str]]  # video, start, end -> what is said there
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A moment of a video. Grouped by video, it is the video's best one, and ``moments`` holds all of them."""
+    """A moment of a video. Grouped by video, it is the video's best moment, and ``moments`` holds all of them."""
 
     video: Video
     start: float  # seconds
     end: float
-    score: float  # within this search only
-    confidence: float | None  # 1 − tail probability against background sentences; None where nothing is known
+    score: float  # comparable within this search only
+    confidence: float | None  # share of background sentences that find nothing as good; None if unknown
     evidence: MomentEvidence
-    moments: tuple[Stretch, ...]
+    moments: tuple[FoundMoment, ...]
     track: str  # frames or text: where the moment was found
-    ranks: dict[str, int]  # place of the video in each track's own ranking
+    ranks: dict[str, int]  # the video's place in each track's own ranking, from 1
     line: str | None = None  # what is said there, for a moment of the text track
 
     def to_dict(self, *, evidence: bool = True) -> dict[str, Any]:
         """For JSON."""
-        found = {
+        fields = {
             "path": str(self.video.path),
             "video": self.video.id,
             "start": round(self.start, 3),
@@ -44,15 +51,15 @@ class Hit:
             "line": self.line,
             "moments": [{"start": round(each.start, 3), "end": round(each.end, 3)} for each in self.moments],
         }
-        return {**found, "evidence": self.evidence.to_dict()} if evidence else found
+        return {**fields, "evidence": self.evidence.to_dict()} if evidence else fields
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What a search could not look at: parts of a library that nobody answered for."""
+    """Videos that a search could not look at, because the place that holds them did not answer."""
 
-    shards: tuple[int, ...]  # their numbers, from 0
-    videos: int  # in them
+    shards: tuple[int, ...]  # numbers of those places, from 0
+    videos: int
     share: float  # of all videos of the library
 
 
@@ -93,3 +100,67 @@ class SearchResult(Sequence[Hit]):
             "missing": None if self.missing is None else asdict(self.missing),
             "hits": [hit.to_dict(evidence=evidence) for hit in self.hits],
         }
+
+
+def empty_result(request: SearchRequest, message: str, seconds: float) -> SearchResult:
+    """A search that found nothing, and why."""
+    return SearchResult(request.text, (), False, message, 0, None, seconds)
+
+
+def not_understood(request: SearchRequest) -> str:
+    """The message for a query that no track can use."""
+    if isinstance(request.query, str):
+        return "The encoder understands nothing of this query. Try other words."
+    return "The library's encoder or model cannot read this picture. Search with words instead."
+
+
+def result_of(
+    ranking: Ranking, page: ExplainedPage, snapshot: Snapshot, lines: ReadLines, seconds: float
+) -> SearchResult:
+    """Turn a ranking and its explained page into what a person reads."""
+    request = ranking.request
+    best = ranking.top(1)
+    if not best:
+        return empty_result(request, "No video in the library passes the filters.", seconds)
+    top = ranking.confidence(best[0])
+    confident = top is not None and top >= CONFIDENT
+    hits = tuple(_hit(entry, ranking, snapshot, lines) for entry in page.entries)
+    return SearchResult(
+        query=request.text,
+        hits=hits,
+        confident=confident,
+        message=_message(request, top, any_hits=bool(hits)),
+        total=ranking.total,
+        next_offset=request.page_end if page.more else None,
+        seconds=seconds,
+    )
+
+
+def _hit(entry: Explained, ranking: Ranking, snapshot: Snapshot, lines: ReadLines) -> Hit:
+    best = entry.moments[0]
+    line = None
+    if entry.track == TEXT:
+        start, end = entry.evidence.spans[best.peak]
+        line = " ".join(lines(entry.video, float(start), float(end))) or None
+    return Hit(
+        video=snapshot.videos[entry.video],
+        start=best.start,
+        end=best.end,
+        score=entry.score,
+        confidence=entry.confidence,
+        evidence=entry.evidence,
+        moments=entry.moments,
+        track=entry.track,
+        ranks=ranking.places(entry.video),
+        line=line,
+    )
+
+
+def _message(request: SearchRequest, top: float | None, *, any_hits: bool) -> str:
+    if request.offset:
+        return "" if any_hits else f"There are no results after the first {request.offset}."
+    if not any_hits:
+        return f"Nothing reaches the requested confidence of {request.min_confidence:g}."
+    if top is None:
+        return "Confidence is unknown: the encoder understands too few of the background sentences."
+    return "" if top >= CONFIDENT else "No confident match: nothing stands out. The nearest moments are shown."

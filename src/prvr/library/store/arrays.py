@@ -1,8 +1,8 @@
-"""Arrays on disk that grow: ``shards/ID/NAME.bin``, a few large files however many videos there are.
+"""Vectors on disk: arrays that grow, in a few large files ``shards/ID/NAME.bin``.
 
-A shard's committed length stands in the catalogue. Writers append behind it and then commit the new length, so bytes
-behind the committed length mean nothing, whatever a killed process left there; readers map what is committed. Removed
-videos leave dead rows until ``compact`` copies the living into a new shard.
+The catalogue holds the committed length of every shard. A writer appends behind it and then commits the new length,
+so bytes behind the committed length mean nothing; a killed process may have left some there. Readers map only what is
+committed. Removed videos leave dead rows until ``compact`` copies the living rows into a new shard.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from prvr.files import sync_folder
 from prvr.library.errors import LibraryError
 from prvr.scoring import PAGED, describe_array, map_array, raw_bytes
 
-SHARDS = "shards"
+SHARDS_FOLDER = "shards"
 PAGED_ARRAYS = (*PAGED, "spans")
-LARGEST = 1 << 28  # bytes of a shard's largest array from which on a new shard is begun
+SHARD_LIMIT = 1 << 28  # bytes of a shard's largest array; then a new shard begins
 
 
 class ShardMissing(Exception):
-    """A shard's files went away (it was compacted): look at the catalogue again."""
+    """The files of a shard are gone, because it was compacted: read the catalogue again."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A row of the catalogue."""
+    """A group of arrays that grow together: one row of the catalogue."""
 
     id: int
     track: str
     rows: int
     pages: int
-    about: dict[str, Any]  # arrays by name: dtype and shape without the first axis; and what a gallery needs to know
+    about: dict[str, Any]  # arrays by name: dtype and shape without the first axis; and the gallery's description
 
     def length(self, name: str) -> int:
         return self.pages if name in PAGED_ARRAYS else self.rows
 
     def described(self, name: str) -> dict[str, Any]:
-        """An array's type and shape."""
+        """The type and shape of an array."""
         about = self.about["arrays"][name]
         return {"dtype": about["dtype"], "shape": [self.length(name), *about["shape"]]}
 
     def counts_with(self, pages: Tensor) -> bool:
-        """Whether the pages of all rows, (rows,), are as many as the catalogue says."""
+        """Whether the page counts of all rows, (rows,), add up to what the catalogue says."""
         return bool((pages >= 0).all()) and int(pages.sum()) == self.pages
 
     def bytes(self, name: str) -> int:
@@ -60,7 +60,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Section:
-    """A stretch of a video as the arrays of a gallery of one, and their seconds."""
+    """A stretch of a video: the arrays of a gallery with one row, and the times of its tokens."""
 
     about: dict[str, Any]
     arrays: dict[str, Tensor]  # (1, …) or (pages, …)
@@ -78,9 +78,9 @@ def read_shards(db: sqlite3.Connection, track: str | None = None) -> list[Shard]
 
 
 class Appender:
-    """Adds sections behind the committed ones; use inside ``Catalogue.writing``, as a block.
+    """Appends sections behind the committed ones. Use it as a block inside ``Catalogue.writing``.
 
-    Bytes have reached the disk when the block ends; a block that fails gives them back.
+    When the block ends, the bytes are on disk. A block that fails truncates the files to their committed length.
     """
 
     def __init__(self, db: sqlite3.Connection, folder: Path):
@@ -91,7 +91,7 @@ class Appender:
     def append(self, track: str, video: int, section: Section) -> None:
         described = _describe(section)
         shard = self.last.get(track)
-        if shard is None or shard.about != described or shard.bytes("local.values") >= LARGEST:
+        if shard is None or shard.about != described or shard.bytes("local.values") >= SHARD_LIMIT:
             shard = _begin(self.db, track, described)
         for name, tensor in section.arrays.items():
             place = shard.bytes(name)
@@ -105,15 +105,15 @@ class Appender:
         self.last[track] = shard
 
     def _handle(self, shard: Shard, name: str, place: int) -> int:
-        path = self.folder / SHARDS / str(shard.id) / f"{name}.bin"
+        path = self.folder / SHARDS_FOLDER / str(shard.id) / f"{name}.bin"
         if path not in self.files:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
-            if (there := os.fstat(handle).st_size) < place:  # what is missing would be filled with zeros
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+            if (there := os.fstat(handle).st_size) < place:  # writing at ``place`` would fill the gap with zeros
                 os.close(handle)
-                raise LibraryError(too_short(path, there, place))
+                raise LibraryError(short_message(path, there, place))
             self.files[path] = (handle, place)
-            os.ftruncate(handle, place)  # drop what a killed process left there
+            os.ftruncate(handle, place)  # drop what a killed process left behind
         return self.files[path][0]
 
     def __enter__(self) -> Appender:
@@ -129,27 +129,27 @@ class Appender:
                 for place in {path.parent for path in self.files}:
                     sync_folder(place)
         except OSError:
-            self._give_back()
+            self._truncate()
             raise
         else:
             if error is not None:
-                self._give_back()
+                self._truncate()
         finally:
             for handle, _ in self.files.values():
                 os.close(handle)
 
-    def _give_back(self) -> None:
+    def _truncate(self) -> None:
         for handle, committed in self.files.values():
             os.ftruncate(handle, committed)
 
 
-def damaged(path: Path) -> str:
-    """What is wrong with an array that is long enough, but nonsense."""
-    return f"{path} is damaged (its numbers are none): restore it, or remove and add its videos"
+def damaged_message(path: Path) -> str:
+    """The message about an array that is long enough but holds nonsense."""
+    return f"{path} is damaged (it holds NaN, infinity or wrong counts): restore it, or remove and add its videos"
 
 
-def too_short(path: Path, found: int, expected: int) -> str:
-    """What is wrong with an array of which a part is gone."""
+def short_message(path: Path, found: int, expected: int) -> str:
+    """The message about an array whose end is missing."""
     return f"{path} holds {found} bytes, expected {expected}: restore it, or remove and add its videos"
 
 
@@ -168,16 +168,17 @@ def _begin(db: sqlite3.Connection, track: str, about: dict[str, Any]) -> Shard:
 
 
 def _write_all(handle: int, data: memoryview, place: int) -> None:
+    os.lseek(handle, place, os.SEEK_SET)
     while len(data):
-        written = os.pwrite(handle, data, place)
+        written = os.write(handle, data)
         if written == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        data, place = data[written:], place + written
+        data = data[written:]
 
 
 def map_shard(folder: Path, shard: Shard) -> dict[str, Tensor]:
-    """The committed arrays of a shard, mapped into memory."""
-    place = folder / SHARDS / str(shard.id)
+    """Map the committed arrays of a shard into memory."""
+    place = folder / SHARDS_FOLDER / str(shard.id)
     if not place.is_dir():
         raise ShardMissing(str(place))
     found = {}
@@ -187,14 +188,15 @@ def map_shard(folder: Path, shard: Shard) -> dict[str, Tensor]:
         except FileNotFoundError:
             raise ShardMissing(str(place)) from None
     if not shard.counts_with(found["pages"]):
-        raise LibraryError(damaged(place / "pages.bin"))
+        raise LibraryError(damaged_message(place / "pages.bin"))
     return found
 
 
 def compact(db: sqlite3.Connection, folder: Path) -> list[Path]:
-    """Copy the living rows of shards with dead ones into new shards; inside ``Catalogue.writing``.
+    """Copy the living rows of shards that have dead ones into new shards. Use it inside ``Catalogue.writing``.
 
-    Returns folders that are of no use once this is committed.
+    Returns:
+        The folders that can be deleted once this is committed.
     """
     with Appender(db, folder) as appender:
         appender.last.clear()  # into new shards only: an old one may be next to be compacted
@@ -202,7 +204,7 @@ def compact(db: sqlite3.Connection, folder: Path) -> list[Path]:
 
 
 def _compact(db: sqlite3.Connection, folder: Path, appender: Appender) -> list[Path]:
-    useless = []
+    unused = []
     for shard in read_shards(db):
         rows = db.execute(
             "SELECT video, row, first_page, pages, tokens FROM sections WHERE shard = ? ORDER BY row", (shard.id,)
@@ -213,18 +215,18 @@ def _compact(db: sqlite3.Connection, folder: Path, appender: Appender) -> list[P
         db.execute("DELETE FROM sections WHERE shard = ?", (shard.id,))
         db.execute("DELETE FROM shards WHERE id = ?", (shard.id,))
         for video, row, first, pages, tokens in rows:
-            cut = {
+            arrays_of_row = {
                 name: tensor[first : first + pages] if name in PAGED_ARRAYS else tensor[row : row + 1]
                 for name, tensor in arrays.items()
             }
-            appender.append(shard.track, video, Section(shard.about["gallery"], cut, tokens))
-        useless.append(folder / SHARDS / str(shard.id))
-    return useless
+            appender.append(shard.track, video, Section(shard.about["gallery"], arrays_of_row, tokens))
+        unused.append(folder / SHARDS_FOLDER / str(shard.id))
+    return unused
 
 
 def sweep(db: sqlite3.Connection, folder: Path) -> None:
-    """Delete folders that no commit speaks of; inside ``Catalogue.writing``, when nobody else can be making one."""
+    """Delete shard folders that the catalogue does not know. Use it inside ``Catalogue.writing``."""
     known = {str(shard.id) for shard in read_shards(db)}
-    for place in (folder / SHARDS).glob("*"):
+    for place in (folder / SHARDS_FOLDER).glob("*"):
         if place.name not in known:
             shutil.rmtree(place, ignore_errors=True)

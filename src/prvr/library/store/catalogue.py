@@ -1,8 +1,8 @@
 """The catalogue: which videos a library holds and where their arrays lie. One SQLite file, with transactions.
 
-A video is in the library exactly when its row is committed. Whoever changes the library or its array files does so
-inside ``writing()``, which only one process at a time can enter and which a killed process leaves by itself; readers
-see the state before or after, never between.
+A video is in the library exactly when its row is committed. Every change of the library or its array files happens
+inside ``writing()``. Only one process at a time can be inside; a killed process leaves by itself. Readers see the
+state before or after a change, never in between.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from prvr.library.errors import LibraryError
 
-FILE = "catalogue.sqlite"
-_PATIENCE = 120.0  # seconds to wait for another process's commit
+CATALOGUE_FILE = "catalogue.sqlite"
+_WAIT_SECONDS = 120.0  # for another process's commit
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS state (generation INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS videos (
@@ -42,7 +42,7 @@ CREATE INDEX IF NOT EXISTS lines_of ON lines (video);
 
 @dataclass(frozen=True)
 class Video:
-    """A file the library knows. ``state`` is ok or failed; ``problem`` says why, or what is missing of it."""
+    """A file that the library knows. ``state`` is "ok" or "failed"; ``problem`` says why, or which part is missing."""
 
     id: int
     path: Path
@@ -56,7 +56,7 @@ class Video:
     width: int | None
     height: int | None
     fps: float | None
-    frames: int  # that were looked at
+    frames: int  # that were encoded
     tags: tuple[str, ...]
     added: float  # seconds since 1970
 
@@ -72,7 +72,7 @@ class Video:
 
 @dataclass(frozen=True)
 class NewVideo:
-    """Facts about a file, before it has a number."""
+    """A file that is about to be committed: the facts of ``Video``, without a number."""
 
     path: Path
     size: int
@@ -91,36 +91,36 @@ class NewVideo:
 
 
 class Catalogue:
-    """Connections are made for each piece of work: any thread or process may ask."""
+    """Opens a connection for each piece of work, so any thread or process may use it."""
 
     def __init__(self, folder: Path):
-        self.path = folder / FILE
+        self.path = folder / CATALOGUE_FILE
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent state to look at."""
+        """Read one consistent state."""
         if not self.path.exists():
             self._require_new()
             with _empty() as db:
                 yield db
             return
-        # A killed writer's journal is rolled back by whoever comes next, which takes the right to write.
+        # The next process rolls back the journal of a killed writer. That needs write permission.
         writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
-        with _closing(self._connect("rw" if writable else "ro")) as db, _explained(self.path):
+        with _closing(self._connect("rw" if writable else "ro")) as db, _explain_problems(self.path):
             db.execute("BEGIN")
             if _has_tables(db):
                 _require_whole(db, self.path)
                 yield db
             else:  # killed before its first commit
                 self._require_new()
-                with _empty() as nothing:
-                    yield nothing
+                with _empty() as empty:
+                    yield empty
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The one writer; everything in the block takes effect together when it ends well, or not at all."""
-        with _closing(self._connect("rwc")) as db, _explained(self.path):
-            db.execute("PRAGMA synchronous = FULL")  # what is committed survives a power cut: old files go afterwards
+        """Become the only writer. Everything in the block takes effect together when it ends well, or not at all."""
+        with _closing(self._connect("rwc")) as db, _explain_problems(self.path):
+            db.execute("PRAGMA synchronous = FULL")  # a commit is on disk before old files are deleted
             db.execute("BEGIN IMMEDIATE")
             try:
                 if not _has_tables(db):
@@ -137,24 +137,24 @@ class Catalogue:
                 raise
 
     def _require_new(self) -> None:
-        """An empty catalogue is a new library's. Arrays are written after its first commit: with them it was lost."""
+        """Refuse an empty catalogue beside arrays: those are written after its first commit, so it was lost."""
         if any(self.path.parent.glob("shards/*/*.bin")):
             raise LibraryError(
-                f"{self.path} is empty or gone, though vectors lie beside it: restore it from a copy, or delete "
+                f"{self.path} is empty or missing, but there are vectors beside it: restore it from a copy, or delete "
                 f"{self.path.parent} and add the videos again"
             )
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         try:
             uri = f"{self.path.resolve().as_uri()}?mode={mode}"
-            return sqlite3.connect(uri, timeout=_PATIENCE, isolation_level=None, uri=True)
+            return sqlite3.connect(uri, timeout=_WAIT_SECONDS, isolation_level=None, uri=True)
         except sqlite3.Error as problem:
             raise LibraryError(f"{self.path} cannot be opened: {problem}") from problem
 
 
 @contextmanager
 def _empty() -> Iterator[sqlite3.Connection]:
-    """The catalogue of a library to which nothing was ever added."""
+    """The catalogue of a library that never held a video."""
     with _closing(sqlite3.connect(":memory:")) as db:
         db.executescript(_SCHEMA)
         yield db
@@ -165,10 +165,10 @@ def _has_tables(db: sqlite3.Connection) -> bool:
 
 
 def _require_whole(db: sqlite3.Connection, path: Path) -> None:
-    """SQLite finds missing pages by itself, but reads the missing end of the last one as zeros."""
+    """Refuse a truncated file. SQLite notices missing pages, but reads the missing end of the last page as zeros."""
     (page,) = db.execute("PRAGMA page_size").fetchone()
     if path.stat().st_size % page:
-        raise LibraryError(f"{path} is cut short: restore it from a copy, or make the library anew")
+        raise LibraryError(f"{path} is cut short: restore it from a copy, or create the library again")
 
 
 @contextmanager
@@ -180,24 +180,24 @@ def _closing(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explain_problems(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
         said = str(problem)
         if "full" in said:
-            remedy = "free some space and run it again; what was added so far is kept"
+            remedy = "free some space and run the command again; what was added so far is kept"
         elif "locked" in said:
-            remedy = "another process has been writing for long; try again when it is done"
+            remedy = "another process is still writing; try again when it is done"
         elif "readonly" in said:
-            remedy = "it may be searched, but not changed, by this user"
+            remedy = "this user can search the library, but not change it"
         else:
-            remedy = "if this stays so, restore it from a copy or make the library anew"
+            remedy = "if this happens again, restore it from a copy or create the library again"
         raise LibraryError(f"{path}: {said}: {remedy}") from problem
 
 
-def generation(db: sqlite3.Connection) -> int:
-    """Grows with every change."""
+def read_generation(db: sqlite3.Connection) -> int:
+    """A number that grows with every change of the library."""
     found = db.execute("SELECT generation FROM state").fetchone()
     return 0 if found is None else int(found[0])
 
@@ -206,7 +206,7 @@ _COLUMNS = "id, path, size, mtime, digest, subtitles, state, problem, duration, 
 
 
 def read_videos(db: sqlite3.Connection, where: str = "1", values: tuple[object, ...] = ()) -> list[Video]:
-    """Videos in order of their numbers; ``where`` is a condition of this program's own making."""
+    """Videos in order of their numbers. ``where`` is an SQL condition from this program, never from a user."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM videos WHERE {where} ORDER BY id", values)
     names = _COLUMNS.split(", ")
     found = (dict(zip(names, row, strict=True)) for row in rows)
@@ -217,7 +217,7 @@ def read_videos(db: sqlite3.Connection, where: str = "1", values: tuple[object, 
 
 
 def put_video(db: sqlite3.Connection, video: NewVideo) -> int:
-    """Write a video in the place of what was known of its path; returns its number. Old arrays become dead space."""
+    """Write a video and return its number. It replaces what was known of the same path."""
     known = db.execute("SELECT id, tags FROM videos WHERE path = ?", (str(video.path),)).fetchone()
     tags = set(video.tags)
     if known is not None:
@@ -235,7 +235,7 @@ def put_video(db: sqlite3.Connection, video: NewVideo) -> int:
 
 
 def drop_content(db: sqlite3.Connection, video: int) -> None:
-    """Forget where a video's arrays lie, and its lines."""
+    """Delete the sections and subtitle lines of a video."""
     db.execute("DELETE FROM sections WHERE video = ?", (video,))
     db.execute("DELETE FROM lines WHERE video = ?", (video,))
 
@@ -246,5 +246,5 @@ def drop_video(db: sqlite3.Connection, video: int) -> None:
 
 
 def rename_video(db: sqlite3.Connection, video: int, path: Path, mtime: int) -> None:
-    """The same content under another name, or another time stamp."""
+    """Note that a video has a new name or modification time, with the same content."""
     db.execute("UPDATE videos SET path = ?, mtime = ? WHERE id = ?", (str(path), mtime, video))

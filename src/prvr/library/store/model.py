@@ -1,6 +1,6 @@
-"""The trained model of a library: a copy of what a search needs of a run, so that a library is whole by itself.
+"""The trained model of a library: a copy of the run's description and weights, so that the library needs no run.
 
-``model-HASH/`` is a run's folder with one set of weights. It is written before ``library.json``, so a library that
+``model-HASH/`` is a run folder with one set of weights. It is written before ``library.json``, so every library that
 exists has its model.
 """
 
@@ -23,11 +23,11 @@ _WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """What ``library.json`` says of a library's model."""
+    """What ``library.json`` says about the library's model."""
 
     run: str  # where it was copied from
     method: str
-    weights: str  # which of the run's: average, best, last
+    weights: str  # average, best or last
     sha256: str  # of their file
 
     @property
@@ -39,22 +39,22 @@ class ModelRecord:
 
 
 def describe_model(run: Run) -> ModelRecord:
-    """The record of a run's final weights."""
+    """Describe the final weights of a run."""
     name = run.config.selection
     path = run.path / "weights" / name / _WEIGHTS
-    run.weights(name)  # says what is missing or damaged
+    run.weights(name)  # raises an error that names what is missing or damaged
     return ModelRecord(str(run.path.resolve()), run.config.method, name, file_hash(path))
 
 
 def keep_model(run: Run, record: ModelRecord, library: Path) -> None:
-    """Copy a run's description and weights into a library, unless they are there: the folder is named by their hash."""
+    """Copy a run's description and weights into a library. The folder's name is their hash, so one copy is made."""
     place = library / record.folder
     if place.exists():
         return
     try:
-        with whole_folder(place) as beside:
-            shutil.copy2(run.path / "run.json", beside)
-            shutil.copytree(run.path / "weights" / record.weights, beside / "weights" / record.weights)
+        with whole_folder(place) as copy:
+            shutil.copy2(run.path / "run.json", copy)
+            shutil.copytree(run.path / "weights" / record.weights, copy / "weights" / record.weights)
     except OSError:
         if not place.exists():  # else another process was first
             raise
@@ -62,24 +62,25 @@ def keep_model(run: Run, record: ModelRecord, library: Path) -> None:
 
 def require_model(record: ModelRecord | None, run: Run, library: Path) -> None:
     """Refuse a run whose vectors cannot be compared with those in the library."""
-    asked = describe_model(run)
+    offered = describe_model(run)
     if record is None:
         raise LibraryError(
-            f"{library} was made without a trained model, not with {run.path}: leave --model out, or make another "
+            f"{library} was created without a trained model, not with {run.path}: leave --model out, or create another "
             "library"
         )
-    if asked.sha256 != record.sha256:
+    if offered.sha256 != record.sha256:
         raise LibraryError(
-            f"{library} was made with the {record.method} of {record.run} (weights {record.sha256[:12]}), not with "
-            f"{run.path} ({asked.method}, weights {asked.sha256[:12]}): leave --model out, or make another library"
+            f"{library} was created with the {record.method} of {record.run} (weights {record.sha256[:12]}), not with "
+            f"{run.path} ({offered.method}, weights {offered.sha256[:12]}): leave --model out, or "
+            "create another library"
         )
 
 
 def model_problem(record: ModelRecord, library: Path) -> str | None:
-    """What is wrong with a library's copy, in a sentence; None where nothing is."""
+    """What is wrong with the library's copy of its model, or None."""
     path = record.weights_file(library)
     if not path.is_file():
-        return f"{path} is gone: restore it from a copy, or from {record.run}"
+        return f"{path} is missing: restore it from a copy, or from {record.run}"
     if file_hash(path) != record.sha256:
         return f"{path} is damaged: restore it from a copy, or from {record.run}"
     return None

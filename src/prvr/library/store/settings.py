@@ -1,7 +1,7 @@
-"""What a library was made with, decided once: ``library.json``.
+"""The settings of a library, decided once and kept in ``library.json``.
 
-The file never changes after the library is made. It says which format the folder has, so that an older program
-refuses a newer library instead of damaging it, and which encoders its vectors come from.
+The file never changes after the library is created. It names the folder's format, so that an older program refuses a
+newer library instead of damaging it, and the encoders that its vectors come from.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from prvr.files import write_whole
 from prvr.library.errors import LibraryError
 from prvr.library.store.model import ModelRecord
 
-FORMAT = 2  # the newest that is read; a library is written in the oldest that can hold it: 2 where it has a model
-FILE = "library.json"
+FORMAT = 2  # the newest format this program reads; a library without a trained model is written in format 1
+RECORD_FILE = "library.json"
 _LONGEST_WINDOW = 1e6  # seconds
 
 
 @dataclass(frozen=True)
 class LibrarySettings:
-    """How videos are turned into what is searched."""
+    """How videos are turned into vectors."""
 
     encoder: str = "plain"
     """plain, a folder, or a hub name that `prvr prepare` has fetched"""
     rate: float = 1.0
-    """frames per second that are looked at"""
+    """frames per second to encode"""
     text_encoder: str | None = None
-    """encoder of subtitles: a folder or a prepared name such as minilm; none: subtitles are not searched"""
+    """encoder of subtitles: a folder or a prepared name such as minilm; without one, subtitles are not searched"""
     local: Literal["windows", "frames", "moments"] = "windows"
-    """what a search looks at: stretches of a few seconds, single frames, or adaptive moments"""
+    """what a search compares with the query: windows of a few seconds, single frames, or adaptive moments"""
     window: float = 2.0
-    """seconds of a stretch"""
+    """seconds of a window"""
     stride: float = 1.0
-    """seconds from one stretch to the next"""
+    """seconds from one window to the next"""
     storage: Literal["fp16", "int8", "fp32"] = "fp16"
-    """type that vectors are kept in"""
+    """number type in which vectors are stored"""
     model: str | None = None
-    """folder of a trained run to search with instead of the encoder's own space; encoder and rate are then the run's"""
+    """folder of a trained run to search with; encoder and rate are then those of the run"""
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1000:
-            raise LibraryError(f"frames are looked at at a rate between 0 and 1000 per second, not {self.rate}")
+            raise LibraryError(f"the rate must lie between 0 and 1000 frames per second, not {self.rate}")
         if not (0 < self.stride <= self.window <= _LONGEST_WINDOW):
             raise LibraryError(
-                f"a stride is above 0 and at most a window, and that at most {_LONGEST_WINDOW:g} seconds, not "
-                f"{self.stride!s:.20} of {self.window!s:.20}"
+                f"the stride must be above 0 and at most the window, the window at most {_LONGEST_WINDOW:g} seconds; "
+                f"found stride {self.stride!s:.20} and window {self.window!s:.20}"
             )
-        usual = {each.name: each.default for each in fields(self) if each.name in ("local", "window", "stride")}
-        changed = [name for name, value in usual.items() if getattr(self, name) != value]
+        defaults = {each.name: each.default for each in fields(self) if each.name in ("local", "window", "stride")}
+        changed = [name for name, value in defaults.items() if getattr(self, name) != value]
         if self.model is not None and changed:
-            raise LibraryError(f"a trained model has local tokens of its own: leave out --{' and --'.join(changed)}")
+            raise LibraryError(f"a trained model makes its own local tokens: leave out --{' and --'.join(changed)}")
 
 
 @dataclass(frozen=True)
-class About:
+class LibraryRecord:
     """The content of ``library.json``."""
 
     settings: LibrarySettings
@@ -71,45 +71,46 @@ class About:
         return 1 if self.model is None else 2
 
 
-def write_about(folder: Path, about: About) -> bool:
-    """Write ``library.json`` unless it is there; False where another process was first."""
+def write_record(folder: Path, about: LibraryRecord) -> bool:
+    """Write ``library.json`` unless it exists. Returns False if another process was first."""
     folder.mkdir(parents=True, exist_ok=True)
-    beside = folder / f".{FILE}.{os.getpid()}"
-    write_whole(beside, json.dumps({**asdict(about), "format": about.format}, indent=1) + "\n")
+    temporary = folder / f".{RECORD_FILE}.{os.getpid()}"
+    write_whole(temporary, json.dumps({**asdict(about), "format": about.format}, indent=1) + "\n")
     try:
-        os.link(beside, folder / FILE)  # unlike a rename, never replaces
+        os.link(temporary, folder / RECORD_FILE)  # unlike a rename, a link never replaces
     except FileExistsError:
         return False
     except OSError:  # a file system without hard links
-        if (folder / FILE).exists():
+        if (folder / RECORD_FILE).exists():
             return False
-        os.replace(beside, folder / FILE)
+        os.replace(temporary, folder / RECORD_FILE)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return True
 
 
-def unfinished(path: Path) -> bool:
-    """Whether something in a folder is what a kill left of making a library there: no reason not to make it."""
-    return path.name.startswith((f".{FILE}", "model-", ".model-"))
+def is_leftover(path: Path) -> bool:
+    """Whether a file was left behind by a process that was killed while it created a library."""
+    return path.name.lstrip(".").startswith((RECORD_FILE, "model-"))
 
 
-def read_about(folder: Path) -> About:
-    path = folder / FILE
+def read_record(folder: Path) -> LibraryRecord:
+    path = folder / RECORD_FILE
     try:
         found = json.loads(path.read_text("utf-8"))
         version = found["format"]
     except (FileNotFoundError, NotADirectoryError):
         raise LibraryError(
-            f"{folder} is no library: it has no {FILE}. `prvr library add --library {folder} VIDEOS…` makes one"
+            f"{folder} is not a library: it has no {RECORD_FILE}. "
+            f"`prvr library add --library {folder} VIDEOS…` creates one"
         ) from None
     except (ValueError, TypeError, KeyError, RecursionError) as problem:
         raise LibraryError(
-            f"{path} cannot be read ({problem}): restore it from a copy, or make the library anew"
+            f"{path} cannot be read ({problem}): restore it from a copy, or create the library again"
         ) from None
     if not isinstance(version, int) or version > FORMAT:
         raise LibraryError(
-            f"{folder} was made by a newer prvr (format {version}, made by {found.get('made_by', 'unknown')}; "
+            f"{folder} was created by a newer prvr (format {version}, version {found.get('made_by', 'unknown')}; "
             f"this is prvr {__version__}, which reads up to format {FORMAT}): update prvr"
         )
     try:
@@ -118,13 +119,13 @@ def read_about(folder: Path) -> About:
         _require_types(given)
         settings = LibrarySettings(**given)
         model = None if found.get("model") is None else ModelRecord(**found["model"])
-        return About(settings, dict(found["recipes"]), model, str(found["made_by"]))
+        return LibraryRecord(settings, dict(found["recipes"]), model, str(found["made_by"]))
     except (TypeError, KeyError, ValueError, AttributeError) as problem:
         raise LibraryError(f"{path} does not describe a library ({problem}): restore it from a copy") from None
 
 
 def _require_types(given: dict[str, Any]) -> None:
-    """Refuse values that the settings cannot hold, whatever wrote them."""
+    """Refuse values of a wrong type."""
     for name, hint in get_type_hints(LibrarySettings).items():
         value = given.get(name, getattr(LibrarySettings, name))
         choices = get_args(hint)  # of a Literal, or of a union

@@ -1,4 +1,4 @@
-"""What a library holds, and whether it is whole."""
+"""Count what a library holds, and check that nothing is damaged."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import SHARDS, Shard, damaged, read_shards, too_short
+from prvr.library.store.arrays import SHARDS_FOLDER, Shard, damaged_message, read_shards, short_message
 from prvr.library.store.catalogue import Catalogue, read_videos
 from prvr.library.store.model import ModelRecord, model_problem
 from prvr.scoring import map_array
 
-_STRETCH = 1 << 14  # rows or pages of an array that are looked at together
+_BLOCK = 1 << 14  # rows or pages of an array that are read together
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class LibraryStatus:
 
 @dataclass
 class Verification:
-    """What was found wrong; ``missing`` files may merely have moved, the rest is damage."""
+    """What is wrong with a library. ``missing`` files may only have moved; ``problems`` are damage."""
 
     problems: list[str] = field(default_factory=list)
     missing: list[Path] = field(default_factory=list)
@@ -75,30 +75,29 @@ def folder_bytes(folder: Path) -> int:
 
 
 def verify_library(folder: Path, catalogue: Catalogue, model: ModelRecord | None) -> Verification:
-    """Every video has its sections, every section lies within its shard, every file is as long as it must be, and
-    holds numbers."""
+    """Check that every video has sections, every section lies in its shard, and every array is complete and finite."""
     found = Verification()
     if model is not None and (wrong := model_problem(model, folder)) is not None:
         found.problems.append(wrong)
     with catalogue.reading() as db:
         try:
-            (said,) = db.execute("PRAGMA integrity_check").fetchone()
+            (verdict,) = db.execute("PRAGMA integrity_check").fetchone()
         except LibraryError as problem:
-            said = str(problem)
-        if said != "ok":
-            found.problems.append(f"the catalogue is damaged ({said}): restore it from a copy")
+            verdict = str(problem)
+        if verdict != "ok":
+            found.problems.append(f"the catalogue is damaged ({verdict}): restore it from a copy")
         videos = read_videos(db)
         shards = {shard.id: shard for shard in read_shards(db)}
         sections = db.execute("SELECT video, shard, row, first_page, pages, tokens FROM sections").fetchall()
         paths = {video.id: video.path for video in videos}
         for shard in shards.values():
             for name in shard.about["arrays"]:
-                path = folder / SHARDS / str(shard.id) / f"{name}.bin"
+                path = folder / SHARDS_FOLDER / str(shard.id) / f"{name}.bin"
                 size = path.stat().st_size if path.is_file() else 0
                 if size < shard.bytes(name):
-                    found.problems.append(too_short(path, size, shard.bytes(name)))
-                elif not _sound(path, shard, name):
-                    found.problems.append(damaged(path))
+                    found.problems.append(short_message(path, size, shard.bytes(name)))
+                elif not _is_valid(path, shard, name):
+                    found.problems.append(damaged_message(path))
     indexed = set()
     for video, shard_id, row, first, pages, _ in sections:
         indexed.add(video)
@@ -106,20 +105,20 @@ def verify_library(folder: Path, catalogue: Catalogue, model: ModelRecord | None
         if video not in paths:
             found.problems.append(f"row {row} of shard {shard_id} belongs to no video: add its files again")
         if there is None or row >= there.rows or first + pages > there.pages:
-            found.problems.append(f"{paths.get(video)}: its vectors are not where the catalogue says: add it again")
+            found.problems.append(f"{paths.get(video)}: its vectors are not where the catalogue says; add it again")
     for video in videos:
         found.checked += 1
         if video.state == "ok" and video.id not in indexed:
-            found.problems.append(f"{video.path}: the catalogue holds it, but no vectors: remove it and add it again")
+            found.problems.append(f"{video.path}: it has no vectors in the library; remove it and add it again")
         if not video.path.exists():
             found.missing.append(video.path)
     return found
 
 
-def _sound(path: Path, shard: Shard, name: str) -> bool:
-    """Whether an array holds numbers that can be: looked at in stretches."""
+def _is_valid(path: Path, shard: Shard, name: str) -> bool:
+    """Whether an array holds valid numbers. It is read block by block."""
     array = map_array(path, shard.described(name), growing=True)
     if name == "pages":
         return shard.counts_with(array)
-    starts = range(0, len(array), _STRETCH) if array.is_floating_point() else ()
-    return all(bool(array[start : start + _STRETCH].isfinite().all()) for start in starts)
+    starts = range(0, len(array), _BLOCK) if array.is_floating_point() else ()
+    return all(bool(array[start : start + _BLOCK].isfinite().all()) for start in starts)

@@ -9,19 +9,19 @@ from prvr.data import DataError
 
 @dataclass(frozen=True)
 class FeatureWorldConfig:
-    """The numbers of a world. Strengths and noises are vector lengths in a latent space where a concept is 1 long.
+    """The numbers of a world. Strengths and noises are vector lengths in a latent space where a concept has length 1.
 
     The defaults were chosen so that a small two-tower model lands between chance and saturation with any pooling.
     """
 
     seed: int = 0
-    """Same seed and numbers, same files."""
+    """The same seed and numbers give the same files."""
     train: int = 800
-    """Videos to train on."""
+    """Training videos."""
     val: int = 100
-    """Videos to choose by."""
+    """Validation videos."""
     test: int = 400
-    """Videos to report on."""
+    """Test videos."""
     queries: tuple[int, int] = (1, 4)
     """Fewest and most queries per video (never more than it has events)."""
     events: tuple[int, int] = (3, 5)
@@ -35,13 +35,13 @@ class FeatureWorldConfig:
     latent: int = 48
     """Width of the hidden space in which the world is composed."""
     topics: int = 12
-    """Places."""
+    """Number of topics (places)."""
     actions: int = 20
-    """Things one can do."""
+    """Number of actions."""
     objects: int = 24
-    """Things one can do it to."""
+    """Number of objects."""
     habit: float = 3.0
-    """How evenly a topic uses all actions and objects (small: a few favourites each)."""
+    """How evenly a topic uses all actions and objects. A small value gives each topic a few favourites."""
     object_unsaid: float = 0.15
     """Share of queries that leave out the object."""
     topic_unsaid: float = 0.3
@@ -53,17 +53,17 @@ class FeatureWorldConfig:
     event_strength: float = 2.0
     """How strongly an event shows in its frames."""
     event_style: float = 0.3
-    """How different the same event looks each time."""
+    """How much the look of an event varies from one occurrence to the next."""
     video_style: float = 0.6
-    """How different videos of one topic look throughout."""
+    """How much the look of a whole video varies within one topic."""
     frame_noise: float = 0.6
     """Noise per frame."""
     frame_noise_memory: float = 0.8
     """Correlation of that noise from one frame to the next (0: independent)."""
     bend: float = 0.35
-    """How curved the random maps are."""
+    """How nonlinear the random maps are."""
     synonym_distance: float = 0.3
-    """How far apart the two words for one thing are."""
+    """Distance between the two words for one thing."""
     context: float = 0.4
     """How much of its sentence a word's state carries."""
     word_noise: float = 0.3

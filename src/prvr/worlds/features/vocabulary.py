@@ -35,17 +35,17 @@ ENDINGS = ("", "", "", "for a while", "with one hand", "again", "and looks away"
 
 
 def synonym_pairs(listed: str, count: int) -> list[tuple[str, str]]:
-    """The first ``count`` pairs of synonyms, numbered further where the list ends.
+    """The first ``count`` pairs of synonyms, with a number added where the list is used up.
 
     >>> synonym_pairs("cup/mug box/crate", 3)
     [('cup', 'mug'), ('box', 'crate'), ('cup-2', 'mug-2')]
     """
-    words, found = listed.split(), []
+    words, numbered = listed.split(), []
     for index in range(count):
         first, _, second = words[index % len(words)].partition("/")
         again = f"-{index // len(words) + 1}" if index >= len(words) else ""
-        found.append((first + again, second + again))
-    return found
+        numbered.append((first + again, second + again))
+    return numbered
 
 
 @dataclass(frozen=True)

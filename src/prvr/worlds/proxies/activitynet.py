@@ -1,4 +1,4 @@
-"""ActivityNet across annotators: frames from one person's captions at their times, queries in another's words."""
+"""ActivityNet across annotators: frames from one person's timed captions, queries in another person's words."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def read_captions_file(path: Path, notes: list[str]) -> Captions:
         ) from problem
     if not isinstance(table, dict) or not table:
         raise DataError(f"{path} should hold one JSON object with an entry per video.")
-    found: Captions = {}
+    captions_of: Captions = {}
     empty = 0
     for video, entry in table.items():
         where = f"{path}, '{video[:40]}'"
@@ -81,10 +81,10 @@ def read_captions_file(path: Path, notes: list[str]) -> Captions:
             for text, start, end in pairs
         ]
         empty += captions.count(None)
-        found[require_video_id(video, where)] = seconds, captions
+        captions_of[require_video_id(video, where)] = seconds, captions
     if empty:
         notes.append(f"{path.name}: {empty} captions without words were left out")
-    return found
+    return captions_of
 
 
 def _entry(entry: Any, where: str) -> tuple[float, list[tuple[str, float, float]]]:

@@ -1,4 +1,4 @@
-"""The numbers of a proxy."""
+"""The numbers of a proxy: noise, damage, controls."""
 
 from __future__ import annotations
 

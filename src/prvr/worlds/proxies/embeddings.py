@@ -1,4 +1,4 @@
-"""Sentence embeddings of a source, made once and shared by all proxies that are built beside it."""
+"""Sentence embeddings of a source: computed once, shared by all proxies that are written beside it."""
 
 from __future__ import annotations
 
@@ -50,14 +50,16 @@ def nearest_texts(vectors: Mapping[str, Array], count: int, block: int = 1024) -
     if count < 1:
         return {text: [] for text in texts}
     rows = np.stack([vectors[text] for text in texts])
-    found: dict[str, list[str]] = {}
+    neighbours: dict[str, list[str]] = {}
     for first in range(0, len(texts), block):
         alike = rows[first : first + block] @ rows.T
         np.fill_diagonal(alike[:, first:], -np.inf)
         best = np.argpartition(-alike, count - 1, axis=1)[:, :count]
         order = np.take_along_axis(best, np.argsort(-np.take_along_axis(alike, best, 1), axis=1, kind="stable"), 1)
-        found |= {texts[first + row]: [texts[other] for other in others] for row, others in enumerate(order.tolist())}
-    return found
+        neighbours |= {
+            texts[first + row]: [texts[other] for other in others] for row, others in enumerate(order.tolist())
+        }
+    return neighbours
 
 
 def _vectors(texts: list[str], encoder: TextEncoder, progress: bool) -> Array:

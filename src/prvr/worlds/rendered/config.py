@@ -12,33 +12,33 @@ class RenderConfig:
     """The numbers of a rendered world."""
 
     seed: int = 0
-    """same seed and numbers, same films"""
+    """The same seed and numbers give the same films."""
     train: int = 240
-    """films to train on"""
+    """Training films."""
     val: int = 40
-    """films to choose by"""
+    """Validation films."""
     test: int = 80
-    """films to report on"""
+    """Test films."""
     events: tuple[int, int] = (3, 5)
-    """fewest and most events per film"""
+    """Fewest and most events per film."""
     queries: tuple[int, int] = (2, 4)
-    """fewest and most sentences per film (never more than it has events)"""
+    """Fewest and most queries per film (never more than it has events)."""
     seconds: tuple[float, float] = (16.0, 30.0)
-    """shortest and longest film"""
+    """Shortest and longest film, in seconds."""
     width: int = 160
-    """pixels"""
+    """Pixels."""
     height: int = 120
-    """pixels"""
+    """Pixels."""
     fps: float = 10.0
-    """frames per second"""
+    """Frames per second."""
     motion_unsaid: float = 0.2
-    """share of sentences that do not say how a thing moves"""
+    """Share of queries that do not say how a shape moves."""
     scene_unsaid: float = 0.3
-    """share of sentences that do not say where"""
+    """Share of queries that do not name the scene."""
     peak_share: float = 0.35
-    """share of films with an unsupported peak"""
+    """Share of films with an unsupported peak."""
     peak_seconds: tuple[float, float] = (0.6, 1.2)
-    """shortest and longest peak"""
+    """Shortest and longest peak, in seconds."""
 
     def __post_init__(self) -> None:
         for name in ("events", "queries", "seconds", "peak_seconds"):

@@ -1,0 +1,295 @@
+"""Fourth step of a search: the evidence over time of the videos on the page, and the moments cut from it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prvr.library.errors import LibraryError
+from prvr.library.ingest.tracks import FRAMES
+from prvr.library.search.moments import Curve, FoundMoment, MomentOptions, find_moments
+from prvr.library.search.rank import DEPTH, Ranking, rank_points, walk
+from prvr.library.store.sections import MappedShard, TrackSections
+from prvr.library.store.snapshot import Snapshot
+from prvr.scoring import AlignedPairs, GalleryEvidence, ScoringPool
+from prvr.trace import Peaked
+
+_CURVES = ("direct", "support", "routed", "value")
+
+
+@dataclass(frozen=True)
+class MomentEvidence(Peaked):
+    """The evidence of one query in one video: curves with a value for each token, in order of time."""
+
+    spans: NDArray[np.float32]  # (m, 2) start and end of each token in seconds
+    direct: Curve  # (m,) similarity of the query and the token
+    support: Curve  # (m,) what the anchors lend, on the cosine scale
+    routed: Curve  # (m,) direct evidence with the support that is routed to it
+    value: Curve  # (m,) each token's share in the score: moments are ranked by it
+    activation: Curve  # (R,) how much the query activates each anchor of the best section
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        curves = {name: getattr(self, name).round(4).tolist() for name in ("direct", "support", "routed", "activation")}
+        return {
+            "spans": [[round(float(start), 3), round(float(end), 3)] for start, end in self.spans],
+            **curves,
+            "direct_peak": self.direct_peak,
+            "routed_peak": self.routed_peak,
+            "unsupported_gap": round(self.unsupported_gap, 4),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class EvidenceRequest:
+    """A query vector (D,), the sections of one video to look at, and λ."""
+
+    query: Tensor
+    sections: tuple[int, ...]
+    fusion_weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """A video, or one moment of it, with the evidence that explains its score."""
+
+    video: int
+    track: str
+    score: float
+    confidence: float | None
+    moments: tuple[FoundMoment, ...]  # the best first
+    evidence: MomentEvidence
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainedPage:
+    """What a page shows, and whether there is more behind it."""
+
+    entries: tuple[Explained, ...]
+    more: bool
+
+
+def video_evidence(
+    sections: TrackSections, requests: Sequence[EvidenceRequest], pool: ScoringPool
+) -> list[MomentEvidence]:
+    """The evidence of each query in all sections of its video, in order of time."""
+    groups: dict[tuple[int, float], list[tuple[int, int]]] = defaultdict(list)  # (request, section) by shard and λ
+    for number, request in enumerate(requests):
+        for section in request.sections:
+            groups[int(sections.shard[section]), request.fusion_weight].append((number, section))
+    aligned = [
+        AlignedPairs(
+            torch.stack([requests[number].query for number, _ in pairs]),
+            sections.shards[place].gallery,
+            [int(sections.row[section]) for _, section in pairs],
+            weight,
+        )
+        for (place, weight), pairs in groups.items()
+    ]
+    parts: list[dict[int, MomentEvidence]] = [{} for _ in requests]
+    for ((place, _), pairs), curves in zip(groups.items(), pool.evidence(aligned), strict=True):
+        for row, (number, section) in enumerate(pairs):
+            parts[number][section] = _section_evidence(curves, row, sections.shards[place], sections, section)
+    return [_join([part[section] for section in sorted(part)]) for part in parts]
+
+
+def _section_evidence(
+    curves: GalleryEvidence, row: int, shard: MappedShard, sections: TrackSections, section: int
+) -> MomentEvidence:
+    """The evidence of one pair, cut to the tokens of its section."""
+    tokens = int(sections.tokens[section])
+    start = int(shard.gallery.first_page[sections.row[section]]) * shard.gallery.page
+    return MomentEvidence(
+        spans=shard.spans[start : start + tokens],
+        direct=curves.direct[row, :tokens].numpy(),
+        support=curves.expected_support[row, :tokens].numpy(),
+        routed=curves.routed[row, :tokens].numpy(),
+        value=curves.value[row, :tokens].numpy(),
+        activation=curves.activation[row].numpy(),
+    )
+
+
+def _join(parts: list[MomentEvidence]) -> MomentEvidence:
+    """The sections of a video as one. A token that two sections share is taken from the one that values it more."""
+    if len(parts) == 1 and bool((np.diff(parts[0].spans[:, 0]) > 0).all()):
+        return parts[0]
+    best = max(parts, key=lambda part: float(part.value.max()))
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("spans", *_CURVES)}
+    order = np.lexsort((-joined["value"], joined["spans"][:, 1], joined["spans"][:, 0]))
+    spans = joined["spans"][order]
+    order = order[np.concatenate([[True], (spans[1:] != spans[:-1]).any(1)])]
+    return MomentEvidence(**{name: array[order] for name, array in joined.items()}, activation=best.activation)
+
+
+def moments_of(
+    evidence: MomentEvidence, duration: float | None, options: MomentOptions, *, trace: bool
+) -> list[FoundMoment]:
+    """Cut moments out of the routed curve, or out of the direct one without TRACE."""
+    return find_moments(evidence.routed if trace else evidence.direct, evidence.spans, duration, options)
+
+
+@dataclass(frozen=True)
+class VideoExplanation:
+    """The evidence of a query in one video, and the moments cut from it."""
+
+    track: str
+    evidence: MomentEvidence
+    moments: tuple[FoundMoment, ...]
+
+
+def explain_video(
+    snapshot: Snapshot,
+    encode: Callable[[str], Tensor],
+    video: int,
+    pool: ScoringPool,
+    *,
+    track: str | None,
+    trace: bool,
+    options: MomentOptions,
+) -> VideoExplanation:
+    """Explain how one video answers a query; ``encode`` gives the query's vector (D,) for a track."""
+    if video not in snapshot.videos:
+        raise LibraryError("there is no such video in the library: search again, it may have been removed")
+    holding = [name for name, sections in snapshot.tracks.items() if sections.by_video.of_video(video)]
+    name = track if track is not None else (FRAMES if FRAMES in holding else holding[0])
+    if name not in holding:
+        raise LibraryError(f"this video has no track {name!r}: it has {' and '.join(holding)}")
+    vector = encode(name)
+    if not bool(vector.any()):
+        raise LibraryError("The encoder understands nothing of this query. Try other words.")
+    sections = snapshot.tracks[name]
+    weight = sections.fusion_weight if trace else 0.0
+    request = EvidenceRequest(vector, sections.by_video.of_video(video), weight)
+    (evidence,) = video_evidence(sections, [request], pool)
+    moments = moments_of(evidence, snapshot.videos[video].duration, options, trace=trace)
+    return VideoExplanation(name, evidence, tuple(moments))
+
+
+def explain_pages(
+    rankings: Sequence[Ranking | None], snapshot: Snapshot, pool: ScoringPool
+) -> list[ExplainedPage | None]:
+    """Explain the page of each ranking. Evidence that is surely needed is computed for all rankings together."""
+    reader = _EvidenceReader(snapshot, pool)
+    reader.load([(ranking, *pair) for ranking in rankings if ranking is not None for pair in _surely_needed(ranking)])
+    return [
+        None if ranking is None else _video_page(ranking, reader) if ranking.request.group_by == "video"
+        else _moment_page(ranking, reader)
+        for ranking in rankings
+    ]  # fmt: skip
+
+
+def _surely_needed(ranking: Ranking) -> list[tuple[str, int]]:
+    """Tracks and videos that the page looks at. By moment, it may turn out to need more."""
+    request = ranking.request
+    if request.group_by == "video":
+        return [(ranking.track_of(video), video) for video in ranking.page[: request.limit]]
+    if ranking.only is not None:
+        return [(ranking.only, video) for video in ranking.top(request.page_end)]
+    return [(name, video) for name, order in ranking.voters.items() for video in order]
+
+
+class _EvidenceReader:
+    """Computes evidence once for each ranking, track and video."""
+
+    def __init__(self, snapshot: Snapshot, pool: ScoringPool):
+        self.snapshot, self.pool = snapshot, pool
+        self.known: dict[tuple[Ranking, str, int], MomentEvidence] = {}
+
+    def load(self, pairs: Sequence[tuple[Ranking, str, int]]) -> None:
+        by_track: dict[str, list[tuple[Ranking, str, int]]] = defaultdict(list)
+        for pair in pairs:
+            by_track[pair[1]].append(pair)
+        for track, some in by_track.items():
+            sections = self.snapshot.tracks[track]
+            requests = []
+            for ranking, _, video in some:
+                query = ranking.tracks[track].query
+                requests.append(EvidenceRequest(query.vector, sections.by_video.of_video(video), query.fusion_weight))
+            self.known.update(zip(some, video_evidence(sections, requests, self.pool), strict=True))
+
+    def explain(self, ranking: Ranking, track: str, video: int) -> tuple[MomentEvidence, list[FoundMoment]]:
+        key = (ranking, track, video)
+        if key not in self.known:
+            self.load([key])
+        evidence, request = self.known[key], ranking.request
+        duration = self.snapshot.videos[video].duration
+        return evidence, moments_of(evidence, duration, request.moments, trace=request.trace)
+
+
+def _video_page(ranking: Ranking, reader: _EvidenceReader) -> ExplainedPage:
+    """One entry for each video, with all its moments."""
+    limit = ranking.request.limit
+    entries = []
+    for video in ranking.page[:limit]:
+        track = ranking.track_of(video)
+        evidence, moments = reader.explain(ranking, track, video)
+        score, sure = ranking.score(video), ranking.confidence(video)
+        entries.append(Explained(video, track, score, sure, tuple(moments), evidence))
+    return ExplainedPage(tuple(entries), more=len(ranking.page) > limit)
+
+
+def _moment_page(ranking: Ranking, reader: _EvidenceReader) -> ExplainedPage:
+    """One entry for each moment, best first. Moments of several tracks are fused by rank."""
+    request = ranking.request
+    streams = {name: _moments_of_track(ranking, name, reader) for name in ranking.tracks}
+    if ranking.only is not None:
+        moments: Iterator[Explained] = streams[ranking.only]
+    else:
+        first = {name: list(islice(stream, DEPTH)) for name, stream in streams.items()}
+        moments = chain(fuse_moments(first), (replace(entry, score=0.0) for entry in streams[FRAMES]))
+    passing = (entry for entry in moments if ranking.is_confident_enough(entry.confidence))
+    entries = list(islice(passing, request.offset, request.page_end + 1))
+    return ExplainedPage(tuple(entries[: request.limit]), more=len(entries) > request.limit)
+
+
+def _moments_of_track(ranking: Ranking, name: str, reader: _EvidenceReader) -> Iterator[Explained]:
+    """One track's moments, best first. A moment never scores above its video, so few videos need to be explained."""
+    track, waiting = ranking.tracks[name], list[Explained]()
+    if name == FRAMES or ranking.only is not None:
+        videos = walk(track, max(DEPTH, ranking.request.page_end + 1))
+    else:
+        videos = iter(ranking.voters[name])
+    following = next(videos, None)
+    while following is not None:
+        video, following = following, next(videos, None)
+        of_video = track.score(video)
+        evidence, moments = reader.explain(ranking, name, video)
+        for moment in moments:
+            score = min(float(evidence.value[moment.peak]), of_video)
+            waiting.append(Explained(video, name, score, track.confidence(score), (moment,), evidence))
+        waiting.sort(key=lambda entry: -entry.score)
+        least = -np.inf if following is None else track.score(following)
+        while waiting and waiting[0].score >= least:
+            yield waiting.pop(0)
+
+
+def fuse_moments(orders: Mapping[str, Sequence[Explained]]) -> list[Explained]:
+    """Reciprocal rank fusion of moments. Moments of two tracks that overlap in time become one: the better placed."""
+    fused: list[Explained] = []
+    by_video: dict[int, list[int]] = defaultdict(list)  # places in ``fused``
+    placed = [(place, entry) for order in orders.values() for place, entry in enumerate(order)]
+    for place, entry in sorted(placed, key=lambda pair: pair[0]):
+        for number in by_video[entry.video]:
+            if _overlap_across_tracks(entry, fused[number]):
+                values = (entry.confidence, fused[number].confidence)
+                sure = max((value for value in values if value is not None), default=None)
+                score = fused[number].score + rank_points(place)
+                fused[number] = replace(fused[number], score=score, confidence=sure)
+                break
+        else:
+            by_video[entry.video].append(len(fused))
+            fused.append(replace(entry, score=rank_points(place)))
+    return sorted(fused, key=lambda entry: -entry.score)
+
+
+def _overlap_across_tracks(one: Explained, other: Explained) -> bool:
+    (first,), (second,) = one.moments, other.moments
+    return one.track != other.track and first.start < second.end and second.start < first.end

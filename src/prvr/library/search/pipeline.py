@@ -1,0 +1,73 @@
+"""One search from beginning to end, for several requests at once.
+
+    request ─▶ encode ─▶ score ─▶ rank ─▶ explain ─▶ result
+
+Each step is a function of plain data in a file of its own; read them in this order: ``request.py``, ``query.py``,
+``score.py``, ``rank.py``, ``explain.py``, ``results.py``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prvr.library.search.candidates import TrackCandidates
+from prvr.library.search.explain import explain_pages
+from prvr.library.search.query import TrackQuery, track_queries
+from prvr.library.search.rank import TrackRanking, rank_requests, rank_track
+from prvr.library.search.request import SearchRequest
+from prvr.library.search.results import ReadLines, SearchResult, empty_result, not_understood, result_of
+from prvr.library.search.score import score_queries
+from prvr.library.store.sections import TrackSections
+from prvr.library.store.snapshot import Snapshot
+from prvr.scoring import ScoringPool
+
+# queries of one track, its sections -> for each query the scores of its sections (S',)
+ScoreQueries = Callable[[Sequence[TrackQuery], TrackSections, ScoringPool], list[NDArray[np.float32]]]
+
+
+def run_search(
+    requests: Sequence[SearchRequest],
+    vectors: Mapping[str, Tensor],
+    snapshot: Snapshot,
+    *,
+    candidates: Mapping[str, TrackCandidates],
+    lines: ReadLines,
+    pool: ScoringPool,
+    score: ScoreQueries = score_queries,
+) -> list[SearchResult]:
+    """Answer requests whose queries have been encoded.
+
+    Args:
+        requests: Q requests.
+        vectors: by track, the encoded queries (Q, D); a row is zero if the track cannot use that query.
+        snapshot: the library to search.
+        candidates: by track, the candidate index for approximate searches.
+        lines: reads what is said in a video between two times.
+        pool: the threads that score.
+        score: the scoring step.
+    """
+    began = time.perf_counter()
+    queries = track_queries(requests, vectors, snapshot, candidates)
+    tracks: list[dict[str, TrackRanking]] = [{} for _ in requests]
+    for name, sections in snapshot.tracks.items():
+        rows = [row for row, of_request in enumerate(queries) if name in of_request]
+        if rows:
+            of_track = [queries[row][name] for row in rows]
+            by_track = rank_track(of_track, score(of_track, sections, pool), sections)
+            for row, track_ranking in zip(rows, by_track, strict=True):
+                tracks[row][name] = track_ranking
+    rankings = rank_requests(requests, tracks)
+    pages = explain_pages(rankings, snapshot, pool)
+    results = []
+    for request, ranking, page in zip(requests, rankings, pages, strict=True):
+        seconds = time.perf_counter() - began
+        if ranking is None or page is None:
+            results.append(empty_result(request, not_understood(request), seconds))
+        else:
+            results.append(result_of(ranking, page, snapshot, lines, seconds))
+    return results

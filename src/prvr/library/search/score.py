@@ -1,0 +1,84 @@
+"""Second step of a search: exact scores of sections. Every token that a query may find is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prvr.library.errors import LibraryError
+from prvr.library.search.query import TrackQuery
+from prvr.library.store.sections import Ids, TrackSections
+from prvr.scoring import Gallery, ScoringPool
+
+
+@dataclass(frozen=True)
+class SectionScores:
+    """Both parts of the score of Q queries on S sections, (Q, S) each."""
+
+    base: Tensor
+    trace: Tensor
+
+    def fused(self, weight: float) -> Tensor:
+        """base + λ · trace, (Q, S)."""
+        return self.base if weight == 0 else self.base + weight * self.trace
+
+
+def score_queries(
+    queries: Sequence[TrackQuery], sections: TrackSections, pool: ScoringPool
+) -> list[NDArray[np.float32]]:
+    """The fused scores of each query on its own sections, (S',) in the order of ``query.sections.numbers``.
+
+    Queries that may find every section share one pass over the vectors. A query with candidates reads only those.
+    """
+    scores: dict[int, NDArray[np.float32]] = {}
+    exact = [place for place, query in enumerate(queries) if query.reference is None]
+    if exact:
+        together = score_sections(torch.stack([queries[place].vector for place in exact]), sections, pool)
+        for row, place in enumerate(exact):
+            one = SectionScores(together.base[row], together.trace[row])
+            scores[place] = one.fused(queries[place].fusion_weight).numpy()[queries[place].sections.numbers]
+    for place, query in enumerate(queries):
+        if query.reference is not None:
+            one = score_some_sections(query.vector[None], sections, query.sections.numbers, pool)
+            scores[place] = one.fused(query.fusion_weight)[0].numpy()
+    return [scores[place] for place in range(len(queries))]
+
+
+def score_sections(queries: Tensor, sections: TrackSections, pool: ScoringPool) -> SectionScores:
+    """Score queries (Q, D) against every section of a track."""
+    base, trace = [], []
+    galleries = [shard.gallery for shard in sections.shards]
+    for shard, scores in zip(sections.shards, pool.score(queries, galleries), strict=True):
+        assert scores.trace is not None
+        base.append(scores.base[:, shard.rows])
+        trace.append(scores.trace[:, shard.rows])
+    return _require_finite(SectionScores(torch.cat(base, 1), torch.cat(trace, 1)))
+
+
+def score_some_sections(queries: Tensor, sections: TrackSections, numbers: Ids, pool: ScoringPool) -> SectionScores:
+    """Score queries (Q, D) against the sections with these numbers, reading only those. Columns follow ``numbers``."""
+    columns: list[Ids] = []
+    rows: list[tuple[Gallery, Ids]] = []
+    for place in np.unique(sections.shard[numbers]).tolist():
+        here = np.flatnonzero(sections.shard[numbers] == place)
+        columns.append(here)
+        rows.append((sections.shards[place].gallery, sections.row[numbers[here]]))
+    base, trace = (torch.empty(len(queries), len(numbers)) for _ in range(2))
+    for here, scores in zip(columns, pool.score_rows(queries, rows), strict=True):
+        assert scores.trace is not None
+        base[:, here], trace[:, here] = scores.base.float(), scores.trace.float()
+    return _require_finite(SectionScores(base, trace))
+
+
+def _require_finite(scores: SectionScores) -> SectionScores:
+    """Refuse NaN and infinity. Queries were checked before, so a bad score comes from a damaged library."""
+    if not (scores.base.isfinite().all() and scores.trace.isfinite().all()):
+        raise LibraryError(
+            "Some of the library's vectors are damaged (NaN or infinity). `prvr library verify` names the files."
+        )
+    return scores

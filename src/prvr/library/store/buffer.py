@@ -1,0 +1,68 @@
+"""Videos that are indexed but not committed yet. Sections of long videos wait in an unnamed temporary file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import torch
+
+from prvr.library.store.arrays import Section
+from prvr.library.store.catalogue import NewVideo
+from prvr.media import TimedLine
+from prvr.scoring import raw_bytes
+
+MEMORY_LIMIT = 1 << 26  # bytes of sections that wait in memory; more go to disk
+
+
+class SectionBuffer:
+    """The sections of one track of one video, in order. A kill removes the temporary file, because it has no name."""
+
+    def __init__(self, folder: Path, memory_limit: int | None = None):
+        self.folder = folder
+        self.memory_limit = MEMORY_LIMIT if memory_limit is None else memory_limit
+        self.memory: list[Section] = []
+        self.bytes = 0
+        self.file: IO[bytes] | None = None
+        self.written: list[tuple[Section, dict[str, int]]] = []  # sections of empty arrays, and where their bytes lie
+
+    def add(self, section: Section) -> None:
+        size = sum(array.numel() * array.element_size() for array in section.arrays.values())
+        if self.file is None and self.bytes + size <= self.memory_limit:
+            self.memory.append(section)
+            self.bytes += size
+            return
+        if self.file is None:
+            self.file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 (lives as long as the buffer)
+        places = {}
+        for name, array in section.arrays.items():
+            places[name] = self.file.tell()
+            self.file.write(raw_bytes(array))
+        shapes = {name: array.to("meta") for name, array in section.arrays.items()}
+        self.written.append((Section(section.about, shapes, section.tokens), places))
+
+    def __iter__(self) -> Iterator[Section]:
+        yield from self.memory
+        for section, places in self.written:
+            assert self.file is not None
+            arrays = {}
+            for name, shape in section.arrays.items():
+                self.file.seek(places[name])
+                read = bytearray(self.file.read(shape.numel() * shape.element_size()))
+                arrays[name] = torch.frombuffer(read, dtype=shape.dtype).view(shape.shape)
+            yield Section(section.about, arrays, section.tokens)
+
+    def __len__(self) -> int:
+        return len(self.memory) + len(self.written)
+
+
+@dataclass
+class IndexedVideo:
+    """A file that was indexed: a video with its sections and subtitle lines, or a failure with its reason."""
+
+    video: NewVideo
+    tracks: dict[str, SectionBuffer] = field(default_factory=dict)
+    lines: tuple[TimedLine, ...] = ()

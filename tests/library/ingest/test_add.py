@@ -1,0 +1,228 @@
+"""Adding, skipping, moving, failing, removing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prvr.cli import main
+from prvr.library import AddProgress, Filters, Library, LibraryError
+from prvr.library.ingest import frozen
+from prvr.library.store import arrays, buffer
+from prvr.media.encoders import PlainEncoder
+from prvr.media.recipe import RecipeMismatch
+from prvr.media.writer import write_video
+from prvr.worlds import RenderedWorld
+
+SENTENCE = "a red square moves to the left"
+
+
+def found(lib: Library, sentence: str = SENTENCE) -> list[tuple[str, float, float, float]]:
+    return [(h.video.name, h.start, h.end, h.score) for h in lib.search(sentence, limit=100)]
+
+
+def test_adding_again_does_nothing(library: Library, own: Path) -> None:
+    first = library.add([own])
+    assert len(first.added) == 6
+    assert first.video_seconds > 30
+    before = found(library), library.status().bytes
+    second = library.add([own, own / first.added[0].name])
+    assert (len(second.added), len(second.unchanged)) == (0, 6)
+    assert (found(library), library.status().bytes) == before
+    assert library.verify().ok
+
+
+def test_a_touched_file_is_recognised_and_a_changed_one_is_indexed_anew(library: Library, own: Path) -> None:
+    paths = library.add([own]).added
+    os.utime(paths[0])
+    assert library.add([own]).unchanged.count(paths[0]) == 1
+    shutil.copyfile(paths[1], paths[0])
+    assert library.add([own]).added == [paths[0]]
+    assert len(library.videos()) == 6
+    by_name = {name: score for name, _, _, score in found(library)}
+    assert by_name[paths[0].name] == by_name[paths[1].name]
+    assert library.verify().ok
+
+
+def test_a_moved_file_keeps_its_number_tags_and_vectors(library: Library, own: Path) -> None:
+    path = library.add([own], tags=["kept"]).added[2]
+    before = {video.digest: video.id for video in library.videos()}
+    (own / "elsewhere").mkdir()
+    path.rename(own / "elsewhere" / "other name.mp4")
+    report = library.add([own])
+    assert [p.name for p in report.moved] == ["other name.mp4"]
+    assert {video.digest: video.id for video in library.videos()} == before
+    moved = library.search(SENTENCE, filters=Filters(folder=own / "elsewhere"))
+    assert [hit.video.tags for hit in moved] == [("kept",)]
+
+
+def test_a_copy_is_a_video_of_its_own(library: Library, own: Path) -> None:
+    path = library.add([own]).added[0]
+    shutil.copy(path, own / "copy.mp4")
+    assert [p.name for p in library.add([own]).added] == ["copy.mp4"]
+
+
+def test_what_cannot_be_read_is_listed_with_a_reason_and_retried_on_request(library: Library, own: Path) -> None:
+    good = (own / "test0000.mp4").read_bytes()
+    (own / "empty.mp4").write_bytes(b"")
+    (own / "text.mp4").write_text("not a video at all\n" * 50)
+    (own / "cut.mp4").write_bytes(good[: len(good) // 3])
+    (own / "folder.mp4").mkdir()
+    report = library.add([own])
+    assert len(report.added) == 6
+    assert {path.name for path in report.failed} == {"empty.mp4", "text.mp4", "cut.mp4"}
+    assert all(len(reason) > 10 for reason in report.failed.values())
+    assert library.status().failed == 3
+    again = library.add([own])
+    assert again.failed == report.failed  # said again, without decoding again
+    (own / "text.mp4").write_bytes(good)  # changed: tried by itself
+    assert [p.name for p in library.add([own]).added] == ["text.mp4"]
+    retried = library.add(retry=True)
+    assert {p.name for p in retried.failed} == {"empty.mp4", "cut.mp4"}
+    assert len(library.search(SENTENCE, limit=50)) == 7
+
+
+def test_a_good_file_that_goes_bad_leaves_the_search(library: Library, own: Path) -> None:
+    library.add([own])
+    (own / "test0000.mp4").write_text("overwritten by mistake")
+    library.add([own])
+    assert "test0000.mp4" not in [row[0] for row in found(library)]
+    assert library.verify().ok
+
+
+def test_removal_frees_space_and_leaves_the_rest_as_it_was(library: Library, own: Path) -> None:
+    library.add([own])
+    before, size = found(library), library.status().bytes
+    gone = library.remove([own / "test0000.mp4", own / "test0001.mp4"])
+    assert len(gone) == 2
+    left = [row for row in before if row[0] not in ("test0000.mp4", "test0001.mp4")]
+    assert found(library) == left
+    assert library.status().bytes < size
+    assert library.verify().ok
+    library.remove([own])
+    assert library.search(SENTENCE).message == "The library holds no videos yet."
+    assert list((library.folder / "shards").iterdir()) == []
+    assert len(library.add([own]).added) == 6
+    assert sorted(found(library)) == sorted(before)
+    with pytest.raises(LibraryError, match="is not in the library"):
+        library.remove(["nowhere.mp4"])
+
+
+def test_videos_whose_files_are_gone_are_reported_and_can_be_removed(library: Library, own: Path) -> None:
+    path = library.add([own]).added[0]
+    path.unlink()
+    assert library.verify().missing == [path]
+    assert len(library.search(SENTENCE, limit=50)) == 6  # still found, until somebody decides
+    assert [video.path for video in library.remove(missing=True)] == [path]
+
+
+def test_many_shards_give_the_same_answers(
+    whole: Library, films: RenderedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrays, "SHARD_LIMIT", 20_000)
+    lib = Library.create(tmp_path / "small", rate=whole.settings.rate)
+    lib.add([films.folder])
+    assert len(list((lib.folder / "shards").iterdir())) > 3
+    assert found(lib) == found(whole)
+    removed = [films.videos["test0000"], films.videos["train0003"], films.videos["val0002"]]
+    lib.remove(removed)
+    names = {path.name for path in removed}
+    assert found(lib) == [row for row in found(whole) if row[0] not in names]
+    assert lib.verify().ok
+
+
+@pytest.mark.parametrize("local", ["windows", "frames", "moments"])
+def test_a_long_video_in_sections_is_one_video(
+    local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, films: RenderedWorld
+) -> None:
+    rng = np.random.default_rng(0)
+    pictures = (np.full((48, 64, 3), rng.integers(0, 255, 3), np.uint8) for _ in range(150))
+    film = write_video(tmp_path / "long.mp4", pictures, fps=1)
+    one = Library.create(tmp_path / "one", rate=1.0, local=local)
+    one.add([film])
+    monkeypatch.setattr(frozen, "SECTION_SAMPLES", 32)
+    monkeypatch.setattr(buffer, "MEMORY_LIMIT", 0)
+    several = Library.create(tmp_path / "several", rate=1.0, local=local)
+    several.add([film])
+    assert (len(one.snapshot().tracks["frames"]), len(several.snapshot().tracks["frames"])) == (1, 5)
+    a, b = one.search("a red picture", trace=False), several.search("a red picture", trace=False)
+    assert len(a) == len(b) == 1
+    if local != "moments":  # moments depend on where a chapter is cut
+        assert (a[0].start, a[0].end) == (b[0].start, b[0].end)
+        assert a[0].score == pytest.approx(b[0].score, abs=1e-6)
+        assert np.array_equal(a[0].evidence.spans, b[0].evidence.spans)
+    assert several.videos()[0].frames == 150
+
+
+def test_progress_is_told(library: Library, own: Path) -> None:
+    told: list[AddProgress] = []
+    library.add([own], progress=told.append)
+    assert told[-1].files == 6
+    assert told[-1].bytes_done <= told[-1].bytes
+    assert [p.video_seconds for p in told] == sorted(p.video_seconds for p in told)
+    assert told[-1].speed > 0
+    assert told[-1].left is not None
+
+
+def test_pipes_and_names_that_are_no_text_are_listed_and_the_rest_is_added(library: Library, own: Path) -> None:
+    pipe, odd = own / "pipe.mp4", own / os.fsdecode(b"caf\xe9.mp4")
+    shutil.copy(min(own.glob("*.mp4")), odd)
+    os.mkfifo(pipe)  # which nobody writes to
+    report = library.add([own])
+    assert len(report.added) == 6
+    assert "a pipe" in report.failed[pipe]
+    assert "rename it" in report.failed[odd]
+    assert main(["library", "add", str(own), "--library", str(library.folder)]) == 1  # it can be said, too
+    with pytest.raises(LibraryError, match="not in the library"):
+        library.remove([odd])
+
+
+def test_opening_refuses_what_it_cannot_read(tmp_path: Path, library: Library) -> None:
+    with pytest.raises(LibraryError, match="is not a library"):
+        Library.open(tmp_path)
+    with pytest.raises(LibraryError, match="already holds a library"):
+        Library.create(library.folder)
+    with pytest.raises(LibraryError, match="holds something else"):
+        Library.create(tmp_path)
+    about = library.folder / "library.json"
+    text = about.read_text()
+    about.write_text(text.replace('"format": 1', '"format": 3'))
+    with pytest.raises(LibraryError, match=r"newer prvr \(format 3"):
+        Library.open(library.folder)
+    for broken in ("", "[]", "{", '{"format": 1}', '{"format": 1, "settings": 3, "recipes": {}, "made_by": ""}'):
+        about.write_text(broken)
+        with pytest.raises(LibraryError, match=r"library\.json"):
+            Library.open(library.folder)
+
+
+def test_another_encoder_is_refused_side_by_side(library: Library) -> None:
+    class Other(PlainEncoder):
+        name = "plain-2"
+
+    with pytest.raises(RecipeMismatch, match=r"library +encoder\nencoder +\* plain-1 +plain-2"):
+        Library.open(library.folder, encoder=Other())
+
+
+def test_a_path_that_is_not_there_is_an_error(library: Library, tmp_path: Path) -> None:
+    with pytest.raises(LibraryError, match="does not exist: name a video file or a folder"):
+        library.add([tmp_path / "nowhere"])
+
+
+def test_folders_give_videos_and_named_files_are_tried_whatever_their_name(library: Library, own: Path) -> None:
+    (own / "notes.txt").write_text("x")
+    (own / ".hidden.mp4").write_bytes(b"x")
+    (own / "no suffix").write_bytes((own / "test0000.mp4").read_bytes())
+    assert len(library.add([own]).added) == 6
+    assert len(library.add([own / "no suffix"]).added) == 1
+
+
+def test_index_size(whole: Library) -> None:
+    """Everything on disk counts; 296-wide vectors in half floats, two of three frames shared by two windows."""
+    status = whole.status()
+    arrays = sum(p.stat().st_size for p in (whole.folder / "shards").rglob("*.bin"))
+    assert status.bytes >= arrays
+    assert status.frames == sum(video.frames for video in whole.videos())

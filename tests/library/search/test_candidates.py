@@ -1,0 +1,125 @@
+"""Approximate candidates: scored exactly, never stale, and compared with exact search."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from prvr.cli import main
+from prvr.library import INDEX_FOLDER, CandidateIndex, Filters, IndexSettings, Library, LibraryError, SearchRequest
+from prvr.library.search import candidates
+from prvr.worlds import RenderedWorld
+
+pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')
+QUERY = "a red circle moves to the left"
+
+
+@pytest.fixture(autouse=True)
+def _small_libraries_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "FEWEST_TOKENS", 10)
+
+
+@pytest.fixture
+def mine(whole: Library, tmp_path: Path) -> Library:
+    """A copy of the library of all films."""
+    shutil.copytree(whole.folder, tmp_path / "mine")
+    return Library.open(tmp_path / "mine")
+
+
+def test_candidates_are_scored_as_in_exact_search(mine: Library) -> None:
+    made = mine.index(IndexSettings(videos=3))
+    assert made["frames"].record.recall is not None
+    exact = {hit.video.id: hit for hit in mine.search(QUERY, limit=50)}
+    found = mine.search(QUERY, limit=50, approximate=True).hits
+    assert 3 <= len(found) <= len(exact)
+    for hit in found:
+        other = exact[hit.video.id]
+        assert hit.score == pytest.approx(other.score, abs=1e-5)
+        assert (hit.start, hit.end) == pytest.approx((other.start, other.end))
+        assert hit.confidence == pytest.approx(other.confidence)
+    assert found[0].video == mine.search(QUERY, limit=1).hits[0].video
+
+
+def test_neighbours_in_a_pass_change_nothing(mine: Library) -> None:
+    """Each query has candidates of its own, whatever else is asked at the same time, and with what options."""
+    mine.index(IndexSettings(videos=2, neighbours=4))
+    mates = ["something blue falls", "a yellow star", "a green circle over sand"]
+    request = SearchRequest(QUERY, limit=50, approximate=True)
+    alone = mine.search_many([request])[0]
+    for others in (request, SearchRequest("", limit=5), SearchRequest("", filters=Filters(min_duration=0.1))):
+        found = mine.search_many([*(replace(others, query=mate) for mate in mates), request])[-1]
+        assert [(h.video.id, h.score, h.confidence) for h in found] == [
+            (h.video.id, h.score, h.confidence) for h in alone
+        ]
+        assert found.total == alone.total
+
+
+def test_a_query_is_encoded_once_and_the_index_opened_once(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine.index()
+    opened, encoded = [], []
+    real, encode = CandidateIndex.open, Library.encode
+    monkeypatch.setattr(CandidateIndex, "open", lambda *given: opened.append(given) or real(*given))
+    monkeypatch.setattr(Library, "encode", lambda lib, *given: encoded.append(given) or encode(lib, *given))
+    lib = Library.open(mine.folder)
+    for _ in range(3):
+        lib.search(QUERY, approximate=True)
+    assert (len(opened), len(encoded)) == (1, 3)
+    mine.index()  # another process builds it anew
+    lib.search(QUERY, approximate=True)
+    assert len(opened) == 3  # by who built it, and by who searches
+
+
+def test_what_came_later_is_found_and_what_went_is_not(mine: Library, films: RenderedWorld) -> None:
+    paths = sorted(films.videos.values())
+    mine.remove(paths[:1])
+    mine.index(IndexSettings(videos=2))
+    mine.add(paths[:1])
+    gone = mine.remove(paths[1:2])
+    found = {hit.video.path for hit in mine.search(QUERY, limit=50, approximate=True)}
+    assert paths[0] in found
+    assert gone[0].path not in found
+
+
+def test_filters_are_answered_exactly(mine: Library) -> None:
+    mine.index(IndexSettings(videos=1, neighbours=1))
+    everything = Filters(min_duration=0.1)
+    exact, found = (mine.search(QUERY, limit=50, filters=everything, approximate=way) for way in (False, True))
+    assert [hit.video for hit in found] == [hit.video for hit in exact]
+
+
+def test_without_an_index_it_says_what_to_do(mine: Library) -> None:
+    with pytest.raises(LibraryError, match="prvr library index"):
+        mine.search(QUERY, approximate=True)
+
+
+def test_a_damaged_index_is_named(mine: Library) -> None:
+    mine.index()
+    (file,) = (mine.folder / INDEX_FOLDER).glob("*.faiss")
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(LibraryError, match="library index` again"):
+        mine.search(QUERY, approximate=True)
+
+
+def test_a_small_library_needs_none(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "FEWEST_TOKENS", 10**9)
+    assert mine.index() == {}
+    assert not (mine.folder / INDEX_FOLDER).exists()
+
+
+def test_without_faiss_it_names_the_install(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(LibraryError, match=r'pip install "prvr\[candidates\]"'):
+        mine.index()
+
+
+def test_the_commands(mine: Library, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ["--library", str(mine.folder)]
+    assert main(["library", "index", *place]) == 0
+    assert "of the exact best 10" in capsys.readouterr().out
+    assert main(["library", "verify", *place]) == 0
+    assert "approximate search, frames: finds" in capsys.readouterr().out
+    assert main(["search", QUERY, "--approximate", *place]) == 0

@@ -1,0 +1,45 @@
+"""Answers stay what they were: searches with filters, moments, two tracks and pages, alone and in batches."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from prvr.library import Library, SearchResult
+from tests.library.search.asked import ANSWERS, drawn_library, requests, summary
+
+KNOWN: list[dict[str, Any]] = json.loads(ANSWERS.read_text())
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    return drawn_library(tmp_path_factory.mktemp("drawn") / "library")
+
+
+def require_same(results: list[SearchResult]) -> None:
+    assert len(results) == len(KNOWN)
+    for request, result, known in zip(requests(), results, KNOWN, strict=True):
+        found = summary(result)
+        assert {**found, "hits": None} == {**known, "hits": None}, request
+        for hit, expected in zip(found["hits"], known["hits"], strict=True):
+            assert (hit[0], *hit[5:]) == (expected[0], *expected[5:]), request
+            assert hit[1:5] == pytest.approx(expected[1:5], abs=1e-5), request
+
+
+def test_one_search_at_a_time(drawn: Library) -> None:
+    require_same([drawn.search_many([request])[0] for request in requests()])
+
+
+def test_in_batches(drawn: Library) -> None:
+    """A batch multiplies matrices where one query multiplies a vector, so its scores differ in the fourth digit."""
+    everything = requests()
+    for start in range(0, len(everything), 32):
+        for result, known in zip(drawn.search_many(everything[start : start + 32]), KNOWN[start:], strict=False):
+            found = summary(result)
+            assert found["total"] == known["total"]
+            scores = [hit[3] for hit in found["hits"]]
+            if known["count"] == found["count"]:  # a confidence at the limit may fall on the other side of it
+                assert scores == pytest.approx([hit[3] for hit in known["hits"]], abs=2e-3)
+            assert abs(found["count"] - known["count"]) <= 1

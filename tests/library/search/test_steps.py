@@ -1,0 +1,161 @@
+"""Each step of a search alone, on a handful of vectors: query, score, rank, explain, result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from prvr.library import (
+    FRAMES,
+    TEXT,
+    Filters,
+    IndexedVideo,
+    Library,
+    NewVideo,
+    Piece,
+    SearchRequest,
+    SectionBuffer,
+    commit_videos,
+)
+from prvr.library.search.explain import EvidenceRequest, explain_pages, video_evidence
+from prvr.library.search.pipeline import run_search
+from prvr.library.search.query import TrackQuery, encode_queries, track_queries
+from prvr.library.search.rank import Ranking, TrackRanking, fuse_ranks, rank_requests, rank_track
+from prvr.library.search.results import result_of
+from prvr.library.search.score import score_queries, score_sections, score_some_sections
+from prvr.library.store.background import Background
+from tests.library.search.asked import WIDTH, DrawnEncoder, draw
+
+NAMES = ("one", "two", "three", "four")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """Four videos of ten seconds. Second 3 of each is the sentence of its own name."""
+    folder = tmp_path_factory.mktemp("small") / "library"
+    library = Library.create(folder, encoder=DrawnEncoder("pictures"), local="frames", storage="fp32")
+    videos = []
+    for number, name in enumerate(NAMES):
+        vectors = 0.1 * draw(10, number)
+        vectors[3] = DrawnEncoder("pictures").encode_texts([name])[0]
+        buffer = SectionBuffer(folder)
+        times = np.arange(10.0)
+        for section in library.tracks[FRAMES].sections([Piece(vectors, np.stack([times, times + 1], 1))]):
+            buffer.add(section)
+        video = NewVideo(Path(f"/films/{name}.mp4"), 1, 0, name, duration=10.0, frames=10, tags=(name,))
+        videos.append(IndexedVideo(video, {FRAMES: buffer}))
+    commit_videos(library.catalogue, folder, videos)
+    return library
+
+
+def vectors(library: Library, *sentences: str) -> torch.Tensor:
+    return encode_queries(sentences, library.tracks[FRAMES])
+
+
+def test_encode_gives_a_zero_row_for_what_is_not_understood(small: Library) -> None:
+    rows = vectors(small, "two", "blind")
+    assert rows.shape == (2, WIDTH)
+    assert rows.any(1).tolist() == [True, False]
+
+
+def test_queries_see_the_sections_that_filters_leave(small: Library) -> None:
+    snapshot = small.snapshot()
+    requests = [SearchRequest("two"), SearchRequest("two", filters=Filters(tags=("three",))), SearchRequest("blind")]
+    rows = vectors(small, "two", "two", "blind")
+    everything, some, nothing = track_queries(requests, {FRAMES: rows}, snapshot, {})
+    assert everything[FRAMES].sections is snapshot.tracks[FRAMES].by_video
+    assert [snapshot.videos[number].name for number in some[FRAMES].sections.videos] == ["three.mp4"]
+    assert nothing == {}
+
+
+def test_scores_of_some_sections_are_those_of_all(small: Library) -> None:
+    sections = small.snapshot().tracks[FRAMES]
+    rows = vectors(small, "one", "four")
+    everything = score_sections(rows, sections, small.pool).fused(sections.fusion_weight)
+    some = score_some_sections(rows, sections, np.array([3, 1]), small.pool).fused(sections.fusion_weight)
+    assert torch.allclose(some, everything[:, [3, 1]], atol=1e-5)
+    assert everything.argmax(1).tolist() == [0, 3]
+    queries = [TrackQuery(row, 0.0, sections.by_video) for row in rows]
+    plain = score_queries(queries, sections, small.pool)
+    assert np.stack(plain) == pytest.approx(score_sections(rows, sections, small.pool).base.numpy(), abs=1e-5)
+
+
+def test_ranking_needs_scores_alone() -> None:
+    """No library: an order of videos from plain arrays, fused by rank where there are two tracks."""
+    from prvr.library.store.sections import SectionsByVideo
+
+    def track(owners: list[int], scores: list[float]) -> TrackRanking:
+        groups = SectionsByVideo.of(np.array(owners, np.int64))
+        best = groups.best(np.array(scores, np.float32)[groups.numbers])
+        query = TrackQuery(torch.ones(2), 0.0, groups)
+        return TrackRanking(query, best, Background(np.zeros(0, np.float32)), None)
+
+    frames = track([5, 5, 7, 9], [0.1, 0.8, 0.9, 0.3])  # video 5 has two sections
+    assert frames.top(3) == [7, 5, 9]
+    assert (frames.place(5), frames.place(6)) == (1, None)
+    (alone,) = rank_requests([SearchRequest("x", limit=2)], [{FRAMES: frames}])
+    assert alone is not None
+    assert (alone.page, alone.total, alone.places(9)) == ([7, 5, 9], 3, {FRAMES: 3})
+    both = Ranking(SearchRequest("x", limit=5), {FRAMES: frames, TEXT: track([9, 4], [0.9, 0.2])})
+    assert both.page == [9, 7, 5, 4]  # 9 stands third and first; 4 has no pictures
+    assert both.total == 4
+    assert (both.track_of(9), both.track_of(7)) == (TEXT, FRAMES)
+    assert both.score(9) == pytest.approx(1 / 63 + 1 / 61)
+    assert rank_requests([SearchRequest("x")], [{}]) == [None]
+
+
+def test_fusion_counts_the_first_hundred_places() -> None:
+    points = fuse_ranks({FRAMES: list(range(150)), TEXT: [149]})
+    assert points[99] == pytest.approx(1 / 160)
+    assert points[149] == pytest.approx(1 / 61)  # its place among the pictures counts nothing
+
+
+def test_evidence_peaks_where_the_sentence_is(small: Library) -> None:
+    sections = small.snapshot().tracks[FRAMES]
+    request = EvidenceRequest(vectors(small, "two")[0], sections.by_video.of_video(2), sections.fusion_weight)
+    (evidence,) = video_evidence(sections, [request], small.pool)
+    assert evidence.spans[evidence.direct_peak].tolist() == [3.0, 4.0]
+    assert len(evidence.direct) == 10
+
+
+def test_the_steps_together_are_a_search(small: Library) -> None:
+    snapshot, request = small.snapshot(), SearchRequest("three", limit=2)
+    rows = {FRAMES: vectors(small, "three")}
+    (queries,) = track_queries([request], rows, snapshot, {})
+    sections = snapshot.tracks[FRAMES]
+    scores = score_queries([queries[FRAMES]], sections, small.pool)
+    (ranking,) = rank_requests([request], [{FRAMES: rank_track([queries[FRAMES]], scores, sections)[0]}])
+    assert ranking is not None
+    (page,) = explain_pages([ranking], snapshot, small.pool)
+    assert page is not None
+    assert page.more
+    result = result_of(ranking, page, snapshot, small.lines, 0.0)
+    whole = small.search_many([request])[0]
+    assert result == replace(whole, seconds=0.0, hits=result.hits)
+    assert [(hit.video, hit.start, hit.end, hit.score) for hit in result] == [
+        (hit.video, hit.start, hit.end, hit.score) for hit in whole
+    ]
+    assert (result[0].video.name, result[0].start, result[0].end) == ("three.mp4", 3.0, 4.0)
+
+
+def test_the_scoring_step_can_be_another(small: Library) -> None:
+    """Where scores come from is no business of the other steps."""
+
+    def backwards(queries: object, sections: object, pool: object) -> list[np.ndarray]:
+        return [np.array([0.1, 0.2, 0.3, 0.4], np.float32)]
+
+    rows = {FRAMES: vectors(small, "one")}
+    (result,) = run_search(
+        [SearchRequest("one")],
+        rows,
+        small.snapshot(),
+        candidates={},
+        lines=small.lines,
+        pool=small.pool,
+        score=backwards,
+    )
+    assert [hit.video.name for hit in result] == ["four.mp4", "three.mp4", "two.mp4", "one.mp4"]
