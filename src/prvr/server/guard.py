@@ -61,7 +61,7 @@ class Guard:
             if scope["method"] in _CHANGING:
                 try:
                     receive = await asyncio.wait_for(self._read(receive), BODY_SECONDS)
-                except asyncio.TimeoutError:
+                except TimeoutError:
                     raise Problem(408, "the body of the request did not arrive in time", "send it at once") from None
             await self.app(scope, receive, answer)
         except Problem as problem:

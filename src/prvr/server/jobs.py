@@ -100,7 +100,7 @@ class Jobs:
             try:
                 async with self._changed:
                     await asyncio.wait_for(self._changed.wait_for(lambda: job.version != seen), 10)  # noqa: B023
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 yield None
 
     async def _run(self) -> None:
@@ -159,7 +159,7 @@ class Jobs:
                 if job.state == "running":
                     await self._change(job, **told)
             code = await processes.ended(process)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return at, "the decoder made no progress for a long time and was stopped"
         finally:
             processes.stop(process)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints
@@ -209,4 +209,4 @@ def read_cursor(cursor: str | None) -> int:
 
 
 def _to_datetime(seconds: float) -> datetime:
-    return datetime.fromtimestamp(min(max(seconds, 0.0), 253402300799.0), timezone.utc)
+    return datetime.fromtimestamp(min(max(seconds, 0.0), 253402300799.0), UTC)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import urlencode
 
@@ -59,7 +59,7 @@ def _in_a_zone(day: datetime) -> datetime:
     """A time without a zone is in this machine's zone; years outside its range are taken as UTC."""
     if day.tzinfo is not None or 1970 < day.year < 9999:
         return day
-    return day.replace(tzinfo=timezone.utc)
+    return day.replace(tzinfo=UTC)
 
 
 class SearchBody(Message):

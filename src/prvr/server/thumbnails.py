@@ -56,7 +56,7 @@ class Thumbnails:
         except asyncio.CancelledError:  # the next request must not read the answer to this one
             self._drop()
             raise
-        except (OSError, ValueError, EOFError, asyncio.TimeoutError):
+        except (TimeoutError, OSError, ValueError, EOFError):
             self._drop()
             raise Problem(409, "no thumbnail: the decoder gave up on this file", remedy) from None
         if "problem" in answer:
