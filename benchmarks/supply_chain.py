@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from prvr.doctor import Package, examine
@@ -23,7 +23,7 @@ def main() -> None:
     found = examine()
     direct = [package for package in found.packages if package.direct]
     indirect = [package for package in found.packages if not package.direct]
-    day = datetime.now(timezone.utc).date().isoformat()
+    day = datetime.now(UTC).date().isoformat()
     lines = [
         MARK,
         "",

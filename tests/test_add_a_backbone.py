@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,14 @@ import pytest
 from prvr.backbones import METHOD_FOLDERS, UnknownMethod, methods
 from prvr.training import Run, read_metrics
 
+IN_ONE_PROCESS = """
+import json, sys
+from prvr.cli import main
+for words in json.loads(sys.argv[1]):
+    code = main(words)
+    if code:
+        sys.exit(code)
+"""  # a fresh interpreter for each command would take seconds to import torch
 DOCUMENT = Path(__file__).parent.parent / "docs" / "add-a-backbone.md"
 
 
@@ -24,9 +34,18 @@ def test_following_the_document(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
     (commands,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    script = f'set -e\nprvr() {{ "{sys.executable}" -m prvr "$@"; }}\n{commands}'
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    lines = [shlex.split(line, comments=True) for line in commands.splitlines()]
+    exports = dict(words[1].split("=", 1) for words in lines if words[0] == "export")
+    done = subprocess.run(
+        [sys.executable, "-c", IN_ONE_PROCESS, json.dumps([words[1:] for words in lines if words[0] == "prvr"])],
+        cwd=tmp_path,
+        env=os.environ | exports,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert exports.keys() == {METHOD_FOLDERS}
     first, last = read_metrics(tmp_path / "runs" / "meanmax")
     assert sum(last["loss"].values()) < sum(first["loss"].values())
     assert last["base"]["sum_r"] > 210  # chance on 16 videos: 100·(1 + 5 + 10)/16 + 100 = 200

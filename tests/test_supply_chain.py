@@ -63,7 +63,6 @@ def _is(node: ast.expr | None, value: bool) -> bool:
 
 def test_nothing_is_unpickled_or_evaluated() -> None:
     found = {str(path.relative_to(ROOT)): list(offences(ast.parse(path.read_text("utf-8")))) for path in SOURCES}
-    assert found.pop("src/prvr/processes.py") == ["imports pickle"]  # messages to its own workers, never a file
     assert {path: what for path, what in found.items() if what} == {}
 
 

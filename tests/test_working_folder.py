@@ -175,7 +175,9 @@ def test_python_is_started_in_one_way() -> None:
     for path in (*(ROOT / "src").rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             words = [ast.unparse(each) for each in node.elts] if isinstance(node, ast.List) else []
-            if "sys.executable" in words and "__file__" not in words and path.name != "processes.py":
+            if path == ROOT / "src" / "prvr" / "processes.py":
+                continue
+            if "sys.executable" in words and "__file__" not in words:
                 unsafe.append(f"{path.relative_to(ROOT)}: {ast.unparse(node)}")
             if isinstance(node, ast.Attribute) and node.attr in ("get_context", "ProcessPoolExecutor", "Pool"):
                 unsafe.append(f"{path.relative_to(ROOT)}: {ast.unparse(node)}")

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.library.test_faults import same
 
 from prvr.library import Library
 from prvr.worlds import RenderedWorld
 from tests.faults.conftest import RATE
+from tests.library.store.test_faults import same
 
 SOURCE = Path(__file__).parents[2] / "src" / "prvr"
 # Where the time of day is read at all: only to be shown to people.

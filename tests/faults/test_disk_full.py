@@ -6,13 +6,13 @@ import resource
 from pathlib import Path
 
 import pytest
-from tests.library.test_faults import same
 
 from prvr.library import Library
 from prvr.training import Run
 from prvr.worlds import RenderedWorld
 from tests.faults.conftest import RATE, write_bigfile
 from tests.faults.helpers import disk, finish, refusal, remount, start
+from tests.library.store.test_faults import same
 
 
 def test_adding_to_a_library_under_a_limit(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ import h5py
 import httpx
 import numpy as np
 import pytest
-from tests.library.test_faults import same
 
 from prvr.library import Library
 from prvr.worlds import RenderedWorld
 from tests.faults.conftest import RATE, write_bigfile
 from tests.faults.helpers import TIMEOUT, finish, kill_again_and_again, kills, seconds_of, start
+from tests.library.store.test_faults import same
 from tests.training.test_resume import assert_same
 
 pytestmark = pytest.mark.slow

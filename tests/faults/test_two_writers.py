@@ -7,37 +7,40 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.library.test_faults import same
 
-from prvr.files import Busy, held
+from prvr.files import Busy, exclusive_lock
 from prvr.library import Library
 from prvr.training import Run
 from prvr.worlds import RenderedWorld
 from tests.faults.conftest import RATE
-from tests.faults.helpers import finish, refusal, start
-from tests.training.test_resume import kill_after_step
+from tests.faults.helpers import finish, start
+from tests.library.store.test_faults import same
+from tests.training.trainings import Training
 
 
 def test_a_second_training_in_the_same_folder_is_refused(preset: Path, world: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    flags = ("--data", world, "--out", out, "--checkpoint-seconds", "0", "--resume")
-    first = start("train", preset, *flags, "--backbone-stage.epochs", 2000)
-    kill_after_step(first, out, 1, signal.SIGSTOP)  # it holds still, and its folder
-    said = refusal(start("train", preset, *flags, "--backbone-stage.epochs", 2000))
-    assert f"process {first.pid} on {os.uname().nodename} is training in {out}" in said
-    assert "choose another --out" in said
-    first.send_signal(signal.SIGCONT)
-    first.send_signal(signal.SIGKILL)  # which lets go of the folder
-    first.communicate()
-    again = start("train", preset, *flags, "--backbone-stage.epochs", 2000)
-    kill_after_step(again, out, Run(out).load_checkpoint()[2]["total_steps"] + 1)  # type: ignore[index]
-    again.communicate()
+    flags = ("--checkpoint-seconds", "0", "--resume", "--backbone-stage.epochs", "2000")
+    first = Training(preset, world, out, *flags)
+    first.signal_after_step(1, signal.SIGSTOP)  # it holds still, and keeps its folder locked
+    second = Training(preset, world, out, *flags)
+    assert second.wait() == 1
+    assert f"process {first.process.pid} on {os.uname().nodename} is training in {out}" in second.output
+    assert "choose another --out" in second.output
+    assert "Traceback" not in second.output
+    first.signal(signal.SIGCONT)
+    first.signal(signal.SIGKILL)  # which frees the folder
+    assert first.wait() == -signal.SIGKILL
+    again = Training(preset, world, out, *flags)
+    again.signal_after_step(Run(out).load_checkpoint()[2]["total_steps"] + 1)  # type: ignore[index]
+    assert again.wait() == -signal.SIGKILL
 
 
 def test_a_lock_is_let_go_at_the_end(tmp_path: Path) -> None:
-    with held(tmp_path / "lock"), pytest.raises(Busy, match=f"process {os.getpid()}"), held(tmp_path / "lock"):
+    lock = tmp_path / "lock"
+    with exclusive_lock(lock), pytest.raises(Busy, match=f"process {os.getpid()}"), exclusive_lock(lock):
         pass
-    with held(tmp_path / "lock"):
+    with exclusive_lock(lock):
         pass
 
 

@@ -244,6 +244,7 @@ def test_what_went_away_in_a_copy_is_fetched_again(name: str, made: FolderStore,
         assert path.read_bytes() == content
 
 
+@pytest.mark.usefixtures("short_silence")
 def test_a_damaged_copy_is_found_and_not_published(made: FolderStore, some: list[Path], machine: Machine) -> None:
     before = newest_manifest(made)
     (path,) = open_published(made.address).folder.rglob("local.values.bin")

@@ -15,8 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from prvr.library import Library
-from prvr.server import ServerOptions, create_app
-from prvr.server.serving import server_of
+from prvr.server import ServerOptions, build_server, create_app
 from prvr.worlds import RenderConfig, RenderedWorld, render_world
 from tests.server.browsing import FLAGS
 
@@ -74,7 +73,7 @@ def address(base: Path, tmp_path: Path) -> Iterator[str]:
     shutil.copytree(base / "new", tmp_path / "new")
     app = create_app(Library.open(tmp_path / "library"), ServerOptions(roots=(tmp_path / "new",)))
     listening = socket.create_server(("127.0.0.1", 0))
-    server = server_of(app)
+    server = build_server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield f"http://127.0.0.1:{listening.getsockname()[1]}"

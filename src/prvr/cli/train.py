@@ -65,7 +65,7 @@ def train_command(argv: list[str]) -> int:
         with run.locked(group):
             if group.is_first and console is not None:
                 if resumed:
-                    run.data_is_at(data)
+                    run.set_data(data)
                     console.print(f"resuming {run.path}", highlight=False, markup=False, soft_wrap=True)
                 else:
                     command = shlex.join(["prvr", "train", *argv])

@@ -1,6 +1,6 @@
-"""A library behind HTTP: an API for programs, a page for people. Needs ``pip install "prvr[server]"``."""
+"""Serve a library over HTTP: an API for programs and a page for people. Needs ``pip install "prvr[server]"``."""
 
-from prvr.media.errors import MissingExtra
+from prvr.media import MissingExtra
 from prvr.server.options import ServerError, ServerOptions, is_loopback
 
 try:
@@ -10,6 +10,6 @@ except ImportError as problem:  # pragma: no cover
     raise MissingExtra("FastAPI, which serves the page and the API,", "server", problem) from problem
 
 from prvr.server.app import create_app
-from prvr.server.serving import listen, serve
+from prvr.server.serving import build_server, listen, serve
 
-__all__ = ["ServerError", "ServerOptions", "create_app", "is_loopback", "listen", "serve"]
+__all__ = ["ServerError", "ServerOptions", "build_server", "create_app", "is_loopback", "listen", "serve"]

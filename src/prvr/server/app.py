@@ -1,4 +1,4 @@
-"""The app: routes, errors, guard, the page."""
+"""The web application: routes, errors, access checks and the page."""
 
 from __future__ import annotations
 
@@ -21,13 +21,19 @@ from prvr.server.searches import Searcher
 from prvr.server.state import State
 
 PAGE = Path(__file__).parent / "page"
-# Fixed at start: a name that is not in this table is no file, whatever it looks like.
+# Fixed at the start: only names in this table are served.
 ASSETS = {path.name: path for path in PAGE.iterdir() if path.suffix in (".html", ".css", ".js", ".svg")}
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 def create_app(library: Library, options: ServerOptions | None = None, searcher: Searcher | None = None) -> FastAPI:
-    """A library behind HTTP; ``searcher``: who searches it, where it is not this process."""
+    """Serve a library over HTTP.
+
+    Args:
+        library: what is listed, shown and added to.
+        options: who may connect, and what they may do.
+        searcher: what answers searches; by default the library itself.
+    """
     options = options or ServerOptions()
     state = State.of(library, options, searcher)
 
@@ -39,7 +45,7 @@ def create_app(library: Library, options: ServerOptions | None = None, searcher:
         finally:
             await state.jobs.close()
             await state.batcher.close()
-            await state.stills.close()
+            await state.thumbnails.close()
 
     app = FastAPI(
         title="prvr",
@@ -83,7 +89,7 @@ def _add_page(app: FastAPI) -> None:
 
 
 def _add_problem_schema(app: FastAPI) -> None:
-    """Errors are described once, and those of the framework's own form not at all."""
+    """Describe errors once in the OpenAPI document, in place of the framework's own error schemas."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -94,7 +100,7 @@ def _add_problem_schema(app: FastAPI) -> None:
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
             for methods in schema["paths"].values():
-                for about in methods.values():  # what the guard may say of any request
+                for about in methods.values():  # every route can give the guard's answers
                     about["responses"].update({str(code): told for code, told in documented(*GUARD_STATUSES).items()})
         assert app.openapi_schema is not None
         return app.openapi_schema

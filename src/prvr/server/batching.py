@@ -1,8 +1,8 @@
-"""Questions that arrive while a pass runs share the next one.
+"""Searches that arrive while a pass over the library runs share the next pass.
 
-A lone question is worked on at once. While that goes on others gather, and the vectors of the library are then read
-once for all of them. Whoever was answered together tends to ask again together: after a pass over several, the next
-one waits a moment for as many, because a pass for the first of them alone would hold up all others.
+A single search starts at once. Others that arrive meanwhile are collected, and the vectors of the library are then
+read once for all of them. Clients that were answered together tend to search again together. So after a pass with
+several searches, the next pass waits a moment for as many: a pass for the first of them alone would delay the others.
 """
 
 from __future__ import annotations
@@ -20,19 +20,26 @@ from prvr.server.problems import Problem
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
-SEVERAL = 3  # questions of a pass after which the next one waits
-SHARE = 1 / 6  # of the time that a pass took, which the next one waits at most
+SEVERAL = 3  # searches in a pass from which on the next pass waits
+SHARE = 1 / 6  # longest wait, as a share of the time that the last pass took
 Together = Callable[[Sequence[Question]], Sequence[Answer]]
 
 
 class Batcher(Generic[Question, Answer]):
-    """The one place from which the library is searched; ``together`` answers several questions, in their order."""
+    """Collects questions and answers several at once.
+
+    Args:
+        together: answers several questions, in their order.
+        metrics: counts passes.
+        batch: questions in one pass, at most.
+        waiting: questions that may wait; more are refused.
+    """
 
     def __init__(self, together: Together[Question, Answer], metrics: Metrics, batch: int, waiting: int):
         self.together, self.metrics, self.batch, self.most = together, metrics, batch, waiting
         self._queue: deque[tuple[Question, asyncio.Future[Answer]]] = deque()
         self._enough = asyncio.Event()
-        self._expected = 0  # questions that are worth waiting for
+        self._expected = 0  # questions that the next pass waits for
         self._running: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "prvr-search")
 
@@ -52,7 +59,7 @@ class Batcher(Generic[Question, Answer]):
         return await future
 
     async def close(self) -> None:
-        """Answer what waits, then stop."""
+        """Answer the questions that wait, then stop."""
         if self._running is not None:
             await asyncio.gather(self._running, return_exceptions=True)
         self._thread.shutdown()
@@ -80,7 +87,7 @@ class Batcher(Generic[Question, Answer]):
                 await self._gather(len(batch), SHARE * (time.perf_counter() - began))
 
     async def _gather(self, count: int, seconds: float) -> None:
-        """Wait until so many questions are there, but not for long."""
+        """Wait until this many questions are there, or until the time is over."""
         self._expected = count
         self._enough.clear()
         if len(self._queue) < count:
@@ -94,7 +101,7 @@ class Batcher(Generic[Question, Answer]):
             found = [*self.together(questions)]
             self.metrics.batch(len(questions), time.perf_counter() - began)
             return [*found]
-        except Exception as problem:  # handed to whoever asked; one bad question must not fail its neighbours
+        except Exception as problem:  # passed on to its client; one bad question must not fail the others
             if len(questions) == 1:
                 return [problem]
             return [answer for question in questions for answer in self._pass([question])]

@@ -1,4 +1,4 @@
-"""What every request passes first: right host, right origin, token, sizes; and what every answer carries."""
+"""Checks of every request before anything else (host, origin, token, sizes), and headers of every answer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from prvr.server.options import ServerOptions, is_loopback
 from prvr.server.problems import Problem
 
 COOKIE = "prvr_token"
-_OPEN = {"/v1/health", "/v1/session"}  # without a token: is it alive, and how to hand one in
+_OPEN = {"/v1/health", "/v1/session"}  # work without a token
 GUARD_STATUSES = (401, 403, 408, 413, 414, 421, 431)
-BODY_SECONDS = 20.0  # a small body has arrived by then, or its sender is not in earnest
+BODY_SECONDS = 20.0  # time for a small body to arrive; after it, the client is stalling
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 _HEADERS = (
     (
@@ -36,7 +36,7 @@ _API_HEADERS = (*_HEADERS, (b"cache-control", b"no-store"))
 
 
 class Guard:
-    """Outermost layer of the app."""
+    """Outermost layer of the app: refuses requests and adds security headers to answers."""
 
     def __init__(self, app: ASGIApp, options: ServerOptions, metrics: Metrics):
         self.app, self.options, self.metrics = app, options, metrics
@@ -61,8 +61,8 @@ class Guard:
             if scope["method"] in _CHANGING:
                 try:
                     receive = await asyncio.wait_for(self._read(receive), BODY_SECONDS)
-                except asyncio.TimeoutError:
-                    raise Problem(408, "the body of the request did not arrive", "send it in one go") from None
+                except TimeoutError:
+                    raise Problem(408, "the body of the request did not arrive in time", "send it at once") from None
             await self.app(scope, receive, answer)
         except Problem as problem:
             await problem.response()(scope, receive, answer)
@@ -75,13 +75,15 @@ class Guard:
         options = self.options
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > options.max_url:
             raise Problem(414, f"the address is longer than {options.max_url} bytes", "make the query shorter")
-        if not scope["query_string"].isascii():  # the framework would fail on it wherever it builds an address
-            raise Problem(400, "the address has bytes that no address may have", "write them as %XX")
+        if not scope["query_string"].isascii():  # the framework fails on them when it builds a URL
+            raise Problem(400, "the address contains bytes that are not ASCII", "write them as %XX")
         if sum(len(name) + len(value) for name, value in headers.raw) > options.max_head:
             raise Problem(431, f"the headers are longer than {options.max_head} bytes", "send fewer of them")
         host = headers.get("host", "")
-        if is_loopback(options.host) and not is_loopback(_name(host)):  # a name that somebody else points here
-            raise Problem(421, "this server answers under localhost alone", "open it as http://localhost")
+        if is_loopback(options.host) and not is_loopback(
+            _name(host)
+        ):  # another site's name that points to this machine
+            raise Problem(421, "this server answers only as localhost", "open it as http://localhost")
         method = scope["method"]
         if method in _CHANGING:
             origin = headers.get("origin")
@@ -105,7 +107,7 @@ class Guard:
             )
 
     async def _read(self, receive: Receive) -> Receive:
-        """The body, which is small, before anything is done with it: a length that is not declared counts as well."""
+        """Read the whole body first, so that its size is limited even if it was not declared."""
         body, more = b"", True
         while more:
             message = await receive()
@@ -127,7 +129,7 @@ class Guard:
 
 
 def token_given(headers: Headers, token: str) -> bool:
-    """By header, or by the cookie that the page gets for it."""
+    """Whether a request has the token, in a header or in the cookie of the page."""
     scheme, _, given = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and same(given.strip(), token):
         return True

@@ -1,4 +1,4 @@
-"""Progress of adding."""
+"""Jobs: videos that are being added."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ JobId = Annotated[Number, Path(examples=[1])]
 
 @router.get("/jobs")
 async def list_jobs(state: Shared) -> JobList:
-    """Jobs since the server was started, latest first."""
+    """All jobs since the server was started, latest first."""
     return JobList(jobs=[JobModel.of(job) for job in reversed(state.jobs.all.values())])
 
 
 @router.get("/jobs/{job_id}", responses=documented(404, 422))
 async def job(job_id: JobId, state: Shared) -> JobModel:
-    """One job as it stands."""
+    """The state of one job."""
     return JobModel.of(state.jobs.get(job_id))
 
 
 @router.post("/jobs/{job_id}/cancel", responses=documented(404, 422))
 async def cancel_job(job_id: JobId, state: Shared) -> JobModel:
-    """Stop a job, unless it has ended already. What was added so far is kept."""
+    """Stop a job if it has not ended. Videos added so far are kept."""
     found = state.jobs.get(job_id)
     await state.jobs.cancel(found)
     return JobModel.of(found)
@@ -48,11 +48,11 @@ async def cancel_job(job_id: JobId, state: Shared) -> JobModel:
     },
 )
 async def job_events(job_id: JobId, state: Shared) -> StreamingResponse:
-    """A job as server-sent events."""
+    """The progress of a job, as server-sent events."""
     found = state.jobs.get(job_id)
 
-    async def told() -> AsyncIterator[str]:
+    async def events() -> AsyncIterator[str]:
         async for now in state.jobs.follow(found):
             yield ": still here\n\n" if now is None else f"event: job\ndata: {JobModel.of(now).model_dump_json()}\n\n"
 
-    return StreamingResponse(told(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return StreamingResponse(events(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

@@ -1,4 +1,4 @@
-"""Work that takes longer than a request: adding videos, one job after the other, each in a process of its own."""
+"""Work that takes longer than a request: adding videos, one job at a time, each in a separate process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ State = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
 _KEPT = 100  # jobs remembered
 _QUEUED = 20  # jobs that may wait
-PATIENCE = 900.0  # seconds without a sign of life after which a file is given up: a decoder can hang
-STARTING = 900.0  # the same, before the first sign: an encoder may take long to load
+PATIENCE = 900.0  # seconds without progress after which a file is given up: a decoder can hang
+STARTING = 900.0  # the same before the first file: an encoder may take long to load
 _log = logging.getLogger("prvr.server")
 
 
@@ -28,7 +28,7 @@ class Job:
     """One call to add."""
 
     id: int
-    what: str  # in the words of whoever asked: root and path
+    what: str  # root and path, as the client gave them
     files: tuple[Path, ...]
     tags: tuple[str, ...]
     retry: bool
@@ -42,7 +42,7 @@ class Job:
 
 
 class Jobs:
-    """The queue, and who listens to it."""
+    """The queue of jobs, and the clients that follow one."""
 
     def __init__(self, library: Path):
         self.library = library
@@ -57,11 +57,11 @@ class Jobs:
         self._runner = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Stop: the library keeps what was added, and adding the same folder again goes on."""
+        """Stop all jobs. The library keeps what was added; adding the same folder again continues."""
         self.closing = True
         for job in self.all.values():
             if job.state not in ENDED:
-                await self.cancel(job, "the server was stopped: add it again to go on")
+                await self.cancel(job, "the server was stopped; add it again to continue")
         if self._runner is not None:
             self._runner.cancel()
             await asyncio.gather(self._runner, return_exceptions=True)
@@ -86,10 +86,10 @@ class Jobs:
         if job.state in ENDED:
             return
         await self._change(job, state="cancelled", problem=why)
-        processes.stop(job.process)  # a library bears it
+        processes.stop(job.process)  # safe at any time: the library keeps what is committed
 
     async def follow(self, job: Job) -> AsyncIterator[Job | None]:
-        """The job at every change until it ends; None as a sign of life when nothing happens."""
+        """Yield the job at every change until it ends, and None every ten seconds without one."""
         seen = -1
         while True:
             if job.version != seen:
@@ -100,7 +100,7 @@ class Jobs:
             try:
                 async with self._changed:
                     await asyncio.wait_for(self._changed.wait_for(lambda: job.version != seen), 10)  # noqa: B023
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 yield None
 
     async def _run(self) -> None:
@@ -110,12 +110,12 @@ class Jobs:
                 continue
             try:
                 await self._work(job)
-            except Exception:  # whatever it was, the jobs after it are not to wait for ever
+            except Exception:  # the jobs after it must still run
                 _log.exception("job %s", job.id)
                 await self._change(job, state="failed", problem="adding could not be started on this machine")
 
     async def _work(self, job: Job) -> None:
-        """Add all files; one that crashes or hangs the decoder is left out, and the others go on without it."""
+        """Add all files. A file that crashes or hangs the decoder is left out, and the others are still added."""
         await self._change(job, state="running")
         left, lost = list(job.files), dict[str, str]()
         while left:
@@ -124,11 +124,11 @@ class Jobs:
                 return
             if why is None:
                 break
-            if at is None or at not in left:  # before it came to any file: it would do so again
+            if at is None or at not in left:  # it failed before the first file, and would fail again
                 await self._change(job, state="failed", problem=self._shown(why, job))
                 return
             lost[at.name] = why
-            left.remove(at)  # those before it are in the library, which the next process sees at a glance
+            left.remove(at)  # files before it are in the library, and the next process skips them
         told = {"added": 0, "unchanged": 0, "moved": 0, "damaged": {}, **job.report}
         if job.progress:
             whole = {"files_done": job.progress["files"], "bytes_done": job.progress["bytes"], "left": 0.0}
@@ -136,19 +136,19 @@ class Jobs:
         await self._change(job, state="done", report={**told, "failed": {**told.get("failed", {}), **lost}})
 
     async def _attempt(self, job: Job, files: list[Path]) -> tuple[Path | None, str | None]:
-        """One process's try: the file it was at, and why it did not come to an end (None: it did)."""
+        """Run one process. Returns the file it was reading, and why it failed (None if it succeeded)."""
         process = job.process = await processes.start("prvr.server.worker")
-        if job.state != "running":  # it was cancelled in the meantime, when there was nothing to stop yet
+        if job.state != "running":  # it was cancelled before the process was there
             processes.stop(process)
             await process.wait()
             return None, None
         assert process.stdin is not None
         assert process.stdout is not None
-        asked = {"library": str(self.library), "files": [*map(str, files)], "tags": job.tags, "retry": job.retry}
+        request = {"library": str(self.library), "files": [*map(str, files)], "tags": job.tags, "retry": job.retry}
         at: Path | None = None
         code: int | None = None
         try:
-            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.close()
             while line := await asyncio.wait_for(process.stdout.readline(), STARTING if at is None else PATIENCE):
                 told = json.loads(line)
@@ -159,8 +159,8 @@ class Jobs:
                 if job.state == "running":
                     await self._change(job, **told)
             code = await processes.ended(process)
-        except asyncio.TimeoutError:
-            return at, "nothing was heard of the decoder for long, and it was stopped"
+        except TimeoutError:
+            return at, "the decoder made no progress for a long time and was stopped"
         finally:
             processes.stop(process)
             await process.wait()

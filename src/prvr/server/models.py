@@ -1,8 +1,8 @@
-"""What travels over HTTP. Only this edge knows pydantic; the rooms behind it have dataclasses."""
+"""Requests and answers of the API, as pydantic models. The rooms behind it use dataclasses."""
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints
@@ -12,34 +12,34 @@ from prvr.server.jobs import Job, State
 from prvr.server.ranges import title
 from prvr.server.roots import Places
 
-DEEPEST = 99_999  # results that paging reaches
-_TOLD = 10_000  # videos whose description is kept ready
+DEEPEST = 99_999  # the last result that paging reaches
+_TOLD = 10_000  # videos whose description is cached
 
 
 def _plain(text: str) -> str:
-    """Text that can be stored and sent: no half characters."""
+    """Refuse text with surrogates, which cannot be stored or sent."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise ValueError("holds characters that are none")
+        raise ValueError("contains characters that are not valid Unicode")
     return text
 
 
 def _bare(text: str) -> str:
-    """Without the blanks around it; what a pattern takes for a letter may still be one."""
+    """Remove blanks around a text, and refuse one of blanks only."""
     if not (bare := text.strip()):
-        raise ValueError("holds nothing but blanks")
+        raise ValueError("contains only blanks")
     return bare
 
 
 def _number(value: object) -> object:
-    """JSON has numbers: a word that looks like one is a mistake."""
+    """Refuse a string where JSON should hold a number."""
     if isinstance(value, str | bool):
-        raise ValueError("is no number")
+        raise ValueError("is not a number")
     return value
 
 
 def _text(value: object) -> object:
     if not isinstance(value, str):
-        raise ValueError("is no time: write it as 2024-05-31T18:00:00Z")
+        raise ValueError("is not a time: write it as 2024-05-31T18:00:00Z")
     return value
 
 
@@ -49,7 +49,7 @@ Seconds = Annotated[float, Field(ge=0, le=1e9), BeforeValidator(_number)]
 Time = Annotated[datetime, BeforeValidator(_text)]
 Plain = AfterValidator(_plain)
 Bare = AfterValidator(_bare)
-_SOMETHING = r"^[^\x00]*[^\s\x00][^\x00]*$"  # no NUL, and not only blanks: said in the schema, so that programs know
+_SOMETHING = r"^[^\x00]*[^\s\x00][^\x00]*$"  # no NUL, and not only blanks; stands in the schema, so that clients know
 Words = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=_SOMETHING), Plain, Bare]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=_SOMETHING), Plain, Bare]
 Place = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00]*$"), Plain]
@@ -58,20 +58,20 @@ Number = Annotated[int, Field(ge=1, le=2**53)]
 
 
 class Message(BaseModel):
-    """Only known fields, so that a misspelt one is noticed."""
+    """A request. Unknown fields are refused, so that a misspelt one is noticed."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class VideoModel(BaseModel):
-    """A file the library knows."""
+    """A video file of the library."""
 
     id: int
     title: str
     filename: str
-    folder: str = Field(description="from the folder that holds all videos of the library; '' is that folder")
+    folder: str = Field(description="relative to the folder that holds all videos of the library; '' is that folder")
     state: str = Field(description="ok, or failed")
-    problem: str | None = Field(description="why it failed, or what is missing of it")
+    problem: str | None = Field(description="why it failed, or which part could not be read")
     duration: float | None = Field(description="seconds")
     width: int | None
     height: int | None
@@ -85,7 +85,7 @@ class VideoModel(BaseModel):
 
     @staticmethod
     def of(video: Video, places: Places) -> VideoModel:
-        """Remembered with the names of places, which live as long as the library stays as it is."""
+        """Describe a video. Descriptions are cached until the library changes."""
         known = places.told.get(video.id)
         if isinstance(known, VideoModel):
             return known
@@ -94,8 +94,8 @@ class VideoModel(BaseModel):
             title=title(video.path),
             filename=video.path.name,
             folder=places.name(video),
-            date=_moment(video.date),
-            added=_moment(video.added),
+            date=_to_datetime(video.date),
+            added=_to_datetime(video.added),
             tags=list(video.tags),
             media_url=f"/v1/videos/{video.id}/media",
             thumbnail_url=thumbnail_url(video.id, (video.duration or 0.0) / 2),
@@ -116,21 +116,21 @@ class VideoPage(BaseModel):
 
 
 class AddRequest(Message):
-    """A file or a folder to add, by the name of an allowed root and the place in it."""
+    """A file or folder to add: the name of an allowed root, and a path inside it."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"root": "films", "path": "holiday/2024", "tags": ["home"]}]}
     )
     root: Tag = Field(description="as GET /v1/folders names it")
-    path: Place = Field(default="", description="inside the root; '' is all of it")
+    path: Place = Field(default="", description="path inside the root; '' is the whole root")
     tags: list[Tag] = Field(default_factory=list, max_length=20)
-    retry: StrictBool = Field(default=False, description="try files again that failed before")
+    retry: StrictBool = Field(default=False, description="try again to read files that failed before")
 
 
 class FolderModel(BaseModel):
     root: str
     path: str
-    videos: int = Field(description="video files right in it")
+    videos: int = Field(description="number of video files directly in it")
 
 
 class FolderList(BaseModel):
@@ -138,7 +138,7 @@ class FolderList(BaseModel):
 
 
 class JobModel(BaseModel):
-    """Adding, while it goes on and afterwards."""
+    """A job that adds videos, running or ended."""
 
     id: int
     what: str
@@ -160,7 +160,7 @@ class JobModel(BaseModel):
             files=len(job.files),
             progress=job.progress,
             report=job.report,
-            created=_moment(job.created),
+            created=_to_datetime(job.created),
             events_url=f"/v1/jobs/{job.id}/events",
         )
 
@@ -175,15 +175,15 @@ class Health(BaseModel):
 
 
 class LibraryModel(BaseModel):
-    """What can be searched, and by what it can be filtered."""
+    """What the library holds, and the values that filters can take."""
 
     videos: int
     failed: int
-    seconds: float = Field(description="of video")
+    seconds: float = Field(description="length of all videos, in seconds")
     encoder: str
     folders: list[str]
     tags: list[str]
-    roots: list[str] = Field(description="where videos may be added from")
+    roots: list[str] = Field(description="names of the folders that videos may be added from")
 
 
 class SessionRequest(Message):
@@ -204,9 +204,9 @@ def write_cursor(offset: int) -> str:
 
 
 def read_cursor(cursor: str | None) -> int:
-    """Where a page begins; the form was checked when it came in."""
+    """The offset in a cursor, whose form was validated already."""
     return int(cursor[1:]) if cursor else 0
 
 
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(min(max(seconds, 0.0), 253402300799.0), timezone.utc)
+def _to_datetime(seconds: float) -> datetime:
+    return datetime.fromtimestamp(min(max(seconds, 0.0), 253402300799.0), UTC)

@@ -1,4 +1,4 @@
-"""What `prvr serve` is told."""
+"""Options of the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prvr.errors import UserError
 
 
 class ServerError(UserError):
-    """A server that cannot be started as asked; the message says what to do."""
+    """The server cannot be started with these options; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -19,31 +19,31 @@ class ServerOptions:
 
     host: str = "127.0.0.1"
     port: int = 7870
-    token: str | None = None  # asked of every request where given
+    token: str | None = None  # required of every request, if given
     roots: tuple[Path, ...] = ()  # folders that videos may be added from
     max_body: int = 64 * 1024  # bytes of a request
     max_head: int = 32 * 1024  # bytes of a request's headers
-    max_url: int = 16 * 1024  # bytes of an address with its query: the longest that the schema allows, and some
-    waiting: int = 1024  # searches that may wait; more are turned away
+    max_url: int = 16 * 1024  # bytes of a URL with its query: more than the schema allows
+    waiting: int = 1024  # searches that may wait; more are refused
     batch: int = 64  # searches scored in one pass
 
     @property
     def shown_host(self) -> str:
-        """As it stands in an address."""
+        """The host as it is written in a URL."""
         return f"[{self.host.strip('[]')}]" if ":" in self.host else self.host
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ServerError(f"a port lies between 0 (any that is free) and 65535, not {self.port}")
+            raise ServerError(f"a port is a number from 0 (any free one) to 65535, not {self.port}")
         if not is_loopback(self.host) and not self.token:
             raise ServerError(
-                f"{self.host} can be reached by others, so a token is needed: --token SECRET (or PRVR_TOKEN=SECRET in "
-                "the environment), at least 16 characters; or leave --host out to serve this machine alone"
+                f"other machines can reach {self.host}, so a token is needed: --token SECRET (or PRVR_TOKEN=SECRET in "
+                "the environment), at least 16 characters; or leave --host out to serve this machine only"
             )
         if self.token is not None and (
             len(self.token) < 16 or not self.token.isascii() or not self.token.isprintable()
         ):
-            raise ServerError("a token has at least 16 characters, all of them plain ones (letters, digits, signs)")
+            raise ServerError("a token needs at least 16 characters, all printable ASCII (letters, digits, signs)")
         for root in self.roots:
             if not root.is_dir():
                 raise ServerError(f"--allow-root {root}: there is no such folder")

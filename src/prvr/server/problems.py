@@ -1,4 +1,4 @@
-"""Errors as problem+json (RFC 9457): a sentence, and a remedy. Never a path of this machine."""
+"""Errors as problem+json (RFC 9457): a sentence and a remedy, without paths of this machine."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _TITLES = {
 }  # fmt: skip
 _PATH = re.compile(r"(?<![\w.:/])/[^\s/]|\b[A-Za-z]:\\")  # the beginning of an absolute path
 _REMEDIES = {
-    404: "look at /v1/docs for the addresses there are",
-    405: "look at /v1/docs for the methods of this address",
+    404: "see /v1/docs for all addresses",
+    405: "see /v1/docs for the methods of this address",
     415: "send JSON with Content-Type: application/json",
 }
 
@@ -57,7 +57,7 @@ class ProblemDocument(BaseModel):
 
 
 class Problem(Exception):
-    """An answer that is an error."""
+    """An error answer: its status, what was found, and what to do."""
 
     def __init__(self, status: int, detail: str, remedy: str, headers: dict[str, str] | None = None):
         super().__init__(detail)
@@ -94,7 +94,7 @@ def from_user_error(
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """How a route's errors stand in the OpenAPI document."""
+    """A route's errors, for the OpenAPI document."""
     schema = {"$ref": "#/components/schemas/ProblemDocument"}
     return {
         status: {"description": _TITLES[status], "content": {"application/problem+json": {"schema": schema}}}
@@ -121,7 +121,7 @@ def install(app: FastAPI, library: Path) -> None:
         headers = dict(error.headers or {})
         if error.status_code == 405 and (allowed := _allowed(request)):
             headers["Allow"] = ", ".join(sorted(allowed))
-        remedy = _REMEDIES.get(error.status_code, "look at /v1/docs for what is expected")
+        remedy = _REMEDIES.get(error.status_code, "see /v1/docs for what is expected")
         return Problem(error.status_code, str(error.detail), remedy, headers).response()
 
     @app.exception_handler(UserError)
@@ -135,7 +135,7 @@ def install(app: FastAPI, library: Path) -> None:
 
 
 def _allowed(request: Request) -> set[str]:
-    """All methods of an address; the framework tells those of the first route that fits alone."""
+    """All methods of an address; the framework names only those of the first matching route."""
     return {
         method.upper()
         for path, methods in request.app.openapi()["paths"].items()

@@ -24,7 +24,7 @@ _TYPES = {
 
 
 def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """First and last byte; None: all of it. Raises ``ValueError`` where nothing of the range exists.
+    """First and last byte of a range, or None for the whole file. Raises ``ValueError`` if it begins behind the end.
 
     >>> parse_range("bytes=0-99", 1000), parse_range("bytes=900-", 1000), parse_range("bytes=-10", 1000)
     ((0, 99), (900, 999), (990, 999))
@@ -47,8 +47,8 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
 
 
 def file_response(video: Video, method: str, range_header: str | None, if_range: str | None) -> Response:
-    """The file that was added, or a part of it. A file that is another one now is refused, whatever it is called."""
-    if video.state != "ok":  # nobody ever saw a video in it: it may be anything
+    """The file that was added, or a part of it. A file that has changed since is refused."""
+    if video.state != "ok":  # never read as a video, so it may be anything
         raise Problem(409, f"the file of {title(video.path)!r} could not be read as a video", "add it again")
     file, etag = _open(video), f'"{video.digest[:32]}"'
     if if_range is not None and if_range != etag:
@@ -80,7 +80,7 @@ def file_response(video: Video, method: str, range_header: str | None, if_range:
 
 
 def _open(video: Video) -> io.FileIO:
-    """Closed with the last reference to it: an answer that nobody reads is never begun."""
+    """Open the file and check that it is the one that was added. It is closed with the last reference to it."""
     again = "add it again, or remove it from the library"
     try:
         handle = os.open(video.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
@@ -98,7 +98,7 @@ async def _content(file: io.FileIO, first: int, last: int) -> AsyncIterator[byte
         file.seek(first)
         while first <= last:
             data = await anyio.to_thread.run_sync(file.read, min(_CHUNK, last - first + 1))
-            if not data:  # it was cut short meanwhile; the connection ends early, which a player understands
+            if not data:  # the file became shorter; ending the connection early is what a player understands
                 return
             first += len(data)
             yield data

@@ -1,4 +1,4 @@
-"""Folders that videos may be added from, and how places are named to people outside: never by a path of the machine."""
+"""Folders that videos may be added from, and names of folders for clients, who never see a path of this machine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from prvr.library import Video
-from prvr.library.ingest.files import VIDEO_SUFFIXES, find_videos
+from prvr.library import VIDEO_SUFFIXES, Video, find_videos
 from prvr.media import subtitle_files
 from prvr.server.problems import Problem
 
@@ -17,16 +16,16 @@ _SHOWN = 500  # folders of one level
 
 @dataclass(frozen=True)
 class Folder:
-    """A place under a root."""
+    """A folder inside an allowed root."""
 
     root: str
     path: str  # "" is the root itself
-    videos: int  # video files right in it
+    videos: int  # video files directly in it
 
 
 @dataclass(frozen=True)
 class Found:
-    """Files to add, and how many were left out because they lead out of the root."""
+    """Files to add, and how many were left out because a link leads out of the root."""
 
     files: tuple[Path, ...]
     outside: int
@@ -45,7 +44,7 @@ class Roots:
             self.by_name[name if number == 1 else f"{name}-{number}"] = real
 
     def resolve(self, root: str, path: str) -> Path:
-        """A place under a root; what leads out of it, by name or by link, is refused."""
+        """A path inside a root. A path that leads out of it, by name or by link, is refused."""
         if root not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none: start the server with --allow-root DIR"
             raise Problem(403, f"{root!r} is not one of the folders that may be added from", f"choose one of: {known}")
@@ -59,7 +58,7 @@ class Roots:
             real = place.resolve()
             there = os.path.lexists(place)
         except (OSError, ValueError, RuntimeError):
-            raise Problem(404, "there is no such place", "list the folders: GET /v1/folders") from None
+            raise Problem(404, "there is no such folder or file", "list the folders: GET /v1/folders") from None
         if not real.is_relative_to(base):
             raise outside
         if not there or not real.exists():
@@ -67,7 +66,7 @@ class Roots:
         return place
 
     def files(self, root: str, path: str) -> Found:
-        """Videos at a place; one that leads out of the root by a link, or whose subtitles do, is left out."""
+        """Videos in a folder. One that a link leads out of the root, or whose subtitles are, is left out."""
         base, place = self.by_name.get(root), self.resolve(root, path)
         assert base is not None
         found = find_videos([place])
@@ -101,12 +100,12 @@ def _count(place: Path, name: PurePosixPath, prefix: PurePosixPath) -> int:
 
 
 class Places:
-    """Folders of the library's own videos, named from the folder that holds them all."""
+    """Folders of the library's videos, named relative to the folder that holds them all."""
 
     def __init__(self, videos: Iterable[Video]):
         parents = {str(video.path.parent) for video in videos}
         self.base = Path(os.path.commonpath(parents)) if parents else Path("/")
-        self.told: dict[int, object] = {}  # what was said of videos under these names
+        self.told: dict[int, object] = {}  # descriptions of videos, cached
 
     def name(self, video: Video) -> str:
         parent = video.path.parent
@@ -114,5 +113,5 @@ class Places:
         return "" if inner == "." else inner
 
     def path(self, name: str) -> Path:
-        """Only ever compared with paths of the catalogue, never opened."""
+        """The path of a folder, to compare with paths in the catalogue; it is never opened."""
         return self.base / PurePosixPath(name).as_posix().lstrip("/")

@@ -1,9 +1,9 @@
-"""A search and its answer, as they travel over HTTP."""
+"""A search and its answer, as pydantic models."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import urlencode
 
@@ -40,7 +40,7 @@ MOST_RESULTS = 100
 
 
 class SearchFilters(Message):
-    """All that is given must hold."""
+    """Conditions on videos. All that are given must hold."""
 
     folder: Place | None = Field(default=None, description="only videos in this folder, named as in the results")
     after: Time | None = Field(default=None, description="only files changed at this time or later")
@@ -56,14 +56,14 @@ class SearchFilters(Message):
 
 
 def _in_a_zone(day: datetime) -> datetime:
-    """A time without a zone is this machine's; years that its clock does not know are taken as they stand."""
+    """A time without a zone is in this machine's zone; years outside its range are taken as UTC."""
     if day.tzinfo is not None or 1970 < day.year < 9999:
         return day
-    return day.replace(tzinfo=timezone.utc)
+    return day.replace(tzinfo=UTC)
 
 
 class SearchBody(Message):
-    """What to look for."""
+    """A search."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -79,19 +79,19 @@ class SearchBody(Message):
             ]
         },
     )
-    query: Words = Field(description="a sentence")
+    query: Words = Field(description="a sentence that describes the moment")
     group_by: Literal["video", "moment"] = Field(default="video", description="one hit per video, or one per moment")
-    limit: Whole = Field(default=10, ge=1, le=MOST_RESULTS, description="hits on a page")
+    limit: Whole = Field(default=10, ge=1, le=MOST_RESULTS, description="number of hits on a page")
     cursor: Cursor | None = Field(
-        default=None, description="`next_cursor` of the page before; leave the rest as it was"
+        default=None, description="`next_cursor` of the previous page; keep the other fields as they were"
     )
     filters: SearchFilters = SearchFilters()
-    min_confidence: Real = Field(default=0.0, ge=0, le=1, description="leave out hits below")
-    trace: StrictBool = Field(default=True, description="verify peaks with TRACE; false: the plain maximum over time")
+    min_confidence: Real = Field(default=0.0, ge=0, le=1, description="leave out hits with a lower confidence")
+    trace: StrictBool = Field(default=True, description="score with TRACE; false: the plain maximum over time")
     approximate: StrictBool = Field(
         default=False,
-        description="score only the videos that the library's index names, exactly; 409 where it has no index. "
-        "Searches with filters score all.",
+        description="score only the candidates of the library's index; 409 if there is no index. "
+        "Searches with filters score all videos.",
     )
 
     def to_request(self, places: Places) -> SearchRequest:
@@ -119,24 +119,24 @@ class MomentModel(BaseModel):
 
 
 class HitModel(BaseModel):
-    """A moment of a video; grouped by video, its best one, with all of them in `moments`."""
+    """A moment of a video. Grouped by video: its best moment, with all of them in `moments`."""
 
     rank: int
     video: VideoModel
     start: float = Field(description="seconds")
     end: float
-    score: float = Field(description="to be compared within this search only")
+    score: float = Field(description="can be compared within this search only")
     confidence: float | None = Field(description="share of common sentences that find nothing as good")
-    track: str = Field(description="frames or text: where it was found")
-    ranks: dict[str, int] = Field(description="place of the video in each track's own ranking")
-    line: str | None = Field(description="what is said there, where it was found in subtitles")
+    track: str = Field(description="frames or text: which track it was found in")
+    ranks: dict[str, int] = Field(description="rank of the video in each track")
+    line: str | None = Field(description="the line of subtitles, if it was found in them")
     moments: list[MomentModel]
-    thumbnail_urls: list[str] = Field(description="a strip over the moment, in order of time")
+    thumbnail_urls: list[str] = Field(description="three pictures of the moment, in order of time")
     evidence_url: str
 
     @staticmethod
     def of(hit: Hit, rank: int, places: Places, asked: str) -> HitModel:
-        """``asked``: query and options as they stand in an address."""
+        """``asked``: query and options, encoded for a URL."""
         told = hit.to_dict(evidence=False)
         video = hit.video.id
         times = [hit.start + (hit.end - hit.start) * share for share in (0.1, 0.5, 0.9)]
@@ -151,17 +151,17 @@ class HitModel(BaseModel):
 
 
 class MissingModel(BaseModel):
-    """Which part of the library could not be searched."""
+    """The part of the library that could not be searched."""
 
     shards: list[int]
     videos: int
-    share: float = Field(description="of all videos of the library, 0 to 1")
+    share: float = Field(description="share of all videos of the library, 0 to 1")
 
 
 class SearchResponse(BaseModel):
     query: str
     confident: bool = Field(description="whether the best hit stands out from common sentences")
-    message: str = Field(description="a sentence for the reader, or nothing")
+    message: str = Field(description="a note for people, or an empty string")
     note: str
     videos_searched: int
     seconds: float
@@ -190,7 +190,7 @@ class SearchResponse(BaseModel):
 
 
 class PeakModel(BaseModel):
-    """The stretch of the video that a way of selecting picks."""
+    """The span of the video with the highest value of a curve."""
 
     index: int
     start: float
@@ -199,27 +199,27 @@ class PeakModel(BaseModel):
 
 
 class EvidenceModel(BaseModel):
-    """Curves over time: one number for each span of the video."""
+    """Evidence over time: one number per span of the video."""
 
     video_id: int
     query: str
     track: str
-    spans: list[tuple[float, float]] = Field(description="seconds that each value stands for")
-    direct: list[float] = Field(description="what the query saw")
-    support: list[float] = Field(description="what the activated registers lend to each span")
-    routed: list[float] = Field(description="direct evidence with the support routed to it: what TRACE selects by")
-    activation: list[float] = Field(description="how much each register was activated; sums to one")
-    direct_peak: PeakModel = Field(description="what plain max pooling picks")
-    routed_peak: PeakModel = Field(description="what TRACE picks")
+    spans: list[tuple[float, float]] = Field(description="start and end of each span, in seconds")
+    direct: list[float] = Field(description="direct evidence: similarity of the query and the span")
+    support: list[float] = Field(description="support that the activated registers give to each span")
+    routed: list[float] = Field(description="direct evidence plus routed support; TRACE takes its maximum")
+    activation: list[float] = Field(description="activation of each register; sums to one")
+    direct_peak: PeakModel = Field(description="maximum of the direct evidence, which plain max pooling takes")
+    routed_peak: PeakModel = Field(description="maximum of the routed evidence, which TRACE takes")
     unsupported_gap: float = Field(description="direct evidence minus support at the direct peak")
-    unsupported: bool = Field(description="whether TRACE picks another place: the two peaks do not overlap")
+    unsupported: bool = Field(description="whether the two peaks do not overlap, so that TRACE finds another place")
     moments: list[MomentModel]
 
     @staticmethod
     def of(video: int, query: str, found: VideoExplanation) -> EvidenceModel:
         told = found.evidence.to_dict()
         for name in ("direct", "support", "routed", "activation"):
-            told[name] = [round(value, 4) for value in told[name]]  # single floats print with digits that mean nothing
+            told[name] = [round(value, 4) for value in told[name]]  # more digits than a single-precision float has
         peaks = {}
         for name, curve in (("direct_peak", "direct"), ("routed_peak", "routed")):
             start, end = told["spans"][told[name]]
@@ -235,5 +235,5 @@ class EvidenceModel(BaseModel):
 
 
 def _overlap(one: PeakModel, other: PeakModel) -> bool:
-    """Stretches reach into each other, so neighbours are one place."""
+    """Spans overlap their neighbours, so two spans that overlap count as one place."""
     return one.start < other.end and other.start < one.end

@@ -1,4 +1,4 @@
-"""Searching, and why something was found."""
+"""Searches, and the evidence for a hit."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ router = APIRouter(tags=["search"])
 
 
 @router.post("/search", response_model=SearchResponse, responses=documented(400, 409, 422, 503))
-async def search(asked: SearchBody, state: Shared) -> Response:
+async def search(request: SearchBody, state: Shared) -> Response:
     """Find the moments that a sentence describes. Concurrent searches share one pass over the library."""
     try:
-        return Response(await state.batcher.ask(asked), media_type="application/json")
+        return Response(await state.batcher.ask(request), media_type="application/json")
     except NoCandidates as problem:
         raise Problem(409, problem.found, problem.remedy.replace("search exactly", "leave `approximate` out")) from None
 
 
 @router.get("/videos/{video_id}/evidence", responses=documented(404, 422))
-def evidence(
+def video_evidence(
     video_id: Annotated[Number, Path(examples=[1])],
     state: Shared,
     query: Annotated[Words, Query(examples=["a red square moves to the left"])],
     track: Annotated[str | None, Query(max_length=20, pattern="^(frames|text)$")] = None,
     trace: bool = True,
 ) -> EvidenceModel:
-    """Evidence of a sentence over the time of one video: direct, supported, routed; registers; the peaks picked."""
+    """Evidence for a sentence over the time of one video: direct, supported and routed; registers; both peaks."""
     state.video(video_id)
     try:
         explanation = state.library.explain(query, video_id, track=track, trace=trace)

@@ -1,4 +1,4 @@
-"""Searches of a pass, from what was asked to the bytes of the answer."""
+"""Answer the searches of one pass: from requests to the bytes of the answers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from prvr.server.search_models import SearchBody, SearchResponse
 
 
 class Searcher(Protocol):
-    """A library, or somebody who asks the shards of one."""
+    """What answers searches: a library, or a cluster that holds one."""
 
     def search_many(self, requests: Sequence[SearchRequest]) -> list[SearchResult]: ...
 
 
 class Searches:
-    """Answers several at once. Runs on the search thread: whoever waits for a network is not held up."""
+    """Answers several searches at once. Runs on the search thread, so that it does not delay other requests."""
 
     def __init__(self, library: Library, searcher: Searcher | None = None):
         self.library, self.searcher = library, searcher or library
@@ -25,16 +25,16 @@ class Searches:
 
     def __call__(self, asked: Sequence[SearchBody]) -> list[bytes]:
         places = self.places()
-        unlike = {each.model_dump_json(): each for each in asked}  # the same search is made once
-        found = self.searcher.search_many([each.to_request(places) for each in unlike.values()])
+        distinct = {each.model_dump_json(): each for each in asked}  # equal searches are made once
+        found = self.searcher.search_many([each.to_request(places) for each in distinct.values()])
         answers = {
             key: SearchResponse.of(result, each, places).model_dump_json().encode()
-            for (key, each), result in zip(unlike.items(), found, strict=True)
+            for (key, each), result in zip(distinct.items(), found, strict=True)
         }
         return [answers[each.model_dump_json()] for each in asked]
 
     def places(self) -> Places:
-        """Names of folders, made anew when the library has changed."""
+        """Folders of the library's videos, computed again when the library has changed."""
         now = self.library.snapshot().generation
         known = self._places
         if known is None or known[0] != now:

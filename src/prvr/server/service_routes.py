@@ -1,4 +1,4 @@
-"""Health, what the library holds, a session for the page, metrics."""
+"""Health, a summary of the library, a session for the page, metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def health() -> Health:
 
 @router.get("/library")
 def library(state: Shared) -> LibraryModel:
-    """What can be searched."""
+    """What the library holds."""
     videos, places = state.library.videos(), state.places()
     good = [video for video in videos if video.state == "ok"]
     return LibraryModel(
@@ -39,10 +39,10 @@ def library(state: Shared) -> LibraryModel:
 
 @router.post("/session", status_code=204, responses=documented(400, 401, 422))
 async def session(asked: SessionRequest, state: Shared, response: Response) -> None:
-    """Hand in the token for a cookie: a browser cannot send a header with pictures and films."""
+    """Exchange the token for a cookie: a browser cannot send a header when it loads pictures and videos."""
     token = state.options.token
     if token is not None and not same(asked.token, token):
-        raise Problem(401, "this is not the token", "look at what `prvr serve` printed, or ask who started it")
+        raise Problem(401, "this is not the token", "use the token that the server was started with")
     if token is not None:
         response.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
 

@@ -1,4 +1,4 @@
-"""Run the app until it is stopped."""
+"""Listen on a port and run the app until it is stopped."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fastapi import FastAPI
 
 from prvr.library import Library
 from prvr.server.app import create_app
-from prvr.server.impatience import ImpatientProtocol
 from prvr.server.jobs import Jobs
 from prvr.server.options import ServerError, ServerOptions
+from prvr.server.protocol import TimeLimitedProtocol
 
-_GRACE = 5  # seconds that open answers get when the server is stopped
-_FILES = 8192  # open files that are enough for everybody; half of them for connections
+_GRACE = 5  # seconds for open answers to finish when the server is stopped
+_FILES = 8192  # open files to ask the system for; half of them are for connections
 
 
 class _Server(uvicorn.Server):
-    """Ends jobs before it waits for connections: whoever follows one hears that it was stopped."""
+    """Ends jobs before it waits for connections, so that clients who follow a job learn that it was stopped."""
 
     def __init__(self, config: uvicorn.Config, jobs: Jobs):
         super().__init__(config)
@@ -32,11 +32,11 @@ class _Server(uvicorn.Server):
 
 
 def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]) -> None:
-    """Listen and answer until Ctrl-C or SIGTERM; ``ready`` is told the address. Port 0 takes any free one."""
+    """Listen and answer until Ctrl-C or SIGTERM. ``ready`` is called with the address."""
     listening = listen(options)
     port = listening.getsockname()[1]
-    library.tracks  # noqa: B018 (the encoder is loaded now: what is wrong with it is said before anybody asks)
-    server = server_of(create_app(library, options))
+    library.tracks  # noqa: B018 (loads the encoder now, so that a problem shows at the start and not at the first search)
+    server = build_server(create_app(library, options))
     listening.listen()  # whoever reads the address may connect at once, and is answered a moment later
     ready(f"http://{options.shown_host}:{port}/")
     with listening:
@@ -44,7 +44,7 @@ def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]
 
 
 def listen(options: ServerOptions) -> socket.socket:
-    """A socket at the address that was asked for; port 0 takes any free one."""
+    """A socket at the address in the options; port 0 takes any free one."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -52,18 +52,18 @@ def listen(options: ServerOptions) -> socket.socket:
         listening.bind((options.host.strip("[]"), options.port))
     except OSError as problem:
         listening.close()
-        other = "--host: it is no address of this machine" if problem.errno == errno.EADDRNOTAVAIL else "--port"
+        other = "--host: this is not an address of this machine" if problem.errno == errno.EADDRNOTAVAIL else "--port"
         raise ServerError(
             f"{options.host}:{options.port} cannot be listened on ({problem.strerror}): choose another {other}"
         ) from problem
     return listening
 
 
-def server_of(app: FastAPI) -> uvicorn.Server:
-    """The app with its limits, ready to listen."""
+def build_server(app: FastAPI) -> uvicorn.Server:
+    """A server for the app, with its limits set."""
     config = uvicorn.Config(
         app,
-        http=ImpatientProtocol,
+        http=TimeLimitedProtocol,
         ws="none",
         h11_max_incomplete_event_size=app.state.prvr.options.max_head,
         proxy_headers=False,
@@ -79,14 +79,14 @@ def server_of(app: FastAPI) -> uvicorn.Server:
 
 
 def _open_files() -> int:
-    """How many files this process may open; the limit of the system is often low, and may be raised."""
+    """How many files this process may open. The system's limit is often low, so it is raised if possible."""
     try:
         import resource
     except ImportError:  # not on every system
         return 512
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted
+    target = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft == resource.RLIM_INFINITY or soft >= target:
+        return target
+    resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    return target

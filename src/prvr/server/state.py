@@ -16,12 +16,12 @@ from prvr.server.problems import Problem
 from prvr.server.roots import Places, Roots
 from prvr.server.search_models import SearchBody
 from prvr.server.searches import Searcher, Searches
-from prvr.server.stills import Stills
+from prvr.server.thumbnails import Thumbnails
 
 
 @dataclass(frozen=True)
 class State:
-    """One library, served."""
+    """What serves one library."""
 
     library: Library
     options: ServerOptions
@@ -30,7 +30,7 @@ class State:
     searches: Searches
     batcher: Batcher[SearchBody, bytes]
     jobs: Jobs
-    stills: Stills
+    thumbnails: Thumbnails
 
     @staticmethod
     def of(library: Library, options: ServerOptions, searcher: Searcher | None = None) -> State:
@@ -43,15 +43,15 @@ class State:
             searches,
             Batcher(searches, metrics, options.batch, options.waiting),
             Jobs(library.folder),
-            Stills(),
+            Thumbnails(),
         )
 
     def places(self) -> Places:
-        """Names of folders."""
+        """Folders of the library's videos, by the names that clients use."""
         return self.searches.places()
 
     def video(self, number: int) -> Video:
-        """Files are named by number alone; a number that is not in the catalogue is no file."""
+        """The video with this number. Clients name files by number only, never by path."""
         found = self.library.snapshot().videos.get(number)
         found = found or next((video for video in self.library.videos() if video.id == number), None)
         if found is None:

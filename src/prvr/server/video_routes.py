@@ -40,7 +40,7 @@ def list_videos(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: Annotated[Cursor | None, Query()] = None,
 ) -> VideoPage:
-    """All files the library knows, in the order in which they were added."""
+    """All files of the library, in the order in which they were added."""
     places, offset = state.places(), read_cursor(cursor)
     base = places.path(folder) if folder else None
     found = [
@@ -55,11 +55,11 @@ def list_videos(
 
 @router.post("/videos", status_code=202, responses=documented(400, 403, 404, 422, 429))
 async def add_videos(asked: AddRequest, state: Shared, response: Response) -> JobModel:
-    """Add a file or a folder from an allowed root. Answers at once with a job; follow its `events_url`."""
+    """Add a file or a folder from an allowed root. Answers at once with a job; its `events_url` reports progress."""
     found = await run_in_threadpool(state.roots.files, asked.root, asked.path)
     if not found.files:
-        left_out = f" ({found.outside} led out of it)" if found.outside else ""
-        raise Problem(404, f"there is no video in it{left_out}", "choose a folder that holds some: GET /v1/folders")
+        left_out = f" ({found.outside} led out of the root)" if found.outside else ""
+        raise Problem(404, f"there is no video in this place{left_out}", "choose a folder with videos: GET /v1/folders")
     job = state.jobs.add(f"{asked.root}/{asked.path}".rstrip("/"), found.files, tuple(asked.tags), asked.retry)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return JobModel.of(job)
@@ -71,7 +71,7 @@ def list_folders(
     root: Annotated[Tag | None, Query(description="one of the roots; without it, all of them")] = None,
     path: Annotated[Place, Query(description="inside the root")] = "",
 ) -> FolderList:
-    """Folders that videos may be added from: the roots, or what is inside one."""
+    """Folders that videos may be added from: the roots, or the folders inside one."""
     if root is None:
         found = [state.roots.folders(name, "")[0] for name in state.roots.by_name]
     else:
@@ -87,12 +87,12 @@ def video(video_id: VideoId, state: Shared) -> VideoModel:
 
 @router.delete("/videos/{video_id}", status_code=204, responses=documented(404, 409, 422))
 def remove_video(video_id: VideoId, state: Shared) -> None:
-    """Take a video out of the library. The file itself is left alone."""
+    """Remove a video from the library. The file itself is not touched."""
     found = state.video(video_id)
     try:
         state.library.remove([found.path])
     except LibraryError:
-        remedy = "look whether it is still there, then try again; the disk may be full or the library read-only"
+        remedy = "check whether it is still listed, then try again; the disk may be full or the library read-only"
         raise Problem(409, f"video {video_id} could not be removed", remedy) from None
 
 
@@ -128,7 +128,7 @@ async def thumbnail(
     time: Annotated[float, Query(ge=0, le=1e6, description="seconds")] = 0.0,
     width: Annotated[int, Query(ge=32, le=640, description="pixels, at most")] = 320,
 ) -> Response:
-    """What is on screen at a time."""
+    """The picture on screen at a given time, as a JPEG."""
     found = await run_in_threadpool(state.video, video_id)
-    picture = await state.stills.get(found, time, width)
+    picture = await state.thumbnails.get(found, time, width)
     return Response(picture, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=86400"})

@@ -1,6 +1,6 @@
-"""Adding in a process of its own: a decoder that crashes takes this process with it, and not the server.
+"""Add videos in a separate process: a decoder that crashes ends this process, not the server.
 
-Reads one JSON line (library, files, tags, retry) from standard input, writes JSON lines: which file it is at with the
+Reads one JSON line (library, files, tags, retry) from standard input. Writes JSON lines: the current file with the
 progress, then the report.
 """
 
@@ -12,38 +12,39 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from prvr.errors import UserError
 from prvr.library import AddProgress, Library
 
 _EVERY = 0.1  # seconds between two lines of progress
-_told: IO[str] | None = None  # where answers go
 
 
-def main() -> int:
-    global _told
-    _told = os.fdopen(os.dup(1), "w", encoding="utf-8", closefd=False)  # its end is that of this process
-    os.dup2(2, 1)  # whatever a library prints on the way is no answer
-    asked = json.loads(sys.stdin.readline())
+def _work() -> int:
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", closefd=False)  # open until this process ends
+    os.dup2(2, 1)  # whatever a library prints on the way is not an answer
+    request = json.loads(sys.stdin.readline())
     last, at = 0.0, None
 
-    def tell(now: AddProgress) -> None:
+    def write(line: dict[str, Any]) -> None:
+        print(json.dumps(line), file=answers, flush=True)
+
+    def report_progress(now: AddProgress) -> None:
         nonlocal last, at
         if time.monotonic() - last >= _EVERY or now.path != at:
             at = now.path
             last = time.monotonic()
             progress = {**asdict(now), "path": now.path.name, "speed": now.speed, "left": now.left}
-            _write({"at": str(now.path), "progress": progress})
+            write({"at": str(now.path), "progress": progress})
 
     try:
-        library = Library.open(asked["library"])
-        files = [Path(file) for file in asked["files"]]
-        report = library.add(files, tags=asked["tags"], retry=asked["retry"], progress=tell)
+        library = Library.open(request["library"])
+        files = [Path(file) for file in request["files"]]
+        report = library.add(files, tags=request["tags"], retry=request["retry"], progress=report_progress)
     except UserError as problem:
-        _write({"problem": str(problem)})
+        write({"problem": str(problem)})
         return 1
-    _write(
+    write(
         {
             "report": {
                 "added": len(report.added),
@@ -57,9 +58,5 @@ def main() -> int:
     return 0
 
 
-def _write(line: dict[str, Any]) -> None:
-    print(json.dumps(line), file=_told, flush=True)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_work())

@@ -70,18 +70,18 @@ class Checkpoints:
     def restore(self) -> Restored | None:
         """Read the newest checkpoint, the same on every process; None before the first."""
         if self.group.is_first:
-            self.run.settle()
+            self.run.clean_up()
         self.group.barrier()
-        found = self.run.load_checkpoint()
-        mine = None if found is None else found[2]
-        if self.group.share(mine) != mine:
+        checkpoint = self.run.load_checkpoint()
+        progress = None if checkpoint is None else checkpoint[2]
+        if self.group.share(progress) != progress:
             raise RunError(
                 f"process {self.group.rank} finds another checkpoint than the first process: {self.run.path} must be "
                 "a folder that all processes share"
             )
-        if found is None:
+        if checkpoint is None:
             return None
-        model, optimiser, record = found
+        model, optimiser, record = checkpoint
         best = record.pop("best_sum_r", None)
         try:
             return Restored(model, optimiser, Progress(best_sum_r=-math.inf if best is None else best, **record))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.resources import files
@@ -13,11 +13,6 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from prvr.backbones import BackboneConfig, method
 from prvr.errors import UserError
 from prvr.trace import TraceConfig
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _Config = TypeVar("_Config")
 

@@ -60,8 +60,8 @@ class Run:
         exists = has_collection(data, config.data.collection)  # a run may be created before its data is there
         recipes = Collection.find(data, config.data.collection, config.data.visual_feature).recipes if exists else {}
         where = {"data": str(Path(data).resolve()), "features": recipes}
-        record = {"format": FORMAT, "config": config_to_dict(config), **where, **provenance(), **about}
-        write_json(self.path / "run.json", record)
+        record = {"format": FORMAT, "config": config_to_dict(config), **where, **_provenance(), **about}
+        _write_json(self.path / "run.json", record)
 
     @contextmanager
     def locked(self, group: Processes) -> Iterator[None]:
@@ -89,11 +89,11 @@ class Run:
         if self.record.get("fingerprint", fingerprint) != fingerprint:
             raise RunError(f"{self.path} was started on other data ({self.data}): give that --data to resume it")
 
-    def data_is_at(self, data: str | Path) -> None:
+    def set_data(self, data: str | Path) -> None:
         """Write down where the data is now, if it was moved."""
         place = str(Path(data).resolve())
         if self.data != place:
-            write_json(self.path / "run.json", self.record | {"data": place})
+            _write_json(self.path / "run.json", self.record | {"data": place})
 
     @property
     def record(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Run:
         path = self.path / "run.json"
         if not path.is_file():
             raise RunError(f"{self.path} is not a run: it has no run.json (train one with `prvr train`)")
-        record = read_json(path)
+        record = _read_json(path)
         version = record.get("format", FORMAT)
         if not isinstance(version, int) or version > FORMAT:
             versions = record.get("versions")
@@ -136,7 +136,7 @@ class Run:
 
     def save_weights(self, name: str, tensors: Mapping[str, Tensor], **about: Any) -> None:
         """Write weights under a name; ``about`` goes into the JSON file beside them."""
-        write_folder(self.path / "weights" / name, {"model": tensors}, {"model": about})
+        _write_folder(self.path / "weights" / name, {"model": tensors}, {"model": about})
 
     def weights(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Read weights, and what ``save_weights`` wrote about them."""
@@ -144,7 +144,7 @@ class Run:
         if not folder.is_dir():
             have = sorted(p.name for p in (self.path / "weights").glob("*")) or ["none yet"]
             raise RunError(f"{self.path} has no weights {name!r}; there are: {', '.join(have)}")
-        return load_tensors(folder / "model.safetensors"), read_json(folder / "model.json")
+        return load_tensors(folder / "model.safetensors"), _read_json(folder / "model.json")
 
     def has_weights(self, name: str) -> bool:
         return (self.path / "weights" / name).is_dir()
@@ -178,7 +178,7 @@ class Run:
     ) -> None:
         """Write a checkpoint and remove older ones. Killed at any time, the run still has a complete one."""
         folder = self.path / "checkpoints" / f"{step:08d}"
-        write_folder(folder, {"model": model, "optimiser": optimiser}, {"progress": progress})
+        _write_folder(folder, {"model": model, "optimiser": optimiser}, {"progress": progress})
         for old in self._checkpoints():
             if old != folder:
                 shutil.rmtree(old, ignore_errors=True)
@@ -192,10 +192,10 @@ class Run:
         return (
             load_tensors(newest / "model.safetensors"),
             load_tensors(newest / "optimiser.safetensors"),
-            read_json(newest / "progress.json"),
+            _read_json(newest / "progress.json"),
         )
 
-    def settle(self) -> None:
+    def clean_up(self) -> None:
         """Clean up what a killed process left half done. Only one process may call this."""
         for folder in ("checkpoints", "weights"):
             recover_folders(self.path / folder)
@@ -204,7 +204,7 @@ class Run:
         return sorted(p for p in (self.path / "checkpoints").glob("*") if p.name.isdigit())
 
 
-def provenance() -> dict[str, Any]:
+def _provenance() -> dict[str, Any]:
     """Versions, revision and machine that produced a result."""
     versions = {"prvr": prvr.__version__, "torch": torch.__version__, "python": platform.python_version()}
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
@@ -223,21 +223,21 @@ def _revision() -> str | None:
         return None
 
 
-def write_folder(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], records: Mapping[str, Any]) -> None:
+def _write_folder(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], records: Mapping[str, Any]) -> None:
     """Write a folder of safetensors and JSON files; it appears complete or not at all."""
     with whole_folder(folder) as partial:
         for name, values in tensors.items():
             plain = {key: value.detach().contiguous().cpu() for key, value in values.items()}
             save_file(plain, partial / f"{name}.safetensors")
         for name, value in records.items():
-            write_json(partial / f"{name}.json", value)
+            _write_json(partial / f"{name}.json", value)
 
 
-def write_json(path: Path, value: Any) -> None:
+def _write_json(path: Path, value: Any) -> None:
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         return read_json_object(path)
     except NotAnObject as error:
@@ -245,6 +245,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file of a run. Raises ``RunError`` where it is damaged."""
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:

@@ -18,8 +18,8 @@ async function browse(place) {
   } catch (problem) { return tell(problem); }
   const inner = place ? found.slice(1) : found;
   byId("add-help").textContent = !place && !found.length
-    ? "No folder may be added from. Start the server with --allow-root FOLDER to allow one; or run: prvr library add FOLDER"
-    : "Videos stay where they are; the library only remembers what is in them.";
+    ? "This server does not allow adding videos. Start it with --allow-root FOLDER, or run: prvr library add FOLDER"
+    : "Videos stay where they are; the library stores only what it needs to search them.";
   byId("crumbs").replaceChildren(...(place ? [make("button", { type: "button", class: "plain", onclick: () => browse(up(place)) }, "← Back"), ` ${place.root}${place.path ? " / " + place.path : ""}`] : []));
   byId("folders").replaceChildren(...inner.map((folder) => make("li", {}, make("button", {
     type: "button", class: "plain", onclick: () => browse({ root: folder.root, path: folder.path }),
@@ -68,5 +68,5 @@ function follow(job) {
       changed();
     }
   });
-  source.onerror = () => { if (source.readyState === EventSource.CLOSED) words.textContent = "The connection was lost; the job may still go on."; };
+  source.onerror = () => { if (source.readyState === EventSource.CLOSED) words.textContent = "The connection was lost. The job may still be running."; };
 }

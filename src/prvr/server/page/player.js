@@ -10,8 +10,8 @@ export function setUpPlayer() {
   video().addEventListener("seeking", () => show && show(video().currentTime));
   video().addEventListener("error", async () => {
     if (!video().getAttribute("src")) return;
-    let words = "Your browser cannot play this kind of file. The evidence below still tells where to look.";
-    try { await fetch(video().src, { method: "HEAD" }).then((r) => { if (!r.ok) words = "The file has changed or is gone. Add it again."; }); } catch { words = "The server does not answer."; }
+    let words = "Your browser cannot play this kind of file. The evidence below still shows where to look.";
+    try { await fetch(video().src, { method: "HEAD" }).then((r) => { if (!r.ok) words = "The file was changed or deleted. Add it again."; }); } catch { words = "The server does not answer."; }
     byId("media-problem").textContent = words;
     byId("media-problem").hidden = false;
   });

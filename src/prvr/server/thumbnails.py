@@ -1,4 +1,4 @@
-"""Thumbnails, decoded in a process of its own: what a broken file does to a decoder stays there."""
+"""Thumbnails, decoded in a separate process: a broken file can crash that process only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from prvr.media import THUMBNAIL_PROGRAM
 from prvr.server import processes
 from prvr.server.problems import Problem
 
-_KEPT = 64 << 20  # bytes of pictures that are kept
+_KEPT = 64 << 20  # bytes of pictures kept in memory
 _PATIENCE = 20.0  # seconds for one picture
 _WAITING = 200  # pictures that may wait for the decoder
 
 
-class Stills:
-    """Pictures of videos, the latest kept in memory."""
+class Thumbnails:
+    """Pictures of videos. The latest are kept in memory."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, float, int], bytes] = OrderedDict()
@@ -42,21 +42,21 @@ class Stills:
         return self._kept[key]
 
     def _keep(self, key: tuple[str, float, int], picture: bytes) -> None:
-        """Those looked at longest ago make room; the newest stays, however large."""
+        """Keep a picture, and drop those that were not used for longest."""
         self._kept[key] = picture
         self._bytes += len(picture)
         while self._bytes > _KEPT and len(self._kept) > 1:
             self._bytes -= len(self._kept.popitem(last=False)[1])
 
     async def _decode(self, video: Video, at: float, width: int) -> bytes:
-        remedy = "add the video again; if it stays so, the file is damaged there"
-        asked = {"path": str(video.path), "time": at, "width": width}
+        remedy = "add the video again; if that does not help, the file is damaged there"
+        request = {"path": str(video.path), "time": at, "width": width}
         try:
-            answer, picture = await asyncio.wait_for(self._ask(json.dumps(asked).encode() + b"\n"), _PATIENCE)
-        except asyncio.CancelledError:  # an answer that nobody waits for would be taken for the next one
+            answer, picture = await asyncio.wait_for(self._ask(json.dumps(request).encode() + b"\n"), _PATIENCE)
+        except asyncio.CancelledError:  # the next request must not read the answer to this one
             self._drop()
             raise
-        except (OSError, ValueError, EOFError, asyncio.TimeoutError):
+        except (TimeoutError, OSError, ValueError, EOFError):
             self._drop()
             raise Problem(409, "no thumbnail: the decoder gave up on this file", remedy) from None
         if "problem" in answer:
@@ -74,7 +74,7 @@ class Stills:
         return answer, await self._process.stdout.readexactly(int(answer.get("size", 0)))
 
     def _drop(self) -> None:
-        """The next picture is decoded by a fresh process."""
+        """Stop the process; the next picture starts a new one."""
         processes.stop(self._process)
         self._process = None
 
