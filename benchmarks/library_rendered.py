@@ -24,8 +24,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from prvr.library import Library, MomentOptions
-from prvr.library.search.judge import KnownQuery, judge, rendered_queries
+from prvr.library import KnownQuery, Library, MomentOptions, judge, rendered_queries
 from prvr.media import open_encoder
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 

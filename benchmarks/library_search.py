@@ -27,6 +27,8 @@ from rich.console import Console
 
 from prvr.library import (
     INDEX_FOLDER,
+    PAGE_TOKENS,
+    FrozenEmbedding,
     IndexedVideo,
     Library,
     NewVideo,
@@ -37,8 +39,6 @@ from prvr.library import (
     Track,
     commit_videos,
 )
-from prvr.library.ingest.frozen import FrozenEmbedding
-from prvr.library.ingest.tracks import PAGE_TOKENS
 from prvr.media import Array, Encoder, Fit, Image, unit_rows
 from prvr.scoring import Gallery, score_parts
 

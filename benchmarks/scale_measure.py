@@ -32,13 +32,22 @@ import library_search as synthetic
 import media_decode
 
 from prvr import __version__
-from prvr.cluster import ClusterSearcher, Shards, connected, start_shards, stop_shards
-from prvr.cluster.decode import Decode
-from prvr.cluster.encode import EncodeFrames, Finish
-from prvr.cluster.jobs import ClusterAdd, plan_jobs
-from prvr.cluster.partition import assign_videos
-from prvr.cluster.pieces import FolderPieces
-from prvr.cluster.shard_actor import ShardActor, ShardRequest
+from prvr.cluster import (
+    ClusterAdd,
+    ClusterSearcher,
+    Decode,
+    EncodeFrames,
+    Finish,
+    FolderPieces,
+    ShardActor,
+    ShardRequest,
+    Shards,
+    assign_videos,
+    connected,
+    plan_jobs,
+    start_shards,
+    stop_shards,
+)
 from prvr.library import (
     FRAMES,
     IndexedVideo,

@@ -91,6 +91,49 @@ def test_rooms_import_only_what_lies_to_their_left(room: str) -> None:
         assert not beyond, f"{path.relative_to(SOURCE)} imports {beyond}"
 
 
+def rooms_with_doors() -> dict[str, set[str]]:
+    """Rooms that are folders, and what each exports."""
+    found = {}
+    for door in SOURCE.glob("*/__init__.py"):
+        names: set[str] = set()
+        for node in ast.parse(door.read_text("utf-8")).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                names = set(ast.literal_eval(node.value))
+        found[door.parent.name] = names
+    return found
+
+
+def test_rooms_are_entered_by_their_front_door() -> None:
+    """Other rooms, and the benchmarks, import what a room's `__init__` exports and no module inside it."""
+    doors = rooms_with_doors()
+    wrong = []
+    for path in [*SOURCE.rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")]:
+        own = path.relative_to(SOURCE).parts[0] if path.is_relative_to(SOURCE) else None
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            imports = []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                imports = [(node.module, alias.name) for alias in node.names]
+            elif isinstance(node, ast.Import):
+                imports = [(alias.name, None) for alias in node.names]
+            for module, name in imports:
+                parts = module.split(".")
+                if parts[0] != "prvr" or len(parts) < 2 or parts[1] not in doors or parts[1] == own:
+                    continue
+                if len(parts) > 2 or (name is not None and name not in doors[parts[1]]):
+                    wrong.append(f"{path.relative_to(ROOT)}: from {module} import {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_public_name_means_one_thing() -> None:
+    """A public class or function at the top of a file has a name that no other file defines."""
+    places: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
 def test_every_room_is_listed() -> None:
     rooms = {p.stem for p in SOURCE.iterdir() if p.is_dir() or p.suffix == ".py"}
     assert rooms - {"__init__", "__main__", "__pycache__", "presets"} <= MAY_IMPORT.keys()
@@ -127,7 +170,7 @@ def test_importing_needs_no_posix_system() -> None:
                 found.add(str(path.relative_to(SOURCE)))
             if isinstance(node, ast.Attribute) and ast.unparse(node) in POSIX_CALLS:
                 found.add(str(path.relative_to(SOURCE)))
-    assert found <= {"library/store/claims.py"}
+    assert found == set()
 
 
 def test_goldens_stay_small() -> None:

@@ -8,6 +8,8 @@ from importlib import import_module
 
 from prvr import __version__
 
+__all__ = ["main"]
+
 COMMANDS = {  # name: (module with NAME_command(argv) -> exit code, one line of help)
     "train": ("train", "train a backbone, then TRACE on it, from feature files"),
     "eval": ("evaluate", "rank a split with one or several runs: recalls of base and TRACE side by side"),

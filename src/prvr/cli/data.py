@@ -15,11 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from prvr.cli.group import print_group_help
-from prvr.data.check import CheckReport, check_collections, find_collections
-from prvr.data.convert import convert_bigfile
-from prvr.data.errors import DataError
-from prvr.data.layout import Collection
-from prvr.media.encoders import open_text_encoder
+from prvr.data import CheckReport, Collection, DataError, check_collections, convert_bigfile, find_collections
+from prvr.media import open_text_encoder
 from prvr.worlds import (
     FEATURE_SIZES,
     FeatureWorldConfig,

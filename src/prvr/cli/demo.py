@@ -16,7 +16,7 @@ from rich.console import Console
 from prvr.cli.demo_features import features_demo
 from prvr.cli.demo_rendered import rendered_demo
 from prvr.library import Library
-from prvr.media.errors import MissingExtra
+from prvr.media import MissingExtra
 from prvr.training import Interrupted, RunError
 
 _MARK = ".prvr-demo"

@@ -13,10 +13,8 @@ from prvr.cli.console import print_step, print_table
 from prvr.cli.demo_features import train_demo_run
 from prvr.cli.search import time_range
 from prvr.evaluation import EvidenceCurves, evidence_figure, save_figure
-from prvr.library import Hit, Library
-from prvr.library.search.judge import KnownQuery, judge, rendered_queries
-from prvr.media.encoders import open_encoder
-from prvr.media.reader import open_video
+from prvr.library import Hit, KnownQuery, Library, judge, rendered_queries
+from prvr.media import open_encoder, open_video
 from prvr.trace import temporal_iou
 from prvr.training import load_preset
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world, write_rendered_dataset

@@ -27,8 +27,7 @@ from prvr.library import (
     MomentOptions,
     SearchResult,
 )
-from prvr.media.clips import cut_clip
-from prvr.media.errors import MediaError
+from prvr.media import MediaError, cut_clip
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # of an evidence curve

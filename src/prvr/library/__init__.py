@@ -15,9 +15,10 @@ from prvr.library.errors import LibraryError, NoCandidates
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
 from prvr.library.ingest.embedding import Embedded, Embedding
 from prvr.library.ingest.files import VIDEO_SUFFIXES, Fingerprint, SourceFile, absolute_path, find_videos
+from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.index import FILE_PROBLEMS, failed_video, failure_reason, index_parts, new_video
 from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
-from prvr.library.ingest.tracks import FRAMES, TEXT, Piece, Track
+from prvr.library.ingest.tracks import FRAMES, PAGE_TOKENS, TEXT, Piece, Track
 from prvr.library.library import Library
 from prvr.library.search.candidate_build import CandidateRecall
 from prvr.library.search.candidates import FEWEST_TOKENS, INDEX_FOLDER, CandidateIndex, IndexSettings
@@ -49,6 +50,7 @@ __all__ = [
     "FILE_PROBLEMS",
     "FRAMES",
     "INDEX_FOLDER",
+    "PAGE_TOKENS",
     "RECORD_FILE",
     "SCORES_NOTE",
     "SHARDS_FOLDER",
@@ -66,6 +68,7 @@ __all__ = [
     "Filters",
     "Fingerprint",
     "FoundMoment",
+    "FrozenEmbedding",
     "GroupBy",
     "Hit",
     "Ids",

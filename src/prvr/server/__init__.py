@@ -1,6 +1,6 @@
 """Serve a library over HTTP: an API for programs and a page for people. Needs ``pip install "prvr[server]"``."""
 
-from prvr.media.errors import MissingExtra
+from prvr.media import MissingExtra
 from prvr.server.options import ServerError, ServerOptions, is_loopback
 
 try:

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from prvr.library import Video
-from prvr.library.ingest.files import VIDEO_SUFFIXES, find_videos
+from prvr.library import VIDEO_SUFFIXES, Video, find_videos
 from prvr.media import subtitle_files
 from prvr.server.problems import Problem
 

@@ -21,7 +21,7 @@ from prvr.library import (
     SectionBuffer,
     commit_videos,
 )
-from prvr.library.search.explain import EvidenceRequest, explain_pages, video_evidence
+from prvr.library.search.explain import EvidenceRequest, evidence_in_videos, explain_pages
 from prvr.library.search.pipeline import run_search
 from prvr.library.search.query import TrackQuery, encode_queries, track_queries
 from prvr.library.search.rank import Ranking, TrackRanking, fuse_ranks, rank_requests, rank_track
@@ -117,7 +117,7 @@ def test_fusion_counts_the_first_hundred_places() -> None:
 def test_evidence_peaks_where_the_sentence_is(small: Library) -> None:
     sections = small.snapshot().tracks[FRAMES]
     request = EvidenceRequest(vectors(small, "two")[0], sections.by_video.of_video(2), sections.fusion_weight)
-    (evidence,) = video_evidence(sections, [request], small.pool)
+    (evidence,) = evidence_in_videos(sections, [request], small.pool)
     assert evidence.spans[evidence.direct_peak].tolist() == [3.0, 4.0]
     assert len(evidence.direct) == 10
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from prvr.backbones import Backbone
-from prvr.media.encoders.base import TextEncoder
-from prvr.media.frames import Image
+from prvr.media import Image, TextEncoder
 from prvr.tokens import VideoTokens
 from prvr.trace import Trace
 

@@ -10,8 +10,7 @@ from torch import Tensor
 from prvr.backbones import Frozen, FrozenConfig, build
 from prvr.library.ingest.embedding import Embedded, Embedding
 from prvr.library.store.settings import LibrarySettings
-from prvr.media.encoders.base import Encoder, TextEncoder
-from prvr.media.frames import Image
+from prvr.media import Encoder, Image, TextEncoder
 from prvr.trace import Trace
 
 SECTION_SAMPLES = 4096  # over an hour at one per second

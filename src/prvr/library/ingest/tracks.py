@@ -18,8 +18,7 @@ from torch import Tensor
 from prvr.library.ingest.embedding import Embedding
 from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.store.arrays import Section
-from prvr.media.encoders.base import TextEncoder
-from prvr.media.features import FeaturePart
+from prvr.media import FeaturePart, TextEncoder
 from prvr.scoring import Gallery, Storage, score_parts
 
 FRAMES, TEXT = "frames", "text"  # names of tracks

@@ -15,12 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from prvr.data.resample import normalise_rows, sample_clips, sample_frames, segment_edges
+from prvr.data import normalise_rows, sample_clips, sample_frames, segment_edges
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.embedding import Embedded, Embedding
-from prvr.media.encoders.base import Encoder
-from prvr.media.frames import Image
-from prvr.media.recipe import Recipe
+from prvr.media import Encoder, Image, Recipe
 from prvr.scoring import require_separable
 from prvr.tokens import VideoBatch
 from prvr.trace import Trace

@@ -77,7 +77,7 @@ class ExplainedPage:
     more: bool
 
 
-def video_evidence(
+def evidence_in_videos(
     sections: TrackSections, requests: Sequence[EvidenceRequest], pool: ScoringPool
 ) -> list[MomentEvidence]:
     """The evidence of each query in all sections of its video, in order of time."""
@@ -168,7 +168,7 @@ def explain_video(
     sections = snapshot.tracks[name]
     weight = sections.fusion_weight if trace else 0.0
     request = EvidenceRequest(vector, sections.by_video.of_video(video), weight)
-    (evidence,) = video_evidence(sections, [request], pool)
+    (evidence,) = evidence_in_videos(sections, [request], pool)
     moments = moments_of(evidence, snapshot.videos[video].duration, options, trace=trace)
     return VideoExplanation(name, evidence, tuple(moments))
 
@@ -213,7 +213,7 @@ class _EvidenceReader:
             for ranking, _, video in some:
                 query = ranking.tracks[track].query
                 requests.append(EvidenceRequest(query.vector, sections.by_video.of_video(video), query.fusion_weight))
-            self.known.update(zip(some, video_evidence(sections, requests, self.pool), strict=True))
+            self.known.update(zip(some, evidence_in_videos(sections, requests, self.pool), strict=True))
 
     def explain(self, ranking: Ranking, track: str, video: int) -> tuple[MomentEvidence, list[FoundMoment]]:
         key = (ranking, track, video)

@@ -20,7 +20,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.ingest.files import absolute_path
 from prvr.library.ingest.tracks import FRAMES
 from prvr.library.search.confidence import CONFIDENT
-from prvr.library.search.explain import EvidenceRequest, moments_of, video_evidence
+from prvr.library.search.explain import EvidenceRequest, evidence_in_videos, moments_of
 from prvr.library.search.moments import MomentOptions
 from prvr.library.search.query import TrackQuery
 from prvr.library.search.rank import TrackRanking, rank_track
@@ -97,7 +97,7 @@ def judge(
         EvidenceRequest(vectors[row], sections.by_video.of_video(video), weight)
         for row, video in zip(understood, own, strict=True)
     ]
-    evidence = dict(zip(understood, video_evidence(sections, requests, library.pool), strict=True))
+    evidence = dict(zip(understood, evidence_in_videos(sections, requests, library.pool), strict=True))
     ranks, overlaps, confident, right, confident_without = [], [], [], [], []
     for row, query in enumerate(known):
         if row not in evidence:

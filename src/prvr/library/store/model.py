@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from prvr.files import whole_folder
 from prvr.library.errors import LibraryError
-from prvr.media.encoders.hashes import file_hash
+from prvr.media import file_hash
 
 if TYPE_CHECKING:
     from prvr.training import Run
