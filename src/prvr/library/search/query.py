@@ -1,4 +1,4 @@
-"""First step of a search: queries become vectors, and each track learns which of its sections they may find."""
+"""First step of a search: queries become vectors, and for each track the sections that they may find are chosen."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def track_queries(
     queries: list[dict[str, TrackQuery]] = [{} for _ in requests]
     for name, sections in snapshot.tracks.items():
         allowed = {
-            filters: sections.by_video if videos is None else sections.by_video.only(videos)
+            filters: sections.by_video if videos is None else sections.by_video.of_videos(videos)
             for filters, videos in videos_of.items()
         }
         narrow = [row for row, request in enumerate(requests) if request.uses_candidates and name in candidates]
@@ -80,7 +80,7 @@ def track_queries(
             weight = sections.fusion_weight if request.trace else 0.0
             if row in named:
                 reference = candidates[name].reference
-                some = sections.by_video.only(np.concatenate([named[row], reference]))
+                some = sections.by_video.of_videos(np.concatenate([named[row], reference]))
                 queries[row][name] = TrackQuery(vector, weight, some, reference)
             else:
                 queries[row][name] = TrackQuery(vector, weight, allowed[request.filters])

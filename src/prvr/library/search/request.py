@@ -54,6 +54,10 @@ class SearchRequest:
         """Hits up to the end of the page."""
         return self.offset + self.limit
 
+    def accepts(self, confidence: float | None) -> bool:
+        """Whether a hit with this confidence is shown."""
+        return (confidence or 0.0) >= self.min_confidence
+
     @property
     def uses_candidates(self) -> bool:
         return self.approximate and not self.filters.any
