@@ -79,7 +79,7 @@ def test_nothing_moves_for_whoever_wants_that_and_what_happens_is_announced(
     page = opened(browser, address, viewport=WIDE, reduced_motion="reduce")
     moving = "[...document.querySelectorAll('*')].filter((e) => parseFloat(getComputedStyle(e).transitionDuration) > 0)"
     assert page.evaluate(f"{moving}.length") == 0
-    for place in ("#status", "#verdict", "#add-told"):
+    for place in ("#status", "#verdict", "#add-status"):
         assert page.evaluate(f"document.querySelector('{place}').matches('[role=status], [aria-live=polite]')")
     look_for(page, sentence)
     page.wait_for_selector(".hit")

@@ -12,10 +12,10 @@ from fastapi.testclient import TestClient
 
 from prvr.library.search import candidates
 from prvr.server import ServerError, ServerOptions, create_app
-from prvr.server.batching import Batcher
+from prvr.server.batcher import Batcher
 from prvr.server.metrics import Metrics
-from prvr.server.search_models import SearchRequest
-from prvr.server.searches import Searches
+from prvr.server.search_models import SearchBody
+from prvr.server.searches import BatchSearcher
 from tests.server.conftest import Served
 
 QUERY = "a red square moves to the left"
@@ -59,20 +59,20 @@ def test_candidates_are_asked_for_and_refused_where_there_are_none(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')
-    monkeypatch.setattr(candidates, "FEWEST", 10)
+    monkeypatch.setattr(candidates, "FEWEST_TOKENS", 10)
     body = {"query": QUERY, "limit": 3, "approximate": True}
     refused = served.client.post("/v1/search", json=body)
     assert refused.status_code == 409
-    assert refused.json()["detail"] == "the library has no index of candidates"
-    assert refused.json()["remedy"] == "build one with `prvr library index`, or leave `approximate` out"
+    assert refused.json()["detail"] == "The library has no candidate index."
+    assert refused.json()["remedy"] == "Build one with `prvr library index`, or leave `approximate` out."
     assert served.client.post("/v1/search", json={**body, "approximate": False}).status_code == 200
     served.library.index()
     found = served.client.post("/v1/search", json=body)
     assert found.status_code == 200
     expected = served.library.search(QUERY, limit=3, approximate=True)
     assert [h["video"]["id"] for h in found.json()["hits"]] == [h.video.id for h in expected]
-    (file,) = (served.library.folder / candidates.FOLDER).glob("*.faiss")
-    served.library.index()  # built anew: noticed without a restart
+    (file,) = (served.library.folder / candidates.INDEX_FOLDER).glob("*.faiss")
+    served.library.index()  # the server uses a new index without a restart
     assert not file.exists()
     assert served.client.post("/v1/search", json=body).status_code == 200
 
@@ -224,11 +224,11 @@ def test_health_metrics_and_documents(served: Served) -> None:
     assert "prvr_videos 10" in text
     assert "prvr_search_batch_size_count 1" in text
     schema = served.client.get("/v1/openapi.json").json()
-    assert schema["components"]["schemas"]["SearchRequest"]["examples"]
+    assert schema["components"]["schemas"]["SearchBody"]["examples"]
     assert "POST /v1/search" in served.client.get("/v1/docs").text
     page = served.client.get("/")
     assert "<title>prvr" in page.text
-    for name in ("app.js", "api.js", "player.js", "curves.js", "adding.js", "style.css", "icon.svg"):
+    for name in ("app.js", "api.js", "player.js", "curves.js", "add.js", "style.css", "icon.svg"):
         assert served.client.get(f"/page/{name}").status_code == 200
     assert "://" not in page.text.replace("http://www.w3.org", "")
 
@@ -289,31 +289,31 @@ def test_an_unexpected_failure_says_nothing_of_the_machine(served: Served, monke
 def test_searches_that_wait_together_share_a_pass(served: Served) -> None:
     metrics = Metrics()
     sentences = ["red", "blue", "green", "zzz", "a square", "a circle", "night", "snow", "left", "right"]
-    asked = [SearchRequest(query=text, limit=number + 1) for number, text in enumerate(sentences)]
+    requests = [SearchBody(query=text, limit=number + 1) for number, text in enumerate(sentences)]
 
     async def ask() -> list[bytes]:
-        batcher = Batcher(Searches(served.library), metrics, batch=8, waiting=100)
-        found = await asyncio.gather(*map(batcher.ask, asked))
+        batcher = Batcher(BatchSearcher(served.library), metrics, batch_size=8, max_waiting=100)
+        responses = await asyncio.gather(*map(batcher.submit, requests))
         await batcher.close()
-        return found
+        return responses
 
-    for request, answer in zip(asked, asyncio.run(ask()), strict=True):
+    for request, answer in zip(requests, asyncio.run(ask()), strict=True):
         alone = served.library.search(request.query, limit=request.limit)
         assert [hit["video"]["id"] for hit in json.loads(answer)["hits"]] == [hit.video.id for hit in alone]
     assert "prvr_search_batch_size_count 2" in metrics.text({})  # ten searches, eight at a time
 
 
 def test_a_search_that_fails_does_not_fail_its_neighbours() -> None:
-    def together(questions: Sequence[int]) -> list[int]:
-        if 3 in questions:
+    def answer_batch(requests: Sequence[int]) -> list[int]:
+        if 3 in requests:
             raise ValueError("three")
-        return [2 * each for each in questions]
+        return [2 * request for request in requests]
 
     async def ask() -> list[int | BaseException]:
-        batcher = Batcher(together, Metrics(), batch=8, waiting=100)
-        found = await asyncio.gather(*map(batcher.ask, range(5)), return_exceptions=True)
+        batcher = Batcher(answer_batch, Metrics(), batch_size=8, max_waiting=100)
+        responses = await asyncio.gather(*map(batcher.submit, range(5)), return_exceptions=True)
         await batcher.close()
-        return found
+        return responses
 
     found = asyncio.run(ask())
     assert isinstance(found.pop(3), ValueError)

@@ -46,7 +46,7 @@ def test_search_play_seek_and_switch(page: Any, sentence: str) -> None:
     took = page.evaluate("performance.getEntriesByName('paint')[0].duration")
     print(f"ten results were on screen {took:.0f} ms after the answer had arrived")  # pytest -s shows it
     label = page.locator(".hit > button").first.get_attribute("aria-label")
-    assert "% sure" in label
+    assert "% confidence" in label
 
     with page.expect_response("**/evidence**") as evidence:
         page.locator(".hit > button").first.click()

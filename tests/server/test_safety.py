@@ -80,7 +80,7 @@ def test_links_out_of_a_root_are_left_out_of_a_folder(served: Served) -> None:
     (served.folder / "new" / "out.mp4").symlink_to(served.library.videos()[0].path)
     answer = served.client.post("/v1/videos", json={"root": "new"})
     assert answer.status_code == 404
-    assert "led out" in answer.json()["detail"]
+    assert "leads out" in answer.json()["detail"]
 
 
 def test_subtitles_that_lead_out_of_a_root_keep_their_video_out(served: Served) -> None:
@@ -90,7 +90,7 @@ def test_subtitles_that_lead_out_of_a_root_keep_their_video_out(served: Served) 
     film.with_suffix(".en.srt").symlink_to(secret)
     answer = served.client.post("/v1/videos", json={"root": "new", "path": film.name})
     assert answer.status_code == 404
-    assert "led out" in answer.json()["detail"]
+    assert "leads out" in answer.json()["detail"]
 
 
 def test_every_answer_carries_its_policy(served: Served) -> None:
@@ -207,9 +207,9 @@ def test_an_error_of_the_library_is_told_without_paths(served: Served) -> None:
         for message, shown in (
             (
                 f"{served.library.folder} is damaged: run prvr library verify",
-                "library is damaged: run prvr library verify",
+                "library is damaged: run prvr library verify.",
             ),
-            ("/etc/secret is damaged", "the library cannot do this"),
+            ("/etc/secret is damaged", "The library cannot do this."),
         ):
             searcher.message = message
             answer = client.post("/v1/search", json={"query": "a red square"})
