@@ -35,7 +35,7 @@ def test_the_demo_draws_learns_indexes_and_answers(
     assert f"prvr serve {out / 'library'}" in text  # nobody is there to look at the page
     assert (out / "evidence.png").stat().st_size > 10_000
     lib = Library.open(out / "library")
-    assert lib.about.model is not None
+    assert lib.record.model is not None
     assert {video.path.stem[:4] for video in lib.videos()} == {"test"}  # unseen films alone
     assert lib.verify().ok
 

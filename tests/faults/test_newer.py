@@ -32,7 +32,7 @@ def test_a_library(whole: Library, tmp_path: Path, capsys: pytest.CaptureFixture
     before = files_of(lib)
     for words in (("search", "a red square"), ("library", "add", tmp_path), ("library", "verify")):
         said = fails(capsys, *words, "--library", lib)
-        assert "format 7, made by 9.1.0" in said
+        assert "format 7, version 9.1.0" in said
         assert f"this is prvr {prvr.__version__}" in said
     assert files_of(lib) == before
 
@@ -44,7 +44,7 @@ def test_a_run(preset: Path, world: Path, tmp_path: Path, capsys: pytest.Capture
     before = files_of(run.path)
     for words in (("eval", run.path), ("train", preset, "--out", run.path, "--resume")):
         said = fails(capsys, *words)
-        assert "format 7, made by 9.1.0" in said
+        assert "format 7, version 9.1.0" in said
         assert f"this is prvr {prvr.__version__}" in said
     assert files_of(run.path) == before
 

@@ -26,7 +26,7 @@ def test_a_library(films: RenderedWorld, tmp_path: Path, capsys: pytest.CaptureF
         assert main(["library", "verify", "--library", str(lib.folder)]) == 0
         capsys.readouterr()
         for words in (("library", "add", *paths, *where), ("library", "remove", paths[0], *where)):
-            assert "may be searched, but not changed" in fails(capsys, *words)
+            assert "can search the library, but not change it" in fails(capsys, *words)
         assert files_of(lib.folder) == before
         remount(place, "rw")
         assert len(lib.add(paths[:3]).added) == 1

@@ -111,8 +111,8 @@ class Copy:
         except LibraryError:
             return False
         ahead = now > manifest.catalogue  # changed and not published yet; files of removed videos are gone
-        wanted = {RECORD_FILE: manifest.files.get(RECORD_FILE, ())} if ahead else manifest.files
-        lengths = {self.folder / name: sum(part.size for part in parts) for name, parts in wanted.items()}
+        expected = {RECORD_FILE: manifest.files.get(RECORD_FILE, ())} if ahead else manifest.files
+        lengths = {self.folder / name: sum(part.size for part in parts) for name, parts in expected.items()}
         there = all(path.is_file() and path.stat().st_size >= length for path, length in lengths.items())
         return there and now >= manifest.catalogue
 

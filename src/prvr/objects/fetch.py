@@ -109,12 +109,12 @@ def _common(parts: tuple[Segment, ...], known: tuple[Segment, ...]) -> int:
 
 
 def _remove(folder: Path, keep: Iterable[str]) -> None:
-    wanted = {folder / path for path in keep}
-    places = {parent for path in wanted for parent in path.parents}
+    kept = {folder / path for path in keep}
+    places = {parent for path in kept for parent in path.parents}
     for name in _OURS:
         for path in sorted((folder / name).rglob("*"), reverse=True):
             if path.is_dir() and not path.is_symlink():
                 if path not in places:
                     shutil.rmtree(path, ignore_errors=True)
-            elif path not in wanted:
+            elif path not in kept:
                 path.unlink(missing_ok=True)

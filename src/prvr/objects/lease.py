@@ -114,4 +114,4 @@ class Lease:
             return None
         except (ValueError, RecursionError):
             found = None
-        return found if isinstance(found, dict) else {"holder": "somebody"}
+        return found if isinstance(found, dict) else {"holder": "another process"}

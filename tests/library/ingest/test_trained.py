@@ -122,7 +122,7 @@ def test_encoder_and_rate_come_from_the_run(trained: Library) -> None:
 def test_a_picture_cannot_be_asked_for(trained: Library) -> None:
     found = trained.search(np.zeros((48, 48, 3), np.uint8))
     assert not found
-    assert "no pictures" in found.message
+    assert "cannot read this picture" in found.message
     assert "understands nothing" in trained.search("…").message
 
 
@@ -141,7 +141,7 @@ def test_runs_that_do_not_fit_are_refused(run: Run, data: Path, tmp_path: Path) 
     shutil.copytree(data, unknown)
     for path in unknown.rglob("recipe.json"):
         path.unlink()
-    with pytest.raises(LibraryError, match="does not say how its features were made"):
+    with pytest.raises(LibraryError, match="does not know how its features were made"):
         Library.create(tmp_path / "library", model=fresh_run(tmp_path / "unknown", unknown).path)
     assert not (tmp_path / "library").exists()
 
@@ -155,7 +155,7 @@ def test_the_command_line_refuses_another_model(
     assert prvr(["library", "add", film, "--library", place]) == 0
     other = fresh_run(tmp_path / "other", data, seed=1)
     assert prvr(["library", "add", film, "--library", place, "--model", str(other.path)]) == 1
-    assert "was made with the dreamprvr of" in capsys.readouterr().err
+    assert "was created with the dreamprvr of" in capsys.readouterr().err
     assert prvr(["library", "add", film, "--library", place, "--model", str(tmp_path)]) == 1
     assert "is not a run" in capsys.readouterr().err
     assert prvr(["library", "status", "--library", place]) == 0

@@ -75,7 +75,8 @@ def drawn_library(folder: Path) -> Library:
     usual = frozen.SECTION_SAMPLES
     frozen.SECTION_SAMPLES = 32
     try:
-        library = Library.create(folder, encoder=DrawnEncoder("pictures"), text_encoder=DrawnEncoder("lines"))
+        encoders = {"encoder": DrawnEncoder("pictures"), "text_encoder": DrawnEncoder("lines")}
+        library = Library.create(folder, storage="fp32", **encoders)  # half floats differ between processors
         commit_videos(library.catalogue, folder, [_video(library, number) for number in range(VIDEOS)])
     finally:
         frozen.SECTION_SAMPLES = usual

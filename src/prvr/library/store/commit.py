@@ -40,9 +40,7 @@ def disk_error(folder: Path, problem: OSError) -> LibraryError:
             f"the disk of {folder} is full: free some space and run the command again. What was added is kept."
         )
     if problem.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return LibraryError(
-            f"{folder} is read-only for this user ({problem.strerror}): it can be searched, not changed"
-        )
+        return LibraryError(f"{folder}: {problem.strerror}: this user can search the library, but not change it")
     return LibraryError(f"{folder} could not be written: {problem.strerror or problem}")
 
 
