@@ -5,7 +5,7 @@ import { clock, make } from "./api.js";
 const NS = "http://www.w3.org/2000/svg";
 const WIDTH = 1000, HEIGHT = 170, TOP = 22, BOTTOM = 146;
 const TICK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
-const NAMES = { direct: "direct evidence", support: "register support", routed: "routed (TRACE)" };
+const NAMES = { direct: "direct", support: "register support", routed: "routed" };
 
 // Seconds between two labels of the time axis, so that there are at most this many steps.
 function tickStep(length, most) {
