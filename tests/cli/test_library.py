@@ -81,7 +81,7 @@ def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.Captur
         (["serve", str(made), "--host", "192.0.2.1", "--token", 24 * "x"], "choose another --host"),
         (["library", "add"], "no files were given"),
         (["library", "add", str(tmp_path / "nowhere")], "nowhere does not exist"),
-        (["library", "add", str(tmp_path), "--rate", "5"], "was made with rate 2.0, not 5.0"),
+        (["library", "add", str(tmp_path), "--rate", "5"], "was created with rate 2.0, not 5.0"),
         (["library", "remove"], "no videos were given"),
         (["library", "remove", "x.mp4"], "is not in the library"),
     ):

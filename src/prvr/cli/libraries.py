@@ -90,8 +90,8 @@ def open_or_create(folder: Path, settings: LibrarySettings) -> Library:
         given, stored = getattr(settings, setting.name), getattr(lib.settings, setting.name)
         if given not in (getattr(usual, setting.name), stored):
             raise LibraryError(
-                f"{folder} was made with {setting.name} {stored}, not {given}: leave "
-                f"--{setting.name.replace('_', '-')} out, or make another library"
+                f"{folder} was created with {setting.name} {stored}, not {given}: leave "
+                f"--{setting.name.replace('_', '-')} out, or create another library"
             )
     return lib
 

@@ -28,6 +28,7 @@ from prvr.cli.libraries import (
 from prvr.library import (
     FEWEST_TOKENS,
     INDEX_FOLDER,
+    RECORD_FILE,
     VIDEO_SUFFIXES,
     AddProgress,
     AddReport,
@@ -77,8 +78,10 @@ class Add:
         refuse_addresses(self.paths)
         cluster = self._cluster()
         with open_to_change(self.library) as target:
-            files = self._find_videos()
-            lib = open_or_create(target.folder, self.settings)
+            if (target.folder / RECORD_FILE).exists():
+                lib, files = open_or_create(target.folder, self.settings), self._find_videos()
+            else:  # look for videos before an empty library is created
+                files, lib = self._find_videos(), open_or_create(target.folder, self.settings)
             target.publish()  # others see an empty library and its settings
             report = self._add(target, lib, files, cluster if cluster is None else replace(cluster, copy=target.copy))
         _show_report(report, self.library)

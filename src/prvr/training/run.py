@@ -107,7 +107,7 @@ class Run:
             versions = record.get("versions")
             made_by = versions.get("prvr", "unknown") if isinstance(versions, dict) else "unknown"
             raise RunError(
-                f"{self.path} was made by a newer prvr (format {version}, made by {made_by}; this is prvr "
+                f"{self.path} was created by a newer prvr (format {version}, version {made_by}; this is prvr "
                 f"{prvr.__version__}, which reads up to format {FORMAT}): update prvr"
             )
         return record
