@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
+from prvr.library import Filters
 from prvr.library.search import candidates
 from prvr.server import ServerError, ServerOptions, create_app
 from prvr.server.batcher import Batcher
 from prvr.server.metrics import Metrics
-from prvr.server.search_models import SearchBody
+from prvr.server.search_models import SearchBody, SearchFilters
 from prvr.server.searches import BatchSearcher
 from tests.server.conftest import Served
 
@@ -321,3 +323,7 @@ def test_unsafe_options_are_refused(tmp_path: Path) -> None:
     for given in ({"host": "0.0.0.0"}, {"host": "example.org"}, {"token": "short"}, {"roots": (tmp_path / "no",)}):
         with pytest.raises(ServerError):
             ServerOptions(**given)  # type: ignore[arg-type]
+
+
+def test_every_filter_of_the_library_can_be_asked_for() -> None:
+    assert {field.name for field in fields(Filters)} == SearchFilters.model_fields.keys()

@@ -36,7 +36,7 @@ from prvr.library.search.filters import Filters
 from prvr.library.search.moments import MomentOptions
 from prvr.library.search.pipeline import ScoreQueries, run_search
 from prvr.library.search.query import encode_queries
-from prvr.library.search.request import GroupBy, Query, SearchRequest
+from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import SearchResult, empty_result
 from prvr.library.search.score import score_queries
 from prvr.library.store.catalogue import Catalogue, Video, read_lines, read_videos
@@ -243,7 +243,7 @@ class Library:
 
     def search(
         self,
-        query: Query,
+        query: QueryInput,
         *,
         limit: int = 10,
         offset: int = 0,
@@ -298,7 +298,7 @@ class Library:
         seconds = time.perf_counter() - began
         return [replace(result, seconds=seconds) for result in results]
 
-    def encode(self, track: str, queries: Sequence[Query]) -> torch.Tensor:
+    def encode(self, track: str, queries: Sequence[QueryInput]) -> torch.Tensor:
         """Encode queries as one track's vectors (Q, D). A row is zero if the track cannot use that query."""
         return encode_queries(queries, self.tracks[track])
 

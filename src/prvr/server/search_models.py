@@ -53,7 +53,14 @@ class SearchFilters(RequestModel):
     def to_filters(self, folders: LibraryFolders) -> Filters:
         after, before = (None if day is None else _with_zone(day).isoformat() for day in (self.after, self.before))
         folder = folders.path(self.folder) if self.folder else None
-        return Filters(folder, after, before, self.min_duration, self.max_duration, tuple(self.tags))
+        return Filters(
+            folder=folder,
+            after=after,
+            before=before,
+            min_duration=self.min_duration,
+            max_duration=self.max_duration,
+            tags=tuple(self.tags),
+        )
 
 
 def _with_zone(day: datetime) -> datetime:

@@ -30,9 +30,7 @@ def video_evidence(
     video_id: Annotated[Id, Path(description="number of the video", examples=[1])],
     state: Shared,
     query: Annotated[QueryText, Query(description="a sentence", examples=["a red square moves to the left"])],
-    track: Annotated[
-        str | None, Query(description="`frames` or `text`; by default frames", max_length=20, pattern="^(frames|text)$")
-    ] = None,
+    track: Annotated[str | None, Query(description="`frames` or `text`; by default frames", max_length=20)] = None,
     trace: Annotated[bool, Query(description="find moments with TRACE; false: with plain max pooling")] = True,
 ) -> EvidenceModel:
     """The evidence for a sentence over the time of one video: curves, register activation, peaks and moments."""

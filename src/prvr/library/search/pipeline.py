@@ -18,14 +18,14 @@ from prvr.library.search.candidates import TrackCandidates
 from prvr.library.search.explain import explain_pages
 from prvr.library.search.query import TrackQuery, track_queries
 from prvr.library.search.rank import TrackRanking, rank_requests, rank_track
-from prvr.library.search.request import Query, SearchRequest
+from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.search.results import ReadLines, SearchResult, empty_result, not_understood, result_of
 from prvr.library.search.score import score_queries
 from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import ScoringPool
 
-EncodeQueries = Callable[[str, Sequence[Query]], Tensor]  # track name, queries -> vectors (Q, D)
+EncodeQueries = Callable[[str, Sequence[QueryInput]], Tensor]  # track name, queries -> vectors (Q, D)
 # queries of one track, its sections -> for each query the scores of its sections (S',)
 ScoreQueries = Callable[[Sequence[TrackQuery], TrackSections, ScoringPool], list[NDArray[np.float32]]]
 

@@ -14,7 +14,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import Track
 from prvr.library.search.candidates import TrackCandidates
 from prvr.library.search.filters import Filters
-from prvr.library.search.request import Query, SearchRequest
+from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.store.sections import Ids, SectionsByVideo
 from prvr.library.store.snapshot import Snapshot
 from prvr.media import load_picture
@@ -30,7 +30,7 @@ class TrackQuery:
     reference: Ids | None = None  # for a search among candidates: videos that show how the query scores in general
 
 
-def encode_queries(queries: Sequence[Query], track: Track) -> Tensor:
+def encode_queries(queries: Sequence[QueryInput], track: Track) -> Tensor:
     """Encode sentences and pictures as query vectors (Q, D). A row is zero if the track cannot use that query."""
     embedding = track.embedding
     vectors = torch.zeros(len(queries), embedding.backbone.width)
