@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from prvr.library import Library, SearchResult
-from tests.library.search.asked import ANSWERS, drawn_library, requests, summary
+from tests.library.search.drawn_library import ANSWERS, drawn_library, requests, summary
 
 KNOWN: list[dict[str, Any]] = json.loads(ANSWERS.read_text())
 

@@ -28,7 +28,7 @@ from prvr.library.search.rank import TrackRanking, fuse_ranks, rank_requests, ra
 from prvr.library.search.results import result_of
 from prvr.library.search.score import score_queries, score_sections, score_some_sections
 from prvr.library.store.background import Background
-from tests.library.search.asked import WIDTH, DrawnEncoder, draw
+from tests.library.search.drawn_library import WIDTH, DrawnEncoder, draw
 
 NAMES = ("one", "two", "three", "four")
 
