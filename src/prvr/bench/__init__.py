@@ -2,7 +2,7 @@
 
 from prvr.bench.corpus import BenchmarkSizes, Shape, random_gallery, random_queries
 from prvr.bench.measure import MachineLimits, Measurement
-from prvr.bench.plan import BENCHMARKS, Benchmark, run_benchmarks
+from prvr.bench.run import BENCHMARKS, Benchmark, run_benchmarks
 
 __all__ = [
     "BENCHMARKS",

@@ -27,7 +27,7 @@ from prvr.library import IndexedVideo, LibraryRecord, NewVideo, Section, Section
 from prvr.media import TimedLine
 
 PIECES = "pieces"
-MOST_TRIES = 5  # that never end: the file crashes its decoder, or five nodes were lost at the same file
+MOST_TRIES = 5  # attempts before a file is given up: it crashes its decoder, or five nodes were lost while decoding it
 _NOT_STORED = ("path", "size", "mtime", "tags", "added")  # facts that the adding process knows itself
 
 

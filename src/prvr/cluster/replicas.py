@@ -158,7 +158,7 @@ class Shards:
             if not call.waiting:
                 self._ask_next(call, late_after)
             return None
-        # Counted from the first question, also if the second replica was faster: else "late" would shrink and shrink.
+        # Counted from the first request, even if a second replica answered; otherwise the threshold would keep falling.
         self.answer_seconds.append(time.monotonic() - call.began)
         for owed, (slow, due) in call.waiting.items():
             slow.note_owed(owed, due)

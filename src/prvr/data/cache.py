@@ -68,7 +68,7 @@ def _build(home: Path, name: str, final: Path, build: Callable[[Path], None]) ->
         try:
             work.rename(final)
         except OSError:
-            if not final.is_dir():  # otherwise a process without a lock was faster, and its folder is as good
+            if not final.is_dir():  # otherwise another process built the same folder first; use it
                 raise
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -106,7 +106,7 @@ def _check_collection(root: Path, name: str, every: bool) -> Iterator[CheckRow]:
 
 
 def _check_auxiliary(files: Collection, words: FeatureStore | None) -> Iterator[CheckRow]:
-    """The captions of videos that only Cap4Video reads."""
+    """Check the auxiliary captions, which only Cap4Video uses."""
     item, path = "auxiliary captions", files.caption_features
     if path is None:
         yield CheckRow(files.name, item, "ok", "none (optional; Cap4Video then trains without them)")

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from prvr.data import Dataset
 from prvr.evaluation.corrections import Correction, find_correction
+from prvr.evaluation.curve_moments import known_times
 from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figure
-from prvr.evaluation.moments import known_times
 from prvr.evaluation.records import EvaluationRecord, save_record
 from prvr.evaluation.significance import Comparison, compare_ranks
 from prvr.evaluation.subject import Subject, open_subject

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.evaluation.moments import MomentOverlaps, moment_overlaps
+from prvr.evaluation.curve_moments import MomentOverlaps, moment_overlaps
 from prvr.evaluation.subject import Subject
 from prvr.evaluation.views import PairViews
 from prvr.tokens import TensorRecord

@@ -41,11 +41,6 @@ class VideoInfo:
     codec: str
     streams: tuple[StreamInfo, ...] = ()
 
-    @property
-    def has_audio(self) -> bool:
-        """Whether the file has a sound track."""
-        return any(stream.kind == "audio" for stream in self.streams)
-
 
 @dataclass(frozen=True)
 class Fit:

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 _Frame = TypeVar("_Frame")
 
 TOLERANCE = 5e-4  # seconds: Matroska rounds times to milliseconds
-_JITTER = 1.0  # seconds that times may step back; a larger step starts a new time line
+_JITTER = 1.0  # largest backward jump treated as jitter, in seconds; a larger one starts a new time line
 _LONGEST_STILL = 3600.0  # seconds that one picture may last in a file that does not state its length
 
 

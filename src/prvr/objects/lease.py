@@ -57,7 +57,7 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop_beating()
-        if isinstance(error, StoreError):  # storage may not answer: the lease stays, and counts for nothing soon
+        if isinstance(error, StoreError):  # storage may not answer: the lease stays and soon expires
             return
         if self._owner() == self.mine["owner"]:
             self.store.delete([LEASE])

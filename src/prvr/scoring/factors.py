@@ -75,7 +75,7 @@ class GalleryFactors:
 
 
 def working_type(dtype: torch.dtype) -> torch.dtype:
-    """Tokens are prepared in float32, or in float64 where they come so."""
+    """Tokens are prepared in float32, or float64 if the input is float64."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class Peaked:
-    """For a record of one query and one video whose curves are arrays over the same places of it."""
+    """Mixin: the peaks of the evidence curves of one query and one video."""
 
     direct: Any  # (M,) what the query saw
     support: Any  # (M,) what the registers lend, on the cosine scale

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from prvr.evaluation.curve_moments import RANKS
 from prvr.evaluation.figures import save_figure
 from prvr.evaluation.findings import Study
-from prvr.evaluation.moments import RANKS
 from prvr.evaluation.report.content import ReportSection
 from prvr.evaluation.report.localisation import agreement_flags
 from prvr.evaluation.report.page import page

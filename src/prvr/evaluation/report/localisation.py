@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from prvr.evaluation.curve_moments import RANKS
 from prvr.evaluation.findings import Study
-from prvr.evaluation.moments import RANKS
 from prvr.evaluation.report.content import Cell, Column, ReportSection, ReportTable
 
 AGREE, MOMENTS = "Clip–frame agreement", "Moments from the evidence curve"

@@ -27,7 +27,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class Queries(TensorRecord):
-    """Unit queries, and what a product with a folded vector is multiplied by: 1/‖W q‖."""
+    """Unit queries (Q, D) and the scale 1/‖W q‖ for folded vectors."""
 
     unit: Tensor  # (Q, D)
     scale: Tensor  # (Q,)
