@@ -1,7 +1,7 @@
-"""The few dataclasses that travel between rooms.
+"""Dataclasses of tensors that several packages exchange: batches of features, tokens of videos, evidence.
 
-Shapes use one alphabet everywhere: Q queries, V videos, L words, M frames, C clips, R registers, D width.
-A mask is True where something real is, False on padding.
+Letters of shapes mean the same everywhere: Q queries, V videos, L words, M frames, C clips, R registers, D width.
+A mask is True at real elements and False at padding.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ _Tokens = TypeVar("_Tokens", bound="VideoTokens")
 
 @dataclass(frozen=True)
 class TensorRecord:
-    """A record of tensors that share their first axis: moved, sliced and joined as one. Other fields ride along."""
+    """Base of records whose tensors share their first axis, and are moved, sliced and joined together.
+
+    Fields that are not tensors are copied.
+    """
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensor fields by name, absent ones left out."""
+        """The fields that hold a tensor, by name."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     def map(self: _Record, change: Callable[[Tensor], Tensor]) -> _Record:
-        """The same record with every tensor changed."""
+        """A copy of the record with a function applied to every tensor."""
         changed: dict[str, Any] = {name: change(tensor) for name, tensor in self.tensors().items()}
         return replace(self, **changed)
 
     def to(self: _Record, *args: Any, **kwargs: Any) -> _Record:
-        """Move or convert every tensor, with the arguments of ``Tensor.to``. Masks keep their type."""
+        """Move or convert every tensor, with the arguments of ``Tensor.to``. Masks keep their dtype."""
         moved: _Record = self.map(
-            lambda t: t.to(*args, **kwargs) if t.is_floating_point() else _moved_only(t, args, kwargs)
+            lambda t: t.to(*args, **kwargs) if t.is_floating_point() else _to_device(t, args, kwargs)
         )
         return moved
 
@@ -51,18 +54,19 @@ class TensorRecord:
 
 
 def as_mask(mask: Tensor) -> Tensor:
-    """Masks arrive as bool or as 0/1 numbers; inside they are bool."""
+    """Convert a mask of 0/1 numbers to bool."""
     return mask if mask.dtype == torch.bool else mask > 0.5
 
 
-def _moved_only(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    kept = tuple(arg for arg in args if not isinstance(arg, torch.dtype))
-    return tensor.to(*kept, **{k: v for k, v in kwargs.items() if k != "dtype"}) if kept or kwargs else tensor
+def _to_device(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """``Tensor.to`` without a change of dtype."""
+    args = tuple(arg for arg in args if not isinstance(arg, torch.dtype))
+    return tensor.to(*args, **{k: v for k, v in kwargs.items() if k != "dtype"}) if args or kwargs else tensor
 
 
 @dataclass(frozen=True)
 class QueryBatch(TensorRecord):
-    """Sentences as word features."""
+    """Queries as word features."""
 
     tokens: Tensor  # (Q, L, Dq)
     mask: Tensor  # (Q, L)
@@ -74,14 +78,14 @@ class QueryBatch(TensorRecord):
 
 @dataclass(frozen=True)
 class VideoBatch(TensorRecord):
-    """Videos as raw features, at two time scales; for some methods with sentences that were written about them."""
+    """Videos as features at two time scales. Some methods also need captions of each video."""
 
     frames: Tensor  # (V, M, Dv)
     frame_mask: Tensor  # (V, M)
     clips: Tensor  # (V, C, Dv)
     ids: tuple[str, ...] = ()
     captions: Tensor | None = None  # (V, T, L, Dq) word features of auxiliary captions
-    caption_mask: Tensor | None = None  # (V, T, L); a slot without a real word holds no caption
+    caption_mask: Tensor | None = None  # (V, T, L); all False where a video has fewer captions
 
     def __len__(self) -> int:
         return self.frames.shape[0]
@@ -89,9 +93,9 @@ class VideoBatch(TensorRecord):
 
 @dataclass(frozen=True)
 class TrainBatch:
-    """Videos with all their captions; ``labels[n]`` is the row of the video that query ``n`` describes.
+    """Videos with all queries that describe them; ``labels[n]`` is the row of the video that query ``n`` describes.
 
-    Where negatives were chosen for each query, their videos follow those that the queries describe.
+    If negatives were chosen for each query, their videos come after the described ones.
     """
 
     videos: VideoBatch
@@ -107,7 +111,7 @@ class TrainBatch:
 
 @dataclass(frozen=True)
 class VideoTokens(TensorRecord):
-    """What a backbone makes of videos. Padded frame slots are exactly zero."""
+    """Videos as a backbone encodes them. Padded frames are exactly zero."""
 
     frames: Tensor  # (V, M, D)
     frame_mask: Tensor  # (V, M)
@@ -117,25 +121,28 @@ class VideoTokens(TensorRecord):
 
     @property
     def evidence(self) -> Tensor:
-        """The tokens this backbone's local evidence lives in, (V, M, D) or (V, C, D)."""
+        """The tokens that local evidence is computed from: frames (V, M, D) or clips (V, C, D)."""
         return self.frames if self.evidence_from == "frames" else self.clips
 
     @property
     def evidence_mask(self) -> Tensor:
+        """The mask of ``evidence``, (V, M) or (V, C)."""
         if self.evidence_from == "frames":
             return self.frame_mask
         return torch.ones(self.clips.shape[:2], dtype=torch.bool, device=self.clips.device)
 
     @staticmethod
     def of_frames(frames: Tensor, frame_mask: Tensor) -> VideoTokens:
-        """Tokens of a method without clips: (V, M, D), (V, M); padded slots are made zero here."""
-        kept = frames.masked_fill(~frame_mask[..., None], 0.0)
-        return VideoTokens(kept, frame_mask, frames.new_zeros(frames.shape[0], 0, frames.shape[2]))
+        """Tokens of a method without clips, from (V, M, D) and (V, M). Sets padded frames to zero."""
+        masked = frames.masked_fill(~frame_mask[..., None], 0.0)
+        return VideoTokens(masked, frame_mask, frames.new_zeros(frames.shape[0], 0, frames.shape[2]))
 
     def padded(self: _Tokens, frames: int) -> _Tokens:
-        """The same videos with (at least) so many frame slots, new ones empty: batches then share a shape."""
-        spare = max(0, frames - self.frames.shape[1])
-        return replace(self, frames=F.pad(self.frames, (0, 0, 0, spare)), frame_mask=F.pad(self.frame_mask, (0, spare)))
+        """Pad to at least this many frames, so that batches have the same shape."""
+        missing = max(0, frames - self.frames.shape[1])
+        return replace(
+            self, frames=F.pad(self.frames, (0, 0, 0, missing)), frame_mask=F.pad(self.frame_mask, (0, missing))
+        )
 
     def __len__(self) -> int:
         return self.frames.shape[0]
@@ -146,22 +153,22 @@ class VideoTokens(TensorRecord):
 
 @dataclass(frozen=True)
 class Evidence(TensorRecord):
-    """Everything TRACE computes for each query–video pair. Padded frames hold NaN: they are no evidence.
+    """Everything that TRACE computes for each query–video pair. Padded frames hold NaN.
 
-    (``compatibility`` has no query axis, so this record moves as one but is never joined.)
+    ``compatibility`` has no query axis, so these records can be moved but not joined.
     """
 
-    direct: Tensor  # (Q, V, M) d: what the query sees in a frame by itself
-    support: Tensor  # (Q, V, M) ρ: what the activated registers lend that frame
+    direct: Tensor  # (Q, V, M) d: query–frame cosine
+    support: Tensor  # (Q, V, M) ρ: support from the activated registers
     routed: Tensor  # (Q, V, M) d + γρ
-    attention: Tensor  # (Q, V, M) u: the soft route's weight of a frame
+    attention: Tensor  # (Q, V, M) u: weights of the frames in the soft route
     affinity: Tensor  # (Q, V, R) a: query–register cosine
     activation: Tensor  # (Q, V, R) π: softmax of the affinity
     compatibility: Tensor  # (V, R, M) b: register–frame cosine
-    peak: Tensor  # (Q, V) index of the frame that wins the routed maximum
+    peak: Tensor  # (Q, V) index of the frame with the routed maximum
     route: Tensor  # (Q, V) the routed maximum
-    soft: Tensor  # (Q, V) cosine of the query and the softly attended frames
-    score: Tensor  # (Q, V) route + η·soft; times the pair's certainty where the gate is on
+    soft: Tensor  # (Q, V) cosine of the query and the attention-weighted frames
+    score: Tensor  # (Q, V) route + η·soft; with the gate, times the pair's certainty
 
     @property
     def expected_support(self) -> Tensor:

@@ -15,7 +15,7 @@ from prvr.server import ServerOptions, create_app
 from prvr.server.models import AddRequest, Cursor, read_cursor
 from prvr.server.problems import Problem
 from prvr.server.ranges import parse_range
-from prvr.server.roots import Places
+from prvr.server.roots import LibraryFolders
 from prvr.server.search_models import SearchBody
 from tests.fuzz.target import Read, Target
 
@@ -29,11 +29,11 @@ _cursor = TypeAdapter(Cursor)
 
 def _body(data: bytes) -> None:
     try:
-        asked = SearchBody.model_validate_json(data)
+        request = SearchBody.model_validate_json(data)
     except ValidationError:
         AddRequest.model_validate_json(data)
         return
-    asked.to_request(Places([]))
+    request.to_request(LibraryFolders([]))
 
 
 def _read_cursor(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What tests of the page share."""
+"""Helpers for tests of the page."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ FLAGS = [
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
-def look_for(page: Any, words: str) -> None:
-    page.fill("#query", words)
+def search_for(page: Any, query: str) -> None:
+    page.fill("#query", query)
     page.press("#query", "Enter")
 
 
 def until(page: Any, condition: str) -> None:
-    """Asked from outside: the page's policy lets nobody evaluate strings inside."""
+    """Wait for a JavaScript condition. The page's policy forbids Playwright's own `wait_for_function`."""
     ends = time.monotonic() + 20
     while not page.evaluate(condition):
         assert time.monotonic() < ends, condition

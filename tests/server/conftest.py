@@ -24,7 +24,7 @@ RATE = 1.0
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
-    """Films large enough to be looked at."""
+    """Films that are large enough for screenshots."""
     config = RenderConfig(train=1, val=1, test=10, seconds=(7.5, 9.5), width=320, height=180, fps=8.0)
     return render_world(tmp_path_factory.mktemp("rendered") / "films", config)
 
@@ -34,9 +34,9 @@ def base(world: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A folder with a library (films/, library/) and films that are not in it yet (new/); read only."""
     folder = tmp_path_factory.mktemp("served")
     paths = sorted(world.videos.values())
-    for name, some in (("films", paths[:-2]), ("new", paths[-2:])):
+    for name, videos in (("films", paths[:-2]), ("new", paths[-2:])):
         (folder / name).mkdir()
-        for path in some:
+        for path in videos:
             shutil.copy2(path, folder / name)
     (folder / "new" / "broken.mp4").write_bytes(b"no film at all" * 100)
     (folder / "films" / "inner").mkdir()
@@ -48,7 +48,7 @@ def base(world: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @dataclass(frozen=True)
 class Served:
-    """Where everything is."""
+    """A library, its folder and a client of its server."""
 
     folder: Path
     library: Library
@@ -57,7 +57,7 @@ class Served:
 
 @pytest.fixture
 def served(base: Path, tmp_path: Path) -> Iterator[Served]:
-    """A copy of the library to do things to; its films stay where they are, new ones may be added."""
+    """A copy of the library that a test may change. Videos may be added from ``new/``."""
     shutil.copytree(base / "library", tmp_path / "library")
     shutil.copytree(base / "new", tmp_path / "new")
     library = Library.open(tmp_path / "library")
@@ -68,7 +68,7 @@ def served(base: Path, tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def address(base: Path, tmp_path: Path) -> Iterator[str]:
-    """A real server on a port of its own."""
+    """The address of a real server on a free port."""
     shutil.copytree(base / "library", tmp_path / "library")
     shutil.copytree(base / "new", tmp_path / "new")
     app = create_app(Library.open(tmp_path / "library"), ServerOptions(roots=(tmp_path / "new",)))
@@ -84,14 +84,14 @@ def address(base: Path, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def browser_path() -> str:
-    """Chromium as the system installs it; `make browser` does so on Debian."""
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    if found is None:
-        pytest.skip("no Chromium was found: `make browser` installs it on Debian, or set CHROMIUM to its path")
-    return found
+    """The system's Chromium; `make browser` installs it on Debian."""
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if path is None:
+        pytest.skip("Chromium is not installed: `make browser` installs it on Debian, or set CHROMIUM to its path")
+    return path
 
 
-@pytest.fixture(scope="module")  # while it is open, no other test of the process can run an event loop
+@pytest.fixture(scope="module")  # while it is open, no other test in this process can run an event loop
 def browser(browser_path: str) -> Iterator[Any]:
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed: pip install 'prvr[dev]'"

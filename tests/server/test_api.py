@@ -1,40 +1,42 @@
-"""The API as a program uses it."""
+"""The HTTP API."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
+from prvr.library import Filters
 from prvr.library.search import candidates
 from prvr.server import ServerError, ServerOptions, create_app
-from prvr.server.batching import Batcher
+from prvr.server.batcher import Batcher
 from prvr.server.metrics import Metrics
-from prvr.server.search_models import SearchRequest
-from prvr.server.searches import Searches
+from prvr.server.search_models import SearchBody, SearchFilters
+from prvr.server.searches import BatchSearcher
 from tests.server.conftest import Served
 
 QUERY = "a red square moves to the left"
 
 
-def test_search_is_the_library_s_search(served: Served) -> None:
+def test_search_returns_the_hits_of_the_library(served: Served) -> None:
     expected = served.library.search(QUERY, limit=3)
     answer = served.client.post("/v1/search", json={"query": f"  {QUERY} ", "limit": 3})
     assert answer.status_code == 200
-    found = answer.json()
-    assert [(h["video"]["id"], h["rank"]) for h in found["hits"]] == [
+    response = answer.json()
+    assert [(h["video"]["id"], h["rank"]) for h in response["hits"]] == [
         (h.video.id, n + 1) for n, h in enumerate(expected)
     ]
-    assert [h["score"] for h in found["hits"]] == pytest.approx([h.score for h in expected], abs=1e-5)
-    assert found["confident"] == expected.confident
+    assert [h["score"] for h in response["hits"]] == pytest.approx([h.score for h in expected], abs=1e-5)
+    assert response["confident"] == expected.confident
     assert str(served.folder) not in answer.text
 
 
-def test_pages_join_to_one_list_and_grouping_and_filters_reach_the_library(served: Served) -> None:
+def test_pages_continue_each_other_and_options_reach_the_library(served: Served) -> None:
     body = {"query": QUERY, "group_by": "moment", "limit": 4}
     whole = served.client.post("/v1/search", json={**body, "limit": 100}).json()["hits"]
     pages, cursor = [], None
@@ -55,39 +57,37 @@ def test_pages_join_to_one_list_and_grouping_and_filters_reach_the_library(serve
     assert [h["video"]["id"] for h in plain] == [h.video.id for h in without]
 
 
-def test_candidates_are_asked_for_and_refused_where_there_are_none(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_approximate_search_needs_a_candidate_index(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')
-    monkeypatch.setattr(candidates, "FEWEST", 10)
+    monkeypatch.setattr(candidates, "FEWEST_TOKENS", 10)
     body = {"query": QUERY, "limit": 3, "approximate": True}
     refused = served.client.post("/v1/search", json=body)
     assert refused.status_code == 409
-    assert refused.json()["detail"] == "the library has no index of candidates"
-    assert refused.json()["remedy"] == "build one with `prvr library index`, or leave `approximate` out"
+    assert refused.json()["detail"] == "The library has no candidate index."
+    assert refused.json()["remedy"] == "Build one with `prvr library index`, or leave `approximate` out."
     assert served.client.post("/v1/search", json={**body, "approximate": False}).status_code == 200
     served.library.index()
-    found = served.client.post("/v1/search", json=body)
-    assert found.status_code == 200
+    answer = served.client.post("/v1/search", json=body)
+    assert answer.status_code == 200
     expected = served.library.search(QUERY, limit=3, approximate=True)
-    assert [h["video"]["id"] for h in found.json()["hits"]] == [h.video.id for h in expected]
-    (file,) = (served.library.folder / candidates.FOLDER).glob("*.faiss")
-    served.library.index()  # built anew: noticed without a restart
+    assert [h["video"]["id"] for h in answer.json()["hits"]] == [h.video.id for h in expected]
+    (file,) = (served.library.folder / candidates.INDEX_FOLDER).glob("*.faiss")
+    served.library.index()  # the server uses a new index without a restart
     assert not file.exists()
     assert served.client.post("/v1/search", json=body).status_code == 200
 
 
-def test_evidence_of_a_hit_is_what_the_search_saw(served: Served) -> None:
+def test_evidence_of_a_hit_equals_that_of_the_search(served: Served) -> None:
     hit = served.client.post("/v1/search", json={"query": QUERY, "limit": 1}).json()["hits"][0]
-    found = served.client.get(hit["evidence_url"]).json()
+    evidence = served.client.get(hit["evidence_url"]).json()
     expected = served.library.search(QUERY, limit=1)[0].evidence
     for name in ("direct", "support", "routed", "activation"):
-        assert found[name] == pytest.approx(getattr(expected, name), abs=1e-4)
-    assert found["direct_peak"]["index"] == expected.direct_peak
-    assert found["routed_peak"]["index"] == expected.routed_peak
+        assert evidence[name] == pytest.approx(getattr(expected, name), abs=1e-4)
+    assert evidence["direct_peak"]["index"] == expected.direct_peak
+    assert evidence["routed_peak"]["index"] == expected.routed_peak
     (a, b), (c, d) = expected.spans[expected.direct_peak], expected.spans[expected.routed_peak]
-    assert found["unsupported"] == (b <= c or d <= a)
-    assert found["moments"][0]["start"] == hit["start"]
+    assert evidence["unsupported"] == (b <= c or d <= a)
+    assert evidence["moments"][0]["start"] == hit["start"]
     assert served.client.get("/v1/videos/1/evidence?query=xyzzy").status_code == 404
     assert served.client.get("/v1/videos/1/evidence?query=red&track=text").status_code == 404
     assert served.client.get("/v1/videos/999/evidence?query=red").status_code == 404
@@ -110,7 +110,7 @@ def test_videos_are_listed_shown_and_removed(served: Served) -> None:
     assert 3 not in {h["video"]["id"] for h in hits}
 
 
-def test_media_comes_in_ranges(served: Served) -> None:
+def test_media_is_sent_whole_or_by_range(served: Served) -> None:
     content = served.library.videos()[0].path.read_bytes()
     size, url = len(content), "/v1/videos/1/media"
     whole = served.client.get(url)
@@ -139,16 +139,16 @@ def events(text: str) -> list[dict[str, object]]:
     return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
 
 
-def test_adding_is_a_job_with_events_and_a_broken_file_is_only_reported(served: Served) -> None:
+def test_adding_is_a_job_with_events_that_reports_a_broken_file(served: Served) -> None:
     answer = served.client.post("/v1/videos", json={"root": "new", "tags": ["fresh"]})
     assert answer.status_code == 202
     job = served.client.get(answer.headers["location"]).json()
-    for _ in range(5):  # searches go on meanwhile
+    for _ in range(5):  # searches still work meanwhile
         assert served.client.post("/v1/search", json={"query": QUERY}).status_code == 200
-    told = events(served.client.get(job["events_url"]).text)
-    assert told[-1]["state"] == "done"
-    assert any(each["progress"] for each in told)
-    report = told[-1]["report"]
+    changes = events(served.client.get(job["events_url"]).text)
+    assert changes[-1]["state"] == "done"
+    assert any(change["progress"] for change in changes)
+    report = changes[-1]["report"]
     assert isinstance(report, dict)
     assert report["added"] == 2
     assert list(report["failed"]) == ["broken.mp4"]
@@ -156,23 +156,21 @@ def test_adding_is_a_job_with_events_and_a_broken_file_is_only_reported(served: 
     assert "fresh" in served.client.get("/v1/library").json()["tags"]
     failed = served.client.get("/v1/videos?status=failed").json()["videos"]
     assert [v["filename"] for v in failed] == ["broken.mp4"]
-    assert served.client.get(failed[0]["thumbnail_url"]).status_code == 409  # and the server lives on
-    assert served.client.get(failed[0]["media_url"]).status_code == 409  # nobody knows what it is
+    assert served.client.get(failed[0]["thumbnail_url"]).status_code == 409  # the server still runs
+    assert served.client.get(failed[0]["media_url"]).status_code == 409  # it may be anything
     assert served.client.get(f"/v1/videos/{served.library.videos('ok')[-1].id}/thumbnail").status_code == 200
     assert [j["id"] for j in served.client.get("/v1/jobs").json()["jobs"]] == [job["id"]]
 
 
 def sabotage(served: Served, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    """Code that the process which adds runs first."""
+    """Make the worker process run this code when it starts."""
     module = served.folder / "site" / "sitecustomize.py"
     module.parent.mkdir()
     module.write_text(f"import os, sys, time\nif 'prvr.server.worker' in ' '.join(sys.orig_argv):\n{code}\n")
     monkeypatch.setenv("PYTHONPATH", str(module.parent), prepend=":")
 
 
-def test_a_decoder_that_crashes_at_once_takes_only_its_job_with_it(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decoder_that_crashes_at_once_fails_only_its_job(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(served, monkeypatch, "    os.abort()")
     job = served.client.post("/v1/videos", json={"root": "new"}).json()
     last = events(served.client.get(job["events_url"]).text)[-1]
@@ -182,13 +180,13 @@ def test_a_decoder_that_crashes_at_once_takes_only_its_job_with_it(
 
 
 @pytest.mark.parametrize(
-    ("does", "said"),
+    ("does", "reason"),
     [("os.abort()", "crash"), pytest.param("time.sleep(600)", "made no progress", marks=pytest.mark.slow)],
 )
 def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
-    served: Served, monkeypatch: pytest.MonkeyPatch, does: str, said: str
+    served: Served, monkeypatch: pytest.MonkeyPatch, does: str, reason: str
 ) -> None:
-    """As a bug of the decoder would, in the middle of a job."""
+    """The crash happens in the middle of a job."""
     first = min(served.folder.glob("new/[0-9a-z]*.mp4"), key=lambda path: (path.name == "broken.mp4", path.name))
     code = (
         "    import prvr.library.ingest.add as adding\n    before = adding.index_file\n"
@@ -206,7 +204,7 @@ def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
     assert isinstance(report, dict)
     assert report["added"] == 1
     assert set(report["failed"]) == {first.name, "broken.mp4"}
-    assert said in report["failed"][first.name]
+    assert reason in report["failed"][first.name]
     assert served.client.get("/v1/library").json()["videos"] == 11
 
 
@@ -224,11 +222,11 @@ def test_health_metrics_and_documents(served: Served) -> None:
     assert "prvr_videos 10" in text
     assert "prvr_search_batch_size_count 1" in text
     schema = served.client.get("/v1/openapi.json").json()
-    assert schema["components"]["schemas"]["SearchRequest"]["examples"]
+    assert schema["components"]["schemas"]["SearchBody"]["examples"]
     assert "POST /v1/search" in served.client.get("/v1/docs").text
     page = served.client.get("/")
     assert "<title>prvr" in page.text
-    for name in ("app.js", "api.js", "player.js", "curves.js", "adding.js", "style.css", "icon.svg"):
+    for name in ("app.js", "api.js", "player.js", "curves.js", "add.js", "style.css", "icon.svg"):
         assert served.client.get(f"/page/{name}").status_code == 200
     assert "://" not in page.text.replace("http://www.w3.org", "")
 
@@ -256,24 +254,24 @@ def test_health_metrics_and_documents(served: Served) -> None:
         ("POST", "/v1/videos", {"root": "new", "path": "nothing"}, 404),
     ],
 )
-def test_errors_are_problems_with_a_remedy(
+def test_errors_say_what_is_wrong_and_what_to_do(
     served: Served, method: str, url: str, body: object | None, status: int
 ) -> None:
     answer = served.client.request(method, url, json=body)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json()
-    assert told["status"] == status
-    assert told["detail"]
-    assert told["remedy"]
+    problem = answer.json()
+    assert problem["status"] == status
+    for text in (problem["detail"], problem["remedy"]):  # the page shows both, one after the other
+        assert text.endswith(".")
 
 
-def test_a_wrong_method_is_told_which_ones_there_are(served: Served) -> None:
+def test_a_wrong_method_gets_the_allowed_ones(served: Served) -> None:
     answer = served.client.options("/v1/videos")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
 
 
-def test_an_unexpected_failure_says_nothing_of_the_machine(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_failure_reveals_no_paths(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError(f"{served.folder}/secret")
 
@@ -286,42 +284,46 @@ def test_an_unexpected_failure_says_nothing_of_the_machine(served: Served, monke
     assert "secret" not in answer.text
 
 
-def test_searches_that_wait_together_share_a_pass(served: Served) -> None:
+def test_waiting_searches_share_a_pass(served: Served) -> None:
     metrics = Metrics()
     sentences = ["red", "blue", "green", "zzz", "a square", "a circle", "night", "snow", "left", "right"]
-    asked = [SearchRequest(query=text, limit=number + 1) for number, text in enumerate(sentences)]
+    requests = [SearchBody(query=text, limit=number + 1) for number, text in enumerate(sentences)]
 
     async def ask() -> list[bytes]:
-        batcher = Batcher(Searches(served.library), metrics, batch=8, waiting=100)
-        found = await asyncio.gather(*map(batcher.ask, asked))
+        batcher = Batcher(BatchSearcher(served.library), metrics, batch_size=8, max_waiting=100)
+        responses = await asyncio.gather(*map(batcher.submit, requests))
         await batcher.close()
-        return found
+        return responses
 
-    for request, answer in zip(asked, asyncio.run(ask()), strict=True):
+    for request, answer in zip(requests, asyncio.run(ask()), strict=True):
         alone = served.library.search(request.query, limit=request.limit)
         assert [hit["video"]["id"] for hit in json.loads(answer)["hits"]] == [hit.video.id for hit in alone]
     assert "prvr_search_batch_size_count 2" in metrics.text({})  # ten searches, eight at a time
 
 
-def test_a_search_that_fails_does_not_fail_its_neighbours() -> None:
-    def together(questions: Sequence[int]) -> list[int]:
-        if 3 in questions:
+def test_a_failing_search_does_not_fail_others_in_its_batch() -> None:
+    def answer_batch(requests: Sequence[int]) -> list[int]:
+        if 3 in requests:
             raise ValueError("three")
-        return [2 * each for each in questions]
+        return [2 * request for request in requests]
 
     async def ask() -> list[int | BaseException]:
-        batcher = Batcher(together, Metrics(), batch=8, waiting=100)
-        found = await asyncio.gather(*map(batcher.ask, range(5)), return_exceptions=True)
+        batcher = Batcher(answer_batch, Metrics(), batch_size=8, max_waiting=100)
+        responses = await asyncio.gather(*map(batcher.submit, range(5)), return_exceptions=True)
         await batcher.close()
-        return found
+        return responses
 
-    found = asyncio.run(ask())
-    assert isinstance(found.pop(3), ValueError)
-    assert found == [0, 2, 4, 8]
+    responses = asyncio.run(ask())
+    assert isinstance(responses.pop(3), ValueError)
+    assert responses == [0, 2, 4, 8]
 
 
-def test_options_are_refused_where_they_are_unsafe(tmp_path: Path) -> None:
+def test_unsafe_options_are_refused(tmp_path: Path) -> None:
     ServerOptions(host="0.0.0.0", token="x" * 16)
     for given in ({"host": "0.0.0.0"}, {"host": "example.org"}, {"token": "short"}, {"roots": (tmp_path / "no",)}):
         with pytest.raises(ServerError):
             ServerOptions(**given)  # type: ignore[arg-type]
+
+
+def test_every_filter_of_the_library_can_be_asked_for() -> None:
+    assert {field.name for field in fields(Filters)} == SearchFilters.model_fields.keys()

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from prvr.worlds import RenderedWorld
-from tests.server.browsing import PHONE, WIDE, look_for, until
+from tests.server.browsing import PHONE, WIDE, search_for, until
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "page.png"
 
@@ -21,16 +21,16 @@ def page(browser: Any, address: str) -> Iterator[Any]:
     context = browser.new_context(viewport=WIDE, base_url=address)
     opened = context.new_page()
     opened.set_default_timeout(20_000)
-    complaints: list[str] = []
-    elsewhere: list[str] = []
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on("request", lambda request: elsewhere.append(request.url) if not request.url.startswith(address) else None)
+    errors: list[str] = []
+    foreign: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("request", lambda request: foreign.append(request.url) if not request.url.startswith(address) else None)
     opened.goto("/")
     opened.wait_for_selector("#holds[data-videos]")
     yield opened
     context.close()
-    assert complaints == []
-    assert elsewhere == []
+    assert errors == []
+    assert foreign == []
 
 
 def now(page: Any) -> float:
@@ -38,7 +38,7 @@ def now(page: Any) -> float:
 
 
 def test_search_play_seek_and_switch(page: Any, sentence: str) -> None:
-    look_for(page, sentence)
+    search_for(page, sentence)
     page.wait_for_selector(".hit")
     assert page.locator(".hit").count() == 10
     measured = "performance.getEntriesByName('paint').length"
@@ -46,14 +46,14 @@ def test_search_play_seek_and_switch(page: Any, sentence: str) -> None:
     took = page.evaluate("performance.getEntriesByName('paint')[0].duration")
     print(f"ten results were on screen {took:.0f} ms after the answer had arrived")  # pytest -s shows it
     label = page.locator(".hit > button").first.get_attribute("aria-label")
-    assert "% sure" in label
+    assert "% confidence" in label
 
     with page.expect_response("**/evidence**") as evidence:
         page.locator(".hit > button").first.click()
-    told = evidence.value.json()
+    shown = evidence.value.json()
     page.wait_for_selector("#curves svg path.routed")
-    start = told["moments"][0]["start"]
-    until(page, "document.getElementById('video').duration > 0")  # a moment at 0 s is reached before anything is loaded
+    start = shown["moments"][0]["start"]
+    until(page, "document.getElementById('video').duration > 0")  # before that, currentTime is 0
     until(page, f"document.getElementById('video').currentTime >= {start}")
     assert now(page) < start + 4
     assert page.locator("#curves path").count() == 3
@@ -63,7 +63,7 @@ def test_search_play_seek_and_switch(page: Any, sentence: str) -> None:
     page.evaluate("document.getElementById('video').pause()")
     box = page.locator("#curves svg").bounding_box()
     page.mouse.click(box["x"] + 0.75 * box["width"], box["y"] + box["height"] / 2)
-    length = max(page.evaluate("document.getElementById('video').duration"), told["spans"][-1][1])
+    length = max(page.evaluate("document.getElementById('video').duration"), shown["spans"][-1][1])
     until(page, "!document.getElementById('video').seeking")
     assert now(page) == pytest.approx(0.75 * length, abs=0.3)
 
@@ -75,31 +75,31 @@ def test_search_play_seek_and_switch(page: Any, sentence: str) -> None:
     assert page.locator("#stage").is_hidden()
 
 
-def test_the_picture_of_the_readme(page: Any, world: RenderedWorld, address: str, tmp_path: Path) -> None:
-    """The most confident answer that is right: the sentence's own video comes first, and the middle of the moment lies
-    inside the true one. The picture is kept in the repository only when PRVR_PICTURES is set, because two machines
-    never draw the same pixels."""
+def test_picture_for_the_readme(page: Any, world: RenderedWorld, address: str, tmp_path: Path) -> None:
+    """The most confident answer that is right: the query's own video comes first, and the middle of the moment lies
+    inside the true one. The picture in docs/ is replaced only if PRVR_PICTURES is set, because two machines never draw
+    the same pixels."""
     right = {}
     for query in world.queries["test"]:
-        found = httpx.post(f"{address}/v1/search", json={"query": query.sentence, "limit": 1}).json()
-        for hit in found["hits"]:
+        response = httpx.post(f"{address}/v1/search", json={"query": query.sentence, "limit": 1}).json()
+        for hit in response["hits"]:
             middle = (hit["start"] + hit["end"]) / 2
             own_video = hit["video"]["filename"] == world.videos[query.video].name
             if own_video and query.event.start <= middle <= query.event.end:
                 right[query.sentence] = (hit["confidence"] or 0.0, middle)
     page.set_viewport_size({"width": 1280, "height": 1060})
-    surest = max(right, key=lambda sentence: right[sentence])
-    look_for(page, surest)
+    best = max(right, key=lambda sentence: right[sentence])
+    search_for(page, best)
     page.locator(".hit > button").first.click()
     page.wait_for_selector("#registers svg")
     until(page, "document.getElementById('video').readyState >= 2")
     page.evaluate("document.getElementById('video').pause()")
-    page.evaluate(f"document.getElementById('video').currentTime = {right[surest][1]}")
+    page.evaluate(f"document.getElementById('video').currentTime = {right[best][1]}")
     until(page, "!document.getElementById('video').seeking")
     page.wait_for_timeout(1000)
-    drawn = PICTURE if os.environ.get("PRVR_PICTURES") else tmp_path / "page.png"
-    page.screenshot(path=str(drawn))
-    assert drawn.stat().st_size > 20_000
+    picture = PICTURE if os.environ.get("PRVR_PICTURES") else tmp_path / "page.png"
+    page.screenshot(path=str(picture))
+    assert picture.stat().st_size > 20_000
 
 
 def test_adding_a_folder_shows_its_progress(page: Any) -> None:
@@ -115,16 +115,17 @@ def test_adding_a_folder_shows_its_progress(page: Any) -> None:
     until(page, "document.getElementById('holds').dataset.videos === '12'")
 
 
-def test_no_match_nothing_understood_and_errors_are_said(page: Any) -> None:
-    look_for(page, "something stays in one place")
+def test_messages_for_no_match_an_unknown_query_and_errors(page: Any) -> None:
+    search_for(page, "something stays in one place")
     page.wait_for_selector(".notice")
-    assert "No confident match" in page.inner_text("#status")
+    assert "No confident match: nothing stands out. The nearest moments are shown." in page.inner_text("#status")
     assert page.locator(".hit").count() == 10
-    look_for(page, "xyzzy plugh")
+    search_for(page, "xyzzy plugh")
     until(page, "document.getElementById('status').innerText.includes('understands nothing')")
     assert page.locator(".hit").count() == 0
+    assert "searched" not in page.inner_text("#status")
     page.route("**/v1/search", lambda route: route.abort())
-    look_for(page, "a red square")
+    search_for(page, "a red square")
     page.wait_for_selector(".notice.bad")
     assert "does not answer" in page.inner_text("#status")
 
@@ -132,7 +133,7 @@ def test_no_match_nothing_understood_and_errors_are_said(page: Any) -> None:
 def test_filters_and_moments(page: Any, sentence: str) -> None:
     page.click("#filters summary")
     page.select_option("#folder", "inner")
-    look_for(page, sentence)
+    search_for(page, sentence)
     until(page, "document.querySelectorAll('.hit').length === 1")
     page.select_option("#folder", "")
     until(page, "document.querySelectorAll('.hit').length === 10")
@@ -140,7 +141,7 @@ def test_filters_and_moments(page: Any, sentence: str) -> None:
     until(page, "document.querySelectorAll('.hit').length >= 10")
 
 
-def test_keyboard_alone(page: Any, sentence: str) -> None:
+def test_the_keyboard_is_enough(page: Any, sentence: str) -> None:
     page.locator("body").press("/")
     page.keyboard.type(sentence)
     page.keyboard.press("Enter")
@@ -162,11 +163,11 @@ def test_keyboard_alone(page: Any, sentence: str) -> None:
     assert page.evaluate("document.activeElement.closest('.hit') !== null")
 
 
-def test_a_phone_shows_it_without_scrolling_sideways(browser: Any, address: str, sentence: str) -> None:
+def test_a_phone_needs_no_horizontal_scrolling(browser: Any, address: str, sentence: str) -> None:
     context = browser.new_context(viewport=PHONE, base_url=address, color_scheme="dark")
     page = context.new_page()
     page.goto("/")
-    look_for(page, sentence)
+    search_for(page, sentence)
     page.locator(".hit > button").first.click()
     page.wait_for_selector("#curves svg")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

@@ -1,4 +1,4 @@
-"""Nobody gets what is not theirs."""
+"""What clients must not reach: other files, other sites' requests, access without the token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOKEN = "a token of length"
         "/v1/videos/1/../../../etc/passwd", "/v1/videos/１/media/../", "/page/", "/page/.",
     ],
 )  # fmt: skip
-def test_no_file_is_reached_by_a_name(served: Served, url: str) -> None:
+def test_no_file_is_reached_by_its_name(served: Served, url: str) -> None:
     answer = served.client.get(url, follow_redirects=False)
     assert answer.status_code in (404, 405, 422, 307), url
     assert "root:" not in answer.text
@@ -40,7 +40,7 @@ def test_a_file_that_was_swapped_is_not_served(served: Served) -> None:
     video = served.library.videos()[1]
     copy = served.folder / "new" / "copy.mp4"
     shutil.copy2(video.path, copy)
-    with open(copy, "ab") as file:  # another content than the library knows under its old name
+    with open(copy, "ab") as file:  # not the same content as the original
         file.write(b"!")
     served.library.add([copy])
     number = next(v.id for v in served.library.videos() if v.path.name == "copy.mp4")
@@ -80,7 +80,7 @@ def test_links_out_of_a_root_are_left_out_of_a_folder(served: Served) -> None:
     (served.folder / "new" / "out.mp4").symlink_to(served.library.videos()[0].path)
     answer = served.client.post("/v1/videos", json={"root": "new"})
     assert answer.status_code == 404
-    assert "led out" in answer.json()["detail"]
+    assert "leads out" in answer.json()["detail"]
 
 
 def test_subtitles_that_lead_out_of_a_root_keep_their_video_out(served: Served) -> None:
@@ -90,10 +90,10 @@ def test_subtitles_that_lead_out_of_a_root_keep_their_video_out(served: Served) 
     film.with_suffix(".en.srt").symlink_to(secret)
     answer = served.client.post("/v1/videos", json={"root": "new", "path": film.name})
     assert answer.status_code == 404
-    assert "led out" in answer.json()["detail"]
+    assert "leads out" in answer.json()["detail"]
 
 
-def test_every_answer_carries_its_policy(served: Served) -> None:
+def test_every_response_has_security_headers(served: Served) -> None:
     for url in ("/", "/v1/health", "/nowhere", "/page/app.js"):
         headers = served.client.get(url).headers
         assert "default-src 'none'" in headers["content-security-policy"]
@@ -113,41 +113,44 @@ def test_sizes_are_limited(served: Served) -> None:
 
 
 def raw(address: str, *parts: bytes, pause: float = 0.0) -> bytes:
-    """What a server says to bytes; b"" where it closes the connection without a word."""
+    """Send bytes and return the response; b"" if the server closes the connection without one."""
     host, port = address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=120) as connection:
-        with suppress(ConnectionError):  # it may have heard enough before the end
+        with suppress(ConnectionError):  # the server may close the connection before the end
             for part in parts:
                 connection.sendall(part)
                 time.sleep(pause)
-        found = b""
+        response = b""
         with suppress(ConnectionError):
             while more := connection.recv(65536):
-                found += more
-                if b"\r\n\r\n" in found:
+                response += more
+                if b"\r\n\r\n" in response:
                     break
-        return found
+        return response
 
 
-def test_bytes_that_are_no_request_are_turned_away(address: str) -> None:
+def test_malformed_requests_are_refused(address: str) -> None:
     host = address.removeprefix("http://").encode()
     get = b"GET /v1/health HTTP/1.1\r\nHost: " + host + b"\r\n"
     assert raw(address, get + b"\r\n").startswith(b"HTTP/1.1 200")
-    assert raw(address, get + b"X: " + b"x" * 40_000 + b"\r\n\r\n")[9:12] in (b"400", b"431")  # in one piece or more
-    assert raw(address, get + b"X: " + b"x" * 300_000)[9:12] == b"400"  # and never an end
+    assert raw(address, get + b"X: " + b"x" * 40_000 + b"\r\n\r\n")[9:12] in (
+        b"400",
+        b"431",
+    )  # depends on how it is split
+    assert raw(address, get + b"X: " + b"x" * 300_000)[9:12] == b"400"  # headers without an end
     assert raw(address, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n").startswith(b"HTTP/1.1 400")
     assert raw(address, b"GET /../../etc/passwd HTTP/1.1\r\nHost: " + host + b"\r\n\r\n").startswith(b"HTTP/1.1 404")
     both = b"POST /v1/search HTTP/1.1\r\nHost: " + host + b"\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert b" 200 " not in raw(address, both + b"0\r\n\r\n")
-    slash = get.replace(b" HTTP", b"/?a=\x80 HTTP")  # is redirected, for which the framework decodes the address
+    slash = get.replace(b" HTTP", b"/?a=\x80 HTTP")  # Starlette decodes the address to redirect it
     assert raw(address, slash + b"\r\n").startswith(b"HTTP/1.1 400")
     assert raw(address, get.replace(host, b"evil.example") + b"\r\n").startswith(b"HTTP/1.1 421")
-    assert raw(address, get + b"\r\n").startswith(b"HTTP/1.1 200")  # and it lives on
+    assert raw(address, get + b"\r\n").startswith(b"HTTP/1.1 200")  # the server still runs
 
 
 def test_slow_connections_are_closed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     host = address.removeprefix("http://").encode()
-    with monkeypatch.context() as patch:  # one limit at a time: a busy machine may be slow with the other part
+    with monkeypatch.context() as patch:  # one limit at a time, because a busy machine may exceed the other
         patch.setattr("prvr.server.protocol.HEAD_SECONDS", 0.5)
         assert raw(address) == b""  # connects, and sends nothing
         assert raw(address, *(b"GET /v1/health HTTP/1.1\r\nHost: " + host)[:12].split(), pause=0.2) == b""
@@ -159,7 +162,7 @@ def test_slow_connections_are_closed(address: str, monkeypatch: pytest.MonkeyPat
     assert raw(address, fast[:10], fast[10:], pause=0.1).startswith(b"HTTP/1.1 200")
 
 
-def test_other_sites_and_other_names_are_turned_away(served: Served) -> None:
+def test_other_sites_and_other_host_names_are_refused(served: Served) -> None:
     body = {"query": "red"}
     rebound = served.client.get("/v1/videos", headers={"Host": "evil.example"})
     assert rebound.status_code == 421
@@ -171,7 +174,7 @@ def test_other_sites_and_other_names_are_turned_away(served: Served) -> None:
     assert form.status_code in (415, 422)
 
 
-def test_a_token_is_asked_for_everywhere(served: Served, base: Path) -> None:
+def test_every_route_needs_the_token(served: Served, base: Path) -> None:
     options = ServerOptions(host="0.0.0.0", token=TOKEN)
     with TestClient(create_app(served.library, options), base_url="http://films.example") as client:
         schema = served.client.get("/v1/openapi.json").json()["paths"]
@@ -194,7 +197,7 @@ def test_a_token_is_asked_for_everywhere(served: Served, base: Path) -> None:
         assert client.get("/v1/videos").status_code == 200
 
 
-def test_an_error_of_the_library_is_told_without_paths(served: Served) -> None:
+def test_an_error_of_the_library_is_shown_without_paths(served: Served) -> None:
     class Broken:
         message = ""
 
@@ -207,9 +210,9 @@ def test_an_error_of_the_library_is_told_without_paths(served: Served) -> None:
         for message, shown in (
             (
                 f"{served.library.folder} is damaged: run prvr library verify",
-                "library is damaged: run prvr library verify",
+                "library is damaged: run prvr library verify.",
             ),
-            ("/etc/secret is damaged", "the library cannot do this"),
+            ("/etc/secret is damaged", "The library cannot do this."),
         ):
             searcher.message = message
             answer = client.post("/v1/search", json={"query": "a red square"})

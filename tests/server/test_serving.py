@@ -1,4 +1,4 @@
-"""`prvr serve` as a process: it says where it is, and stops when it is told to."""
+"""`prvr serve` as a process: it prints its address, serves, and stops on a signal."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from prvr.library import Library
 
 
 @contextmanager
-def serving(library: Path, *words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The address, and the process."""
-    command = [sys.executable, "-m", "prvr", "serve", str(library), "--port", "0", *words]
+def serving(library: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Start the server; yields its address and its process."""
+    command = [sys.executable, "-m", "prvr", "serve", str(library), "--port", "0", *arguments]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
@@ -42,11 +42,11 @@ def serving(library: Path, *words: str) -> Iterator[tuple[str, subprocess.Popen[
 
 
 def stopped(server: subprocess.Popen[str]) -> str:
-    """Stop it as a system does; what it complained about."""
+    """Stop the server with SIGTERM; returns what it wrote to standard error."""
     server.send_signal(signal.SIGTERM)
-    _, complaints = server.communicate(timeout=120)
+    _, errors = server.communicate(timeout=120)
     assert server.returncode in (0, -signal.SIGTERM)
-    return complaints
+    return errors
 
 
 def test_it_serves_and_stops_gracefully(base: Path) -> None:
@@ -55,19 +55,19 @@ def test_it_serves_and_stops_gracefully(base: Path) -> None:
         assert "Traceback" not in stopped(server)
 
 
-def test_adding_fails_no_search_and_stopping_ends_a_job_that_somebody_follows(base: Path, tmp_path: Path) -> None:
+def test_searches_work_during_a_job_and_stopping_ends_the_job(base: Path, tmp_path: Path) -> None:
     shutil.copytree(base / "library", tmp_path / "library")
     shutil.copytree(base / "films", tmp_path / "more")
-    for number in range(40):  # enough work to be stopped in the middle of it
+    for number in range(40):  # enough work to stop in the middle of it
         for film in sorted((base / "films").glob("*.mp4"))[:4]:
             shutil.copy(film, tmp_path / "more" / f"{number}-{film.name}")
     answers: list[int] = []
-    asking = threading.Event()
+    stop_searching = threading.Event()
 
-    def ask(client: httpx.Client, number: int) -> None:
-        while not asking.is_set():
-            asked = {"query": f"a red square {number}", "group_by": "moment" if number % 2 else "video", "limit": 20}
-            answers.append(client.post("/v1/search", json=asked).status_code)
+    def keep_searching(client: httpx.Client, number: int) -> None:
+        while not stop_searching.is_set():
+            body = {"query": f"a red square {number}", "group_by": "moment" if number % 2 else "video", "limit": 20}
+            answers.append(client.post("/v1/search", json=body).status_code)
 
     with (
         serving(tmp_path / "library", "--allow-root", str(tmp_path / "more")) as (address, server),
@@ -75,45 +75,45 @@ def test_adding_fails_no_search_and_stopping_ends_a_job_that_somebody_follows(ba
     ):
         before = client.get("/v1/library").json()["videos"]
         job = client.post("/v1/videos", json={"root": "more"}).json()
-        threads = [threading.Thread(target=ask, args=(client, number)) for number in range(4)]
+        threads = [threading.Thread(target=keep_searching, args=(client, number)) for number in range(4)]
         for thread in threads:
             thread.start()
         ends = time.monotonic() + 300
-        while client.get("/v1/library").json()["videos"] < before + 4:  # what was added can be found at once
+        while client.get("/v1/library").json()["videos"] < before + 4:  # added videos are listed at once
             assert time.monotonic() < ends
             time.sleep(0.1)
-        asking.set()
+        stop_searching.set()
         for thread in threads:
             thread.join()
         assert len(answers) > 8
         assert set(answers) == {200}
-        with client.stream("GET", job["events_url"]) as told:
-            lines = told.iter_lines()
+        with client.stream("GET", job["events_url"]) as response:
+            lines = response.iter_lines()
             assert "running" in next(line for line in lines if line.startswith("data:"))
             server.send_signal(signal.SIGTERM)
             last = [line for line in lines if line.startswith("data:")][-1]
         assert "cancelled" in last
-        _, complaints = server.communicate(timeout=120)
-        assert "Traceback" not in complaints
+        _, errors = server.communicate(timeout=120)
+        assert "Traceback" not in errors
     assert Library.open(tmp_path / "library").verify().ok
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["--host", "0.0.0.0"], "a token is needed"),
         (["--token", "short"], "at least 16"),
         (["--allow-root", "/no/such/folder"], "no such folder"),
     ],
 )
-def test_what_is_unsafe_or_wrong_is_said(
-    base: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_unsafe_or_wrong_options_are_refused(
+    base: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PRVR_TOKEN", raising=False)
-    assert main(["serve", str(base / "library"), *words]) == 1
-    assert said in " ".join(capsys.readouterr().err.split())
+    assert main(["serve", str(base / "library"), *arguments]) == 1
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_folder_that_is_no_library_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_a_library_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", str(tmp_path)]) == 1
     assert "is not a library" in " ".join(capsys.readouterr().err.split())

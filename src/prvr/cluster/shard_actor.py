@@ -67,7 +67,7 @@ class ShardActor:
         single = SectionsByVideo.of(np.arange(len(sections)))  # each section by itself: scores in order of sections
         vectors = torch.tensor(request.vectors)  # a copy: arrays that arrive cannot be written to
         queries = [
-            TrackQuery(vector, weight, single if numbers is None else single.only(numbers), reference=numbers)
+            TrackQuery(vector, weight, single if numbers is None else single.of_videos(numbers), reference=numbers)
             for vector, weight, numbers in zip(vectors, request.fusion_weights, request.sections, strict=True)
         ]
         return ShardReply(generation, score_queries(queries, sections, self.library.pool))

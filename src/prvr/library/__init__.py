@@ -16,8 +16,7 @@ from prvr.library.ingest.add import Adder, AddProgress, AddReport
 from prvr.library.ingest.embedding import Embedded, Embedding
 from prvr.library.ingest.files import VIDEO_SUFFIXES, Fingerprint, SourceFile, absolute_path, find_videos
 from prvr.library.ingest.frozen import FrozenEmbedding
-from prvr.library.ingest.index import FILE_PROBLEMS, failed_video, failure_reason, index_parts, new_video
-from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
+from prvr.library.ingest.index import FILE_PROBLEMS, failure_reason, index_parts, new_video
 from prvr.library.ingest.tracks import FRAMES, PAGE_TOKENS, TEXT, Piece, Track
 from prvr.library.library import Library
 from prvr.library.search.candidate_build import CandidateRecall
@@ -26,9 +25,9 @@ from prvr.library.search.confidence import CONFIDENT
 from prvr.library.search.explain import MomentEvidence, VideoExplanation
 from prvr.library.search.filters import Filters
 from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
-from prvr.library.search.moments import FoundMoment, MomentOptions, find_moments
+from prvr.library.search.moments import FoundMoment, MomentOptions
 from prvr.library.search.query import TrackQuery
-from prvr.library.search.request import GroupBy, Query, SearchRequest
+from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import SCORES_NOTE, Hit, Missing, SearchResult
 from prvr.library.search.score import score_queries
 from prvr.library.store.arrays import SHARDS_FOLDER, Section, read_shards
@@ -43,7 +42,6 @@ from prvr.library.store.snapshot import Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
 
 __all__ = [
-    "BACKGROUND_SENTENCES",
     "CATALOGUE_FILE",
     "CONFIDENT",
     "FEWEST_TOKENS",
@@ -88,7 +86,7 @@ __all__ = [
     "NewVideo",
     "NoCandidates",
     "Piece",
-    "Query",
+    "QueryInput",
     "SearchRequest",
     "SearchResult",
     "Section",
@@ -106,9 +104,7 @@ __all__ = [
     "claim",
     "commit_videos",
     "disk_error",
-    "failed_video",
     "failure_reason",
-    "find_moments",
     "find_videos",
     "free_space",
     "index_parts",

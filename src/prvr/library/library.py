@@ -36,10 +36,10 @@ from prvr.library.search.filters import Filters
 from prvr.library.search.moments import MomentOptions
 from prvr.library.search.pipeline import ScoreQueries, run_search
 from prvr.library.search.query import encode_queries
-from prvr.library.search.request import GroupBy, Query, SearchRequest
+from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import SearchResult, empty_result
 from prvr.library.search.score import score_queries
-from prvr.library.store.catalogue import Catalogue, Video, read_videos
+from prvr.library.store.catalogue import Catalogue, Video, read_lines, read_videos
 from prvr.library.store.edit import free_space, remove_videos
 from prvr.library.store.model import require_model
 from prvr.library.store.settings import (
@@ -237,16 +237,13 @@ class Library:
     def lines(self, video: int, start: float, end: float) -> list[str]:
         """The subtitle lines of a video between two times."""
         with self.catalogue.reading() as db:
-            rows = db.execute(
-                "SELECT text FROM lines WHERE video = ? AND start < ? AND end > ? ORDER BY start", (video, end, start)
-            )
-            return [str(text) for (text,) in rows]
+            return read_lines(db, video, start, end)
 
     # -- searching ----------------------------------------------------------------------------------------------------
 
     def search(
         self,
-        query: Query,
+        query: QueryInput,
         *,
         limit: int = 10,
         offset: int = 0,
@@ -287,14 +284,12 @@ class Library:
         began = time.perf_counter()
         snapshot = snapshot or self.snapshot()
         if not snapshot.videos:
-            seconds = time.perf_counter() - began
-            return [empty_result(request, "The library holds no videos yet.", seconds) for request in requests]
+            return [empty_result(request, "The library holds no videos yet.") for request in requests]
         approximate = any(request.uses_candidates for request in requests)
-        queries = [request.query for request in requests]
         results = run_search(
             requests,
-            {name: self.encode(name, queries) for name in snapshot.tracks},
             snapshot,
+            encode=self.encode,
             candidates=self._indexes.beside(snapshot) if approximate else {},
             lines=self.lines,
             pool=self.pool,
@@ -303,7 +298,7 @@ class Library:
         seconds = time.perf_counter() - began
         return [replace(result, seconds=seconds) for result in results]
 
-    def encode(self, track: str, queries: Sequence[Query]) -> torch.Tensor:
+    def encode(self, track: str, queries: Sequence[QueryInput]) -> torch.Tensor:
         """Encode queries as one track's vectors (Q, D). A row is zero if the track cannot use that query."""
         return encode_queries(queries, self.tracks[track])
 

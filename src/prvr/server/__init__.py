@@ -10,6 +10,6 @@ except ImportError as problem:  # pragma: no cover
     raise MissingExtra("FastAPI, which serves the page and the API,", "server", problem) from problem
 
 from prvr.server.app import create_app
-from prvr.server.serving import build_server, listen, serve
+from prvr.server.http_server import build_server, listen, serve
 
 __all__ = ["ServerError", "ServerOptions", "build_server", "create_app", "is_loopback", "listen", "serve"]

@@ -16,26 +16,26 @@ from prvr.library import Library
 from prvr.server import job_routes, search_routes, service_routes, video_routes
 from prvr.server.guard import GUARD_STATUSES, Guard
 from prvr.server.options import ServerOptions
-from prvr.server.problems import ProblemDocument, documented, install
+from prvr.server.problems import ProblemDocument, add_error_handlers, problem_responses
 from prvr.server.searches import Searcher
-from prvr.server.state import State
+from prvr.server.state import ServerState
 
 PAGE = Path(__file__).parent / "page"
-# Fixed at the start: only names in this table are served.
+# Read once: only files in this table are served.
 ASSETS = {path.name: path for path in PAGE.iterdir() if path.suffix in (".html", ".css", ".js", ".svg")}
-_KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 def create_app(library: Library, options: ServerOptions | None = None, searcher: Searcher | None = None) -> FastAPI:
-    """Serve a library over HTTP.
+    """Build the web application that serves a library.
 
     Args:
-        library: what is listed, shown and added to.
+        library: the library whose videos are listed, shown and added to.
         options: who may connect, and what they may do.
-        searcher: what answers searches; by default the library itself.
+        searcher: answers searches; by default the library itself.
     """
     options = options or ServerOptions()
-    state = State.of(library, options, searcher)
+    state = ServerState.of(library, options, searcher)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -53,14 +53,14 @@ def create_app(library: Library, options: ServerOptions | None = None, searcher:
         summary="Find the moment in a video library that a sentence describes, and see why.",
         lifespan=lifespan,
         openapi_url="/v1/openapi.json",
-        docs_url=None,  # its script comes from elsewhere; ours is below
+        docs_url=None,  # FastAPI's page loads scripts from another site; _add_page adds our own
         redoc_url=None,
     )
     app.state.prvr = state
     for module in (search_routes, video_routes, job_routes, service_routes):
         app.include_router(module.router, prefix="/v1")
     app.include_router(service_routes.metrics_router)
-    install(app, library.folder)
+    add_error_handlers(app, library.folder)
     _add_page(app)
     _add_problem_schema(app)
     app.add_middleware(Guard, options=options, metrics=state.metrics)
@@ -68,10 +68,14 @@ def create_app(library: Library, options: ServerOptions | None = None, searcher:
 
 
 def _add_page(app: FastAPI) -> None:
+    """Add the routes of the page, its files and the documentation of the API."""
+
     def asset(name: str) -> FileResponse:
         if name not in ASSETS:
-            raise HTTPException(404, "there is no such page")
-        return FileResponse(ASSETS[name], media_type=_KINDS[ASSETS[name].suffix], headers={"Cache-Control": "no-cache"})
+            raise HTTPException(404, "There is no such page.")
+        return FileResponse(
+            ASSETS[name], media_type=_MEDIA_TYPES[ASSETS[name].suffix], headers={"Cache-Control": "no-cache"}
+        )
 
     @app.get("/", include_in_schema=False)
     async def index() -> FileResponse:
@@ -79,9 +83,9 @@ def _add_page(app: FastAPI) -> None:
 
     @app.get("/v1/docs", include_in_schema=False)
     async def documentation() -> HTMLResponse:
-        from prvr.server.documentation import as_html
+        from prvr.server.documentation import documentation_page
 
-        return HTMLResponse(as_html(app.openapi()))
+        return HTMLResponse(documentation_page(app.openapi()))
 
     @app.get("/page/{name}", include_in_schema=False)
     async def page_asset(name: str) -> FileResponse:
@@ -89,19 +93,21 @@ def _add_page(app: FastAPI) -> None:
 
 
 def _add_problem_schema(app: FastAPI) -> None:
-    """Describe errors once in the OpenAPI document, in place of the framework's own error schemas."""
-    made = app.openapi
+    """Replace FastAPI's error schemas in the OpenAPI document by ``ProblemDocument``, and add the guard's errors."""
+    build_schema = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            schema = made()
+            schema = build_schema()
             schemas = schema["components"]["schemas"]
             schemas["ProblemDocument"] = ProblemDocument.model_json_schema()
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
             for methods in schema["paths"].values():
-                for about in methods.values():  # every route can give the guard's answers
-                    about["responses"].update({str(code): told for code, told in documented(*GUARD_STATUSES).items()})
+                for operation in methods.values():
+                    operation["responses"].update(
+                        {str(status): response for status, response in problem_responses(*GUARD_STATUSES).items()}
+                    )
         assert app.openapi_schema is not None
         return app.openapi_schema
 

@@ -1,4 +1,4 @@
-"""Checks of every request before anything else (host, origin, token, sizes), and headers of every answer."""
+"""Check every request (host, origin, token, sizes) before the app sees it, and add security headers to responses."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from prvr.server.options import ServerOptions, is_loopback
 from prvr.server.problems import Problem
 
 COOKIE = "prvr_token"
-_OPEN = {"/v1/health", "/v1/session"}  # work without a token
+_PUBLIC = {"/v1/health", "/v1/session"}
 GUARD_STATUSES = (401, 403, 408, 413, 414, 421, 431)
-BODY_SECONDS = 20.0  # time for a small body to arrive; after it, the client is stalling
-_CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
+BODY_SECONDS = 20.0  # time for the body of a request to arrive
+_METHODS_WITH_BODY = {"POST", "PUT", "PATCH", "DELETE"}
 _HEADERS = (
     (
         b"content-security-policy",
@@ -32,11 +32,12 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
+_FOREIGN_PAGE = "The request comes from a page of another site."
 _API_HEADERS = (*_HEADERS, (b"cache-control", b"no-store"))
 
 
 class Guard:
-    """Outermost layer of the app: refuses requests and adds security headers to answers."""
+    """The outermost middleware: refuses bad requests and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, options: ServerOptions, metrics: Metrics):
         self.app, self.options, self.metrics = app, options, metrics
@@ -47,25 +48,25 @@ class Guard:
             return
         began, status = time.perf_counter(), 500
 
-        async def answer(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                given = {name.lower() for name, _ in message["headers"]}
+                present = {name.lower() for name, _ in message["headers"]}
                 added = _API_HEADERS if scope["path"].startswith("/v1/") else _HEADERS
-                message["headers"] = [*message["headers"], *(pair for pair in added if pair[0] not in given)]
+                message["headers"] = [*message["headers"], *(pair for pair in added if pair[0] not in present)]
             await send(message)
 
         try:
             self._check(scope)
-            if scope["method"] in _CHANGING:
+            if scope["method"] in _METHODS_WITH_BODY:
                 try:
                     receive = await asyncio.wait_for(self._read(receive), BODY_SECONDS)
                 except TimeoutError:
-                    raise Problem(408, "the body of the request did not arrive in time", "send it at once") from None
-            await self.app(scope, receive, answer)
+                    raise Problem(408, "The body of the request did not arrive in time.", "Send it at once.") from None
+            await self.app(scope, receive, send_with_headers)
         except Problem as problem:
-            await problem.response()(scope, receive, answer)
+            await problem.response()(scope, receive, send_with_headers)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self.metrics.request(scope["method"], route, status, time.perf_counter() - began)
@@ -74,40 +75,36 @@ class Guard:
         headers = Headers(scope=scope)
         options = self.options
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > options.max_url:
-            raise Problem(414, f"the address is longer than {options.max_url} bytes", "make the query shorter")
-        if not scope["query_string"].isascii():  # the framework fails on them when it builds a URL
-            raise Problem(400, "the address contains bytes that are not ASCII", "write them as %XX")
+            raise Problem(414, f"The address is longer than {options.max_url} bytes.", "Make the query shorter.")
+        if not scope["query_string"].isascii():  # Starlette fails on such bytes when it builds a URL
+            raise Problem(400, "The address contains bytes that are not ASCII.", "Write them as %XX.")
         if sum(len(name) + len(value) for name, value in headers.raw) > options.max_head:
-            raise Problem(431, f"the headers are longer than {options.max_head} bytes", "send fewer of them")
+            raise Problem(431, f"The headers are longer than {options.max_head} bytes.", "Send fewer headers.")
         host = headers.get("host", "")
-        if is_loopback(options.host) and not is_loopback(
-            _name(host)
-        ):  # another site's name that points to this machine
-            raise Problem(421, "this server answers only as localhost", "open it as http://localhost")
+        if is_loopback(options.host) and not is_loopback(_name(host)):  # a foreign name that points to this machine
+            raise Problem(421, "This server answers only under the name localhost.", "Open it as http://localhost.")
         method = scope["method"]
-        if method in _CHANGING:
+        if method in _METHODS_WITH_BODY:
             origin = headers.get("origin")
             if origin is not None and origin.split("://", 1)[-1] != host:
-                raise Problem(
-                    403, "the request comes from another site's page", "use the server's own page, or no Origin"
-                )
+                raise Problem(403, _FOREIGN_PAGE, "Use the server's own page, or send no Origin header.")
             if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-                raise Problem(403, "the request comes from another site's page", "use the server's own page")
+                raise Problem(403, _FOREIGN_PAGE, "Use the server's own page.")
         declared = headers.get("content-length", "0")
         if not declared.isdecimal() or int(declared) > options.max_body:
             raise self._too_large()
         path = scope["path"]
         guarded = path.startswith("/v1/") or path == "/metrics"
-        if options.token is not None and guarded and path not in _OPEN and not token_given(headers, options.token):
+        if options.token is not None and guarded and path not in _PUBLIC and not has_token(headers, options.token):
             raise Problem(
                 401,
-                "this server needs its token",
-                "send it as Authorization: Bearer TOKEN, or type it in on the page",
+                "This server needs a token.",
+                "Send the header Authorization: Bearer TOKEN, or enter the token on the page.",
                 {"WWW-Authenticate": "Bearer"},
             )
 
     async def _read(self, receive: Receive) -> Receive:
-        """Read the whole body first, so that its size is limited even if it was not declared."""
+        """Read the whole body before the app does, so that its size is limited even without a Content-Length."""
         body, more = b"", True
         while more:
             message = await receive()
@@ -117,31 +114,32 @@ class Guard:
                 raise self._too_large()
         whole: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
-        async def once() -> Message:
+        async def receive_body() -> Message:
             nonlocal whole
             message, whole = whole, None
             return message if message is not None else await receive()
 
-        return once
+        return receive_body
 
     def _too_large(self) -> Problem:
-        return Problem(413, f"the request is larger than {self.options.max_body} bytes", "send less")
+        return Problem(413, f"The request is larger than {self.options.max_body} bytes.", "Send less.")
 
 
-def token_given(headers: Headers, token: str) -> bool:
-    """Whether a request has the token, in a header or in the cookie of the page."""
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and same(given.strip(), token):
+def has_token(headers: Headers, token: str) -> bool:
+    """Whether a request carries the token, in its Authorization header or in the page's cookie."""
+    scheme, _, credentials = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and equals_token(credentials.strip(), token):
         return True
     try:
         cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return False
-    return cookie is not None and same(cookie.value, token)
+    return cookie is not None and equals_token(cookie.value, token)
 
 
-def same(given: str, token: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+def equals_token(text: str, token: str) -> bool:
+    """Compare in constant time, so that the time does not tell how many letters were right."""
+    return hmac.compare_digest(text.encode("utf-8", "replace"), token.encode())
 
 
 def _name(host: str) -> str:

@@ -1,4 +1,4 @@
-"""Counters in the text form that Prometheus reads."""
+"""Count requests and searches, and write the counts in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
 class Histogram:
-    """Counts below bounds, as Prometheus wants them."""
+    """A Prometheus histogram: how many values lie at or below each bound."""
 
     def __init__(self, bounds: tuple[float, ...]):
         self.bounds, self.counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
@@ -22,20 +22,21 @@ class Histogram:
         self.total += value
 
     def lines(self, name: str) -> list[str]:
-        """
+        """The histogram in the text format of Prometheus.
+
         >>> histogram = Histogram((1.0, 2.0)); histogram.add(1.5)
         >>> histogram.lines("x")[1]
         'x_bucket{le="2.0"} 1'
         """
-        found, below = [], 0
+        lines, below = [], 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             below += count
-            found.append(f'{name}_bucket{{le="{bound}"}} {below}')
-        return [*found, f"{name}_sum {self.total:.6f}", f"{name}_count {below}"]
+            lines.append(f'{name}_bucket{{le="{bound}"}} {below}')
+        return [*lines, f"{name}_sum {self.total:.6f}", f"{name}_count {below}"]
 
 
 class Metrics:
-    """What has happened since the start. Any thread may count."""
+    """Counts since the server was started. All methods are thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,17 +56,17 @@ class Metrics:
             self._pass_seconds.add(seconds)
 
     def text(self, gauges: Mapping[str, tuple[str, float]]) -> str:
-        """All of it; ``gauges``: name → (help, value now)."""
+        """All metrics. ``gauges`` adds values of this moment: name → (help, value)."""
         with self._lock:
             lines = ["# HELP prvr_requests_total requests answered", "# TYPE prvr_requests_total counter"]
             for (method, route, status), count in sorted(self._requests.items()):
                 lines.append(f'prvr_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}')
-            for name, about, histogram in (
+            for name, description, histogram in (
                 ("prvr_request_seconds", "time to answer a request", self._seconds),
                 ("prvr_search_batch_size", "searches scored in one pass", self._batches),
                 ("prvr_search_pass_seconds", "time of a scoring pass", self._pass_seconds),
             ):
-                lines += [f"# HELP {name} {about}", f"# TYPE {name} histogram", *histogram.lines(name)]
-        for name, (about, value) in gauges.items():
-            lines += [f"# HELP {name} {about}", f"# TYPE {name} gauge", f"{name} {value:g}"]
+                lines += [f"# HELP {name} {description}", f"# TYPE {name} histogram", *histogram.lines(name)]
+        for name, (description, value) in gauges.items():
+            lines += [f"# HELP {name} {description}", f"# TYPE {name} gauge", f"{name} {value:g}"]
         return "\n".join(lines) + "\n"

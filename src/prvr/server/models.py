@@ -1,64 +1,68 @@
-"""Requests and answers of the API, as pydantic models. The rooms behind it use dataclasses."""
+"""Requests and responses of the API, as pydantic models."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints
 
 from prvr.library import Video
-from prvr.server.jobs import Job, State
+from prvr.server.jobs import Job, JobState
 from prvr.server.ranges import title
-from prvr.server.roots import Places
+from prvr.server.roots import LibraryFolders
 
-DEEPEST = 99_999  # the last result that paging reaches
-_TOLD = 10_000  # videos whose description is cached
+MAX_OFFSET = 99_999  # the last result that paging reaches
+_MAX_CACHED = 10_000  # descriptions of videos kept in memory
 
 
-def _plain(text: str) -> str:
+def _check_unicode(text: str) -> str:
     """Refuse text with surrogates, which cannot be stored or sent."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise ValueError("contains characters that are not valid Unicode")
     return text
 
 
-def _bare(text: str) -> str:
-    """Remove blanks around a text, and refuse one of blanks only."""
-    if not (bare := text.strip()):
+def _strip(text: str) -> str:
+    """Remove blanks around a text, and refuse a text of blanks only."""
+    if not (stripped := text.strip()):
         raise ValueError("contains only blanks")
-    return bare
+    return stripped
 
 
-def _number(value: object) -> object:
-    """Refuse a string where JSON should hold a number."""
+def _check_number(value: object) -> object:
+    """Refuse a string or a boolean where a number is expected."""
     if isinstance(value, str | bool):
         raise ValueError("is not a number")
     return value
 
 
-def _text(value: object) -> object:
+def _check_time(value: object) -> object:
+    """Refuse a number where a time is expected."""
     if not isinstance(value, str):
         raise ValueError("is not a time: write it as 2024-05-31T18:00:00Z")
     return value
 
 
-Whole = Annotated[int, BeforeValidator(_number)]
-Real = Annotated[float, BeforeValidator(_number)]
-Seconds = Annotated[float, Field(ge=0, le=1e9), BeforeValidator(_number)]
-Time = Annotated[datetime, BeforeValidator(_text)]
-Plain = AfterValidator(_plain)
-Bare = AfterValidator(_bare)
-_SOMETHING = r"^[^\x00]*[^\s\x00][^\x00]*$"  # no NUL, and not only blanks; stands in the schema, so that clients know
-Words = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=_SOMETHING), Plain, Bare]
-Tag = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=_SOMETHING), Plain, Bare]
-Place = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00]*$"), Plain]
+_ValidUnicode = AfterValidator(_check_unicode)
+_Stripped = AfterValidator(_strip)
+_NOT_BLANK = r"^[^\x00]*[^\s\x00][^\x00]*$"  # no NUL, and not only blanks; part of the schema, so that clients know
+Integer = Annotated[int, BeforeValidator(_check_number)]
+Real = Annotated[float, BeforeValidator(_check_number)]
+Seconds = Annotated[float, Field(ge=0, le=1e9), BeforeValidator(_check_number)]
+Time = Annotated[datetime, BeforeValidator(_check_time)]
+QueryText = Annotated[
+    str, StringConstraints(min_length=1, max_length=500, pattern=_NOT_BLANK), _ValidUnicode, _Stripped
+]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=_NOT_BLANK), _ValidUnicode, _Stripped]
+RelativePath = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00]*$"), _ValidUnicode]
 Cursor = Annotated[str, StringConstraints(pattern=r"^p[0-9]{1,5}$"), Field(examples=["p10"])]
-Number = Annotated[int, Field(ge=1, le=2**53)]
+Id = Annotated[int, Field(ge=1, le=2**53)]
 
 
-class Message(BaseModel):
-    """A request. Unknown fields are refused, so that a misspelt one is noticed."""
+class RequestModel(BaseModel):
+    """The body of a request. Unknown fields are refused, so that a misspelt one is noticed."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -70,30 +74,26 @@ class VideoModel(BaseModel):
     title: str
     filename: str
     folder: str = Field(description="relative to the folder that holds all videos of the library; '' is that folder")
-    state: str = Field(description="ok, or failed")
-    problem: str | None = Field(description="why it failed, or which part could not be read")
+    state: str = Field(description="`ok` or `failed`")
+    problem: str | None = Field(description="why the file could not be read, or which part of it")
     duration: float | None = Field(description="seconds")
     width: int | None
     height: int | None
     fps: float | None
     size: int = Field(description="bytes")
-    date: datetime = Field(description="when the file was last changed")
-    added: datetime
+    date: datetime = Field(description="time of the file's last change")
+    added: datetime = Field(description="time when it was added to the library")
     tags: list[str]
     media_url: str
     thumbnail_url: str
 
     @staticmethod
-    def of(video: Video, places: Places) -> VideoModel:
-        """Describe a video. Descriptions are cached until the library changes."""
-        known = places.told.get(video.id)
-        if isinstance(known, VideoModel):
-            return known
-        made = VideoModel(
+    def of(video: Video, folder: str) -> VideoModel:
+        return VideoModel(
             id=video.id,
             title=title(video.path),
             filename=video.path.name,
-            folder=places.name(video),
+            folder=folder,
             date=_to_datetime(video.date),
             added=_to_datetime(video.added),
             tags=list(video.tags),
@@ -104,49 +104,73 @@ class VideoModel(BaseModel):
                 for name in ("state", "problem", "duration", "width", "height", "fps", "size")
             },
         )
-        if len(places.told) < _TOLD:
-            places.told[video.id] = made
-        return made
+
+
+class VideoDescriber:
+    """Describes the videos of one version of a library. Keeps the descriptions, because searches repeat them."""
+
+    def __init__(self, videos: Iterable[Video]):
+        self.folders = LibraryFolders(videos)
+        self._cache: dict[int, VideoModel] = {}
+
+    def describe(self, video: Video) -> VideoModel:
+        model = self._cache.get(video.id)
+        if model is None:
+            model = VideoModel.of(video, self.folders.name(video))
+            if len(self._cache) < _MAX_CACHED:
+                self._cache[video.id] = model
+        return model
 
 
 class VideoPage(BaseModel):
+    """One page of the list of videos."""
+
     videos: list[VideoModel]
     total: int
     next_cursor: str | None
 
 
-class AddRequest(Message):
+class AddRequest(RequestModel):
     """A file or folder to add: the name of an allowed root, and a path inside it."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"root": "films", "path": "holiday/2024", "tags": ["home"]}]}
     )
-    root: Tag = Field(description="as GET /v1/folders names it")
-    path: Place = Field(default="", description="path inside the root; '' is the whole root")
-    tags: list[Tag] = Field(default_factory=list, max_length=20)
-    retry: StrictBool = Field(default=False, description="try again to read files that failed before")
+    root: Name = Field(description="name of an allowed root, from GET /v1/folders")
+    path: RelativePath = Field(default="", description="path inside the root; '' is the whole root")
+    tags: list[Name] = Field(default_factory=list, max_length=20, description="tags for the added videos")
+    retry: StrictBool = Field(default=False, description="try files again that could not be read before")
 
 
 class FolderModel(BaseModel):
+    """A folder that videos may be added from."""
+
     root: str
     path: str
-    videos: int = Field(description="number of video files directly in it")
+    videos: int = Field(description="number of video files directly in the folder")
 
 
 class FolderList(BaseModel):
+    """Folders that videos may be added from."""
+
     folders: list[FolderModel]
 
 
 class JobModel(BaseModel):
-    """A job that adds videos, running or ended."""
+    """A job that adds videos."""
 
     id: int
-    what: str
-    state: State
-    problem: str | None
-    files: int
-    progress: dict[str, Any] = Field(description="file being read, files_done of files, bytes, speed, seconds left")
-    report: dict[str, Any] = Field(description="added, unchanged, moved; failed and damaged files with the reason")
+    what: str = Field(description="root and path of the request")
+    state: JobState
+    problem: str | None = Field(description="why the job failed or was stopped")
+    files: int = Field(description="number of files to add")
+    progress: dict[str, Any] = Field(
+        description="the file being read (`path`), `files_done` of `files`, `bytes_done` of `bytes`, "
+        "`speed` (times real time) and seconds `left`"
+    )
+    report: dict[str, Any] = Field(
+        description="numbers of `added`, `unchanged` and `moved` files; `failed` and `damaged` files with reasons"
+    )
     created: datetime
     events_url: str
 
@@ -166,10 +190,14 @@ class JobModel(BaseModel):
 
 
 class JobList(BaseModel):
+    """Jobs, newest first."""
+
     jobs: list[JobModel]
 
 
 class Health(BaseModel):
+    """The server is alive."""
+
     status: Literal["ok"] = "ok"
     version: str
 
@@ -177,26 +205,30 @@ class Health(BaseModel):
 class LibraryModel(BaseModel):
     """What the library holds, and the values that filters can take."""
 
-    videos: int
-    failed: int
-    seconds: float = Field(description="length of all videos, in seconds")
+    videos: int = Field(description="number of videos that can be searched")
+    failed: int = Field(description="number of files that could not be read")
+    seconds: float = Field(description="total length of the videos, in seconds")
     encoder: str
     folders: list[str]
     tags: list[str]
     roots: list[str] = Field(description="names of the folders that videos may be added from")
 
 
-class SessionRequest(Message):
+class SessionRequest(RequestModel):
+    """The token of the server."""
+
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"token": "a-secret-of-16-or-more"}]})
-    token: Annotated[str, StringConstraints(max_length=1000), Plain]
+    token: Annotated[str, StringConstraints(max_length=1000), _ValidUnicode]
 
 
 def thumbnail_url(video: int, time: float) -> str:
+    """The address of the picture at a time in seconds."""
     return f"/v1/videos/{video}/thumbnail?time={max(0.0, time):.2f}"
 
 
 def write_cursor(offset: int) -> str:
-    """
+    """The cursor of the page that begins at an offset.
+
     >>> read_cursor(write_cursor(20))
     20
     """
@@ -204,7 +236,7 @@ def write_cursor(offset: int) -> str:
 
 
 def read_cursor(cursor: str | None) -> int:
-    """The offset in a cursor, whose form was validated already."""
+    """The offset of a cursor that was validated; 0 without a cursor."""
     return int(cursor[1:]) if cursor else 0
 
 

@@ -1,4 +1,4 @@
-"""Options of the server."""
+"""The options of the server, and their checks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ServerOptions:
 
     host: str = "127.0.0.1"
     port: int = 7870
-    token: str | None = None  # required of every request, if given
+    token: str | None = None  # if set, every request must carry it
     roots: tuple[Path, ...] = ()  # folders that videos may be added from
-    max_body: int = 64 * 1024  # bytes of a request
+    max_body: int = 64 * 1024  # bytes of a request's body
     max_head: int = 32 * 1024  # bytes of a request's headers
-    max_url: int = 16 * 1024  # bytes of a URL with its query: more than the schema allows
+    max_url: int = 16 * 1024  # bytes of a URL with its query; longer than any valid one
     waiting: int = 1024  # searches that may wait; more are refused
     batch: int = 64  # searches scored in one pass
 
@@ -34,7 +34,7 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ServerError(f"a port is a number from 0 (any free one) to 65535, not {self.port}")
+            raise ServerError(f"--port must be between 0 (any free port) and 65535, not {self.port}")
         if not is_loopback(self.host) and not self.token:
             raise ServerError(
                 f"other machines can reach {self.host}, so a token is needed: --token SECRET (or PRVR_TOKEN=SECRET in "
@@ -43,14 +43,17 @@ class ServerOptions:
         if self.token is not None and (
             len(self.token) < 16 or not self.token.isascii() or not self.token.isprintable()
         ):
-            raise ServerError("a token needs at least 16 characters, all printable ASCII (letters, digits, signs)")
+            raise ServerError(
+                "a token needs at least 16 characters, all printable ASCII (letters, digits, punctuation)"
+            )
         for root in self.roots:
             if not root.is_dir():
                 raise ServerError(f"--allow-root {root}: there is no such folder")
 
 
 def is_loopback(host: str) -> bool:
-    """
+    """Whether only this machine can reach an address.
+
     >>> [is_loopback(host) for host in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "example.org")]
     [True, True, True, False, False]
     """

@@ -1,4 +1,4 @@
-"""Errors as problem+json (RFC 9457): a sentence and a remedy, without paths of this machine."""
+"""Errors as problem+json (RFC 9457): what went wrong and what to do, without paths of this machine."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _TITLES = {
     429: "Too many", 431: "Headers too long",
     500: "Internal error", 503: "Busy",
 }  # fmt: skip
-_PATH = re.compile(r"(?<![\w.:/])/[^\s/]|\b[A-Za-z]:\\")  # the beginning of an absolute path
+_PATH = re.compile(r"(?<![\w.:/])/[^\s/]|\b[A-Za-z]:\\")  # the start of an absolute path
 _REMEDIES = {
-    404: "see /v1/docs for all addresses",
-    405: "see /v1/docs for the methods of this address",
-    415: "send JSON with Content-Type: application/json",
+    404: "See /v1/docs for all addresses.",
+    405: "See /v1/docs for the methods of this address.",
+    415: "Send JSON with Content-Type: application/json.",
 }
 
 
 class ProblemDocument(BaseModel):
-    """What went wrong (application/problem+json)."""
+    """An error, as application/problem+json."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -43,8 +43,8 @@ class ProblemDocument(BaseModel):
                     "type": "about:blank",
                     "title": "Not found",
                     "status": 404,
-                    "detail": "there is no video 12 in the library",
-                    "remedy": "list what there is: GET /v1/videos",
+                    "detail": "There is no video 12 in the library.",
+                    "remedy": "List the videos with GET /v1/videos.",
                 }
             ]
         }
@@ -52,12 +52,12 @@ class ProblemDocument(BaseModel):
     type: str = "about:blank"
     title: str
     status: int
-    detail: str = Field(description="what was found")
+    detail: str = Field(description="what went wrong")
     remedy: str = Field(description="what to do")
 
 
 class Problem(Exception):
-    """An error answer: its status, what was found, and what to do."""
+    """An error response: status, what went wrong, and what to do."""
 
     def __init__(self, status: int, detail: str, remedy: str, headers: dict[str, str] | None = None):
         super().__init__(detail)
@@ -72,29 +72,38 @@ class Problem(Exception):
         )
 
 
+def as_sentence(text: str) -> str:
+    """Begin with a capital letter and end with a full stop.
+
+    >>> as_sentence("there is no such video"), as_sentence("Try again.")
+    ('There is no such video.', 'Try again.')
+    """
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
 def without_paths(text: str, private: Iterable[Path]) -> str | None:
-    """A message in which names stand for the given paths; None where it still holds a path of this machine.
+    """Shorten the given paths in a message to their names. None if the message still holds an absolute path.
 
     >>> without_paths("/srv/films/a.mp4: it is empty", [Path("/srv/films/a.mp4")])
     'a.mp4: it is empty'
     >>> without_paths("/etc/secret: it is empty", [Path("/srv/films/a.mp4")])
     """
-    for path in sorted({*private}, key=lambda each: -len(str(each))):
+    for path in sorted({*private}, key=lambda path: -len(str(path))):
         text = text.replace(str(path), path.name)
     return None if _PATH.search(text) else text
 
 
 def from_user_error(
-    error: UserError, library: Path, status: int = 409, remedy: str = "the server's own log says more"
+    error: UserError, library: Path, status: int = 409, remedy: str = "The server's log says more."
 ) -> Problem:
-    """What an error of the library becomes for a client; the whole text goes to the server's log."""
+    """Turn an error of the library into a response. The full message goes to the server's log."""
     _log.warning("%s", error)
-    detail = without_paths(str(error), (library, library.resolve()))
-    return Problem(status, detail or "the library cannot do this", remedy)
+    detail = without_paths(as_sentence(str(error)), (library, library.resolve()))
+    return Problem(status, detail or "The library cannot do this.", remedy)
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """A route's errors, for the OpenAPI document."""
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe the errors of a route for the OpenAPI document."""
     schema = {"$ref": "#/components/schemas/ProblemDocument"}
     return {
         status: {"description": _TITLES[status], "content": {"application/problem+json": {"schema": schema}}}
@@ -102,8 +111,8 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def install(app: FastAPI, library: Path) -> None:
-    """Turn every error into a problem."""
+def add_error_handlers(app: FastAPI, library: Path) -> None:
+    """Answer every error with problem+json."""
 
     @app.exception_handler(Problem)
     async def _problem(request: Request, problem: Problem) -> JSONResponse:
@@ -112,17 +121,18 @@ def install(app: FastAPI, library: Path) -> None:
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][1:])  # first: body, query or path
-        detail = f"{place}: {first['msg']}" if place else str(first["msg"])
-        return Problem(422, detail, "correct it; /v1/docs shows what is expected, with examples").response()
+        field = ".".join(str(part) for part in first["loc"][1:])  # loc[0] is body, query or path
+        message = str(first["msg"]).removeprefix("Value error, ")
+        detail = f"{field}: {message.rstrip('.')}." if field else as_sentence(message)
+        return Problem(422, detail, "See /v1/docs for what is expected, with examples.").response()
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
         headers = dict(error.headers or {})
         if error.status_code == 405 and (allowed := _allowed(request)):
             headers["Allow"] = ", ".join(sorted(allowed))
-        remedy = _REMEDIES.get(error.status_code, "see /v1/docs for what is expected")
-        return Problem(error.status_code, str(error.detail), remedy, headers).response()
+        remedy = _REMEDIES.get(error.status_code, "See /v1/docs for what is expected.")
+        return Problem(error.status_code, as_sentence(str(error.detail)), remedy, headers).response()
 
     @app.exception_handler(UserError)
     async def _user_error(request: Request, error: UserError) -> JSONResponse:
@@ -135,7 +145,7 @@ def install(app: FastAPI, library: Path) -> None:
 
 
 def _allowed(request: Request) -> set[str]:
-    """All methods of an address; the framework names only those of the first matching route."""
+    """All methods of an address. Starlette names only those of the first matching route."""
     return {
         method.upper()
         for path, methods in request.app.openapi()["paths"].items()
@@ -145,4 +155,5 @@ def _allowed(request: Request) -> set[str]:
 
 
 def unexpected() -> Problem:
-    return Problem(500, "something failed inside the server", "try again; the server's own log says what it was")
+    """The response to an error in the server itself; it tells nothing about the cause."""
+    return Problem(500, "Something failed inside the server.", "Try again. The server's log says what it was.")

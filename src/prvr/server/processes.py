@@ -1,4 +1,4 @@
-"""Separate processes for reading other people's files: a decoder that crashes ends its process only."""
+"""Start and stop the processes that decode videos. A decoder that crashes ends its own process, not the server."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 
 from prvr.processes import python_command
 
-_LONGEST_LINE = 1 << 24
-_ENDING = 10.0  # seconds for a process to end by itself
+_MAX_LINE = 1 << 24  # bytes
+_EXIT_SECONDS = 10.0  # time for a process to end by itself
 
 
 async def start(module: str) -> Process:
-    """Start a module that reads and writes lines. It has a lower priority than searches, and less claim to memory."""
+    """Run a module that reads and writes lines. It has a lower CPU priority, and is killed first if memory runs out."""
     process = await asyncio.create_subprocess_exec(
-        *python_command(module), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_LONGEST_LINE,
+        *python_command(module), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_MAX_LINE,
         start_new_session=True,  # Ctrl-C reaches the server only, which then stops this one
     )  # fmt: skip
-    with suppress(OSError, AttributeError):  # not on every system
+    with suppress(OSError, AttributeError):  # not available on every system
         os.setpriority(os.PRIO_PROCESS, process.pid, 10)
-    with suppress(OSError):  # if memory runs out, this process is ended and not the server
+    with suppress(OSError):  # exists on Linux only
         Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
     return process
 
@@ -31,16 +31,16 @@ async def start(module: str) -> Process:
 def stop(process: Process | None) -> None:
     """Kill a process, if it is running.
 
-    Not by ``Process.kill``: that collects the exit status of a process that has just ended, which ``wait`` then misses.
+    Does not use ``Process.kill``: it collects the exit status of a process that has just ended, and ``wait`` misses it.
     """
     if process is not None and process.returncode is None:
         with suppress(ProcessLookupError):
-            os.kill(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has the one, which kills there
+            os.kill(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # on Windows, SIGTERM kills
 
 
-async def ended(process: Process) -> int:
-    """The exit status of a process that closed its output; one that does not end by itself is stopped."""
+async def exit_status(process: Process) -> int:
+    """Wait for a process that has closed its output. It is killed if it does not end by itself."""
     with suppress(asyncio.TimeoutError):
-        return await asyncio.wait_for(process.wait(), _ENDING)
+        return await asyncio.wait_for(process.wait(), _EXIT_SECONDS)
     stop(process)
     return await process.wait()

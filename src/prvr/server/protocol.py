@@ -1,4 +1,4 @@
-"""HTTP with a time limit for request headers: idle connections cost a client nothing and would add up."""
+"""HTTP with a time limit for request headers, so that idle clients cannot fill up the connections."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HEAD_SECONDS = 15.0  # from the first byte (or from connecting) to the end of the headers
+HEAD_SECONDS = 15.0  # from connecting, or from the first byte of a request, to the end of its headers
 
 
 class TimeLimitedProtocol(H11Protocol):

@@ -1,4 +1,4 @@
-"""Parts of a file by byte range (RFC 9110), so that a player can seek."""
+"""Send a video file, or a byte range of it (RFC 9110) so that a player can seek."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ _TYPES = {
 
 
 def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """First and last byte of a range, or None for the whole file. Raises ``ValueError`` if it begins behind the end.
+    """First and last byte of a Range header, or None for the whole file.
+
+    Raises:
+        ValueError: if the range begins after the end of the file.
 
     >>> parse_range("bytes=0-99", 1000), parse_range("bytes=900-", 1000), parse_range("bytes=-10", 1000)
     ((0, 99), (900, 999), (990, 999))
-    >>> parse_range("bytes=0-1,5-6", 1000) is None  # several parts: the whole file is an allowed answer
+    >>> parse_range("bytes=0-1,5-6", 1000) is None  # for several ranges, the whole file may be sent
     True
     """
-    found = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", (header or "").replace(" ", ""))
-    if found is None or found.group(0) == "bytes=-":
+    match = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", (header or "").replace(" ", ""))
+    if match is None or match.group(0) == "bytes=-":
         return None
-    first, last = found.groups()
+    first, last = match.groups()
     if not first:
         if int(last) == 0 or size == 0:
             raise ValueError
@@ -47,9 +50,9 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
 
 
 def file_response(video: Video, method: str, range_header: str | None, if_range: str | None) -> Response:
-    """The file that was added, or a part of it. A file that has changed since is refused."""
-    if video.state != "ok":  # never read as a video, so it may be anything
-        raise Problem(409, f"the file of {title(video.path)!r} could not be read as a video", "add it again")
+    """Respond with the file of a video, or a part of it. A file that has changed since it was added is refused."""
+    if video.state != "ok":  # it was never read as a video, so it may be anything
+        raise Problem(409, f"The file of {title(video.path)!r} could not be read as a video.", "Add it again.")
     file, etag = _open(video), f'"{video.digest[:32]}"'
     if if_range is not None and if_range != etag:
         range_header = None
@@ -58,8 +61,8 @@ def file_response(video: Video, method: str, range_header: str | None, if_range:
     except ValueError:
         raise Problem(
             416,
-            f"the file has {video.size} bytes and the range begins behind them",
-            "ask for a range inside it",
+            f"The range begins after the end of the file, which has {video.size} bytes.",
+            "Request a range inside the file.",
             {"Content-Range": f"bytes */{video.size}"},
         ) from None
     first, last = part if part is not None else (0, video.size - 1)
@@ -81,15 +84,15 @@ def file_response(video: Video, method: str, range_header: str | None, if_range:
 
 def _open(video: Video) -> io.FileIO:
     """Open the file and check that it is the one that was added. It is closed with the last reference to it."""
-    again = "add it again, or remove it from the library"
+    remedy = "Add it again, or remove it from the library."
     try:
         handle = os.open(video.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     except OSError:
-        raise Problem(410, f"the file of {title(video.path)!r} is gone or may not be read", again) from None
+        raise Problem(410, f"The file of {title(video.path)!r} is gone or cannot be read.", remedy) from None
     file = io.FileIO(handle)
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or (found.st_size, found.st_mtime_ns) != (video.size, video.mtime):
-        raise Problem(409, f"the file of {title(video.path)!r} has changed since it was added", again)
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or (status.st_size, status.st_mtime_ns) != (video.size, video.mtime):
+        raise Problem(409, f"The file of {title(video.path)!r} has changed since it was added.", remedy)
     return file
 
 
@@ -98,14 +101,14 @@ async def _content(file: io.FileIO, first: int, last: int) -> AsyncIterator[byte
         file.seek(first)
         while first <= last:
             data = await anyio.to_thread.run_sync(file.read, min(_CHUNK, last - first + 1))
-            if not data:  # the file became shorter; ending the connection early is what a player understands
+            if not data:  # the file became shorter; players understand a connection that ends early
                 return
             first += len(data)
             yield data
 
 
 def title(path: Path) -> str:
-    """A file's name as people read it.
+    """The title of a video: its file's name without the suffix.
 
     >>> title(Path("/films/summer_holiday.mp4"))
     'summer_holiday'

@@ -1,4 +1,7 @@
-"""Folders that videos may be added from, and names of folders for clients, who never see a path of this machine."""
+"""Folders as clients see them: those that videos may be added from, and those of the library's videos.
+
+Clients name folders relative to a root. They never see an absolute path of this machine.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from prvr.library import VIDEO_SUFFIXES, Video, find_videos
 from prvr.media import subtitle_files
 from prvr.server.problems import Problem
 
-_SHOWN = 500  # folders of one level
+_MAX_LISTED = 500  # folders of one level
+_LIST_FOLDERS = "List the folders with GET /v1/folders."
 
 
 @dataclass(frozen=True)
@@ -24,15 +28,15 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Files to add, and how many were left out because a link leads out of the root."""
+class FilesToAdd:
+    """Video files inside a root, and how many were left out because a link leads out of the root."""
 
     files: tuple[Path, ...]
     outside: int
 
 
 class Roots:
-    """Allowed folders by name."""
+    """The folders that videos may be added from, by name."""
 
     def __init__(self, folders: Iterable[Path]):
         self.by_name: dict[str, Path] = {}
@@ -44,70 +48,77 @@ class Roots:
             self.by_name[name if number == 1 else f"{name}-{number}"] = real
 
     def resolve(self, root: str, path: str) -> Path:
-        """A path inside a root. A path that leads out of it, by name or by link, is refused."""
+        """A file or folder inside a root.
+
+        Raises:
+            Problem: if it does not exist, or if its name or a link leads out of the root.
+        """
         if root not in self.by_name:
-            known = ", ".join(sorted(self.by_name)) or "none: start the server with --allow-root DIR"
-            raise Problem(403, f"{root!r} is not one of the folders that may be added from", f"choose one of: {known}")
+            names = ", ".join(sorted(self.by_name))
+            remedy = f"Choose one of: {names}." if names else "Start the server with --allow-root DIR."
+            raise Problem(403, f"Videos may not be added from {root!r}.", remedy)
         base = self.by_name[root]
         parts = PurePosixPath(path).parts
-        outside = Problem(403, f"this leads out of {root!r}", "name a file or a folder inside it, without ..")
+        outside = Problem(403, f"This path leads out of {root!r}.", "Name a file or folder inside it, without '..'.")
         if "\\" in path or "\0" in path or PurePosixPath(path).is_absolute() or ".." in parts:
             raise outside
         try:
-            place = base.joinpath(*parts)
-            real = place.resolve()
-            there = os.path.lexists(place)
+            joined = base.joinpath(*parts)
+            real = joined.resolve()
+            exists = os.path.lexists(joined)
         except (OSError, ValueError, RuntimeError):
-            raise Problem(404, "there is no such folder or file", "list the folders: GET /v1/folders") from None
+            raise Problem(404, "There is no such folder or file.", _LIST_FOLDERS) from None
         if not real.is_relative_to(base):
             raise outside
-        if not there or not real.exists():
-            raise Problem(404, f"there is nothing of that name in {root!r}", "list the folders: GET /v1/folders")
-        return place
+        if not exists or not real.exists():
+            raise Problem(404, f"There is no such folder or file in {root!r}.", _LIST_FOLDERS)
+        return joined
 
-    def files(self, root: str, path: str) -> Found:
-        """Videos in a folder. One that a link leads out of the root, or whose subtitles are, is left out."""
-        base, place = self.by_name.get(root), self.resolve(root, path)
-        assert base is not None
-        found = find_videos([place])
+    def files(self, root: str, path: str) -> FilesToAdd:
+        """All videos in a folder. A video is left out if it, or its subtitles, is a link out of the root."""
+        folder = self.resolve(root, path)
+        base = self.by_name[root]
+        videos = find_videos([folder])
         inside = tuple(
             video
-            for video in found
-            if all(each.resolve().is_relative_to(base) for each in (video, *subtitle_files(video)))
+            for video in videos
+            if all(file.resolve().is_relative_to(base) for file in (video, *subtitle_files(video)))
         )
-        return Found(inside, len(found) - len(inside))
+        return FilesToAdd(inside, len(videos) - len(inside))
 
     def folders(self, root: str, path: str) -> list[Folder]:
-        """The place itself and the folders right in it."""
-        place = self.resolve(root, path)
-        if not place.is_dir():
-            raise Problem(404, "this is a file, not a folder", "add it as it is: POST /v1/videos")
+        """The folder itself, then the folders directly in it."""
+        folder = self.resolve(root, path)
+        if not folder.is_dir():
+            raise Problem(404, "This is a file, not a folder.", "Add the file itself with POST /v1/videos.")
         try:
-            inner = sorted(each.name for each in os.scandir(place) if each.is_dir(follow_symlinks=False))
+            inner = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
         except OSError:
-            raise Problem(403, "this folder may not be read", "let the server's user read it") from None
+            raise Problem(403, "This folder cannot be read.", "Give the server's user permission to read it.") from None
         prefix = PurePosixPath(path)
-        names = [prefix, *(prefix / name for name in inner[:_SHOWN] if not name.startswith("."))]
-        return [Folder(root, "" if str(name) == "." else str(name), _count(place, name, prefix)) for name in names]
+        listed = [Folder(root, "" if str(prefix) == "." else str(prefix), _count_videos(folder))]
+        for name in inner[:_MAX_LISTED]:
+            if not name.startswith("."):
+                listed.append(Folder(root, str(prefix / name), _count_videos(folder / name)))
+        return listed
 
 
-def _count(place: Path, name: PurePosixPath, prefix: PurePosixPath) -> int:
-    folder = place if name == prefix else place / name.name
+def _count_videos(folder: Path) -> int:
     try:
-        return sum(Path(each.name).suffix.lower() in VIDEO_SUFFIXES for each in os.scandir(folder))
+        return sum(Path(entry.name).suffix.lower() in VIDEO_SUFFIXES for entry in os.scandir(folder))
     except OSError:
         return 0
 
 
-class Places:
+class LibraryFolders:
     """Folders of the library's videos, named relative to the folder that holds them all."""
 
     def __init__(self, videos: Iterable[Video]):
         parents = {str(video.path.parent) for video in videos}
         self.base = Path(os.path.commonpath(parents)) if parents else Path("/")
-        self.told: dict[int, object] = {}  # descriptions of videos, cached
 
     def name(self, video: Video) -> str:
+        """The name of a video's folder; "" is the folder that holds all videos."""
         parent = video.path.parent
         inner = parent.relative_to(self.base).as_posix() if parent.is_relative_to(self.base) else "."
         return "" if inner == "." else inner

@@ -1,4 +1,4 @@
-"""A search and its answer, as pydantic models."""
+"""Requests and responses of searches, as pydantic models."""
 
 from __future__ import annotations
 
@@ -19,51 +19,59 @@ from prvr.library import (
     VideoExplanation,
 )
 from prvr.server.models import (
-    DEEPEST,
+    MAX_OFFSET,
     Cursor,
-    Message,
-    Place,
+    Integer,
+    Name,
+    QueryText,
     Real,
+    RelativePath,
+    RequestModel,
     Seconds,
-    Tag,
     Time,
+    VideoDescriber,
     VideoModel,
-    Whole,
-    Words,
     read_cursor,
     thumbnail_url,
     write_cursor,
 )
-from prvr.server.roots import Places
+from prvr.server.roots import LibraryFolders
 
-MOST_RESULTS = 100
-
-
-class SearchFilters(Message):
-    """Conditions on videos. All that are given must hold."""
-
-    folder: Place | None = Field(default=None, description="only videos in this folder, named as in the results")
-    after: Time | None = Field(default=None, description="only files changed at this time or later")
-    before: Time | None = Field(default=None, description="only files changed before this time")
-    min_duration: Seconds | None = Field(default=None, description="seconds, at least")
-    max_duration: Seconds | None = Field(default=None, description="seconds, at most")
-    tags: list[Tag] = Field(default_factory=list, max_length=20, description="only videos with all of these tags")
-
-    def to_filters(self, places: Places) -> Filters:
-        after, before = (None if day is None else _in_a_zone(day).isoformat() for day in (self.after, self.before))
-        folder = places.path(self.folder) if self.folder else None
-        return Filters(folder, after, before, self.min_duration, self.max_duration, tuple(self.tags))
+_MAX_LIMIT = 100
 
 
-def _in_a_zone(day: datetime) -> datetime:
-    """A time without a zone is in this machine's zone; years outside its range are taken as UTC."""
+class SearchFilters(RequestModel):
+    """Conditions that videos must meet, all of them."""
+
+    folder: RelativePath | None = Field(default=None, description="only videos in this folder, named as in responses")
+    after: Time | None = Field(default=None, description="only files last changed at this time or later")
+    before: Time | None = Field(default=None, description="only files last changed before this time")
+    min_duration: Seconds | None = Field(default=None, description="shortest duration in seconds")
+    max_duration: Seconds | None = Field(default=None, description="longest duration in seconds")
+    tags: list[Name] = Field(default_factory=list, max_length=20, description="only videos with all of these tags")
+
+    def to_filters(self, folders: LibraryFolders) -> Filters:
+        after, before = (None if day is None else _with_zone(day).isoformat() for day in (self.after, self.before))
+        folder = folders.path(self.folder) if self.folder else None
+        return Filters(
+            folder=folder,
+            after=after,
+            before=before,
+            min_duration=self.min_duration,
+            max_duration=self.max_duration,
+            tags=tuple(self.tags),
+        )
+
+
+def _with_zone(day: datetime) -> datetime:
+    """A time without a zone is in this machine's zone. In years that this zone cannot represent, it is UTC."""
     if day.tzinfo is not None or 1970 < day.year < 9999:
         return day
     return day.replace(tzinfo=UTC)
 
 
-class SearchBody(Message):
-    """A search."""
+class SearchBody(RequestModel):
+    """A search for the moments that a sentence describes."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -79,28 +87,28 @@ class SearchBody(Message):
             ]
         },
     )
-    query: Words = Field(description="a sentence that describes the moment")
+    query: QueryText = Field(description="a sentence that describes the moment")
     group_by: Literal["video", "moment"] = Field(default="video", description="one hit per video, or one per moment")
-    limit: Whole = Field(default=10, ge=1, le=MOST_RESULTS, description="number of hits on a page")
+    limit: Integer = Field(default=10, ge=1, le=_MAX_LIMIT, description="number of hits in one response")
     cursor: Cursor | None = Field(
-        default=None, description="`next_cursor` of the previous page; keep the other fields as they were"
+        default=None, description="`next_cursor` of the previous response, to get more hits; keep all other fields"
     )
     filters: SearchFilters = SearchFilters()
     min_confidence: Real = Field(default=0.0, ge=0, le=1, description="leave out hits with a lower confidence")
-    trace: StrictBool = Field(default=True, description="score with TRACE; false: the plain maximum over time")
+    trace: StrictBool = Field(default=True, description="true: score with TRACE; false: plain max pooling over time")
     approximate: StrictBool = Field(
         default=False,
-        description="score only the candidates of the library's index; 409 if there is no index. "
-        "Searches with filters score all videos.",
+        description="score only candidates from the library's index; status 409 if there is no index. "
+        "A search with filters scores all videos.",
     )
 
-    def to_request(self, places: Places) -> SearchRequest:
+    def to_request(self, folders: LibraryFolders) -> SearchRequest:
         return SearchRequest(
             query=self.query,
             limit=self.limit,
             offset=read_cursor(self.cursor),
             group_by=self.group_by,
-            filters=self.filters.to_filters(places),
+            filters=self.filters.to_filters(folders),
             min_confidence=self.min_confidence,
             trace=self.trace,
             approximate=self.approximate,
@@ -108,8 +116,10 @@ class SearchBody(Message):
 
 
 class MomentModel(BaseModel):
+    """A moment of a video."""
+
     start: float = Field(description="seconds")
-    end: float
+    end: float = Field(description="seconds")
     thumbnail_url: str
 
     @staticmethod
@@ -119,34 +129,34 @@ class MomentModel(BaseModel):
 
 
 class HitModel(BaseModel):
-    """A moment of a video. Grouped by video: its best moment, with all of them in `moments`."""
+    """A video and its best moment. If hits are grouped by video, `moments` holds the other moments too."""
 
     rank: int
     video: VideoModel
     start: float = Field(description="seconds")
-    end: float
-    score: float = Field(description="can be compared within this search only")
-    confidence: float | None = Field(description="share of common sentences that find nothing as good")
-    track: str = Field(description="frames or text: which track it was found in")
+    end: float = Field(description="seconds")
+    score: float = Field(description="comparable only within this search")
+    confidence: float | None = Field(description="share of background sentences that score lower; null if unknown")
+    track: str = Field(description="the track it was found in: `frames` or `text`")
     ranks: dict[str, int] = Field(description="rank of the video in each track")
-    line: str | None = Field(description="the line of subtitles, if it was found in them")
+    line: str | None = Field(description="the line of subtitles, if it was found in the text")
     moments: list[MomentModel]
-    thumbnail_urls: list[str] = Field(description="three pictures of the moment, in order of time")
+    thumbnail_urls: list[str] = Field(description="three pictures from the moment, in order of time")
     evidence_url: str
 
     @staticmethod
-    def of(hit: Hit, rank: int, places: Places, asked: str) -> HitModel:
-        """``asked``: query and options, encoded for a URL."""
-        told = hit.to_dict(evidence=False)
+    def of(hit: Hit, rank: int, describer: VideoDescriber, parameters: str) -> HitModel:
+        """``parameters``: query and options of the search, encoded for a URL."""
+        fields = hit.to_dict(evidence=False)
         video = hit.video.id
         times = [hit.start + (hit.end - hit.start) * share for share in (0.1, 0.5, 0.9)]
         return HitModel(
             rank=rank,
-            video=VideoModel.of(hit.video, places),
-            moments=[MomentModel.of(video, each) for each in hit.moments],
+            video=describer.describe(hit.video),
+            moments=[MomentModel.of(video, moment) for moment in hit.moments],
             thumbnail_urls=[thumbnail_url(video, time) for time in times],
-            evidence_url=f"/v1/videos/{video}/evidence?{asked}&track={hit.track}",
-            **{name: told[name] for name in ("start", "end", "score", "confidence", "track", "ranks", "line")},
+            evidence_url=f"/v1/videos/{video}/evidence?{parameters}&track={hit.track}",
+            **{name: fields[name] for name in ("start", "end", "score", "confidence", "track", "ranks", "line")},
         )
 
 
@@ -159,47 +169,49 @@ class MissingModel(BaseModel):
 
 
 class SearchResponse(BaseModel):
+    """The hits of a search, best first."""
+
     query: str
-    confident: bool = Field(description="whether the best hit stands out from common sentences")
-    message: str = Field(description="a note for people, or an empty string")
-    note: str
+    confident: bool = Field(description="whether the best hit stands out from background sentences")
+    message: str = Field(description="a message to show to people, or an empty string")
+    note: str = Field(description="what the scores mean")
     videos_searched: int
-    seconds: float
+    seconds: float = Field(description="time that the search took")
     partial: bool = Field(description="whether a part of the library could not be searched")
-    missing: MissingModel | None = Field(description="that part; null where all of it was searched")
+    missing: MissingModel | None = Field(description="that part; null if everything was searched")
     hits: list[HitModel]
-    next_cursor: str | None
+    next_cursor: str | None = Field(description="send it as `cursor` to get more hits; null if there are none")
 
     @staticmethod
-    def of(found: SearchResult, request: SearchBody, places: Places) -> SearchResponse:
+    def of(result: SearchResult, request: SearchBody, describer: VideoDescriber) -> SearchResponse:
         first = read_cursor(request.cursor) + 1
-        asked = urlencode({"query": request.query, "trace": str(request.trace).lower()})
-        further = found.next_offset
+        parameters = urlencode({"query": request.query, "trace": str(request.trace).lower()})
+        next_offset = result.next_offset
         return SearchResponse(
-            query=found.query,
-            confident=found.confident,
-            message=found.message,
+            query=result.query,
+            confident=result.confident,
+            message=result.message,
             note=SCORES_NOTE,
-            videos_searched=found.total or 0,
-            seconds=round(found.seconds, 4),
-            partial=found.missing is not None,
-            missing=None if found.missing is None else MissingModel(**asdict(found.missing)),
-            hits=[HitModel.of(hit, first + number, places, asked) for number, hit in enumerate(found)],
-            next_cursor=None if further is None or further > DEEPEST else write_cursor(further),
+            videos_searched=result.total or 0,
+            seconds=round(result.seconds, 4),
+            partial=result.missing is not None,
+            missing=None if result.missing is None else MissingModel(**asdict(result.missing)),
+            hits=[HitModel.of(hit, rank, describer, parameters) for rank, hit in enumerate(result, first)],
+            next_cursor=None if next_offset is None or next_offset > MAX_OFFSET else write_cursor(next_offset),
         )
 
 
 class PeakModel(BaseModel):
     """The span of the video with the highest value of a curve."""
 
-    index: int
-    start: float
-    end: float
+    index: int = Field(description="index of the span")
+    start: float = Field(description="seconds")
+    end: float = Field(description="seconds")
     value: float
 
 
 class EvidenceModel(BaseModel):
-    """Evidence over time: one number per span of the video."""
+    """The evidence for a query over the time of a video, one number per span."""
 
     video_id: int
     query: str
@@ -211,29 +223,29 @@ class EvidenceModel(BaseModel):
     activation: list[float] = Field(description="activation of each register; sums to one")
     direct_peak: PeakModel = Field(description="maximum of the direct evidence, which plain max pooling takes")
     routed_peak: PeakModel = Field(description="maximum of the routed evidence, which TRACE takes")
-    unsupported_gap: float = Field(description="direct evidence minus support at the direct peak")
-    unsupported: bool = Field(description="whether the two peaks do not overlap, so that TRACE finds another place")
+    unsupported_gap: float = Field(description="direct evidence minus expected support at the direct peak")
+    unsupported: bool = Field(description="whether the peaks do not overlap, so that TRACE picks another moment")
     moments: list[MomentModel]
 
     @staticmethod
-    def of(video: int, query: str, found: VideoExplanation) -> EvidenceModel:
-        told = found.evidence.to_dict()
+    def of(video: int, query: str, explanation: VideoExplanation) -> EvidenceModel:
+        fields = explanation.evidence.to_dict()
         for name in ("direct", "support", "routed", "activation"):
-            told[name] = [round(value, 4) for value in told[name]]  # more digits than a single-precision float has
+            fields[name] = [round(value, 4) for value in fields[name]]
         peaks = {}
         for name, curve in (("direct_peak", "direct"), ("routed_peak", "routed")):
-            start, end = told["spans"][told[name]]
-            peaks[name] = PeakModel(index=told[name], start=start, end=end, value=told[curve][told[name]])
+            start, end = fields["spans"][fields[name]]
+            peaks[name] = PeakModel(index=fields[name], start=start, end=end, value=fields[curve][fields[name]])
         return EvidenceModel(
             video_id=video,
             query=query,
-            track=found.track,
-            moments=[MomentModel.of(video, each) for each in found.moments],
+            track=explanation.track,
+            moments=[MomentModel.of(video, moment) for moment in explanation.moments],
             unsupported=not _overlap(peaks["direct_peak"], peaks["routed_peak"]),
-            **{**told, **peaks},
+            **{**fields, **peaks},
         )
 
 
-def _overlap(one: PeakModel, other: PeakModel) -> bool:
-    """Spans overlap their neighbours, so two spans that overlap count as one place."""
-    return one.start < other.end and other.start < one.end
+def _overlap(first: PeakModel, second: PeakModel) -> bool:
+    """Whether two peaks count as the same place. Spans overlap their neighbours, so overlapping spans do."""
+    return first.start < second.end and second.start < first.end

@@ -1,4 +1,4 @@
-"""Searches, and the evidence for a hit."""
+"""Routes for searches, and for the evidence of a hit."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from prvr.library import LibraryError, NoCandidates
-from prvr.server.models import Number, Words
-from prvr.server.problems import Problem, documented, from_user_error
+from prvr.server.models import Id, QueryText
+from prvr.server.problems import Problem, as_sentence, from_user_error, problem_responses
 from prvr.server.search_models import EvidenceModel, SearchBody, SearchResponse
 from prvr.server.state import Shared
 
 router = APIRouter(tags=["search"])
 
 
-@router.post("/search", response_model=SearchResponse, responses=documented(400, 409, 422, 503))
+@router.post("/search", response_model=SearchResponse, responses=problem_responses(400, 409, 422, 503))
 async def search(request: SearchBody, state: Shared) -> Response:
     """Find the moments that a sentence describes. Concurrent searches share one pass over the library."""
     try:
-        return Response(await state.batcher.ask(request), media_type="application/json")
+        return Response(await state.batcher.submit(request), media_type="application/json")
     except NoCandidates as problem:
-        raise Problem(409, problem.found, problem.remedy.replace("search exactly", "leave `approximate` out")) from None
+        remedy = problem.remedy.replace("search exactly", "leave `approximate` out")
+        raise Problem(409, as_sentence(problem.found), as_sentence(remedy)) from None
 
 
-@router.get("/videos/{video_id}/evidence", responses=documented(404, 422))
+@router.get("/videos/{video_id}/evidence", responses=problem_responses(404, 422))
 def video_evidence(
-    video_id: Annotated[Number, Path(examples=[1])],
+    video_id: Annotated[Id, Path(description="number of the video", examples=[1])],
     state: Shared,
-    query: Annotated[Words, Query(examples=["a red square moves to the left"])],
-    track: Annotated[str | None, Query(max_length=20, pattern="^(frames|text)$")] = None,
-    trace: bool = True,
+    query: Annotated[QueryText, Query(description="a sentence", examples=["a red square moves to the left"])],
+    track: Annotated[str | None, Query(description="`frames` or `text`; by default frames", max_length=20)] = None,
+    trace: Annotated[bool, Query(description="find moments with TRACE; false: with plain max pooling")] = True,
 ) -> EvidenceModel:
-    """Evidence for a sentence over the time of one video: direct, supported and routed; registers; both peaks."""
+    """The evidence for a sentence over the time of one video: curves, register activation, peaks and moments."""
     state.video(video_id)
     try:
         explanation = state.library.explain(query, video_id, track=track, trace=trace)
         return EvidenceModel.of(video_id, query, explanation)
     except LibraryError as error:
-        remedy = "search again and follow `evidence_url` of a hit"
+        remedy = "Search again and follow the `evidence_url` of a hit."
         raise from_user_error(error, state.library.folder, 404, remedy) from None

@@ -1,4 +1,4 @@
-"""Answer the searches of one pass: from requests to the bytes of the answers."""
+"""Answer a batch of searches: from requests to the bytes of the responses."""
 
 from __future__ import annotations
 
@@ -6,37 +6,38 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from prvr.library import Library, SearchRequest, SearchResult
-from prvr.server.roots import Places
+from prvr.server.models import VideoDescriber
 from prvr.server.search_models import SearchBody, SearchResponse
 
 
 class Searcher(Protocol):
-    """What answers searches: a library, or a cluster that holds one."""
+    """Anything that answers searches: a library, or a cluster that holds one."""
 
     def search_many(self, requests: Sequence[SearchRequest]) -> list[SearchResult]: ...
 
 
-class Searches:
+class BatchSearcher:
     """Answers several searches at once. Runs on the search thread, so that it does not delay other requests."""
 
     def __init__(self, library: Library, searcher: Searcher | None = None):
         self.library, self.searcher = library, searcher or library
-        self._places: tuple[int, Places] | None = None
+        self._describer: tuple[int, VideoDescriber] | None = None
 
-    def __call__(self, asked: Sequence[SearchBody]) -> list[bytes]:
-        places = self.places()
-        distinct = {each.model_dump_json(): each for each in asked}  # equal searches are made once
-        found = self.searcher.search_many([each.to_request(places) for each in distinct.values()])
-        answers = {
-            key: SearchResponse.of(result, each, places).model_dump_json().encode()
-            for (key, each), result in zip(distinct.items(), found, strict=True)
+    def __call__(self, requests: Sequence[SearchBody]) -> list[bytes]:
+        """The responses as JSON, in the order of the requests. Equal requests are searched once."""
+        describer = self.describer()
+        distinct = {request.model_dump_json(): request for request in requests}
+        results = self.searcher.search_many([request.to_request(describer.folders) for request in distinct.values()])
+        responses = {
+            key: SearchResponse.of(result, request, describer).model_dump_json().encode()
+            for (key, request), result in zip(distinct.items(), results, strict=True)
         }
-        return [answers[each.model_dump_json()] for each in asked]
+        return [responses[request.model_dump_json()] for request in requests]
 
-    def places(self) -> Places:
-        """Folders of the library's videos, computed again when the library has changed."""
-        now = self.library.snapshot().generation
-        known = self._places
-        if known is None or known[0] != now:
-            known = self._places = (now, Places(self.library.videos()))
-        return known[1]
+    def describer(self) -> VideoDescriber:
+        """Describes the library's videos for clients. A new one is made when the library has changed."""
+        generation = self.library.snapshot().generation
+        current = self._describer
+        if current is None or current[0] != generation:
+            current = self._describer = (generation, VideoDescriber(self.library.videos()))
+        return current[1]

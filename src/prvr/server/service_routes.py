@@ -1,4 +1,4 @@
-"""Health, a summary of the library, a session for the page, metrics."""
+"""Routes for health, a summary of the library, sessions of the page, and metrics."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 
 from prvr import __version__
-from prvr.server.guard import COOKIE, same
+from prvr.server.guard import COOKIE, equals_token
 from prvr.server.models import Health, LibraryModel, SessionRequest
-from prvr.server.problems import Problem, documented
+from prvr.server.problems import Problem, problem_responses
 from prvr.server.state import Shared
 
 router = APIRouter(tags=["service"])
@@ -17,32 +17,32 @@ metrics_router = APIRouter(tags=["service"])
 
 @router.get("/health")
 async def health() -> Health:
-    """Whether the server is alive. Needs no token."""
+    """Check that the server is alive. Needs no token."""
     return Health(version=__version__)
 
 
 @router.get("/library")
 def library(state: Shared) -> LibraryModel:
-    """What the library holds."""
-    videos, places = state.library.videos(), state.places()
-    good = [video for video in videos if video.state == "ok"]
+    """Summarise the library: its size, and the values that filters can take."""
+    videos, folders = state.library.videos(), state.describer().folders
+    searchable = [video for video in videos if video.state == "ok"]
     return LibraryModel(
-        videos=len(good),
-        failed=len(videos) - len(good),
-        seconds=sum(video.duration or 0.0 for video in good),
+        videos=len(searchable),
+        failed=len(videos) - len(searchable),
+        seconds=sum(video.duration or 0.0 for video in searchable),
         encoder=state.library.settings.encoder,
-        folders=sorted({places.name(video) for video in good}),
-        tags=sorted({tag for video in good for tag in video.tags}),
+        folders=sorted({folders.name(video) for video in searchable}),
+        tags=sorted({tag for video in searchable for tag in video.tags}),
         roots=list(state.roots.by_name),
     )
 
 
-@router.post("/session", status_code=204, responses=documented(400, 401, 422))
-async def session(asked: SessionRequest, state: Shared, response: Response) -> None:
-    """Exchange the token for a cookie: a browser cannot send a header when it loads pictures and videos."""
+@router.post("/session", status_code=204, responses=problem_responses(400, 401, 422))
+async def session(request: SessionRequest, state: Shared, response: Response) -> None:
+    """Exchange the token for a cookie. The page needs one: browsers load pictures and videos without extra headers."""
     token = state.options.token
-    if token is not None and not same(asked.token, token):
-        raise Problem(401, "this is not the token", "use the token that the server was started with")
+    if token is not None and not equals_token(request.token, token):
+        raise Problem(401, "This is not the token of the server.", "Use the token that the server was started with.")
     if token is not None:
         response.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
 

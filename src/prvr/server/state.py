@@ -1,4 +1,4 @@
-"""What the routes share."""
+"""The objects that all routes share."""
 
 from __future__ import annotations
 
@@ -8,61 +8,62 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from prvr.library import Library, Video
-from prvr.server.batching import Batcher
+from prvr.server.batcher import Batcher
 from prvr.server.jobs import Jobs
 from prvr.server.metrics import Metrics
+from prvr.server.models import VideoDescriber
 from prvr.server.options import ServerOptions
 from prvr.server.problems import Problem
-from prvr.server.roots import Places, Roots
+from prvr.server.roots import Roots
 from prvr.server.search_models import SearchBody
-from prvr.server.searches import Searcher, Searches
+from prvr.server.searches import BatchSearcher, Searcher
 from prvr.server.thumbnails import Thumbnails
 
 
 @dataclass(frozen=True)
-class State:
-    """What serves one library."""
+class ServerState:
+    """A library and everything that serves it."""
 
     library: Library
     options: ServerOptions
     roots: Roots
     metrics: Metrics
-    searches: Searches
+    searcher: BatchSearcher
     batcher: Batcher[SearchBody, bytes]
     jobs: Jobs
     thumbnails: Thumbnails
 
     @staticmethod
-    def of(library: Library, options: ServerOptions, searcher: Searcher | None = None) -> State:
-        metrics, searches = Metrics(), Searches(library, searcher)
-        return State(
+    def of(library: Library, options: ServerOptions, searcher: Searcher | None = None) -> ServerState:
+        metrics, batch_searcher = Metrics(), BatchSearcher(library, searcher)
+        return ServerState(
             library,
             options,
             Roots(options.roots),
             metrics,
-            searches,
-            Batcher(searches, metrics, options.batch, options.waiting),
+            batch_searcher,
+            Batcher(batch_searcher, metrics, options.batch, options.waiting),
             Jobs(library.folder),
             Thumbnails(),
         )
 
-    def places(self) -> Places:
-        """Folders of the library's videos, by the names that clients use."""
-        return self.searches.places()
+    def describer(self) -> VideoDescriber:
+        """Describes the library's videos and folders for clients."""
+        return self.searcher.describer()
 
     def video(self, number: int) -> Video:
         """The video with this number. Clients name files by number only, never by path."""
-        found = self.library.snapshot().videos.get(number)
-        found = found or next((video for video in self.library.videos() if video.id == number), None)
-        if found is None:
-            raise Problem(404, f"there is no video {number} in the library", "list what there is: GET /v1/videos")
-        return found
+        video = self.library.snapshot().videos.get(number)
+        video = video or next((video for video in self.library.videos() if video.id == number), None)
+        if video is None:
+            raise Problem(404, f"There is no video {number} in the library.", "List the videos with GET /v1/videos.")
+        return video
 
 
-async def _state(request: Request) -> State:  # async: a plain function would take a trip through a thread
+async def _state(request: Request) -> ServerState:  # async: FastAPI runs a plain function in another thread
     state = request.app.state.prvr
-    assert isinstance(state, State)
+    assert isinstance(state, ServerState)
     return state
 
 
-Shared = Annotated[State, Depends(_state)]
+Shared = Annotated[ServerState, Depends(_state)]

@@ -1,4 +1,4 @@
-"""Thumbnails, decoded in a separate process: a broken file can crash that process only."""
+"""Thumbnails, decoded in a separate process, so that a broken file cannot crash the server."""
 
 from __future__ import annotations
 
@@ -9,77 +9,80 @@ from collections import OrderedDict
 from prvr.library import Video
 from prvr.media import THUMBNAIL_PROGRAM
 from prvr.server import processes
-from prvr.server.problems import Problem
+from prvr.server.problems import Problem, as_sentence
 
-_KEPT = 64 << 20  # bytes of pictures kept in memory
-_PATIENCE = 20.0  # seconds for one picture
-_WAITING = 200  # pictures that may wait for the decoder
+_CACHE_BYTES = 64 << 20  # of pictures kept in memory
+_TIMEOUT = 20.0  # seconds for one picture
+_MAX_WAITING = 200  # pictures that may wait for the decoder
 
 
 class Thumbnails:
-    """Pictures of videos. The latest are kept in memory."""
+    """Decodes pictures of videos, and keeps the latest in memory."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, float, int], bytes] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, float, int], bytes] = OrderedDict()
         self._bytes = self._waiting = 0
         self._process: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
 
     async def get(self, video: Video, time: float, width: int) -> bytes:
+        """The picture at a time in seconds, at most ``width`` pixels wide, as a JPEG."""
         at = round(min(time, max(0.0, (video.duration or 0.0) - 0.05)), 2)
         key = (video.digest, at, width)
-        if key not in self._kept:
-            if self._waiting >= _WAITING:
-                raise Problem(503, "too many pictures are waiting", "try again in a moment", {"Retry-After": "1"})
+        if key not in self._cache:
+            if self._waiting >= _MAX_WAITING:
+                raise Problem(503, "Too many thumbnails are waiting.", "Try again in a moment.", {"Retry-After": "1"})
             self._waiting += 1
             try:
-                async with self._turn:  # one decoder at a time: searches need the other core
-                    if key not in self._kept:
-                        self._keep(key, await self._decode(video, at, width))
+                async with self._turn:  # one decoder at a time, so that searches are not slowed down
+                    if key not in self._cache:
+                        self._store(key, await self._decode(video, at, width))
             finally:
                 self._waiting -= 1
-        self._kept.move_to_end(key)
-        return self._kept[key]
+        self._cache.move_to_end(key)
+        return self._cache[key]
 
-    def _keep(self, key: tuple[str, float, int], picture: bytes) -> None:
-        """Keep a picture, and drop those that were not used for longest."""
-        self._kept[key] = picture
+    def _store(self, key: tuple[str, float, int], picture: bytes) -> None:
+        """Store a picture, and drop those that were not used for the longest time."""
+        self._cache[key] = picture
         self._bytes += len(picture)
-        while self._bytes > _KEPT and len(self._kept) > 1:
-            self._bytes -= len(self._kept.popitem(last=False)[1])
+        while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
+            self._bytes -= len(self._cache.popitem(last=False)[1])
 
     async def _decode(self, video: Video, at: float, width: int) -> bytes:
-        remedy = "add the video again; if that does not help, the file is damaged there"
+        remedy = "Add the video again. If that does not help, the file is damaged at this time."
         request = {"path": str(video.path), "time": at, "width": width}
         try:
-            answer, picture = await asyncio.wait_for(self._ask(json.dumps(request).encode() + b"\n"), _PATIENCE)
-        except asyncio.CancelledError:  # the next request must not read the answer to this one
-            self._drop()
+            response, picture = await asyncio.wait_for(self._request(json.dumps(request).encode() + b"\n"), _TIMEOUT)
+        except asyncio.CancelledError:  # the next request must not read the response to this one
+            self._stop()
             raise
         except (TimeoutError, OSError, ValueError, EOFError):
-            self._drop()
-            raise Problem(409, "no thumbnail: the decoder gave up on this file", remedy) from None
-        if "problem" in answer:
-            raise Problem(409, f"no thumbnail: the file {answer['problem']}", remedy)
+            self._stop()
+            raise Problem(
+                409, f"No thumbnail of {video.path.name}: the decoder crashed or took too long.", remedy
+            ) from None
+        if "problem" in response:
+            raise Problem(409, as_sentence(f"No thumbnail of {video.path.name}: {response['problem']}"), remedy)
         return picture
 
-    async def _ask(self, line: bytes) -> tuple[dict[str, str], bytes]:
+    async def _request(self, line: bytes) -> tuple[dict[str, str], bytes]:
         if self._process is None or self._process.returncode is not None:
             self._process = await processes.start(THUMBNAIL_PROGRAM)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(line)
         await self._process.stdin.drain()
-        answer = json.loads(await self._process.stdout.readline())
-        return answer, await self._process.stdout.readexactly(int(answer.get("size", 0)))
+        response = json.loads(await self._process.stdout.readline())
+        return response, await self._process.stdout.readexactly(int(response.get("size", 0)))
 
-    def _drop(self) -> None:
+    def _stop(self) -> None:
         """Stop the process; the next picture starts a new one."""
         processes.stop(self._process)
         self._process = None
 
     async def close(self) -> None:
         process = self._process
-        self._drop()
+        self._stop()
         if process is not None:
             await process.wait()

@@ -1,7 +1,7 @@
 """Add videos in a separate process: a decoder that crashes ends this process, not the server.
 
-Reads one JSON line (library, files, tags, retry) from standard input. Writes JSON lines: the current file with the
-progress, then the report.
+Reads one JSON line (library, files, tags, retry) from standard input. Writes JSON lines to standard output: the current
+file with the progress, and at the end the report or the problem.
 """
 
 from __future__ import annotations
@@ -17,29 +17,28 @@ from typing import Any
 from prvr.errors import UserError
 from prvr.library import AddProgress, Library
 
-_EVERY = 0.1  # seconds between two lines of progress
+_INTERVAL = 0.1  # seconds between two lines of progress
 
 
-def _work() -> int:
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", closefd=False)  # open until this process ends
-    os.dup2(2, 1)  # whatever a library prints on the way is not an answer
+def _add_videos() -> int:
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8", closefd=False)  # open until this process ends
+    os.dup2(2, 1)  # so that nothing else writes between the JSON lines
     request = json.loads(sys.stdin.readline())
-    last, at = 0.0, None
+    last_time, file = 0.0, None
 
     def write(line: dict[str, Any]) -> None:
-        print(json.dumps(line), file=answers, flush=True)
+        print(json.dumps(line), file=output, flush=True)
 
-    def report_progress(now: AddProgress) -> None:
-        nonlocal last, at
-        if time.monotonic() - last >= _EVERY or now.path != at:
-            at = now.path
-            last = time.monotonic()
-            progress = {**asdict(now), "path": now.path.name, "speed": now.speed, "left": now.left}
-            write({"at": str(now.path), "progress": progress})
+    def report_progress(progress: AddProgress) -> None:
+        nonlocal last_time, file
+        if time.monotonic() - last_time >= _INTERVAL or progress.path != file:
+            file, last_time = progress.path, time.monotonic()
+            shown = {**asdict(progress), "path": file.name, "speed": progress.speed, "left": progress.left}
+            write({"at": str(file), "progress": shown})
 
     try:
         library = Library.open(request["library"])
-        files = [Path(file) for file in request["files"]]
+        files = [Path(path) for path in request["files"]]
         report = library.add(files, tags=request["tags"], retry=request["retry"], progress=report_progress)
     except UserError as problem:
         write({"problem": str(problem)})
@@ -59,4 +58,4 @@ def _work() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_work())
+    sys.exit(_add_videos())

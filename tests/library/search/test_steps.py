@@ -24,7 +24,7 @@ from prvr.library import (
 from prvr.library.search.explain import EvidenceRequest, evidence_in_videos, explain_pages
 from prvr.library.search.pipeline import run_search
 from prvr.library.search.query import TrackQuery, encode_queries, track_queries
-from prvr.library.search.rank import Ranking, TrackRanking, fuse_ranks, rank_requests, rank_track
+from prvr.library.search.rank import TrackRanking, fuse_ranks, rank_requests, rank_track
 from prvr.library.search.results import result_of
 from prvr.library.search.score import score_queries, score_sections, score_some_sections
 from prvr.library.store.background import Background
@@ -99,12 +99,19 @@ def test_ranking_needs_scores_alone() -> None:
     assert (frames.place(5), frames.place(6)) == (1, None)
     (alone,) = rank_requests([SearchRequest("x", limit=2)], [{FRAMES: frames}])
     assert alone is not None
-    assert (alone.page, alone.total, alone.places(9)) == ([7, 5, 9], 3, {FRAMES: 3})
-    both = Ranking(SearchRequest("x", limit=5), {FRAMES: frames, TEXT: track([9, 4], [0.9, 0.2])})
-    assert both.page == [9, 7, 5, 4]  # 9 stands third and first; 4 has no pictures
+    assert [entry.video for entry in alone.page] == [7, 5]
+    assert (alone.more, alone.total, alone.page[1].places) == (True, 3, {FRAMES: 2})
+    two = {FRAMES: frames, TEXT: track([9, 4], [0.9, 0.2])}
+    (both,) = rank_requests([SearchRequest("x", limit=5)], [two])
+    assert both is not None
+    assert [entry.video for entry in both.page] == [9, 7, 5, 4]  # 9 stands third and first; 4 has no pictures
     assert both.total == 4
-    assert (both.track_of(9), both.track_of(7)) == (TEXT, FRAMES)
-    assert both.score(9) == pytest.approx(1 / 63 + 1 / 61)
+    assert [entry.track for entry in both.page] == [TEXT, FRAMES, FRAMES, TEXT]
+    assert both.page[0].score == pytest.approx(1 / 63 + 1 / 61)
+    others = {TEXT: two[TEXT], "tags": track([4, 8], [0.5, 0.4])}  # neither track is the frames
+    (without,) = rank_requests([SearchRequest("x")], [others])
+    assert without is not None
+    assert (without.lead, [entry.video for entry in without.page]) == (TEXT, [4, 9, 8])
     assert rank_requests([SearchRequest("x")], [{}]) == [None]
 
 
@@ -133,7 +140,7 @@ def test_the_steps_together_are_a_search(small: Library) -> None:
     (page,) = explain_pages([ranking], snapshot, small.pool)
     assert page is not None
     assert page.more
-    result = result_of(ranking, page, snapshot, small.lines, 0.0)
+    result = result_of(ranking, page, snapshot, small.lines)
     whole = small.search_many([request])[0]
     assert result == replace(whole, seconds=0.0, hits=result.hits)
     assert [(hit.video, hit.start, hit.end, hit.score) for hit in result] == [
@@ -148,11 +155,10 @@ def test_the_scoring_step_can_be_another(small: Library) -> None:
     def backwards(queries: object, sections: object, pool: object) -> list[np.ndarray]:
         return [np.array([0.1, 0.2, 0.3, 0.4], np.float32)]
 
-    rows = {FRAMES: vectors(small, "one")}
     (result,) = run_search(
         [SearchRequest("one")],
-        rows,
         small.snapshot(),
+        encode=small.encode,
         candidates={},
         lines=small.lines,
         pool=small.pool,

@@ -41,11 +41,11 @@ def plan_library(settings: LibrarySettings, encoders: EncoderOverrides) -> Libra
         from prvr.library.ingest.trained import open_run  # imports the models of every method
 
         run = open_run(settings.model)
-        settings = settings_for_model(settings, run, given_encoder=encoders[FRAMES] is not None)
-    frames = encoders[FRAMES] or open_encoder(settings.encoder)
+        settings = settings_for_model(settings, run, given_encoder=encoders.get(FRAMES) is not None)
+    frames = encoders.get(FRAMES) or open_encoder(settings.encoder)
     assert isinstance(frames, Encoder)
     recipes = {FRAMES: asdict(frames.recipe(settings.rate, decoder_name()))}
-    text = encoders[TEXT]
+    text = encoders.get(TEXT)
     if settings.text_encoder is not None:
         text = text or open_text_encoder(settings.text_encoder)
         recipes[TEXT] = asdict(text.text_recipe())
@@ -96,7 +96,7 @@ def require_encoder(record: LibraryRecord, track: str, encoder: TextEncoder, fol
 def open_tracks(folder: Path, record: LibraryRecord, encoders: EncoderOverrides) -> dict[str, Track]:
     """The library's tracks, with encoders and model loaded."""
     settings = record.settings
-    frames = encoders[FRAMES] or open_encoder(settings.encoder)
+    frames = encoders.get(FRAMES) or open_encoder(settings.encoder)
     assert isinstance(frames, Encoder)
     require_encoder(record, FRAMES, frames, folder)
     if record.model is None:
@@ -108,7 +108,7 @@ def open_tracks(folder: Path, record: LibraryRecord, encoders: EncoderOverrides)
         model = TrainedEmbedding(Run(folder / record.model.folder), frames)
         tracks = {FRAMES: Track(FRAMES, model, settings.storage)}
     if settings.text_encoder is not None:
-        text = encoders[TEXT] or open_text_encoder(settings.text_encoder)
+        text = encoders.get(TEXT) or open_text_encoder(settings.text_encoder)
         require_encoder(record, TEXT, text, folder)
         tracks[TEXT] = Track(TEXT, FrozenEmbedding.of_lines(text), settings.storage)
     return tracks

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, islice
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,9 @@ from torch import Tensor
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import FRAMES
+from prvr.library.search.moment_rank import rank_moments
 from prvr.library.search.moments import Curve, FoundMoment, MomentOptions, find_moments
-from prvr.library.search.rank import DEPTH, Ranking, rank_points, walk
+from prvr.library.search.rank import Ranking, places_of
 from prvr.library.store.sections import MappedShard, TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import AlignedPairs, GalleryEvidence, ScoringPool
@@ -55,26 +55,6 @@ class EvidenceRequest:
     query: Tensor
     sections: tuple[int, ...]
     fusion_weight: float
-
-
-@dataclass(frozen=True, eq=False)
-class Explained:
-    """A video, or one moment of it, with the evidence that explains its score."""
-
-    video: int
-    track: str
-    score: float
-    confidence: float | None
-    moments: tuple[FoundMoment, ...]  # the best first
-    evidence: MomentEvidence
-
-
-@dataclass(frozen=True, eq=False)
-class ExplainedPage:
-    """What a page shows, and whether there is more behind it."""
-
-    entries: tuple[Explained, ...]
-    more: bool
 
 
 def evidence_in_videos(
@@ -173,27 +153,43 @@ def explain_video(
     return VideoExplanation(name, evidence, tuple(moments))
 
 
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """A video, or one moment of it, with the evidence that explains its score."""
+
+    video: int
+    track: str
+    score: float
+    confidence: float | None
+    places: dict[str, int]  # the video's place in each track's own ranking, from 1
+    moments: tuple[FoundMoment, ...]  # the best first
+    evidence: MomentEvidence
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainedPage:
+    """What a page shows, and whether another page follows."""
+
+    entries: tuple[Explained, ...]
+    more: bool
+
+
 def explain_pages(
     rankings: Sequence[Ranking | None], snapshot: Snapshot, pool: ScoringPool
 ) -> list[ExplainedPage | None]:
-    """Explain the page of each ranking. Evidence that is surely needed is computed for all rankings together."""
+    """Explain the page of each ranking. The evidence that pages need for certain is computed in one batch."""
     reader = _EvidenceReader(snapshot, pool)
-    reader.load([(ranking, *pair) for ranking in rankings if ranking is not None for pair in _surely_needed(ranking)])
-    return [
-        None if ranking is None else _video_page(ranking, reader) if ranking.request.group_by == "video"
-        else _moment_page(ranking, reader)
-        for ranking in rankings
-    ]  # fmt: skip
+    reader.load([(ranking, *pair) for ranking in rankings if ranking is not None for pair in _needed(ranking)])
+    return [None if ranking is None else _explain_page(ranking, reader) for ranking in rankings]
 
 
-def _surely_needed(ranking: Ranking) -> list[tuple[str, int]]:
-    """Tracks and videos that the page looks at. By moment, it may turn out to need more."""
-    request = ranking.request
-    if request.group_by == "video":
-        return [(ranking.track_of(video), video) for video in ranking.page[: request.limit]]
-    if ranking.only is not None:
-        return [(ranking.only, video) for video in ranking.top(request.page_end)]
-    return [(name, video) for name, order in ranking.voters.items() for video in order]
+def _needed(ranking: Ranking) -> list[tuple[str, int]]:
+    """Tracks and videos whose evidence the page needs for certain. A page of moments may turn out to need more."""
+    if ranking.request.group_by == "video":
+        return [(entry.track, entry.video) for entry in ranking.page]
+    if ranking.fused:
+        return [(name, video) for name, videos in ranking.fused.items() for video in videos]
+    return [(ranking.lead, video) for video in ranking.tracks[ranking.lead].top(ranking.request.page_end)]
 
 
 class _EvidenceReader:
@@ -207,13 +203,13 @@ class _EvidenceReader:
         by_track: dict[str, list[tuple[Ranking, str, int]]] = defaultdict(list)
         for pair in pairs:
             by_track[pair[1]].append(pair)
-        for track, some in by_track.items():
+        for track, of_track in by_track.items():
             sections = self.snapshot.tracks[track]
             requests = []
-            for ranking, _, video in some:
+            for ranking, _, video in of_track:
                 query = ranking.tracks[track].query
                 requests.append(EvidenceRequest(query.vector, sections.by_video.of_video(video), query.fusion_weight))
-            self.known.update(zip(some, evidence_in_videos(sections, requests, self.pool), strict=True))
+            self.known.update(zip(of_track, evidence_in_videos(sections, requests, self.pool), strict=True))
 
     def explain(self, ranking: Ranking, track: str, video: int) -> tuple[MomentEvidence, list[FoundMoment]]:
         key = (ranking, track, video)
@@ -224,72 +220,24 @@ class _EvidenceReader:
         return evidence, moments_of(evidence, duration, request.moments, trace=request.trace)
 
 
-def _video_page(ranking: Ranking, reader: _EvidenceReader) -> ExplainedPage:
-    """One entry for each video, with all its moments."""
-    limit = ranking.request.limit
+def _explain_page(ranking: Ranking, reader: _EvidenceReader) -> ExplainedPage:
     entries = []
-    for video in ranking.page[:limit]:
-        track = ranking.track_of(video)
-        evidence, moments = reader.explain(ranking, track, video)
-        score, sure = ranking.score(video), ranking.confidence(video)
-        entries.append(Explained(video, track, score, sure, tuple(moments), evidence))
-    return ExplainedPage(tuple(entries), more=len(ranking.page) > limit)
-
-
-def _moment_page(ranking: Ranking, reader: _EvidenceReader) -> ExplainedPage:
-    """One entry for each moment, best first. Moments of several tracks are fused by rank."""
-    request = ranking.request
-    streams = {name: _moments_of_track(ranking, name, reader) for name in ranking.tracks}
-    if ranking.only is not None:
-        moments: Iterator[Explained] = streams[ranking.only]
-    else:
-        first = {name: list(islice(stream, DEPTH)) for name, stream in streams.items()}
-        moments = chain(fuse_moments(first), (replace(entry, score=0.0) for entry in streams[FRAMES]))
-    passing = (entry for entry in moments if ranking.is_confident_enough(entry.confidence))
-    entries = list(islice(passing, request.offset, request.page_end + 1))
-    return ExplainedPage(tuple(entries[: request.limit]), more=len(entries) > request.limit)
-
-
-def _moments_of_track(ranking: Ranking, name: str, reader: _EvidenceReader) -> Iterator[Explained]:
-    """One track's moments, best first. A moment never scores above its video, so few videos need to be explained."""
-    track, waiting = ranking.tracks[name], list[Explained]()
-    if name == FRAMES or ranking.only is not None:
-        videos = walk(track, max(DEPTH, ranking.request.page_end + 1))
-    else:
-        videos = iter(ranking.voters[name])
-    following = next(videos, None)
-    while following is not None:
-        video, following = following, next(videos, None)
-        of_video = track.score(video)
-        evidence, moments = reader.explain(ranking, name, video)
-        for moment in moments:
-            score = min(float(evidence.value[moment.peak]), of_video)
-            waiting.append(Explained(video, name, score, track.confidence(score), (moment,), evidence))
-        waiting.sort(key=lambda entry: -entry.score)
-        least = -np.inf if following is None else track.score(following)
-        while waiting and waiting[0].score >= least:
-            yield waiting.pop(0)
-
-
-def fuse_moments(orders: Mapping[str, Sequence[Explained]]) -> list[Explained]:
-    """Reciprocal rank fusion of moments. Moments of two tracks that overlap in time become one: the better placed."""
-    fused: list[Explained] = []
-    by_video: dict[int, list[int]] = defaultdict(list)  # places in ``fused``
-    placed = [(place, entry) for order in orders.values() for place, entry in enumerate(order)]
-    for place, entry in sorted(placed, key=lambda pair: pair[0]):
-        for number in by_video[entry.video]:
-            if _overlap_across_tracks(entry, fused[number]):
-                values = (entry.confidence, fused[number].confidence)
-                sure = max((value for value in values if value is not None), default=None)
-                score = fused[number].score + rank_points(place)
-                fused[number] = replace(fused[number], score=score, confidence=sure)
-                break
-        else:
-            by_video[entry.video].append(len(fused))
-            fused.append(replace(entry, score=rank_points(place)))
-    return sorted(fused, key=lambda entry: -entry.score)
-
-
-def _overlap_across_tracks(one: Explained, other: Explained) -> bool:
-    (first,), (second,) = one.moments, other.moments
-    return one.track != other.track and first.start < second.end and second.start < first.end
+    if ranking.request.group_by == "video":
+        for ranked in ranking.page:
+            evidence, moments = reader.explain(ranking, ranked.track, ranked.video)
+            entries.append(Explained(**vars(ranked), moments=tuple(moments), evidence=evidence))
+        return ExplainedPage(tuple(entries), ranking.more)
+    ranked_moments, more = rank_moments(ranking, lambda track, video: reader.explain(ranking, track, video))
+    for moment in ranked_moments:
+        entries.append(
+            Explained(
+                video=moment.video,
+                track=moment.track,
+                score=moment.score,
+                confidence=moment.confidence,
+                places=places_of(moment.video, ranking.tracks),
+                moments=(moment.moment,),
+                evidence=moment.evidence,
+            )
+        )
+    return ExplainedPage(tuple(entries), more)

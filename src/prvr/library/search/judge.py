@@ -88,7 +88,7 @@ def judge(
 
     def rank_without(row: int, left_out: set[int]) -> TrackRanking:
         videos = np.array(sorted(set(sections.by_video.videos.tolist()) - left_out), np.int64)
-        some = sections.by_video.only(videos) if left_out else sections.by_video
+        some = sections.by_video.of_videos(videos) if left_out else sections.by_video
         query = TrackQuery(vectors[row], weight, some)
         return rank_track([query], [scores[row][some.numbers]], sections)[0]
 

@@ -8,7 +8,6 @@ Each step is a function of plain data in a file of its own; read them in this or
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -19,39 +18,40 @@ from prvr.library.search.candidates import TrackCandidates
 from prvr.library.search.explain import explain_pages
 from prvr.library.search.query import TrackQuery, track_queries
 from prvr.library.search.rank import TrackRanking, rank_requests, rank_track
-from prvr.library.search.request import SearchRequest
+from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.search.results import ReadLines, SearchResult, empty_result, not_understood, result_of
 from prvr.library.search.score import score_queries
 from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import ScoringPool
 
+EncodeQueries = Callable[[str, Sequence[QueryInput]], Tensor]  # track name, queries -> vectors (Q, D)
 # queries of one track, its sections -> for each query the scores of its sections (S',)
 ScoreQueries = Callable[[Sequence[TrackQuery], TrackSections, ScoringPool], list[NDArray[np.float32]]]
 
 
 def run_search(
     requests: Sequence[SearchRequest],
-    vectors: Mapping[str, Tensor],
     snapshot: Snapshot,
     *,
+    encode: EncodeQueries,
     candidates: Mapping[str, TrackCandidates],
     lines: ReadLines,
     pool: ScoringPool,
     score: ScoreQueries = score_queries,
 ) -> list[SearchResult]:
-    """Answer requests whose queries have been encoded.
+    """Answer requests.
 
     Args:
         requests: Q requests.
-        vectors: by track, the encoded queries (Q, D); a row is zero if the track cannot use that query.
         snapshot: the library to search.
+        encode: encodes queries as one track's vectors (Q, D); a row is zero if the track cannot use that query.
         candidates: by track, the candidate index for approximate searches.
         lines: reads what is said in a video between two times.
         pool: the threads that score.
         score: the scoring step.
     """
-    began = time.perf_counter()
+    vectors = {name: encode(name, [request.query for request in requests]) for name in snapshot.tracks}
     queries = track_queries(requests, vectors, snapshot, candidates)
     tracks: list[dict[str, TrackRanking]] = [{} for _ in requests]
     for name, sections in snapshot.tracks.items():
@@ -65,9 +65,8 @@ def run_search(
     pages = explain_pages(rankings, snapshot, pool)
     results = []
     for request, ranking, page in zip(requests, rankings, pages, strict=True):
-        seconds = time.perf_counter() - began
         if ranking is None or page is None:
-            results.append(empty_result(request, not_understood(request), seconds))
+            results.append(empty_result(request, not_understood(request)))
         else:
-            results.append(result_of(ranking, page, snapshot, lines, seconds))
+            results.append(result_of(ranking, page, snapshot, lines))
     return results

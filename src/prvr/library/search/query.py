@@ -1,4 +1,4 @@
-"""First step of a search: queries become vectors, and each track learns which of its sections they may find."""
+"""First step of a search: queries become vectors, and for each track the sections that they may find are chosen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import Track
 from prvr.library.search.candidates import TrackCandidates
 from prvr.library.search.filters import Filters
-from prvr.library.search.request import Query, SearchRequest
+from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.store.sections import Ids, SectionsByVideo
 from prvr.library.store.snapshot import Snapshot
 from prvr.media import load_picture
@@ -30,7 +30,7 @@ class TrackQuery:
     reference: Ids | None = None  # for a search among candidates: videos that show how the query scores in general
 
 
-def encode_queries(queries: Sequence[Query], track: Track) -> Tensor:
+def encode_queries(queries: Sequence[QueryInput], track: Track) -> Tensor:
     """Encode sentences and pictures as query vectors (Q, D). A row is zero if the track cannot use that query."""
     embedding = track.embedding
     vectors = torch.zeros(len(queries), embedding.backbone.width)
@@ -68,7 +68,7 @@ def track_queries(
     queries: list[dict[str, TrackQuery]] = [{} for _ in requests]
     for name, sections in snapshot.tracks.items():
         allowed = {
-            filters: sections.by_video if videos is None else sections.by_video.only(videos)
+            filters: sections.by_video if videos is None else sections.by_video.of_videos(videos)
             for filters, videos in videos_of.items()
         }
         narrow = [row for row, request in enumerate(requests) if request.uses_candidates and name in candidates]
@@ -80,7 +80,7 @@ def track_queries(
             weight = sections.fusion_weight if request.trace else 0.0
             if row in named:
                 reference = candidates[name].reference
-                some = sections.by_video.only(np.concatenate([named[row], reference]))
+                some = sections.by_video.of_videos(np.concatenate([named[row], reference]))
                 queries[row][name] = TrackQuery(vector, weight, some, reference)
             else:
                 queries[row][name] = TrackQuery(vector, weight, allowed[request.filters])

@@ -1,16 +1,19 @@
 """Third step of a search: section scores become one order of videos.
 
 A video scores as its best section. With one track, that is the order. With several, tracks are fused by rank
-(reciprocal rank fusion), because scores of different encoders cannot be compared. Every video keeps its place by its
-pictures; text counts only where it stands out from background sentences.
+(reciprocal rank fusion), because scores of different encoders cannot be compared. Videos are ordered by their frames;
+another track changes the order only where it stands out from background sentences.
+
+Moments are ranked in ``moment_rank.py``, because their scores come from the evidence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, takewhile
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,111 +98,154 @@ def _background(sections: TrackSections, group: SectionsByVideo, weight: float) 
     return sections.plain_background if weight == 0 else sections.background
 
 
+@dataclass(frozen=True)
+class RankedVideo:
+    """One video in the order of a request."""
+
+    video: int
+    track: str  # in which it ranks highest: its moment is taken from there
+    score: float
+    confidence: float | None
+    places: dict[str, int]  # its place in each track's own ranking, from 1
+
+
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The videos that answer one request, best first, from the rankings of its tracks."""
+    """The videos that answer one request, best first."""
 
     request: SearchRequest
     tracks: Mapping[str, TrackRanking]  # at least one
+    fused: Mapping[str, list[int]]  # with several tracks: the videos of each that count in the fusion, best first
+    page: tuple[RankedVideo, ...]  # the videos of the page, if the request is grouped by video
+    more: bool  # whether another page follows it
+    total: int  # videos that were searched
+    confidence: float | None  # of the best video
 
-    @cached_property
-    def only(self) -> str | None:
-        """The track's name if there is just one; None if tracks are fused."""
-        return next(iter(self.tracks)) if len(self.tracks) == 1 else None
-
-    @cached_property
-    def voters(self) -> dict[str, list[int]]:
-        """By track, the videos that count in the fusion, best first."""
-        return {
-            name: track.top(DEPTH) if name == FRAMES else _standing_out(track) for name, track in self.tracks.items()
-        }
-
-    @cached_property
-    def _points(self) -> dict[int, float]:
-        return {} if self.only is not None else fuse_ranks(self.voters)
-
-    @cached_property
-    def _leaders(self) -> list[int]:
-        """Videos with points, best first. All others follow in the order of their pictures."""
-        frames = self.tracks[FRAMES]
-
-        def order(video: int) -> tuple[float, float, int]:
-            place = frames.place(video)
-            return -self._points[video], np.inf if place is None else place, video
-
-        return sorted(self._points, key=order)
-
-    @cached_property
-    def total(self) -> int:
-        """How many videos were searched."""
-        if self.only is not None:
-            return len(self.tracks[self.only])
-        frames = self.tracks[FRAMES]
-        return len(frames) + sum(frames.place(video) is None for video in self._points)
-
-    def top(self, count: int) -> list[int]:
-        """The best videos, at most ``count``."""
-        if self.only is not None:
-            return self.tracks[self.only].top(count)
-        others = (video for video in self.tracks[FRAMES].top(count) if video not in self._points)
-        return [*self._leaders, *others][:count]
-
-    def walk(self) -> Iterator[int]:
-        """All videos, best first, as far as the caller goes."""
-        return walk(self, max(DEPTH, self.request.page_end + 1))
-
-    def score(self, video: int) -> float:
-        return self._points.get(video, 0.0) if self.only is None else self.tracks[self.only].score(video)
-
-    def places(self, video: int) -> dict[str, int]:
-        """The video's place in each track's own ranking, from 1."""
-        places = {name: track.place(video) for name, track in self.tracks.items()}
-        return {name: place + 1 for name, place in places.items() if place is not None}
-
-    def track_of(self, video: int) -> str:
-        """The track in which a video stands best: its moment is taken from there."""
-        if self.only is not None:
-            return self.only
-        places = {name: order.index(video) for name, order in self.voters.items() if video in order}
-        if FRAMES not in places and (place := self.tracks[FRAMES].place(video)) is not None:
-            places[FRAMES] = place
-        return min(places, key=lambda name: (places[name], name != FRAMES))
-
-    def confidence(self, video: int) -> float | None:
-        names = [self.only] if self.only is not None else self.places(video)
-        values = [self.tracks[name].confidence(self.tracks[name].score(video)) for name in names]
-        return max((value for value in values if value is not None), default=None)
-
-    def is_confident_enough(self, value: float | None) -> bool:
-        return (value or 0.0) >= self.request.min_confidence
-
-    @cached_property
-    def page(self) -> list[int]:
-        """The videos of the page, and one more if there is one."""
-        request = self.request
-        if request.min_confidence == 0:
-            return self.top(request.page_end + 1)[request.offset :]
-
-        def passes(video: int) -> bool:
-            return self.is_confident_enough(self.confidence(video))
-
-        # In one track confidence falls with the score, so the first video that fails ends the list.
-        passing = takewhile(passes, self.walk()) if self.only is not None else filter(passes, self.walk())
-        return list(islice(passing, request.offset, request.page_end + 1))
+    @property
+    def lead(self) -> str:
+        """The track that orders videos which no track puts forward."""
+        return lead_track(self.tracks)
 
 
 def rank_requests(
     requests: Sequence[SearchRequest], tracks: Sequence[Mapping[str, TrackRanking]]
 ) -> list[Ranking | None]:
-    """One order of videos for each request; None if no track understands it."""
-    return [Ranking(request, of) if of else None for request, of in zip(requests, tracks, strict=True)]
+    """Rank videos for each request, from the rankings of its tracks; None if no track understands it."""
+    return [_rank(request, by_track) if by_track else None for request, by_track in zip(requests, tracks, strict=True)]
 
 
-def walk(ranking: Ranking | TrackRanking, first: int) -> Iterator[int]:
-    """All videos of a ranking, best first, sorted in growing steps that begin with ``first``."""
+def _rank(request: SearchRequest, tracks: Mapping[str, TrackRanking]) -> Ranking:
+    order = _SingleOrder(tracks) if len(tracks) == 1 else _FusedOrder(tracks)
+    videos = order.page(request) if request.group_by == "video" else []
+    best = order.top(1)
+    return Ranking(
+        request=request,
+        tracks=tracks,
+        fused=order.fused,
+        page=tuple(order.entry(video) for video in videos[: request.limit]),
+        more=len(videos) > request.limit,
+        total=order.total,
+        confidence=order.confidence(best[0]) if best else None,
+    )
+
+
+class _SingleOrder:
+    """The order of videos in one track."""
+
+    fused: ClassVar[Mapping[str, list[int]]] = {}
+
+    def __init__(self, tracks: Mapping[str, TrackRanking]):
+        ((self.name, self.track),) = tracks.items()
+
+    @property
+    def total(self) -> int:
+        return len(self.track)
+
+    def top(self, count: int) -> list[int]:
+        return self.track.top(count)
+
+    def confidence(self, video: int) -> float | None:
+        return self.track.confidence(self.track.score(video))
+
+    def page(self, request: SearchRequest) -> list[int]:
+        """The videos of the page, and one more if there is one."""
+        videos = self.top(request.page_end + 1)
+        if request.min_confidence > 0:  # confidence falls with the score, so the first video that fails ends the list
+            videos = list(takewhile(lambda video: request.accepts(self.confidence(video)), videos))
+        return videos[request.offset :]
+
+    def entry(self, video: int) -> RankedVideo:
+        places = places_of(video, {self.name: self.track})
+        return RankedVideo(video, self.name, self.track.score(video), self.confidence(video), places)
+
+
+class _FusedOrder:
+    """The order of videos by reciprocal rank fusion of several tracks."""
+
+    def __init__(self, tracks: Mapping[str, TrackRanking]):
+        self.tracks, self.lead = tracks, lead_track(tracks)
+        self.fused = {
+            name: track.top(DEPTH) if name == self.lead else _standing_out(track) for name, track in tracks.items()
+        }
+        self.points = fuse_ranks(self.fused)
+        lead = tracks[self.lead]
+
+        def order(video: int) -> tuple[float, float, int]:
+            place = lead.place(video)
+            return -self.points[video], np.inf if place is None else place, video
+
+        self.first = sorted(self.points, key=order)  # all others follow in the order of the lead track
+
+    @property
+    def total(self) -> int:
+        lead = self.tracks[self.lead]
+        return len(lead) + sum(lead.place(video) is None for video in self.points)
+
+    def top(self, count: int) -> list[int]:
+        others = (video for video in self.tracks[self.lead].top(count) if video not in self.points)
+        return [*self.first, *others][:count]
+
+    def confidence(self, video: int) -> float | None:
+        holding = [track for track in self.tracks.values() if track.place(video) is not None]
+        values = [track.confidence(track.score(video)) for track in holding]
+        return max((value for value in values if value is not None), default=None)
+
+    def page(self, request: SearchRequest) -> list[int]:
+        """The videos of the page, and one more if there is one."""
+        if request.min_confidence == 0:
+            return self.top(request.page_end + 1)[request.offset :]
+        videos = walk(self.top, max(DEPTH, request.page_end + 1))
+        passing = (video for video in videos if request.accepts(self.confidence(video)))
+        return list(islice(passing, request.offset, request.page_end + 1))
+
+    def entry(self, video: int) -> RankedVideo:
+        score = self.points.get(video, 0.0)
+        places = places_of(video, self.tracks)
+        return RankedVideo(video, self._best_track(video), score, self.confidence(video), places)
+
+    def _best_track(self, video: int) -> str:
+        places = {name: order.index(video) for name, order in self.fused.items() if video in order}
+        if self.lead not in places and (place := self.tracks[self.lead].place(video)) is not None:
+            places[self.lead] = place
+        return min(places, key=lambda name: (places[name], name != self.lead))
+
+
+def lead_track(tracks: Mapping[str, TrackRanking]) -> str:
+    """Frames if they can answer, otherwise the first track that can."""
+    return FRAMES if FRAMES in tracks else next(iter(tracks))
+
+
+def places_of(video: int, tracks: Mapping[str, TrackRanking]) -> dict[str, int]:
+    """The video's place in each track's own ranking, from 1."""
+    places = {name: track.place(video) for name, track in tracks.items()}
+    return {name: place + 1 for name, place in places.items() if place is not None}
+
+
+def walk(top: Callable[[int], list[int]], first: int) -> Iterator[int]:
+    """All videos, best first, taken from ``top(count)`` in growing steps that begin with ``first``."""
     done, count = 0, first
     while True:
-        videos = ranking.top(count)
+        videos = top(count)
         yield from videos[done:]
         if len(videos) < count:
             return

@@ -11,7 +11,7 @@ from prvr.library.search.filters import Filters
 from prvr.library.search.moments import MomentOptions
 from prvr.media import Image
 
-Query = str | Path | Image
+QueryInput = str | Path | Image
 GroupBy = Literal["video", "moment"]
 
 
@@ -19,7 +19,7 @@ GroupBy = Literal["video", "moment"]
 class SearchRequest:
     """One search."""
 
-    query: Query
+    query: QueryInput
     """a sentence, or a picture: a ``Path`` or an array (H, W, 3)"""
     limit: int = 10
     """hits on a page"""
@@ -53,6 +53,10 @@ class SearchRequest:
     def page_end(self) -> int:
         """Hits up to the end of the page."""
         return self.offset + self.limit
+
+    def accepts(self, confidence: float | None) -> bool:
+        """Whether a hit with this confidence is shown."""
+        return (confidence or 0.0) >= self.min_confidence
 
     @property
     def uses_candidates(self) -> bool:

@@ -73,7 +73,7 @@ class SearchResult(Sequence[Hit]):
     message: str  # "" or a sentence for the reader
     total: int | None  # videos that were searched
     next_offset: int | None  # where the next page begins; None at the end
-    seconds: float
+    seconds: float = 0.0  # that the search took
     missing: Missing | None = None  # None: the whole library was searched
 
     def __len__(self) -> int:
@@ -102,9 +102,9 @@ class SearchResult(Sequence[Hit]):
         }
 
 
-def empty_result(request: SearchRequest, message: str, seconds: float) -> SearchResult:
+def empty_result(request: SearchRequest, message: str) -> SearchResult:
     """A search that found nothing, and why."""
-    return SearchResult(request.text, (), False, message, 0, None, seconds)
+    return SearchResult(request.text, (), False, message, 0, None)
 
 
 def not_understood(request: SearchRequest) -> str:
@@ -114,29 +114,23 @@ def not_understood(request: SearchRequest) -> str:
     return "The library's encoder or model cannot read this picture. Search with words instead."
 
 
-def result_of(
-    ranking: Ranking, page: ExplainedPage, snapshot: Snapshot, lines: ReadLines, seconds: float
-) -> SearchResult:
+def result_of(ranking: Ranking, page: ExplainedPage, snapshot: Snapshot, lines: ReadLines) -> SearchResult:
     """Turn a ranking and its explained page into what a person reads."""
     request = ranking.request
-    best = ranking.top(1)
-    if not best:
-        return empty_result(request, "No video in the library passes the filters.", seconds)
-    top = ranking.confidence(best[0])
-    confident = top is not None and top >= CONFIDENT
-    hits = tuple(_hit(entry, ranking, snapshot, lines) for entry in page.entries)
+    if ranking.total == 0:
+        return empty_result(request, "No video in the library passes the filters.")
+    hits = tuple(_hit(entry, snapshot, lines) for entry in page.entries)
     return SearchResult(
         query=request.text,
         hits=hits,
-        confident=confident,
-        message=_message(request, top, any_hits=bool(hits)),
+        confident=ranking.confidence is not None and ranking.confidence >= CONFIDENT,
+        message=_message(request, ranking.confidence, any_hits=bool(hits)),
         total=ranking.total,
         next_offset=request.page_end if page.more else None,
-        seconds=seconds,
     )
 
 
-def _hit(entry: Explained, ranking: Ranking, snapshot: Snapshot, lines: ReadLines) -> Hit:
+def _hit(entry: Explained, snapshot: Snapshot, lines: ReadLines) -> Hit:
     best = entry.moments[0]
     line = None
     if entry.track == TEXT:
@@ -151,7 +145,7 @@ def _hit(entry: Explained, ranking: Ranking, snapshot: Snapshot, lines: ReadLine
         evidence=entry.evidence,
         moments=entry.moments,
         track=entry.track,
-        ranks=ranking.places(entry.video),
+        ranks=entry.places,
         line=line,
     )
 

@@ -248,3 +248,11 @@ def drop_video(db: sqlite3.Connection, video: int) -> None:
 def rename_video(db: sqlite3.Connection, video: int, path: Path, mtime: int) -> None:
     """Note that a video has a new name or modification time, with the same content."""
     db.execute("UPDATE videos SET path = ?, mtime = ? WHERE id = ?", (str(path), mtime, video))
+
+
+def read_lines(db: sqlite3.Connection, video: int, start: float, end: float) -> list[str]:
+    """The subtitle lines of a video between two times, in order."""
+    rows = db.execute(
+        "SELECT text FROM lines WHERE video = ? AND start < ? AND end > ? ORDER BY start", (video, end, start)
+    )
+    return [str(text) for (text,) in rows]

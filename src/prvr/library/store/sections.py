@@ -70,7 +70,7 @@ class SectionsByVideo:
         place = self.column(video)
         return () if place is None else tuple(self.numbers[self.starts[place] : self.starts[place + 1]].tolist())
 
-    def only(self, videos: Ids) -> SectionsByVideo:
+    def of_videos(self, videos: Ids) -> SectionsByVideo:
         """The sections of these videos. Videos without sections are ignored."""
         chosen = np.unique(videos)
         places = np.searchsorted(self.videos, chosen)

@@ -18,7 +18,7 @@ from prvr.scoring import Gallery
 
 _TRIES = 20
 
-Projection = Callable[[str], Tensor | None]  # track name -> TRACE's query projection (D, D), or None if it has none
+QueryProjection = Callable[[str], Tensor | None]  # track name -> TRACE's query projection (D, D)
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,9 @@ class Snapshot:
     tracks: dict[str, TrackSections]  # by name; a track without sections is absent
 
 
-def take_snapshot(catalogue: Catalogue, folder: Path, previous: Snapshot | None, projection: Projection) -> Snapshot:
+def take_snapshot(
+    catalogue: Catalogue, folder: Path, previous: Snapshot | None, projection: QueryProjection
+) -> Snapshot:
     """Map the library as it is now. Returns ``previous`` itself if nothing has changed since."""
     for _ in range(_TRIES):
         try:
@@ -44,7 +46,7 @@ def take_snapshot(catalogue: Catalogue, folder: Path, previous: Snapshot | None,
     raise LibraryError(f"{folder} changes faster than it can be read. Try again.")
 
 
-def _map_tracks(db: sqlite3.Connection, folder: Path, now: int, projection: Projection) -> Snapshot:
+def _map_tracks(db: sqlite3.Connection, folder: Path, now: int, projection: QueryProjection) -> Snapshot:
     videos = {video.id: video for video in read_videos(db, "state = 'ok'")}
     shards: dict[str, list[MappedShard]] = {}
     owners: dict[str, list[Ids]] = {}

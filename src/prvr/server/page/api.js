@@ -1,25 +1,27 @@
-// Talks to /v1. An error is an Error with the server's sentence and remedy.
+// Calls to the API, and small helpers for building the page.
+// An error response: what went wrong (message) and what to do (remedy).
 export class Problem extends Error {
   constructor(status, detail, remedy) { super(detail); this.status = status; this.remedy = remedy; }
 }
 
 export async function call(method, path, body, signal) {
-  let answer;
+  let response;
   try {
-    answer = await fetch(path, {
+    response = await fetch(path, {
       method, signal, credentials: "same-origin",
       headers: body === undefined ? {} : { "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, "The server does not answer.", "Is prvr serve still running? Start it again and try once more.");
+    throw new Problem(0, "The server does not answer.", "Check that `prvr serve` is running, then try again.");
   }
-  if (answer.ok) return answer.status === 204 ? null : answer.json();
-  const told = await answer.json().catch(() => ({}));
-  throw new Problem(answer.status, told.detail || `The server answered ${answer.status}.`, told.remedy || "Try again.");
+  if (response.ok) return response.status === 204 ? null : response.json();
+  const problem = await response.json().catch(() => ({}));
+  throw new Problem(response.status, problem.detail || `The server answered with status ${response.status}.`, problem.remedy || "Try again.");
 }
 
+// 75 → 1:15; with tenths: 1:15.0
 export const clock = (seconds, fine = false) => {
   const tenths = Math.max(0, Math.round(seconds * 10)), whole = fine ? Math.floor(tenths / 10) : Math.round(Math.max(0, seconds));
   const two = (n) => String(n).padStart(2, "0");
@@ -27,6 +29,7 @@ export const clock = (seconds, fine = false) => {
   return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}${fine ? "." + (tenths % 10) : ""}`;
 };
 
+// An element with attributes (a name like onclick adds a listener) and children; null children are left out.
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

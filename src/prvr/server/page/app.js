@@ -1,84 +1,86 @@
-// The page: search, results, paging, the TRACE switch. Everything it shows comes from /v1.
+// The page: search, results, paging and the TRACE switch. All data comes from /v1.
 import { byId, call, clock, make, Problem } from "./api.js";
 import { closePlayer, play, setUpPlayer } from "./player.js";
-import { setUpAdding } from "./adding.js";
+import { setUpAdding } from "./add.js";
 
-let asked = null, cursor = null, running = null, before = new Map(), shown = new Set();
+let request = null; // the search whose results are shown
+let cursor = null, running = null, shown = new Set();
+let ranks = new Map(); // rank of each video in the last results
+let earlierRanks = null; // the same before the TRACE switch was used, to show what moved
 
 const value = (id) => byId(id).value;
 const number = (id) => (value(id) === "" ? null : Number(value(id)));
 
-function request() {
+function readForm() {
   const filters = { folder: value("folder") || null, tags: value("tag") ? [value("tag")] : [], min_duration: number("longer"), max_duration: number("shorter"), after: value("after") || null, before: value("before") || null };
   return { query: value("query").trim(), group_by: value("group"), limit: 12, min_confidence: Number(value("sure")), trace: byId("trace").checked, filters };
 }
 
-function say(...nodes) { byId("status").replaceChildren(...nodes); }
+function setStatus(...nodes) { byId("status").replaceChildren(...nodes); }
 function notice(text, bad) { return make("p", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : null }, text); }
 
-async function search(further) {
-  if (!further) {
-    asked = request(); cursor = null; shown = new Set();
-    document.title = asked.query ? `${asked.query} – prvr` : "prvr: find the moment";
-    if (!asked.query) { byId("results").replaceChildren(); byId("more").hidden = true; closePlayer(); history.replaceState(null, "", "/"); return welcome(); }
-    history.replaceState(null, "", `/?${new URLSearchParams({ q: asked.query })}`);
-    say("Searching …");
+async function search(more) {
+  if (!more) {
+    request = readForm(); cursor = null; shown = new Set();
+    document.title = request.query ? `${request.query} – prvr` : "prvr: find the moment";
+    if (!request.query) { byId("results").replaceChildren(); byId("more").hidden = true; closePlayer(); history.replaceState(null, "", "/"); return welcome(); }
+    history.replaceState(null, "", `/?${new URLSearchParams({ q: request.query })}`);
+    setStatus("Searching …");
   }
   running?.abort();
-  const mine = (running = new AbortController());
+  const own = (running = new AbortController());
   document.body.classList.add("loading");
   byId("more").disabled = true;
   try {
-    const found = await call("POST", "/v1/search", { ...asked, cursor: further ? cursor : null }, mine.signal);
+    const response = await call("POST", "/v1/search", { ...request, cursor: more ? cursor : null }, own.signal);
     const arrived = performance.now();
-    paint(found, further);
-    requestAnimationFrame(() => setTimeout(() => performance.measure("paint", { start: arrived }))); // after the frame
+    paint(response, more);
+    requestAnimationFrame(() => setTimeout(() => performance.measure("paint", { start: arrived }))); // once the frame is drawn
   } catch (problem) {
     if (problem.name === "AbortError") return;
     if (problem.status === 401) return askToken();
-    if (!further) byId("results").replaceChildren();
+    if (!more) byId("results").replaceChildren();
     byId("more").hidden = true;
-    say(notice(`${problem.message} ${problem.remedy || ""}`, true));
+    setStatus(notice(`${problem.message} ${problem.remedy || ""}`, true));
   } finally {
-    if (mine === running) { document.body.classList.remove("loading"); byId("more").disabled = false; }
+    if (own === running) { document.body.classList.remove("loading"); byId("more").disabled = false; }
   }
 }
 
-function paint(found, further) {
-  const place = (hit) => `${hit.video.id} ${hit.start}`; // videos may be added between two pages: nothing is shown twice
-  const fresh = found.hits.filter((hit) => !shown.has(place(hit)));
-  for (const hit of fresh) shown.add(place(hit));
-  const cards = fresh.map(card);
-  if (further) byId("results").append(...cards); else byId("results").replaceChildren(...cards);
-  cursor = found.next_cursor;
+function paint(response, more) {
+  const moment = (hit) => `${hit.video.id} ${hit.start}`; // videos may be added between two pages, but no moment is shown twice
+  const hits = response.hits.filter((hit) => !shown.has(moment(hit)));
+  for (const hit of hits) shown.add(moment(hit));
+  const cards = hits.map(card);
+  if (more) byId("results").append(...cards); else byId("results").replaceChildren(...cards);
+  cursor = response.next_cursor;
   byId("more").hidden = cursor === null;
-  if (further) { cards[0]?.querySelector("button").focus(); return; }
-  const summary = make("span", {}, `${found.videos_searched} video${found.videos_searched === 1 ? "" : "s"} searched in ${Math.max(1, Math.round(1000 * found.seconds))} ms${asked.trace ? "" : " by plain max pooling, TRACE is off"}.`);
-  say(...(found.message ? [notice(sentence(found.message))] : []), summary);
-  before = new Map(found.hits.map((hit) => [key(hit), hit.rank]));
+  if (more) { cards[0]?.querySelector("button").focus(); return; }
+  const summary = make("span", {}, `${response.videos_searched} video${response.videos_searched === 1 ? "" : "s"} searched in ${Math.max(1, Math.round(1000 * response.seconds))} ms${request.trace ? "" : " with plain max pooling; TRACE is off"}.`);
+  setStatus(...(response.message ? [notice(sentence(response.message))] : []), ...(response.videos_searched || !response.message ? [summary] : []));
+  ranks = new Map(response.hits.map((hit) => [hit.video.id, hit.rank]));
 }
 
-const key = (hit) => hit.video.id;
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
 function card(hit) {
   const when = `${clock(hit.start)} – ${clock(hit.end)}`;
-  const sure = hit.confidence === null ? "confidence unknown" : `${Math.round(100 * hit.confidence)} % sure`;
+  const confidence = hit.confidence === null ? "confidence unknown" : `${Math.round(100 * hit.confidence)} % confidence`;
   const open = (start) => {
     const last = document.querySelector(".hit.playing");
     last?.classList.remove("playing"); last?.removeAttribute("aria-current");
     item.classList.add("playing"); item.setAttribute("aria-current", "true");
-    play(hit, start, asked.trace);
+    play(hit, start, request.trace);
   };
   const strip = make("span", { class: "strip" }, ...hit.thumbnail_urls.map((url) => make("img", { src: url, alt: "", loading: "lazy", width: 160, height: 120, decoding: "async" })));
-  const was = compared && compared.get(key(hit));
-  const moved = was && was !== hit.rank ? `${asked.trace ? "max pooling" : "TRACE"}: place ${was}` : null;
-  const facts = make("span", { class: "facts" }, make("span", { class: "when" }, when), make("span", { class: hit.confidence >= 0.9 ? "yes" : "" }, sure),
+  const earlier = earlierRanks && earlierRanks.get(hit.video.id);
+  const moved = earlier && earlier !== hit.rank ? `rank ${earlier} with ${request.trace ? "max pooling" : "TRACE"}` : null;
+  const facts = make("span", { class: "facts" }, make("span", { class: "when" }, when), make("span", { class: hit.confidence >= 0.9 ? "yes" : "" }, confidence),
     moved ? make("span", {}, moved) : null,
     hit.video.folder ? make("span", {}, hit.video.folder) : null);
   const title = make("span", { class: "title" }, make("span", {}, `${hit.rank}`), hit.video.title);
-  const text = make("div", { class: "text" }, make("div", {}, title), facts, hit.line ? make("p", { class: "said" }, `“${hit.line}”`) : null);
-  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.title, when, sure, moved, hit.line].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text);
+  const text = make("div", { class: "text" }, make("div", {}, title), facts, hit.line ? make("p", { class: "subtitle" }, `“${hit.line}”`) : null);
+  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.title, when, confidence, moved, hit.line].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text);
   const others = hit.moments.slice(1);
   const chips = others.length ? make("div", { class: "chips", role: "group", "aria-label": "Other moments of this video" },
     ...others.map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.title} at ${clock(m.start)}` }, `also ${clock(m.start)}`))) : make("div", { class: "chips" });
@@ -86,32 +88,30 @@ function card(hit) {
   return item;
 }
 
-let compared = null;
-
 async function describe() {
   try {
     const library = await call("GET", "/v1/library");
     byId("holds").textContent = `${library.videos} video${library.videos === 1 ? "" : "s"}, ${hours(library.seconds)}${library.failed ? `, ${library.failed} unreadable` : ""}`;
     fill("folder", library.folders.filter(Boolean)); fill("tag", library.tags);
     byId("holds").dataset.videos = library.videos;
-    if (!asked?.query) welcome();
+    if (!request?.query) welcome();
   } catch (problem) {
     if (problem.status === 401) return askToken();
-    if (problem instanceof Problem) say(notice(`${problem.message} ${problem.remedy}`, true)); else throw problem;
+    if (problem instanceof Problem) setStatus(notice(`${problem.message} ${problem.remedy}`, true)); else throw problem;
   }
 }
 
 const hours = (s) => (s >= 5400 ? `${(s / 3600).toFixed(1)} hours` : s >= 90 ? `${Math.round(s / 60)} minutes` : `${Math.round(s)} seconds`);
 
 function fill(id, names) {
-  const kept = value(id);
+  const selected = value(id);
   byId(id).replaceChildren(make("option", { value: "" }, "all"), ...names.map((name) => make("option", { value: name }, name)));
-  if (names.includes(kept)) byId(id).value = kept;
+  if (names.includes(selected)) byId(id).value = selected;
 }
 
 function welcome() {
-  const none = byId("holds").dataset.videos === "0";
-  say(none ? notice("This library is empty. Add videos to search in them.") : "Type what happens in the moment you look for. Enter searches, Escape closes the player.");
+  const empty = byId("holds").dataset.videos === "0";
+  setStatus(empty ? notice("This library is empty. Add videos, then search them here.") : "Describe what happens in the moment you are looking for. Enter searches, Escape closes the player.");
 }
 
 async function askToken(problem) {
@@ -131,16 +131,16 @@ async function begin() {
   if (query) { byId("query").value = query; await search(false); }
 }
 
-byId("search").addEventListener("submit", (event) => { event.preventDefault(); compared = null; search(false); });
+byId("search").addEventListener("submit", (event) => { event.preventDefault(); earlierRanks = null; search(false); });
 byId("trace").addEventListener("change", async () => {
-  if (!asked?.query) return;
-  compared = asked.query === value("query").trim() ? before : null;
-  const open = document.querySelector(".hit.playing")?.dataset.video;
+  if (!request?.query) return;
+  earlierRanks = request.query === value("query").trim() ? ranks : null;
+  const playing = document.querySelector(".hit.playing")?.dataset.video;
   await search(false);
-  document.querySelector(`.hit[data-video="${open}"] > button`)?.click();
+  document.querySelector(`.hit[data-video="${playing}"] > button`)?.click();
   byId("trace").focus();
 });
-for (const id of ["group", "folder", "tag", "sure", "longer", "shorter", "after", "before"]) byId(id).addEventListener("change", () => { compared = null; if (value("query").trim()) search(false); });
+for (const id of ["group", "folder", "tag", "sure", "longer", "shorter", "after", "before"]) byId(id).addEventListener("change", () => { earlierRanks = null; if (value("query").trim()) search(false); });
 byId("more").addEventListener("click", () => search(true));
 byId("ask-form").addEventListener("submit", (event) => { event.preventDefault(); enter(value("token")); });
 document.addEventListener("keydown", (event) => {

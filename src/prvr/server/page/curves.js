@@ -1,9 +1,16 @@
-// Evidence over time as one SVG: three curves, moments as bands, both peaks, the player's place. Seek by mouse, touch or keys.
+// Draws the evidence over time as an SVG: three curves, moments as bands, both peaks and the player's position.
+// A click, a drag or the arrow keys seek in the video.
 import { clock, make } from "./api.js";
 
 const NS = "http://www.w3.org/2000/svg";
 const WIDTH = 1000, HEIGHT = 170, TOP = 22, BOTTOM = 146;
-const NAMES = { direct: "seen directly", support: "registers support", routed: "routed by TRACE" };
+const TICK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
+const NAMES = { direct: "direct", support: "register support", routed: "routed" };
+
+// Seconds between two labels of the time axis, so that there are at most this many steps.
+function tickStep(length, most) {
+  return TICK_STEPS.find((step) => length / step <= most) ?? 3600 * Math.ceil(length / most / 3600);
+}
 
 function svg(tag, attributes, text) {
   const element = document.createElementNS(NS, tag);
@@ -12,12 +19,12 @@ function svg(tag, attributes, text) {
   return element;
 }
 
-export function drawCurves(place, legend, found, { duration, trace, seek }) {
-  const middles = found.spans.map(([a, b]) => (a + b) / 2);
-  const length = Math.max(duration || 0, ...found.spans.map((span) => span[1]), 0.1);
-  const width = Math.max(320, place.clientWidth || WIDTH);
+export function drawCurves(container, legend, evidence, { duration, trace, seek }) {
+  const middles = evidence.spans.map(([a, b]) => (a + b) / 2);
+  const length = Math.max(duration || 0, ...evidence.spans.map((span) => span[1]), 0.1);
+  const width = Math.max(320, container.clientWidth || WIDTH);
   const shown = trace ? ["direct", "support", "routed"] : ["direct"];
-  const all = shown.flatMap((name) => found[name]);
+  const all = shown.flatMap((name) => evidence[name]);
   const low = Math.min(...all), high = Math.max(...all, low + 1e-6);
   const x = (time) => (time / length) * width;
   const y = (value) => BOTTOM - ((value - low) / (high - low)) * (BOTTOM - TOP);
@@ -26,38 +33,37 @@ export function drawCurves(place, legend, found, { duration, trace, seek }) {
     "aria-label": "Evidence over time. Arrow keys move through the video.",
     "aria-valuemin": 0, "aria-valuemax": length.toFixed(1), "aria-valuenow": 0,
   });
-  for (const moment of found.moments) {
+  for (const moment of evidence.moments) {
     picture.append(svg("rect", { class: "span", x: x(moment.start), y: 0, width: Math.max(2, x(moment.end) - x(moment.start)), height: BOTTOM }));
   }
   picture.append(svg("line", { class: "axis", x1: 0, x2: width, y1: BOTTOM, y2: BOTTOM }));
-  const ticks = width < 480 ? 3 : 5;
-  for (let i = 0; i <= ticks; i++) {
-    const anchor = i === 0 ? "start" : i === ticks ? "end" : "middle";
-    picture.append(svg("text", { x: (i / ticks) * width, y: HEIGHT - 6, "text-anchor": anchor }, clock((i / ticks) * length)));
+  for (let time = 0, step = tickStep(length, width < 480 ? 4 : 8); time <= length; time += step) {
+    const anchor = time === 0 ? "start" : x(time) > width - 20 ? "end" : "middle";
+    picture.append(svg("text", { x: x(time), y: HEIGHT - 6, "text-anchor": anchor }, clock(time)));
   }
   for (const name of shown) {
-    const points = middles.map((time, i) => `${x(time).toFixed(1)} ${y(found[name][i]).toFixed(1)}`);
-    const first = `M0 ${y(found[name][0]).toFixed(1)} L`, last = ` L${width} ${y(found[name].at(-1)).toFixed(1)}`;
+    const points = middles.map((time, i) => `${x(time).toFixed(1)} ${y(evidence[name][i]).toFixed(1)}`);
+    const first = `M0 ${y(evidence[name][0]).toFixed(1)} L`, last = ` L${width} ${y(evidence[name].at(-1)).toFixed(1)}`;
     picture.append(svg("path", { class: name, d: first + points.join(" L") + last }));
   }
-  const mark = (peak, curve, kind) => svg("circle", { class: kind, cx: x((peak.start + peak.end) / 2), cy: y(found[curve][peak.index]), r: 6 });
-  picture.append(mark(found.direct_peak, "direct", "mark-direct"));
-  if (trace) picture.append(mark(found.routed_peak, "routed", "mark-routed"));
-  if (found.unsupported) {
-    const at = x((found.direct_peak.start + found.direct_peak.end) / 2);
+  const mark = (peak, curve, kind) => svg("circle", { class: kind, cx: x((peak.start + peak.end) / 2), cy: y(evidence[curve][peak.index]), r: 6 });
+  picture.append(mark(evidence.direct_peak, "direct", "mark-direct"));
+  if (trace) picture.append(mark(evidence.routed_peak, "routed", "mark-routed"));
+  if (evidence.unsupported) {
+    const at = x((evidence.direct_peak.start + evidence.direct_peak.end) / 2);
     const anchor = at < 80 ? "start" : at > width - 80 ? "end" : "middle";
-    picture.append(svg("text", { class: "mark-text", x: at, y: 13, "text-anchor": anchor }, trace ? "unsupported peak" : "peak TRACE rejects"));
+    picture.append(svg("text", { class: "mark-text", x: at, y: 13, "text-anchor": anchor }, trace ? "unsupported peak" : "TRACE rejects this peak"));
   }
   const now = svg("line", { class: "now", x1: 0, x2: 0, y1: 0, y2: BOTTOM });
   const hover = svg("line", { class: "hover", x1: 0, x2: 0, y1: 0, y2: BOTTOM, visibility: "hidden" });
   picture.append(now, hover);
 
   const nearest = (time) => middles.reduce((best, middle, i) => (Math.abs(middle - time) < Math.abs(middles[best] - time) ? i : best), 0);
-  const tell = (time) => {
+  const updateLegend = (time) => {
     const i = nearest(time);
     const parts = shown.map((name) => {
       const part = make("span", { class: name }, make("i"));
-      part.append(`${NAMES[name]} `, make("b", {}, found[name][i].toFixed(2)));
+      part.append(`${NAMES[name]} `, make("b", {}, evidence[name][i].toFixed(2)));
       return part;
     });
     legend.replaceChildren(make("span", {}, `at ${clock(time, true)}`), ...parts);
@@ -72,10 +78,10 @@ export function drawCurves(place, legend, found, { duration, trace, seek }) {
   picture.addEventListener("pointermove", (event) => {
     const time = timeAt(event);
     hover.setAttribute("x1", x(time)); hover.setAttribute("x2", x(time)); hover.setAttribute("visibility", "visible");
-    tell(time);
+    updateLegend(time);
     if (holding) seek(time);
   });
-  picture.addEventListener("pointerleave", () => { hover.setAttribute("visibility", "hidden"); tell(current); });
+  picture.addEventListener("pointerleave", () => { hover.setAttribute("visibility", "hidden"); updateLegend(current); });
   picture.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10 }[event.key];
     if (step !== undefined) seek(Math.min(length, Math.max(0, current + step)));
@@ -89,22 +95,22 @@ export function drawCurves(place, legend, found, { duration, trace, seek }) {
     current = time;
     now.setAttribute("x1", x(time)); now.setAttribute("x2", x(time));
     picture.setAttribute("aria-valuenow", time.toFixed(1));
-    picture.setAttribute("aria-valuetext", `${clock(time)}, evidence ${found[trace ? "routed" : "direct"][nearest(time)].toFixed(2)}`);
-    tell(time);
+    picture.setAttribute("aria-valuetext", `${clock(time)}, evidence ${evidence[trace ? "routed" : "direct"][nearest(time)].toFixed(2)}`);
+    updateLegend(time);
   };
-  place.replaceChildren(picture);
+  container.replaceChildren(picture);
   show(0);
   return show;
 }
 
-export function drawRegisters(place, activation) {
+export function drawRegisters(container, activation) {
   const strong = activation.map((value, i) => [value, i]).filter(([value]) => value >= 1 / activation.length);
-  const words = strong.sort((a, b) => b[0] - a[0]).map(([value, i]) => `${i + 1} (${Math.round(100 * value)} %)`).join(", ");
+  const strongest = strong.sort((a, b) => b[0] - a[0]).map(([value, i]) => `${i + 1} (${Math.round(100 * value)} %)`).join(", ");
   const most = Math.max(...activation, 1e-6), step = 100 / activation.length;
   const picture = svg("svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": "true" });
   activation.forEach((value, i) => {
     const height = Math.max(1, (48 * value) / most);
     picture.append(svg("rect", { x: i * step, y: 50 - height, width: step * 0.8, height, class: value >= 1 / activation.length ? "" : "weak" }));
   });
-  place.replaceChildren(make("span", {}, `Active registers of ${activation.length}: ${words || "all alike"}`), make("div", { class: "bars" }, picture));
+  container.replaceChildren(make("span", {}, `Active registers (of ${activation.length}): ${strongest || "all equal"}`), make("div", { class: "bars" }, picture));
 }

@@ -1,18 +1,20 @@
-// The video at its moment, with the evidence under it.
+// Plays a video at its moment and shows the evidence below it.
 import { byId, call, clock, make } from "./api.js";
 import { drawCurves, drawRegisters } from "./curves.js";
 
-let show = null, latest = 0, redraw = null;
+let showTime = null; // moves the marker in the curves
+let redraw = null;
+let latest = 0; // number of the last call of play; earlier ones that are still loading give up
 const video = () => byId("video");
 
 export function setUpPlayer() {
-  video().addEventListener("timeupdate", () => show && show(video().currentTime));
-  video().addEventListener("seeking", () => show && show(video().currentTime));
+  video().addEventListener("timeupdate", () => showTime && showTime(video().currentTime));
+  video().addEventListener("seeking", () => showTime && showTime(video().currentTime));
   video().addEventListener("error", async () => {
     if (!video().getAttribute("src")) return;
-    let words = "Your browser cannot play this kind of file. The evidence below still shows where to look.";
-    try { await fetch(video().src, { method: "HEAD" }).then((r) => { if (!r.ok) words = "The file was changed or deleted. Add it again."; }); } catch { words = "The server does not answer."; }
-    byId("media-problem").textContent = words;
+    let text = "Your browser cannot play this kind of file. The evidence below still shows where the moment is.";
+    try { await fetch(video().src, { method: "HEAD" }).then((r) => { if (!r.ok) text = "The file was changed or deleted. Add it again."; }); } catch { text = "The server does not answer."; }
+    byId("media-problem").textContent = text;
     byId("media-problem").hidden = false;
   });
   byId("close").addEventListener("click", closePlayer);
@@ -29,10 +31,10 @@ export function closePlayer() {
   last?.classList.remove("playing"); last?.removeAttribute("aria-current");
 }
 
-function seek(time) { video().currentTime = time; if (show) show(time); }
+function seek(time) { video().currentTime = time; if (showTime) showTime(time); }
 
 export async function play(hit, start, trace) {
-  const turn = ++latest;
+  const number = ++latest;
   byId("stage").hidden = false;
   document.querySelector(".columns").classList.add("open");
   byId("playing").textContent = hit.video.title;
@@ -40,39 +42,39 @@ export async function play(hit, start, trace) {
   if (video().getAttribute("src") !== hit.video.media_url) { video().src = hit.video.media_url; }
   const begin = () => { video().currentTime = start; video().play().catch(() => {}); };
   if (video().readyState >= 1) begin(); else video().addEventListener("loadedmetadata", begin, { once: true });
-  show = redraw = null;
-  byId("curves").textContent = "Reading the evidence …";
+  showTime = redraw = null;
+  byId("curves").textContent = "Loading the evidence …";
   byId("legend").textContent = byId("verdict").textContent = "";
   byId("registers").replaceChildren(); byId("moments").replaceChildren();
   if (matchMedia("(max-width: 64rem)").matches) byId("stage").scrollIntoView({ block: "start" });
   byId("close").focus({ preventScroll: true });
-  let found;
+  let evidence;
   try {
-    found = await call("GET", hit.evidence_url);
+    evidence = await call("GET", hit.evidence_url);
   } catch (problem) {
-    if (turn === latest) byId("curves").textContent = `${problem.message} ${problem.remedy || ""}`;
+    if (number === latest) byId("curves").textContent = `${problem.message} ${problem.remedy || ""}`;
     return;
   }
-  if (turn !== latest) return;
+  if (number !== latest) return;
   redraw = () => {
-    show = drawCurves(byId("curves"), byId("legend"), found, { duration: hit.video.duration, trace, seek });
-    show(video().currentTime || start);
+    showTime = drawCurves(byId("curves"), byId("legend"), evidence, { duration: hit.video.duration, trace, seek });
+    showTime(video().currentTime || start);
   };
   redraw();
-  drawRegisters(byId("registers"), found.activation);
-  byId("moments").replaceChildren(...found.moments.map((moment) => make("button", {
+  drawRegisters(byId("registers"), evidence.activation);
+  byId("moments").replaceChildren(...evidence.moments.map((moment) => make("button", {
     type: "button", class: "chip", "aria-pressed": String(Math.abs(moment.start - start) < 0.05),
     onclick: (event) => {
       seek(moment.start); video().play().catch(() => {});
       for (const chip of byId("moments").children) chip.setAttribute("aria-pressed", String(chip === event.currentTarget));
     },
   }, `${clock(moment.start)} – ${clock(moment.end)}`)));
-  byId("verdict").textContent = verdict(found, trace);
+  byId("verdict").textContent = verdict(evidence, trace);
 }
 
-function verdict(found, trace) {
+function verdict(evidence, trace) {
   const at = (peak) => `${clock(peak.start)}–${clock(peak.end)}`;
-  if (!trace) return `Plain max pooling picks ${at(found.direct_peak)}.` + (found.unsupported ? ` TRACE would pick ${at(found.routed_peak)}: the rest of the video does not support this peak.` : " TRACE picks the same place.");
-  if (found.unsupported) return `The strongest single response is at ${at(found.direct_peak)}, but the registers support it less: TRACE picks ${at(found.routed_peak)}.`;
-  return `The strongest response, at ${at(found.direct_peak)}, is supported by the rest of the video.`;
+  if (!trace) return `Plain max pooling picks ${at(evidence.direct_peak)}.` + (evidence.unsupported ? ` TRACE would pick ${at(evidence.routed_peak)}: the rest of the video does not support this peak.` : " TRACE picks the same moment.");
+  if (evidence.unsupported) return `The strongest direct evidence is at ${at(evidence.direct_peak)}, but the registers do not support it. TRACE picks ${at(evidence.routed_peak)}.`;
+  return `The strongest direct evidence, at ${at(evidence.direct_peak)}, is supported by the rest of the video.`;
 }

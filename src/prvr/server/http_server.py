@@ -15,12 +15,12 @@ from prvr.server.jobs import Jobs
 from prvr.server.options import ServerError, ServerOptions
 from prvr.server.protocol import TimeLimitedProtocol
 
-_GRACE = 5  # seconds for open answers to finish when the server is stopped
+_GRACE = 5  # seconds for open responses to finish when the server is stopped
 _FILES = 8192  # open files to ask the system for; half of them are for connections
 
 
 class _Server(uvicorn.Server):
-    """Ends jobs before it waits for connections, so that clients who follow a job learn that it was stopped."""
+    """Stops jobs before it closes connections, so that clients who follow a job are told."""
 
     def __init__(self, config: uvicorn.Config, jobs: Jobs):
         super().__init__(config)
@@ -32,19 +32,19 @@ class _Server(uvicorn.Server):
 
 
 def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]) -> None:
-    """Listen and answer until Ctrl-C or SIGTERM. ``ready`` is called with the address."""
+    """Serve a library until Ctrl-C or SIGTERM. ``ready`` is called with the address."""
     listening = listen(options)
     port = listening.getsockname()[1]
-    library.tracks  # noqa: B018 (loads the encoder now, so that a problem shows at the start and not at the first search)
+    library.tracks  # noqa: B018 (loads the encoder, so that a problem shows now and not at the first search)
     server = build_server(create_app(library, options))
-    listening.listen()  # whoever reads the address may connect at once, and is answered a moment later
+    listening.listen()  # clients that read the address may connect before the server runs
     ready(f"http://{options.shown_host}:{port}/")
     with listening:
         server.run(sockets=[listening])
 
 
 def listen(options: ServerOptions) -> socket.socket:
-    """A socket at the address in the options; port 0 takes any free one."""
+    """Bind a socket to the address in the options. Port 0 takes any free port."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -52,15 +52,17 @@ def listen(options: ServerOptions) -> socket.socket:
         listening.bind((options.host.strip("[]"), options.port))
     except OSError as problem:
         listening.close()
-        other = "--host: this is not an address of this machine" if problem.errno == errno.EADDRNOTAVAIL else "--port"
+        remedy = "choose another --port"
+        if problem.errno == errno.EADDRNOTAVAIL:
+            remedy = "choose another --host, this is not an address of this machine"
         raise ServerError(
-            f"{options.host}:{options.port} cannot be listened on ({problem.strerror}): choose another {other}"
+            f"the server cannot listen on {options.host}:{options.port} ({problem.strerror}): {remedy}"
         ) from problem
     return listening
 
 
 def build_server(app: FastAPI) -> uvicorn.Server:
-    """A server for the app, with its limits set."""
+    """A server that runs the app, with its limits set."""
     config = uvicorn.Config(
         app,
         http=TimeLimitedProtocol,
@@ -79,10 +81,10 @@ def build_server(app: FastAPI) -> uvicorn.Server:
 
 
 def _open_files() -> int:
-    """How many files this process may open. The system's limit is often low, so it is raised if possible."""
+    """How many files this process may open. Raises the limit if the system allows it, because it is often low."""
     try:
         import resource
-    except ImportError:  # not on every system
+    except ImportError:  # not available on Windows
         return 512
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
