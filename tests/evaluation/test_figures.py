@@ -34,7 +34,7 @@ def evidence() -> PairEvidence:
 
 def test_curves_leave_out_padded_frames_and_know_the_gap() -> None:
     video = EvidenceCurves.of(evidence(), 1, "VID02", duration=30.0)
-    assert len(video.direct) == len(video.support) == len(video.routed) == 3
+    assert len(video.direct) == len(video.expected_support) == len(video.routed) == 3
     assert (video.direct_peak, video.routed_peak) == (2, 2)
     assert video.unsupported_gap == pytest.approx(0.88 - 0.74)  # the paper's example
     assert video.unsupported_gap == pytest.approx(float(evidence().unsupported_gap[1]))

@@ -99,7 +99,7 @@ def draw_hit(hit: Hit, query: KnownQuery, stem: Path) -> Path:
     curves = EvidenceCurves(
         hit.video.path.name,
         direct=seen.direct.astype(np.float64),
-        support=seen.support.astype(np.float64),
+        expected_support=seen.expected_support.astype(np.float64),
         routed=seen.routed.astype(np.float64),
         activation=seen.activation.astype(np.float64),
         duration=length,

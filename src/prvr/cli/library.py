@@ -156,7 +156,10 @@ class List:
 
 @dataclass(frozen=True)
 class Remove:
-    """Take videos out of a library and free their space. The video files themselves are not touched."""
+    """Take videos out of a library and free their space. The video files themselves are not touched.
+
+    On Windows the space is freed once no other process has the library open.
+    """
 
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
     """files, or folders with everything in them"""

@@ -51,7 +51,7 @@ class EvidenceCurves(Peaked):
 
     name: str
     direct: Floats  # (M,) d
-    support: Floats  # (M,) ḡ, the expected support on the cosine scale
+    expected_support: Floats  # (M,) ḡ, the support on the cosine scale
     routed: Floats  # (M,) d + γρ
     activation: Floats  # (R,) π
     duration: float | None = None  # seconds
@@ -76,7 +76,7 @@ class EvidenceCurves(Peaked):
         return EvidenceCurves(
             name=name,
             direct=curve(pairs.direct),
-            support=curve(pairs.expected_support),
+            expected_support=curve(pairs.expected_support),
             routed=curve(pairs.routed),
             activation=pairs.activation[row].detach().double().cpu().numpy(),
             duration=duration,
@@ -84,10 +84,10 @@ class EvidenceCurves(Peaked):
         )
 
     def __post_init__(self) -> None:
-        frames = {len(self.direct), len(self.support), len(self.routed)}
+        frames = {len(self.direct), len(self.expected_support), len(self.routed)}
         if len(frames) != 1 or 0 in frames or not len(self.activation):
             raise ValueError(
-                f"curves of {self.name} have {len(self.direct)} direct, {len(self.support)} support and "
+                f"curves of {self.name} have {len(self.direct)} direct, {len(self.expected_support)} support and "
                 f"{len(self.routed)} routed values, and {len(self.activation)} registers; expected one value of each "
                 "per valid frame and at least one register"
             )
@@ -213,7 +213,9 @@ def _aspect(stills: Sequence[Any]) -> float:
 
 def _limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
     """One scale for both panels, with room above for the peak markers and below for the gap's label."""
-    values = np.concatenate([curve for video in videos for curve in (video.direct, video.support, video.routed)])
+    values = np.concatenate(
+        [curve for video in videos for curve in (video.direct, video.expected_support, video.routed)]
+    )
     low, high = float(values.min()), float(values.max())
     room = max(high - low, 1e-3)
     axes.set_ylim(low - 0.24 * room, high + 0.12 * room)
@@ -230,7 +232,14 @@ def _curves(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> N
         "clip_on": False,
     }
     axes.plot(times, video.direct, color=DIRECT, linewidth=1.8, label="direct  d")
-    axes.plot(times, video.support, color=SUPPORT, linewidth=1.5, linestyle=(0, (4, 1.5)), label="register support  ḡ")
+    axes.plot(
+        times,
+        video.expected_support,
+        color=SUPPORT,
+        linewidth=1.5,
+        linestyle=(0, (4, 1.5)),
+        label="register support  ḡ",
+    )
     axes.plot(times, video.routed, color=ROUTED, linewidth=1.8, label="routed  d + γρ")
     axes.plot(times[plain], video.direct[plain], "v", color=DIRECT, markersize=9, label="peak of plain max", **marker)
     axes.plot(times[traced], video.routed[traced], "*", color=ROUTED, markersize=14, label="peak of TRACE", **marker)
@@ -246,7 +255,7 @@ def _curves(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> N
 
 def _gap(axes: Axes, video: EvidenceCurves, time: float) -> None:
     """A bracket from support to direct evidence where direct evidence peaks; the numbers stand below all curves."""
-    top, bottom = video.direct[video.direct_peak], video.support[video.direct_peak]
+    top, bottom = video.direct[video.direct_peak], video.expected_support[video.direct_peak]
     floor, right = axes.get_ylim()[0], axes.get_xlim()[1]
     axes.plot([time, time], [floor, min(top, bottom)], color=GAP, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1.5)
     axes.plot([time, time], [bottom, top], color=GAP, linewidth=1.4, marker="_", markersize=7, zorder=4)

@@ -12,7 +12,7 @@ class Peaked:
     """Mixin: the peaks of the evidence curves of one query and one video."""
 
     direct: Any  # (M,) what the query saw
-    support: Any  # (M,) what the registers lend, on the cosine scale
+    expected_support: Any  # (M,) ḡ: what the registers lend, on the cosine scale
     routed: Any  # (M,) direct evidence with the support that was routed to it
 
     @property
@@ -28,7 +28,7 @@ class Peaked:
     @property
     def unsupported_gap(self) -> float:
         """Direct evidence minus support at the direct peak: large where a peak stands alone."""
-        return float(self.direct[self.direct_peak] - self.support[self.direct_peak])
+        return float(self.direct[self.direct_peak] - self.expected_support[self.direct_peak])
 
 
 def temporal_iou(start: ArrayLike, end: ArrayLike, other_start: ArrayLike, other_end: ArrayLike) -> NDArray[np.float64]:

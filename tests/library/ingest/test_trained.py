@@ -73,7 +73,7 @@ def test_curves_are_the_model_s_own(films: RenderedWorld, data: Path, tmp_path: 
     for name, curve in {
         "direct": evidence.direct,
         "routed": evidence.routed,
-        "support": evidence.expected_support,
+        "expected_support": evidence.expected_support,
     }.items():
         assert getattr(hit.evidence, name) == pytest.approx(curve[0, 0, : len(raw)].numpy(), abs=1e-4)
     assert hit.evidence.activation == pytest.approx(evidence.activation[0, 0].numpy(), abs=1e-4)

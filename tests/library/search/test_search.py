@@ -170,7 +170,7 @@ def test_nothing_stands_out_is_said_and_the_nearest_are_shown(whole: Library) ->
 def test_evidence_curves_explain_the_score(whole: Library) -> None:
     hit = whole.search("a red square moves to the left", limit=1)[0]
     e = hit.evidence
-    assert len(e.spans) == len(e.direct) == len(e.support) == len(e.routed)
+    assert len(e.spans) == len(e.direct) == len(e.expected_support) == len(e.routed)
     assert float(e.activation.sum()) == pytest.approx(1, abs=1e-4)
     assert hit.start <= e.spans[e.routed_peak, 0]
     assert hit.end >= min(e.spans[e.routed_peak, 1], hit.video.duration or 0) - 1e-6

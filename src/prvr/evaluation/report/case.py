@@ -73,7 +73,12 @@ def case(study: Study, videos: Path | None = None) -> ReportSection:
 def _peaks(role: str, video: EvidenceCurves) -> list[Cell]:
     plain, traced = video.direct_peak, video.routed_peak
     times = video.times(video.duration is not None)
-    seen = [float(times[plain]), float(video.direct[plain]), float(video.support[plain]), video.unsupported_gap]
+    seen = [
+        float(times[plain]),
+        float(video.direct[plain]),
+        float(video.expected_support[plain]),
+        video.unsupported_gap,
+    ]
     return [role, video.name, *seen, float(times[traced]), float(video.routed[traced])]
 
 

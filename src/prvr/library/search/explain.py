@@ -22,7 +22,7 @@ from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import AlignedPairs, GalleryEvidence, ScoringPool
 from prvr.trace import Peaked
 
-_CURVES = ("direct", "support", "routed", "value")
+_CURVES = ("direct", "expected_support", "routed", "value")
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,22 @@ class MomentEvidence(Peaked):
 
     spans: NDArray[np.float32]  # (m, 2) start and end of each token in seconds
     direct: Curve  # (m,) similarity of the query and the token
-    support: Curve  # (m,) what the anchors lend, on the cosine scale
+    expected_support: Curve  # (m,) what the anchors lend, on the cosine scale
     routed: Curve  # (m,) direct evidence with the support that is routed to it
     value: Curve  # (m,) each token's share in the score: moments are ranked by it
     activation: Curve  # (R,) how much the query activates each anchor of the best section
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        curves = {name: getattr(self, name).round(4).tolist() for name in ("direct", "support", "routed", "activation")}
+        curves = {
+            "direct": self.direct,
+            "support": self.expected_support,
+            "routed": self.routed,
+            "activation": self.activation,
+        }
         return {
             "spans": [[round(float(start), 3), round(float(end), 3)] for start, end in self.spans],
-            **curves,
+            **{name: curve.round(4).tolist() for name, curve in curves.items()},
             "direct_peak": self.direct_peak,
             "routed_peak": self.routed_peak,
             "unsupported_gap": round(self.unsupported_gap, 4),
@@ -90,7 +95,7 @@ def _section_evidence(
     return MomentEvidence(
         spans=shard.spans[start : start + tokens],
         direct=curves.direct[row, :tokens].numpy(),
-        support=curves.expected_support[row, :tokens].numpy(),
+        expected_support=curves.expected_support[row, :tokens].numpy(),
         routed=curves.routed[row, :tokens].numpy(),
         value=curves.value[row, :tokens].numpy(),
         activation=curves.activation[row].numpy(),
