@@ -152,7 +152,7 @@ class Conquer(Backbone):
     # -- pairs --------------------------------------------------------------------------------------------------------
 
     def similarities(self, words: Tensor, frames: Tensor) -> Tensor:
-        """``w·[frame; word; frame∘word]`` of row-aligned pairs, (P, L, D), (P, M, D) → (P, M, L), never laid out."""
+        """``w·[frame; word; frame∘word]`` of row-aligned pairs, not concatenated: (P, L, D), (P, M, D) → (P, M, L)."""
         by_frame, by_word, by_product = self.similarity.weight[0].chunk(3)
         product = (frames * by_product) @ words.transpose(1, 2)
         return (frames @ by_frame)[..., None] + (words @ by_word)[:, None] + product

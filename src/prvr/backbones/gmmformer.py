@@ -1,4 +1,4 @@
-"""GMMFormer: Gaussian attention at several widths, averaged; clips stay apart, frames become one vector.
+"""GMMFormer: Gaussian attention at several widths, averaged; clips stay separate, frames become one vector.
 
 Reading order: ``GaussianBlock`` (one attention per window, their mean), ``encode_videos`` (two blocks per branch),
 ``objective`` (contrast and triplet on both branches, crowding of the queries).
@@ -58,7 +58,7 @@ class GaussianBlock(DenseAttentionBank):
 
 @register
 class GMMFormer(Trunk):
-    """Its frame branch is one vector, so local evidence lives in the clips."""
+    """Its frame branch is one vector, so clips are the local evidence."""
 
     method = "gmmformer"
     title, year = "GMMFormer", 2024

@@ -35,7 +35,7 @@ class GMMFormerV2Config(DiverseConfig):
 
 @register
 class GMMFormerV2(DiverseTrunk):
-    """Both branches keep their tokens; local evidence lives in the frames."""
+    """Both branches keep their tokens; frames are the local evidence."""
 
     method = "gmmformer_v2"
     title, year = "GMMFormer v2", 2024

@@ -30,14 +30,14 @@ class Replica:
     def __init__(self, ray: Any, actor: Any):
         self.ray, self.actor = ray, actor
         self._ping: Any = None
-        self._owed: dict[Any, float] = {}  # answers that nobody waits for any more, and when they were due
+        self._owed: dict[Any, float] = {}  # late answers that are no longer needed, and when they were due
 
     def doubt(self) -> None:
         """Do not ask it again before it answers a ping."""
         self._ping = self.actor.ping.remote()
 
     def note_owed(self, answer: Any, due: float) -> None:
-        """Another replica was faster, so nobody waits for this answer."""
+        """Another replica was faster, so this answer is no longer needed."""
         self._owed[answer] = due
 
     @property

@@ -193,7 +193,7 @@ def _check_cover(files: Collection, item: str, names: Sequence[str], store: Feat
 
 
 def _check_extras(files: Collection, split: str, query_ids: set[str]) -> Iterator[CheckRow]:
-    """The two optional files, and whether they cover these captions."""
+    """Check the two optional files, and whether they cover these captions."""
     for item, path, read in (
         (f"{split} several positives", files.positives(split), read_positives),
         (f"{split} moments", files.moments(split), read_moments),

@@ -1,4 +1,4 @@
-"""From encoded videos to what a gallery holds: tokens on pages, projections folded, exponentials taken once."""
+"""Prepares encoded videos for a gallery: tokens on pages, folded projections, precomputed exponentials."""
 
 from __future__ import annotations
 

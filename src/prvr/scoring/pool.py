@@ -35,7 +35,7 @@ _Result = TypeVar("_Result")
 class ScoringPool:
     """Threads that score, one for each core that torch may use. They are started when first needed.
 
-    A pool may be used from several threads at once, and after a fork: the child starts threads of its own. ``close``
+    A pool may be used from several threads at once, and after a fork: the child starts its own threads. ``close``
     ends the threads; so does dropping the last reference to the pool.
     """
 

@@ -28,7 +28,7 @@ class WrittenReport:
 def publish(
     sections: list[ReportSection], folder: Path, *, title: str, about: Mapping[str, str], command: str, whole: bool
 ) -> WrittenReport:
-    """Write tables, figures and the page. A part of a report gets a page of its own, named after its sections."""
+    """Write tables, figures and the page. A part of a report gets a separate page, named after its sections."""
     write_sections(sections, folder)
     name = "report.html" if whole else f"report-{'-'.join(section.key for section in sections)}.html"
     commands = {section.key: f"{command} --only {section.key}" for section in sections}

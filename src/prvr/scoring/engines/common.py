@@ -74,7 +74,7 @@ def slices(total: int, step: int) -> Iterator[slice]:
 
 
 def video_slices(gallery: Gallery, pages: int) -> Iterator[slice]:
-    """Runs of videos of about this many pages; a longer video is a run of its own."""
+    """Runs of videos of about this many pages; a longer video is a separate run."""
     first = gallery.first_page
     start = 0
     while start < len(gallery):

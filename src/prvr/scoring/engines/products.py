@@ -24,7 +24,7 @@ def enough_columns(columns: Tensor) -> Tensor:
 
 
 def stored_products(vectors: Vectors, columns: Tensor, workspace: Workspace, name: str) -> Tensor:
-    """(…, N, D) with (D, Q) → (…, N, Q), in the buffer of that name: read it before the next one of that name."""
+    """(…, N, D) with (D, Q) → (…, N, Q), in the named buffer: use the result before the next call with that name."""
     if simd.takes(vectors, columns.shape[1]):
         return simd.few_query_products(vectors, columns.T)
     shape, queries = vectors.shape, columns.shape[1]

@@ -43,7 +43,7 @@ class ProxySource:
 
 
 def find_annotation_file(folder: Path, name: str, origin: str) -> Path:
-    """A file, plain or gzipped, in a folder or one level below it; ``origin`` tells where people get it."""
+    """A file, plain or gzipped, in a folder or one level below it; ``origin`` says where to get it."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder; give the folder that holds the annotation files.")
     for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
