@@ -2,7 +2,7 @@
 
 Clocks of machines are not compared. A process that finds another's lease watches whether it changes, for longer than
 the pause between two changes of a running holder. pyarrow cannot write conditionally, so two processes could still
-publish at once. It is read again before every publishing, and ``WorkingCopy.publish`` detects the rest.
+publish at once. The lease is read again before every publishing, and ``WorkingCopy.publish`` detects the rest.
 """
 
 from __future__ import annotations
