@@ -35,9 +35,9 @@ from prvr.training import (
     Trainer,
     config_from_dict,
     config_to_dict,
+    join_processes,
     load_preset,
     load_split,
-    processes,
 )
 from prvr.worlds import FEATURE_SIZES, write_feature_world
 
@@ -54,7 +54,7 @@ def train_run(config: TrainConfig, world: Path, folder: Path) -> Run:
     run = Run(folder)
     if not (folder / "run.json").exists():
         run.create(config, world)
-    with processes("cpu") as group:
+    with join_processes("cpu") as group:
         Trainer(config, world, run, group, Console(stderr=True)).train()
     return run
 

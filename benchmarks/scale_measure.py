@@ -37,8 +37,8 @@ from prvr.cluster import (
     ClusterSearcher,
     Decode,
     EncodeFrames,
-    Finish,
     FolderPieces,
+    SectionWriter,
     ShardActor,
     ShardRequest,
     Shards,
@@ -110,7 +110,7 @@ def indexing(folder: Path, seconds: float) -> dict[str, float]:
     (job,) = plan_jobs(adder, adder.plan([path]))
     encoder, pieces = lib.tracks[FRAMES].encoder, FolderPieces(lib.folder)
     assert isinstance(encoder, Encoder)
-    encode, finish = (stage(str(lib.folder), __version__) for stage in (EncodeFrames, Finish))
+    encode, finish = (stage(str(lib.folder), __version__) for stage in (EncodeFrames, SectionWriter))
     decode = Decode(str(lib.folder), encoder.fit, encoder.batch, adder.rate)
     for _ in range(4):
         state = ClusterAdd(adder, [job], pieces)

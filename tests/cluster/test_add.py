@@ -17,7 +17,7 @@ from prvr.cluster import ClusterError
 from prvr.cluster.add import add_with
 from prvr.cluster.connection import require_same_version
 from prvr.cluster.decode import Decode, Row
-from prvr.cluster.encode import EncodeFrames, Finish, open_library
+from prvr.cluster.encode import EncodeFrames, SectionWriter, open_library
 from prvr.cluster.jobs import ClusterAdd, plan_jobs
 from prvr.cluster.object_pieces import ObjectPieces
 from prvr.cluster.pieces import PIECES, FolderPieces, Pieces
@@ -58,7 +58,7 @@ class Stages:
         state.commit_finished()
         self.decoded = len(state.unfinished)
         opening = (pieces.address, __version__)
-        encode, finish = EncodeFrames(*opening), Finish(*opening)
+        encode, finish = EncodeFrames(*opening), SectionWriter(*opening)
         rows = [encode(row) for row in _decoded(state)]
         random.Random(self.seed).shuffle(rows)
         for count, row in enumerate([*rows, *rows[::3]]):

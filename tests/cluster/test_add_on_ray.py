@@ -64,7 +64,7 @@ def test_workers_killed_half_way(nodes: Nodes, films: RenderedWorld, whole: Libr
 
     def kill(now: AddProgress) -> None:
         if now.video_seconds > 10 * (len(killed) + 1) and len(killed) < 4:
-            names = ("ray::MapWorker", "ray::Finish", "ray::FlatMap", "ray::MapWorker")
+            names = ("ray::MapWorker", "ray::SectionWriter", "ray::FlatMap", "ray::MapWorker")
             found = processes_of(nodes, names[len(killed)])
             killed.append(found[0] if found else 0)
             if found:

@@ -96,7 +96,7 @@ def test_words_and_frames_are_cut_as_asked(world: Path, tmp_path: Path) -> None:
 def test_several_positives_are_rows_of_the_gallery(world: Path) -> None:
     data = Dataset.load(world, "synth", "test")
     assert any(len(rows) > 1 for rows in data.positives)
-    assert all(own[0] in rows for own, rows in zip(data.single_positives, data.positives, strict=True))
+    assert all(own in rows for own, rows in zip(data.query_video.tolist(), data.positives, strict=True))
 
 
 def test_positives_outside_the_gallery_are_dropped(files: Any, tmp_path: Path) -> None:

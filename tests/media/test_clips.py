@@ -17,7 +17,7 @@ def test_a_clip_holds_what_was_asked_for(tmp_path: Path, suffix: str) -> None:
     clip = cut_clip(film, 4.0, 6.5, tmp_path / "clip.mp4")
     with open_video(clip) as video:
         levels = [float(frame.image.mean()) for frame in video.frames(4.0)]
-        assert video.info.has_audio
+        assert "audio" in [stream.kind for stream in video.info.streams]
         assert video.info.duration == pytest.approx(2.5, abs=0.15)
     assert levels == pytest.approx([5.0 * n for n in range(16, 26)], abs=3)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["clip.mp4", film.name]

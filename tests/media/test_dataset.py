@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from prvr.backbones import build
-from prvr.data import Annotation, DataError, Dataset, Moment, check_collections
-from prvr.media import open_encoder, read_recipe, write_dataset, write_video
+from prvr.data import RECIPE_FILE, Annotation, DataError, Dataset, Moment, check_collections
+from prvr.media import Recipe, open_encoder, write_dataset, write_video
 from prvr.scoring import Gallery, score
 from prvr.trace import Trace
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world, write_rendered_dataset
@@ -26,11 +26,11 @@ def test_a_rendered_world_is_a_complete_collection(rendered: RenderedWorld, tmp_
     assert not found.failed
     report = check_collections(tmp_path)
     assert report.ok, [row for row in report.rows if row.state == "error"]
-    recipe = read_recipe(found.folder)
-    assert recipe is not None
+    recipe = Recipe.from_json((found.folder / RECIPE_FILE).read_text("utf-8"))
     assert recipe == found.recipe
     assert recipe.rate == 2.0
-    assert read_recipe(tmp_path / "rendered" / "TextData") == encoder.text_recipe(words=True)
+    of_text = Recipe.from_json((tmp_path / "rendered" / "TextData" / RECIPE_FILE).read_text("utf-8"))
+    assert of_text == encoder.text_recipe(words=True)
     train = Dataset.load(tmp_path, "rendered", "train")
     assert len(train) == RENDERED_SIZES["tiny"].train
     assert (train.visual_width, train.query_width) == (encoder.width, encoder.word_width)

@@ -19,8 +19,8 @@ from prvr.training import (
     Trainer,
     config_from_dict,
     config_to_dict,
+    join_processes,
     load_preset,
-    processes,
     read_metrics,
 )
 from prvr.worlds import FEATURE_SIZES, write_feature_world
@@ -80,7 +80,7 @@ def larger_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(config: TrainConfig, world: Path, folder: Path) -> tuple[Run, Trainer]:
     run = Run(folder)
     run.create(config, world)
-    with processes("cpu") as group:
+    with join_processes("cpu") as group:
         trainer = Trainer(config, world, run, group, Console(quiet=True))
         trainer.train()
     return run, trainer

@@ -18,7 +18,7 @@ import tyro
 from safetensors.torch import load_file
 
 from prvr.cli.train import TrainArguments
-from prvr.training import Run, TrainConfig, Trainer, TrainingError, load_preset, processes, read_metrics
+from prvr.training import Run, TrainConfig, Trainer, TrainingError, join_processes, load_preset, read_metrics
 from tests.training.trainings import Training
 
 
@@ -170,7 +170,7 @@ def train(config: TrainConfig, world: Path, out: Path) -> None:
     run = Run(out)
     if not (out / "run.json").exists():
         run.create(config, world)
-    with processes("cpu") as group:
+    with join_processes("cpu") as group:
         Trainer(config, world, run, group, None).train()
 
 

@@ -20,9 +20,9 @@ from prvr.training import (
     TraceModel,
     Trainer,
     backbone_optimiser,
+    join_processes,
     load_preset,
     phase_at,
-    processes,
 )
 from prvr.training.compiled_model import CompiledModel
 from prvr.training.optim import rate_on_device
@@ -84,7 +84,7 @@ def test_compiling_where_it_cannot_be_done_is_refused(preset: Path, world: Path,
     config = dataclasses.replace(load_preset(str(preset)), compile="on")
     run = Run(tmp_path / "run")
     run.create(config, world)
-    with processes("cpu") as group, pytest.raises(ConfigError, match="one GPU; here: 1 process"):
+    with join_processes("cpu") as group, pytest.raises(ConfigError, match="one GPU; here: 1 process"):
         Trainer(config, world, run, group, Console(quiet=True)).train()
 
 

@@ -89,7 +89,7 @@ class Backbone(nn.Module, ABC):
     needs: ClassVar[tuple[str, ...]] = ()  # inputs besides frame and word features
     trainable: ClassVar[bool] = True  # False: the method has no parameters
     unit_tokens: bool = True  # False: tokens are not normalised, so their lengths count in the score
-    separable: bool = True  # False: each query–video pair is scored by itself; no gallery can be prepared
+    separable: bool = True  # False: each query–video pair is scored by itself; a gallery cannot be prepared
     has_registers: bool = False  # True: video tokens include registers that TRACE can be trained on
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that get no gradient
     official_unused: tuple[str, ...] = ()  # key prefixes in the authors' checkpoints that are ignored

@@ -70,7 +70,7 @@ class CaptionedTokens(VideoTokens):
 
 
 class UnpackedQuery(NamedTuple):
-    """A packed query taken apart."""
+    """The parts of a packed query."""
 
     vector: Tensor  # (Q, D)
     words: Tensor  # (Q, L, D)
@@ -165,7 +165,7 @@ class Cap4Video(Backbone):
             assert self.caption_pool is not None
             text, known = read
             x = self.reader(x, text.vector, known)
-            # The authors train this branch by itself on a frozen text tower: nothing flows back into ours.
+            # The authors train this branch alone on a frozen text tower: no gradient flows back into ours.
             pooled = self.caption_pool(text.vector.detach(), known, self.config.caption_pooling)
         tokens = VideoTokens.of_frames(x + self.temporal(x, mask), mask)
         return CaptionedTokens(tokens.frames, tokens.frame_mask, tokens.clips, captions=pooled)

@@ -26,7 +26,7 @@ _CONFIG_NAMES = ("config", "model_cfg", "cfg", "opt")
 
 
 class OfficialCheckpoint(NamedTuple):
-    """What is read of a checkpoint."""
+    """The content of a checkpoint that is used."""
 
     state_dict: dict[str, Tensor]
     config: dict[str, Any]  # the authors' hyper-parameter names; empty where the file has none
@@ -50,8 +50,8 @@ def read_official_checkpoint(path: str | Path, config: str | Path | None = None)
     """State dict and hyper-parameters of an authors' ``.ckpt`` or ``.pth``.
 
     Args:
-        path: the checkpoint. An ``opt.json`` beside it is read too.
-        config: a JSON file with hyper-parameters, which go before those of the checkpoint and of ``opt.json``.
+        path: the checkpoint. An ``opt.json`` next to it is read too.
+        config: a JSON file with hyper-parameters, which override the checkpoint and ``opt.json``.
     """
     path = Path(path)
     content = _load(path)

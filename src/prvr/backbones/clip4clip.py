@@ -112,15 +112,15 @@ class CLIP4Clip(Backbone):
         return self.towers.text(tokens, as_mask(mask)).vector
 
     def encode_videos(self, frames: Tensor, frame_mask: Tensor, clips: Tensor) -> VideoTokens:
-        """Frames after the temporal module, not yet normalised; clips are not looked at."""
+        """Frames after the temporal module, not yet normalised; clips are not used."""
         mask = as_mask(frame_mask)
         x = self.towers.frames(frames)
         return VideoTokens.of_frames(x if self.temporal is None else x + self.over_time(x, mask), mask)
 
     def over_time(self, frames: Tensor, mask: Tensor) -> Tensor:
-        """What the temporal module adds to each frame, (V, M, D)."""
+        """The temporal module's residual for each frame, (V, M, D)."""
         if isinstance(self.temporal, nn.LSTM):
-            # One direction: what follows the last real frame cannot reach it, so no lengths have to be read back.
+            # One direction: padding after the last real frame cannot influence it, so no lengths are needed.
             return self.temporal(frames)[0] * mask[..., None].to(frames.dtype)
         assert self.temporal is not None
         return self.temporal(frames, mask)
@@ -172,7 +172,7 @@ class CLIP4Clip(Backbone):
 
     @classmethod
     def config_for_checkpoint(cls, config: Mapping[str, Any], keys: Collection[str]) -> CLIP4ClipConfig:
-        """Where the configuration names no head, the checkpoint's weights tell which; of several, seqTransf."""
+        """Where the configuration names no head, the checkpoint's weights decide; of several, seqTransf."""
         settings = cls.config_from_official(config)
         if "sim_header" in config:
             return settings

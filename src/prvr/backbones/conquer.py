@@ -1,8 +1,8 @@
 """CONQUER: a second stage that compares every frame with every word.
 
-Video and query are encoded apart; then, for each pair, frames and words attend to each other and a head scores the
-query-aware frames. Nothing of that can be prepared, so the method is not separable: it re-orders the best videos of a
-first stage (``first_stage``; see ``prvr.scoring.rerank``), or scores every pair where none is given.
+Video and query are encoded separately; then, for each pair, frames and words attend to each other and a head scores the
+query-aware frames. The pair step cannot be computed in advance, so the method is not separable: it re-orders the best
+videos of a first stage (``first_stage``; see ``prvr.scoring.rerank``), or scores every pair without one.
 
 ``encode_queries`` gives packed words (``blocks.packed_words``), (Q, L, D + 1). Reading order: ``encode_queries``,
 ``encode_videos``, ``read_pairs`` (bidirectional attention), ``pair_scores``; ``moment_logits`` for checkpoints trained
@@ -24,7 +24,7 @@ from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.moments import Span, best_span_score
 from prvr.backbones.blocks.official import OfficialKey, renamed, under
 from prvr.backbones.blocks.packed_words import Words, pack_words, pad_words, unpack_words
-from prvr.backbones.blocks.query_aware import Modelling, MomentHead, Reading, Sizes, VideoHead
+from prvr.backbones.blocks.query_aware import MomentHead, PairStates, TemporalEncoder, TransformerSizes, VideoHead
 from prvr.backbones.registry import register
 from prvr.losses import info_nce
 from prvr.tokens import TrainBatch, VideoTokens, as_mask
@@ -116,8 +116,8 @@ class Conquer(Backbone):
         self.video_input = TypedInput(c.visual_width, c.width, c.frames, 0, c.dropout)
         self.video_encoder = BertLayers(c.width, c.heads, c.inner_width, c.layers, c.dropout)
         self.similarity = nn.Linear(3 * c.width, 1, bias=False)
-        sizes = Sizes(c.width, c.heads, c.inner_width, c.layers, c.dropout)
-        self.context = Modelling(4 * c.width, sizes)
+        sizes = TransformerSizes(c.width, c.heads, c.inner_width, c.layers, c.dropout)
+        self.context = TemporalEncoder(4 * c.width, sizes)
         self.video_head = VideoHead(sizes, c.head_width, c.masked_max)
         self.moment_head = MomentHead(sizes, c.head_width, c.moment_kernel) if c.moment_head else None
         initialise(self, c.init_std)
@@ -152,28 +152,28 @@ class Conquer(Backbone):
     # -- pairs --------------------------------------------------------------------------------------------------------
 
     def similarities(self, words: Tensor, frames: Tensor) -> Tensor:
-        """``w·[frame; word; frame∘word]`` of row-aligned pairs, (P, L, D), (P, M, D) → (P, M, L), never laid out."""
+        """``w·[frame; word; frame∘word]`` of row-aligned pairs, not concatenated: (P, L, D), (P, M, D) → (P, M, L)."""
         by_frame, by_word, by_product = self.similarity.weight[0].chunk(3)
         product = (frames * by_product) @ words.transpose(1, 2)
         return (frames @ by_frame)[..., None] + (words @ by_word)[:, None] + product
 
-    def read_pairs(self, words: Words, frames: Tensor, mask: Tensor) -> Reading:
-        """Frames and words of row-aligned pairs attend to each other: (P, L, D), (P, M, D), (P, M) → Reading."""
+    def read_pairs(self, words: Words, frames: Tensor, mask: Tensor) -> PairStates:
+        """Frames and words of row-aligned pairs attend to each other: (P, L, D), (P, M, D), (P, M) → PairStates."""
         real = mask[..., None] & words.mask[:, None]  # (P, M, L)
         similarity = self.similarities(words.states, frames).float().masked_fill(~real, _NO_ATTENTION)
         query = similarity.softmax(2).to(frames.dtype) @ words.states  # (P, M, D): the query for each frame
         weight = similarity.amax(2).softmax(1).to(frames.dtype)
         video = (weight[:, None] @ frames).expand_as(frames)  # the video for the query
         aware = torch.cat([frames, query, frames * query, frames * video], dim=-1)
-        return Reading(aware, self.context(aware, mask), mask)
+        return PairStates(aware, self.context(aware, mask), mask)
 
-    def pair_scores(self, reading: Reading) -> Tensor:
+    def pair_scores(self, pairs: PairStates) -> Tensor:
         """The ranking score of each pair, (P,)."""
         if self.config.ranking == "exclusive":
-            return self.video_head(reading)
-        return best_span_score(self._moments()(reading), self.config.shortest_moment, self.config.longest_moment)
+            return self.video_head(pairs)
+        return best_span_score(self._moments()(pairs), self.config.shortest_moment, self.config.longest_moment)
 
-    def read_all(self, queries: Tensor, videos: VideoTokens) -> Reading:
+    def read_all(self, queries: Tensor, videos: VideoTokens) -> PairStates:
         """Every query with every video, query by query: (Q, L, D + 1), V videos → Q·V pairs."""
         words = unpack_words(queries.repeat_interleave(len(videos), 0))
         return self.read_pairs(
@@ -201,12 +201,14 @@ class Conquer(Backbone):
     # -- training -----------------------------------------------------------------------------------------------------
 
     def encode_batch(self, batch: TrainBatch) -> Encoded:
-        """Pairs are scored here, each query with its own video and a few others (of its first stage's list, or of the
-        batch), so that several processes share the
-        work: scoring the joined batch would repeat all of it in each."""
+        """Score each query with its own video and a few negatives, from its first stage's list or from the batch.
+
+        Pairs are scored here and not in ``objective``, so that several processes share the work. Each of them would
+        otherwise score every pair of the joined batch.
+        """
         videos = self.encode_video_batch(batch.videos)
         queries = self.encode_queries(batch.queries.tokens, batch.queries.mask)
-        rows = self.candidates(batch, len(videos))  # (N, 1 + S)
+        rows = self.training_candidates(batch, len(videos))  # (N, 1 + S)
         words, drawn = unpack_words(queries.repeat_interleave(rows.shape[1], 0)), rows.flatten()
         scores = self.pair_scores(self.read_pairs(words, videos.frames[drawn], videos.frame_mask[drawn]))
         per_query = {"candidates": scores.view_as(rows)}
@@ -214,8 +216,8 @@ class Conquer(Backbone):
             pad_words(queries, self.config.words), batch.labels, videos.padded(self.config.frames), per_query
         )
 
-    def candidates(self, batch: TrainBatch, videos: int) -> Tensor:
-        """Each query's own video, then its negatives: chosen ones, or others of the batch. → (N, 1 + S)."""
+    def training_candidates(self, batch: TrainBatch, videos: int) -> Tensor:
+        """Videos that each query is trained with: its own, then its negatives, given or drawn. → (N, 1 + S)."""
         if batch.negatives is None:
             return self.draw_candidates(batch.labels, videos)
         return torch.cat([batch.labels.clamp(min=0)[:, None], batch.negatives], dim=1)
@@ -227,7 +229,7 @@ class Conquer(Backbone):
         return torch.cat([own, keys.topk(min(self.config.negatives, videos - 1), dim=1).indices], dim=1)
 
     def objective(self, encoded: Encoded, *, epoch: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:
-        first = torch.where(encoded.labels >= 0, 0, -1)  # the right video stands first
+        first = torch.where(encoded.labels >= 0, 0, -1)  # the right video is the first one
         return {"video": info_nce(encoded.per_query["candidates"].float(), first, temperature=1.0)}
 
     @property

@@ -78,7 +78,7 @@ class RegisterBank(nn.Module):
 
 
 class Imagined(NamedTuple):
-    """What the register generator makes of a video."""
+    """The output of the register generator for a video."""
 
     registers: Tensor  # (V, R, D), every entry in [−1, 1]
     mean: Tensor  # (V, D) unit length
@@ -183,7 +183,7 @@ class DreamPRVR(TwoBranch):
 
     def denoising_error(self, target: Tensor, mean: Tensor, condition: Tensor) -> Tensor:
         """Squared error of the noise predicted at all steps, averaged per video, (V,). The noise is the video's mean,
-        and is not detached. (No chain here that would multiply errors, so bf16 will do where training uses it.)"""
+        and is not detached. (There is no chain here that multiplies errors, so bf16 is precise enough.)"""
         noise = mean[:, None].expand_as(condition)
         noisy = self.diffusion.noisy(target, noise)  # (T, V, R, D)
         predicted = self.diffusion.denoiser(noisy, self.diffusion.denoiser.context(condition))

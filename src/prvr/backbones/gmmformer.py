@@ -1,4 +1,4 @@
-"""GMMFormer: Gaussian attention at several widths, averaged; clips stay apart, frames become one vector.
+"""GMMFormer: Gaussian attention at several widths, averaged; clips stay separate, frames become one vector.
 
 Reading order: ``GaussianBlock`` (one attention per window, their mean), ``encode_videos`` (two blocks per branch),
 ``objective`` (contrast and triplet on both branches, crowding of the queries).
@@ -17,7 +17,7 @@ from prvr.backbones.base import Encoded
 from prvr.backbones.blocks.attention import DenseAttentionBank
 from prvr.backbones.blocks.inputs import WordPooling
 from prvr.backbones.blocks.official import OfficialKey, listed, under
-from prvr.backbones.blocks.windows import from_widths, to_widths
+from prvr.backbones.blocks.windows import format_widths, parse_widths
 from prvr.backbones.registry import register
 from prvr.backbones.trunk import Trunk, TrunkConfig, trunk_settings
 from prvr.losses import crowding
@@ -58,7 +58,7 @@ class GaussianBlock(DenseAttentionBank):
 
 @register
 class GMMFormer(Trunk):
-    """Its frame branch is one vector, so local evidence lives in the clips."""
+    """Its frame branch is one vector, so clips are the local evidence."""
 
     method = "gmmformer"
     title, year = "GMMFormer", 2024
@@ -67,7 +67,7 @@ class GMMFormer(Trunk):
 
     def __init__(self, config: GMMFormerConfig):
         super().__init__(config, DenseAttentionBank)
-        c, windows = config, from_widths(config.windows)
+        c, windows = config, parse_widths(config.windows)
         self.clip_encoder = nn.ModuleList(
             GaussianBlock(c.width, c.heads, windows, c.clips, c.dropout) for _ in range(2)
         )
@@ -105,7 +105,7 @@ class GMMFormer(Trunk):
         settings = trunk_settings(config) | listed(config, "neg_factor", ("diversity_offset", "diversity_scale"))
         settings |= listed(config, "loss_factor", ("weight_nce_clip", "weight_nce_frame", "weight_diversity"))
         if "gaussian_widths" in config:
-            settings["windows"] = to_widths(config["gaussian_widths"])
+            settings["windows"] = format_widths(config["gaussian_widths"])
         return GMMFormerConfig(**settings, windows_over_slots=False)
 
     def official_keys(self) -> dict[str, OfficialKey]:

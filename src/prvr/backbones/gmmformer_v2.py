@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from prvr.backbones.base import Encoded
 from prvr.backbones.blocks.aggregation import BlendedBank
 from prvr.backbones.blocks.official import OfficialKey, under
-from prvr.backbones.blocks.windows import from_widths, to_widths
+from prvr.backbones.blocks.windows import format_widths, parse_widths
 from prvr.backbones.registry import register
 from prvr.backbones.trunk import DiverseConfig, DiverseTrunk, diverse_settings, video_tokens
 from prvr.losses import matching_loss
@@ -35,7 +35,7 @@ class GMMFormerV2Config(DiverseConfig):
 
 @register
 class GMMFormerV2(DiverseTrunk):
-    """Both branches keep their tokens; local evidence lives in the frames."""
+    """Both branches keep their tokens; frames are the local evidence."""
 
     method = "gmmformer_v2"
     title, year = "GMMFormer v2", 2024
@@ -44,7 +44,7 @@ class GMMFormerV2(DiverseTrunk):
 
     def __init__(self, config: GMMFormerV2Config):
         super().__init__(config)
-        c, windows = config, from_widths(config.windows)
+        c, windows = config, parse_widths(config.windows)
         self.clip_encoder, self.frame_encoder = (
             BlendedBank(c.width, c.heads, windows, length, c.dropout, c.block_temperature, "attn")
             for length in (c.clips, c.frames)
@@ -75,7 +75,7 @@ class GMMFormerV2(DiverseTrunk):
     def config_from_official(cls, config: Mapping[str, Any]) -> GMMFormerV2Config:
         settings = diverse_settings(config, "weight_matching")
         if "gaussian_widths" in config:
-            settings["windows"] = to_widths(config["gaussian_widths"])
+            settings["windows"] = format_widths(config["gaussian_widths"])
         return GMMFormerV2Config(**settings)
 
     def official_keys(self) -> dict[str, OfficialKey]:

@@ -36,7 +36,7 @@ class HLFormerConfig(TwoBranchConfig):
     curvature: float = 1.0
     """curvature that the partial order starts from"""
     learn_curvature: bool = True
-    """whether training may change it"""
+    """whether training changes it"""
     clip_weight: float = 0.7
     """share of the clip branch in the score"""
     frame_weight: float = 0.3

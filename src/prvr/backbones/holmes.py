@@ -49,9 +49,9 @@ class HolmesConfig(TwoBranchConfig):
     warmup_epochs: int = 20
     """epochs with hard targets only; from then on ambiguous queries are softened and transport joins"""
     evidence_temperature: float = 0.08
-    """temperature that makes evidence of query–video scores"""
+    """temperature that turns query–video scores into evidence"""
     clip_evidence_temperature: float = 0.08
-    """temperature that makes evidence of query–clip similarities inside a video"""
+    """temperature that turns query–clip similarities inside a video into evidence"""
     transport_scale: float = 0.1
     """entropy of the transport plan: the smaller, the sharper"""
     dustbin_share: float = 0.3

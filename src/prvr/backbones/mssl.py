@@ -59,7 +59,7 @@ class MSSL(Trunk):
     the proposal that won that maximum. Both tables (528 proposals and 528 guided vectors a video) depend on no query,
     yet the second is read where the *first* peaks: no sum of maxima over fixed token sets, which is what a gallery's
     engines compute, gives that. So pairs are scored together, ``base_score`` making both tables once per video. TRACE
-    needs no gallery of it in frozen transfer: queries are one vector, and local evidence lives in the frames."""
+    needs no gallery of it in frozen transfer: queries are one vector, and frames are the local evidence."""
 
     method = "mssl"
     title, year = "MS-SL", 2022

@@ -13,7 +13,7 @@ from prvr.backbones.blocks.official import OfficialKey, official_names
 from prvr.backbones.registry import method
 from prvr.errors import UserError
 
-_COUNTERS = ("position_ids",)  # buffers without weights, which some library versions save
+_IGNORED_BUFFERS = ("position_ids",)  # buffers without weights, which some library versions save
 
 
 class CheckpointMismatch(UserError):
@@ -43,7 +43,7 @@ def from_official(name: str, state_dict: Mapping[str, Tensor], config: Mapping[s
 
 def load_official(backbone: Backbone, state_dict: Mapping[str, Tensor]) -> None:
     """Fill a backbone in place from a state dict with the authors' keys (a ``module.`` prefix is dropped)."""
-    given = {key: tensor for key, tensor in _unwrapped(state_dict).items() if not key.endswith(_COUNTERS)}
+    given = {key: tensor for key, tensor in _unwrapped(state_dict).items() if not key.endswith(_IGNORED_BUFFERS)}
     keys = backbone.official_keys()
     expected = {leaf for key in keys.values() for leaf in official_names(key)}
     unknown = {key for key in given.keys() - expected if not key.startswith(backbone.official_unused)}

@@ -52,7 +52,7 @@ class TrunkConfig(BackboneConfig):
 
 @dataclass(frozen=True)
 class DiverseConfig(TrunkConfig):
-    """Numbers of methods that keep a video's queries apart."""
+    """Settings of methods with a query diversity loss."""
 
     block_temperature: float = 0.6
     """temperature of the softmax over a bank's blocks"""
@@ -116,7 +116,7 @@ class Trunk(Backbone):
                 "resample first (prvr.data.sample_frames)"
             )
         mask = as_mask(frame_mask)
-        frames = frames.masked_fill(~mask[..., None], 0.0)  # what padded slots hold must not matter
+        frames = frames.masked_fill(~mask[..., None], 0.0)  # padded slots must not have an effect
         if all_slots:
             frames, mask = F.pad(frames, (0, 0, 0, spare)), F.pad(mask, (0, spare))
         return self.clip_input(clips), self.frame_input(frames), mask
@@ -181,7 +181,7 @@ class Trunk(Backbone):
 
 
 class DiverseTrunk(Trunk):
-    """A trunk whose objective also keeps a video's queries apart."""
+    """A trunk whose objective also has a query diversity loss."""
 
     config: DiverseConfig
 

@@ -157,7 +157,7 @@ class XML(Backbone):
         return self._moments()(queries, states, as_mask(frame_mask))
 
     def moment_factor(self, scores: Tensor) -> Tensor:
-        """What a video's score multiplies the probabilities of its moments by, (Q, V) → (Q, V)."""
+        """The factor of a video's score in the probabilities of its moments, (Q, V) → (Q, V)."""
         return (self.config.moment_sharpness * scores).exp()
 
     def _moments(self) -> CurveMomentHead:

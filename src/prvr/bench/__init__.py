@@ -1,8 +1,8 @@
-"""``prvr bench``: how fast this machine scores, ranks and trains, beside its own limits and a naive baseline."""
+"""``prvr bench``: how fast this machine scores, ranks and trains, compared with its limits and a naive baseline."""
 
 from prvr.bench.corpus import BenchmarkSizes, Shape, random_gallery, random_queries
 from prvr.bench.measure import MachineLimits, Measurement
-from prvr.bench.plan import BENCHMARKS, Benchmark, run_benchmarks
+from prvr.bench.run import BENCHMARKS, Benchmark, run_benchmarks
 
 __all__ = [
     "BENCHMARKS",

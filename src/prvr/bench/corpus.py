@@ -61,7 +61,7 @@ class _PlainTokens:
 def random_tokens(
     videos: int, registers: int, device: torch.device, frames: int = FRAMES, seed: int = 0, ragged: bool = True
 ) -> VideoTokens:
-    """Tokens of random videos, each around a topic of its own; ``ragged`` videos differ in length."""
+    """Tokens of random videos, each around its own topic; ``ragged`` videos differ in length."""
     generator = torch.Generator(device).manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:

@@ -18,7 +18,7 @@ COMMANDS = {  # name: (module with NAME_command(argv) -> exit code, one line of 
     "transfer": ("transfer", "apply TRACE to a frozen backbone; anchors and λ are chosen on validation"),
     "import-checkpoint": ("import_checkpoint", "turn a checkpoint published by a method's authors into a run"),
     "zoo": ("zoo", "list all methods: size, inputs, published numbers, what is verified here"),
-    "bench": ("bench", "measure speed on this machine, beside its limits and a naive implementation"),
+    "bench": ("bench", "measure speed on this machine, compared with its limits and a naive implementation"),
     "data": ("data", "check a dataset, convert its features, or write a synthetic world"),
     "library": ("library", "index your own videos: add, list, remove, status, verify, index"),
     "search": ("search", "find the moment in your videos that a sentence describes"),

@@ -1,4 +1,4 @@
-"""``prvr bench``: how fast this machine does the work, beside its limits and a naive implementation."""
+"""``prvr bench``: how fast this machine does the work, compared with its limits and a naive implementation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WIDTH = 132
 class BenchArguments:
     """Measure scoring, single queries, ranks, training and growth on this machine: one table and a JSON file.
 
-    Every rate is shown beside the peak measured in the same run (a large matrix product, a long read). If prvr runs
+    Every rate is shown next to the peak measured in the same run (a large matrix product, a long read). If prvr runs
     from its source tree, a naive implementation of the same work is measured too. Times are medians. It takes about
     ten minutes on two cores and a few on a GPU; other work on the machine shows in the numbers.
     """

@@ -114,7 +114,7 @@ class Proxy:
     encoder: str = "minilm"
     """Sentence encoder: the folder of a sentence model, or the name of one that `prvr prepare` has downloaded."""
     embeddings: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Where sentence embeddings are stored for the next proxy [default: SOURCE-embeddings beside OUT]."""
+    """Where sentence embeddings are stored for the next proxy [default: SOURCE-embeddings next to OUT]."""
     both_directions: bool = False
     """activitynet: add every training video a second time, with the two annotators exchanged."""
     config: Annotated[ProxyConfig, tyro.conf.arg(name="")] = field(default_factory=ProxyConfig)

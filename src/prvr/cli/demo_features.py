@@ -9,7 +9,7 @@ from rich.console import Console
 from prvr.cli.console import print_step
 from prvr.cli.evaluate import print_outcomes
 from prvr.evaluation import evaluate_run, explained_correction
-from prvr.training import Run, TrainConfig, Trainer, load_preset, processes
+from prvr.training import Run, TrainConfig, Trainer, join_processes, load_preset
 from prvr.worlds import FEATURE_SIZES, write_feature_world
 
 _STEPS = 4
@@ -46,6 +46,6 @@ def train_demo_run(config: TrainConfig, data: Path, folder: Path, console: Conso
     """Train a preset from its first epoch to its last."""
     found = Run(folder)
     found.create(config, data, command="prvr demo")
-    with processes("cpu") as group:
+    with join_processes("cpu") as group:
         Trainer(config, data, found, group, console).train()
     return found

@@ -75,7 +75,7 @@ def _facts(found: Diagnosis) -> Iterable[tuple[str, str]]:
     yield "processor", f"{found.machine.processor}, {found.machine.cores} cores{memory}"
     yield "", "; ".join(found.machine.instructions)
     yield "GPU", "; ".join(found.machine.gpus) or "none"
-    yield "triton", found.libraries["triton"] or "not installed (of use on a GPU only)"
+    yield "triton", found.libraries["triton"] or "not installed (only useful on a GPU)"
     yield "scoring", found.engine
     for disk in found.disks:
         yield "disk", f"{format_bytes(disk.free)} free: {disk.place}{'' if disk.writable else ' (may not be written)'}"

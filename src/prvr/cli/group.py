@@ -1,4 +1,4 @@
-"""Commands that have commands of their own: ``prvr data …``, ``prvr library …``."""
+"""Commands that have subcommands: ``prvr data …``, ``prvr library …``."""
 
 from __future__ import annotations
 

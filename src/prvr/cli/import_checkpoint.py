@@ -31,7 +31,7 @@ class ImportArguments:
     out: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """folder to write [default: runs/DATASET-METHOD-imported]"""
     config: Annotated[Path | None, tyro.conf.arg(metavar="JSON")] = None
-    """the authors' hyper-parameters, if the checkpoint has none (an opt.json beside it is found)"""
+    """the authors' hyper-parameters, if the checkpoint has none (an opt.json next to it is found)"""
 
 
 def import_checkpoint_command(argv: list[str]) -> int:

@@ -40,7 +40,7 @@ _MARKS = {True: ("holds", "green"), False: ("fails", "red"), None: ("open", "yel
 
 @dataclass(frozen=True)
 class ReportArguments:
-    """Write one self-contained HTML page with the tables and figures of a run, and CSV, LaTeX, PNG and SVG beside it.
+    """Write one self-contained HTML page with the tables and figures of a run, and CSV, LaTeX, PNG and SVG next to it.
 
     `prvr report RUN` writes RUN/report/SPLIT-WEIGHTS/report.html; ranks.csv and queries.csv there hold every query's
     numbers, from which all tables can be recomputed. `prvr report A B` compares two runs query by query.
@@ -64,7 +64,7 @@ class ReportArguments:
     labels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """file with all correct videos of each query: a *.gt.jsonl, plain, gzipped or in a .zip"""
     retrained: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN")] = ()
-    """runs trained as ablation rows (1), (2), (4) or (7), shown beside the rows read on this run's weights"""
+    """runs trained as ablation rows (1), (2), (4) or (7), shown next to the rows read on this run's weights"""
     videos: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """folder with the video files, named by video id: adds frames to the qualitative case"""
     device: str = "auto"

@@ -18,9 +18,9 @@ from prvr.training import (
     TrainConfig,
     Trainer,
     config_to_dict,
+    join_processes,
     load_preset,
     preset_names,
-    processes,
     resolve_config,
 )
 
@@ -52,7 +52,7 @@ def train_command(argv: list[str]) -> int:
     dataset, method = _preset_of(argv)
     default = TrainArguments(dataset=dataset, config=load_preset(dataset, method))
     arguments = tyro.cli(TrainArguments, prog="prvr train", args=argv, default=default)
-    with processes(arguments.device) as group:
+    with join_processes(arguments.device) as group:
         console = Console() if group.is_first else None
         run = Run(arguments.out or _default_out(arguments))
         resumed = arguments.resume and (run.path / "run.json").exists()

@@ -11,7 +11,7 @@ Needs ``pip install "prvr[cluster]"``; Ray is imported when it is first used.
 from prvr.cluster.add import ClusterIndexing
 from prvr.cluster.connection import ClusterError, connected
 from prvr.cluster.decode import Decode
-from prvr.cluster.encode import EncodeFrames, Finish
+from prvr.cluster.encode import EncodeFrames, SectionWriter
 from prvr.cluster.jobs import ClusterAdd, plan_jobs
 from prvr.cluster.partition import assign_videos
 from prvr.cluster.pieces import FolderPieces
@@ -28,8 +28,8 @@ __all__ = [
     "ClusterSearcher",
     "Decode",
     "EncodeFrames",
-    "Finish",
     "FolderPieces",
+    "SectionWriter",
     "ShardActor",
     "ShardRequest",
     "Shards",

@@ -19,7 +19,7 @@ from typing import Any
 from prvr import __version__
 from prvr.cluster.connection import ClusterError, causes, connected, last_line, require_ray
 from prvr.cluster.decode import Decode, Row
-from prvr.cluster.encode import EncodeFrames, Finish
+from prvr.cluster.encode import EncodeFrames, SectionWriter
 from prvr.cluster.jobs import ClusterAdd, EncodedVideo, plan_jobs
 from prvr.cluster.object_pieces import ObjectPieces
 from prvr.cluster.pieces import FolderPieces, Pieces
@@ -141,7 +141,9 @@ class _Pipeline:
         cpus = int(resources.get("CPU", 1))
         self.encoders = encoders or self.gpus or max(1, cpus // 3)
         self.opening = (state.pieces.address, __version__)
-        actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy="SPREAD")(Finish)
+        actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy="SPREAD")(
+            SectionWriter
+        )
         self.finishers = [actor.remote(*self.opening) for _ in range(max(1, cpus // 8))]
         self.waiting: dict[Any, int] = {}  # the answer of a finishing actor, and the job that it is for
 

@@ -13,7 +13,7 @@ from prvr import __version__
 from prvr.library import LibraryError
 from prvr.media import MissingExtra
 
-# Makes Ray use the loopback address. A cluster on this machine alone needs that, or Ray waits for ever; one of several
+# Makes Ray use the loopback address. A cluster on this machine alone needs that, or Ray waits forever; one of several
 # machines must not have it. Ray reads it when it is imported.
 _LOOPBACK = ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 _QUIET = {"RAY_DATA_DISABLE_PROGRESS_BARS": "1", "RAY_BACKEND_LOG_LEVEL": "fatal"}

@@ -1,4 +1,4 @@
-"""First stage of adding on a cluster: decode each video, in a task of its own, into chunks of frames.
+"""First stage of adding on a cluster: decode each video, in a separate task, into chunks of frames.
 
 A chunk holds as many frames as the encoder takes at once, and the frame before them for encoders that look at motion.
 So any node can encode it, with the same result as if one process had encoded the whole video.
@@ -25,12 +25,12 @@ Row = dict[str, Any]  # video, chunk (numbers); times, pixels, before (bytes); e
 
 @dataclass(frozen=True)
 class Ending:
-    """What is known of a file after decoding."""
+    """The outcome of decoding a file."""
 
     chunks: int
     info: VideoInfo | None = None
     problem: str | None = None  # why a part of it is missing
-    failed: str | None = None  # why nothing of it can be used
+    failed: str | None = None  # why the file cannot be used
     unseen_by: str | None = None  # the node on which the file does not exist
 
     def to_json(self) -> str:

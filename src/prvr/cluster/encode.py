@@ -79,7 +79,7 @@ class _DecodedFile:
     problem: str | None
 
 
-class Finish:
+class SectionWriter:
     """An actor that cuts encoded frames and subtitles into sections and writes the piece that is then committed."""
 
     def __init__(self, folder: str, version: str):

@@ -1,4 +1,4 @@
-"""How far adding on a cluster is: what has arrived of which video, and what is committed."""
+"""Progress of adding on a cluster: which chunks of each video have arrived, and which videos are committed."""
 
 from __future__ import annotations
 

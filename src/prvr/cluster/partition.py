@@ -1,7 +1,7 @@
 """Which shard holds which videos, and the part of a snapshot that a shard holds.
 
-The assignment depends only on the library and on the number of shards, so every process computes the same one. A video
-lies in one shard with all its sections. The videos of a shard are neighbours on disk, and all shards hold about the
+The assignment depends only on the library and on the number of shards, so every process computes the same one. All
+sections of a video are in one shard. The videos of a shard are neighbours on disk, and all shards hold about the
 same number of tokens.
 """
 
@@ -22,7 +22,7 @@ def assign_videos(snapshot: Snapshot, shards: int) -> list[Ids]:
         np.concatenate([getattr(track, name) for track in snapshot.tracks.values()]) for name in ("owners", "tokens")
     )
     videos, first, inverse = np.unique(owners, return_index=True, return_inverse=True)
-    order = np.argsort(first)  # as they lie on disk
+    order = np.argsort(first)  # their order on disk
     videos, sizes = videos[order], np.bincount(inverse, weights=tokens)[order]
     middles = (sizes.cumsum() - sizes / 2) / max(1.0, sizes.sum())
     numbers = np.minimum((middles * shards).astype(np.int64), shards - 1)
@@ -50,7 +50,7 @@ def _only_sections(sections: TrackSections, numbers: Ids) -> TrackSections:
 
 
 def cut_sections(sections: TrackSections, videos: Ids) -> TrackSections | None:
-    """The sections of some videos, with arrays that hold nothing else; None if these videos have none.
+    """The sections of some videos, with arrays that hold only those; None if these videos have none.
 
     Neighbouring rows stay mapped; others are copied together.
     """

@@ -1,6 +1,6 @@
 """Pieces: finished videos that workers write and the adding process commits, one file ``pieces/KEY`` for each.
 
-Here on a file system that all nodes share; on object storage in ``object_pieces.py``.
+This file stores them on a file system that all nodes share, ``object_pieces.py`` on object storage.
 
 The key depends on the file (name, size, time, content) and on the library's settings. A task that Ray runs twice
 writes the same piece twice under one name, and a piece that was finished before a crash is used again.
@@ -27,7 +27,7 @@ from prvr.library import IndexedVideo, LibraryRecord, NewVideo, Section, Section
 from prvr.media import TimedLine
 
 PIECES = "pieces"
-MOST_TRIES = 5  # that never end: the file crashes its decoder, or five nodes were lost at the same file
+MOST_TRIES = 5  # attempts before a file is given up: it crashes its decoder, or five nodes were lost while decoding it
 _NOT_STORED = ("path", "size", "mtime", "tags", "added")  # facts that the adding process knows itself
 
 
@@ -117,7 +117,7 @@ class FolderPieces:
         return self.folder / f"{key}.safetensors"
 
     def has(self, key: str) -> bool:
-        """Whether a piece exists. One that is cut short is deleted."""
+        """Whether a piece exists. An incomplete one is deleted."""
         if not self.path(key).exists():
             return False
         try:

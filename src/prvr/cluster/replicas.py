@@ -30,14 +30,14 @@ class Replica:
     def __init__(self, ray: Any, actor: Any):
         self.ray, self.actor = ray, actor
         self._ping: Any = None
-        self._owed: dict[Any, float] = {}  # answers that nobody waits for any more, and when they were due
+        self._owed: dict[Any, float] = {}  # late answers that are no longer needed, and when they were due
 
     def doubt(self) -> None:
         """Do not ask it again before it answers a ping."""
         self._ping = self.actor.ping.remote()
 
     def note_owed(self, answer: Any, due: float) -> None:
-        """Another replica was faster, so nobody waits for this answer."""
+        """Another replica was faster, so this answer is no longer needed."""
         self._owed[answer] = due
 
     @property
@@ -158,7 +158,7 @@ class Shards:
             if not call.waiting:
                 self._ask_next(call, late_after)
             return None
-        # Counted from the first question, also if the second replica was faster: else "late" would shrink and shrink.
+        # Counted from the first request, even if a second replica answered; otherwise the threshold would keep falling.
         self.answer_seconds.append(time.monotonic() - call.began)
         for owed, (slow, due) in call.waiting.items():
             slow.note_owed(owed, due)

@@ -39,7 +39,7 @@ class ClusterOptions:
             raise ClusterError(f"shards and replicas must be at least 1, not {self.shards} and {self.replicas}")
 
 
-class Head:
+class ServerDeployment:
     """The deployment: the server's app with a searcher that asks the shards."""
 
     def __init__(self, folder: str, version: str, options: ServerOptions, cluster: ClusterOptions):
@@ -88,7 +88,7 @@ def start_service(ray: Any, folder: Path, options: ServerOptions, cluster: Clust
     quiet.setLevel(logging.ERROR)
     where = "HeadOnly" if is_loopback(options.host) else "EveryNode"
     serve.start(proxy_location=where, http_options={"host": options.host.strip("[]"), "port": port})
-    head = serve.deployment(serve.ingress()(Head)).options(
+    head = serve.deployment(serve.ingress()(ServerDeployment)).options(
         name="head", num_replicas=1, max_ongoing_requests=2000, ray_actor_options={"num_cpus": 0}
     )
     serve.run(

@@ -39,7 +39,7 @@ class ShardReply:
 
     @property
     def bytes(self) -> int:
-        """Of the scores, which are nearly all that is sent."""
+        """Bytes of the scores, which are nearly all that is sent."""
         return sum(scores.nbytes for scores in self.scores or ())
 
 

@@ -3,7 +3,7 @@
     ROOT/charades/TextData/roberta_charades_caption_feat.hdf5
 
 One (words, width) dataset per caption, made by the encoder of the query features. Its key is ``VIDEO#NAME``: the part
-before the first ``#`` is the video, the rest tells its captions apart and puts them in order (by the number it starts
+before the first ``#`` is the video, the rest names and orders its captions (by the number it starts
 with, so ``VIDEO#2`` precedes ``VIDEO#10`` and ``VIDEO#0.0-8.5`` precedes ``VIDEO#8.5-20``; then by name). A video may
 have none. Only some methods read them (Cap4Video).
 """

@@ -26,7 +26,7 @@ def fingerprint(files: Sequence[Path]) -> str:
 
 
 def cache_home(collection: Path, chosen: Path | None = None) -> Path:
-    """The chosen folder, else one beside the data where that can be written, else the user's cache folder."""
+    """The chosen folder, else one next to the data if that is writable, else the user's cache folder."""
     if chosen is None:
         beside = collection / ".prvr-cache"
         if os.access(beside if beside.exists() else collection, os.W_OK):
@@ -68,7 +68,7 @@ def _build(home: Path, name: str, final: Path, build: Callable[[Path], None]) ->
         try:
             work.rename(final)
         except OSError:
-            if not final.is_dir():  # otherwise a process without a lock was faster, and its folder is as good
+            if not final.is_dir():  # otherwise another process built the same folder first; use it
                 raise
     finally:
         shutil.rmtree(work, ignore_errors=True)

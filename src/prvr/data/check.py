@@ -106,7 +106,7 @@ def _check_collection(root: Path, name: str, every: bool) -> Iterator[CheckRow]:
 
 
 def _check_auxiliary(files: Collection, words: FeatureStore | None) -> Iterator[CheckRow]:
-    """The captions of videos that only Cap4Video reads."""
+    """Check the auxiliary captions, which only Cap4Video uses."""
     item, path = "auxiliary captions", files.caption_features
     if path is None:
         yield CheckRow(files.name, item, "ok", "none (optional; Cap4Video then trains without them)")
@@ -193,7 +193,7 @@ def _check_cover(files: Collection, item: str, names: Sequence[str], store: Feat
 
 
 def _check_extras(files: Collection, split: str, query_ids: set[str]) -> Iterator[CheckRow]:
-    """The two optional files, and whether they cover these captions."""
+    """Check the two optional files, and whether they cover these captions."""
     for item, path, read in (
         (f"{split} several positives", files.positives(split), read_positives),
         (f"{split} moments", files.moments(split), read_moments),

@@ -59,7 +59,7 @@ def convert_bigfile(folder: str | Path, *, force: bool = False, progress: bool =
 
 @dataclass
 class _State:
-    """How many videos are safely in the part file, and of which source."""
+    """How many videos are complete in the part file, and from which source."""
 
     path: Path
     source: str
@@ -67,7 +67,7 @@ class _State:
 
     @staticmethod
     def resume(part: Path, path: Path, source: str) -> _State | None:
-        """What an earlier, interrupted run reached; None if there was none or its source has changed."""
+        """The progress of an earlier, interrupted run; None if there was none or its source has changed."""
         if not part.is_file() or not path.is_file():
             return None
         try:

@@ -105,11 +105,6 @@ class Dataset:
         return tuple(caption.id for caption in self.captions)
 
     @property
-    def single_positives(self) -> list[tuple[int, ...]]:
-        """Per query, only the video it was written for, which is what the usual recall counts."""
-        return [(row,) for row in self.query_video.tolist()]
-
-    @property
     def visual_width(self) -> int:
         return self.tables.frames.shape[1]
 

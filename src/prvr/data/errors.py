@@ -1,4 +1,4 @@
-"""The error that this room raises."""
+"""Errors of data files."""
 
 from __future__ import annotations
 

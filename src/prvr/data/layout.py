@@ -8,7 +8,7 @@
     ROOT/charades/FeatureData/i3d_rgb_lgi/                   frame features: feature.hdf5, or feature.bin and its lists
 
 Auxiliary captions and the two .jsonl files are optional. Features made by ``prvr`` have a ``recipe.json`` beside them,
-which says how they were made. A collection of one's own works in the same way, under its own name.
+which says how they were made. Your own collection works in the same way, under its own name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from prvr.data.errors import DataError
 from prvr.files import NotAnObject, read_json_object
 
-RECIPE_FILE = "recipe.json"  # beside features: how they were made
+RECIPE_FILE = "recipe.json"  # next to the features: how they were made
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""From a video's raw frames to 32 clips and at most 128 frames, each row of unit length (almost).
+"""Resamples a video's raw frames to 32 clips and at most 128 frames, each row of (almost) unit length.
 
 Segment ``i`` of ``k`` starts at ``min(round(i·n/k), n−1)``, halves rounded to even, and ends before the next start;
 an empty segment is the single frame at its start. The last edge is ``n−1``, not ``n``, so the last frame is left

@@ -60,7 +60,7 @@ def open_feature_store(path: Path) -> FeatureStore:
 
 
 def store_files(path: Path) -> tuple[Path, ...]:
-    """The files that ``open_feature_store(path)`` reads; their sizes and times tell whether a cache is stale."""
+    """The files that ``open_feature_store(path)`` reads; their sizes and times show whether a cache is stale."""
     if path.is_dir():
         converted = path / "feature.hdf5"
         return (converted,) if converted.is_file() else tuple(path / name for name in BIGFILE_NAMES)
@@ -193,7 +193,7 @@ def require_finite(features: Array, path: Path, name: str) -> Array:
     """Return ``features`` (n, D) unchanged; refuse an empty array, NaN and infinity."""
     if len(features) == 0:
         raise DataError(f"{path}: '{name}' has no rows; remove it from the captions, or extract its features again.")
-    # One sum finds any NaN or infinity. Only where it does is every number looked at.
+    # One sum finds any NaN or infinity. Only then is every number checked.
     with np.errstate(over="ignore", invalid="ignore"):
         total = features.sum()
     if not np.isfinite(total) and not np.isfinite(features).all():

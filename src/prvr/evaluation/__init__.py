@@ -1,4 +1,4 @@
-"""How good is a scoring: ranks and recalls, significance, tables, records, studies of a run and reports about it."""
+"""Measures scorings: ranks and recalls, significance, tables, records, studies and reports of a run."""
 
 from prvr.evaluation.corrections import Correction, find_correction
 from prvr.evaluation.evaluate import Outcome, backbone_ranks, evaluate_run, explained_correction

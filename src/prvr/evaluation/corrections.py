@@ -1,4 +1,4 @@
-"""The correction to explain, chosen by a rule rather than by hand."""
+"""Chooses the correction to explain by a rule, not by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Correction:
 
     @property
     def restored(self) -> bool:
-        """Whether the right video now stands first."""
+        """Whether the right video is now ranked first."""
         return self.rank_after == 1
 
 

@@ -21,7 +21,7 @@ from prvr.training import split_scores
 
 @dataclass(frozen=True)
 class EncodedSplit:
-    """Queries and videos as the backbone sees them, and all of TRACE that no query changes."""
+    """Encoded queries and videos, and the part of TRACE that does not depend on the query."""
 
     queries: Tensor  # (Q, D) unit vectors, or packed words of a method that keeps them
     videos: VideoTokens
@@ -47,7 +47,7 @@ class EncodedSplit:
 def encode_subject(subject: Subject, *, timed: bool = True) -> EncodedSplit:
     """Encode queries and gallery, and prepare all variants of TRACE where the run has it.
 
-    ``timed`` also scores as a search does, only to tell how long that takes.
+    ``timed`` also scores as a search does, to measure how long that takes.
     """
     backbone, dataset, times = subject.model.backbone, subject.dataset, TimeLog()
     with times.measure("query encoding"):

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from prvr.data import Dataset
 from prvr.evaluation.corrections import Correction, find_correction
+from prvr.evaluation.curve_moments import known_times
 from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figure
-from prvr.evaluation.moments import known_times
 from prvr.evaluation.records import EvaluationRecord, save_record
 from prvr.evaluation.significance import Comparison, compare_ranks
 from prvr.evaluation.subject import Subject, open_subject
@@ -22,7 +22,7 @@ from prvr.training import Run, TraceModel, split_scores
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an evaluation found, and what is needed to look closer."""
+    """The results of an evaluation, and the data needed to inspect them."""
 
     record: EvaluationRecord
     comparison: Comparison | None  # TRACE against the base branch; None for a run without TRACE
@@ -72,7 +72,7 @@ def evaluate_run(
 
 
 def backbone_ranks(subject: Subject) -> Tensor | None:
-    """Ranks by the backbone as it stood before TRACE joined, (Q,); None where the run keeps no such weights."""
+    """Ranks by the backbone before TRACE joined, (Q,); None if the run kept no such weights."""
     if not subject.with_trace or not subject.run.has_weights("backbone"):
         return None
     alone, _ = subject.run.load_model("backbone", subject.device)

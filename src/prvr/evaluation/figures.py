@@ -254,7 +254,7 @@ def _curves(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> N
 
 
 def _gap(axes: Axes, video: EvidenceCurves, time: float) -> None:
-    """A bracket from support to direct evidence where direct evidence peaks; the numbers stand below all curves."""
+    """A bracket from support to direct evidence where direct evidence peaks; the numbers are below all curves."""
     top, bottom = video.direct[video.direct_peak], video.expected_support[video.direct_peak]
     floor, right = axes.get_ylim()[0], axes.get_xlim()[1]
     axes.plot([time, time], [floor, min(top, bottom)], color=GAP, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1.5)

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.evaluation.moments import MomentOverlaps, moment_overlaps
+from prvr.evaluation.curve_moments import MomentOverlaps, moment_overlaps
 from prvr.evaluation.subject import Subject
 from prvr.evaluation.views import PairViews
 from prvr.tokens import TensorRecord
@@ -36,7 +36,7 @@ class Rivals(TensorRecord):
 
 @dataclass(frozen=True)
 class RegisterSpread:
-    """How far apart registers lie. Cosines near 1 mean that they have collapsed onto one another."""
+    """How different registers are. Cosines near 1 mean that they have collapsed."""
 
     within: float  # mean cosine of two registers of one video
     between: float  # mean cosine of the mean registers of two videos
@@ -85,7 +85,7 @@ class Study:
 
     @cached_property
     def moments(self) -> MomentOverlaps:
-        """How well stretches of each curve overlap the moments that are known."""
+        """How well stretches of each curve overlap the annotated moments."""
         return moment_overlaps(self.subject.dataset, self.curves)
 
     @property

@@ -1,4 +1,4 @@
-"""Golden numbers: what a faithful implementation of a method gives, and how far ours is from it.
+"""Golden numbers: outputs of a faithful implementation of a method, and how far ours are from them.
 
 A folder of goldens holds, per method, ``NAME.npz`` (this repository's trimmed form) or a folder ``NAME`` with
 ``config.json``, ``io.safetensors`` and ``weights.safetensors``. They hold the authors' hyper-parameter and key names,

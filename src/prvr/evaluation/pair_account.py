@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from prvr.data import DataError, Dataset
+from prvr.evaluation.curve_moments import known_times
 from prvr.evaluation.figures import EvidenceCurves
-from prvr.evaluation.moments import known_times
 from prvr.evaluation.subject import Subject
 from prvr.trace import Explanation, aligned_evidence
 

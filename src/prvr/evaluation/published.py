@@ -1,6 +1,6 @@
 """Numbers printed in the papers, to compare with your own.
 
-They are the best epoch on the very split that is reported, as is usual in this line of work. ``PUBLISHED_CAVEAT`` says
+They are those of the best epoch on the reported split, as is usual in this line of work. ``PUBLISHED_CAVEAT`` says
 so and goes wherever they are shown.
 """
 

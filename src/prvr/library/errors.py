@@ -1,4 +1,4 @@
-"""What can be wrong with a library, said in a sentence."""
+"""Errors of a library."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from prvr.errors import UserError
 
 
 class LibraryError(UserError):
-    """A library that cannot be used as asked: what was found, what was expected, what to do."""
+    """A library cannot be used as asked. The message says what was found, what was expected and what to do."""
 
 
 class NoCandidates(LibraryError):
-    """An approximate search cannot be made; ``found`` and ``remedy`` name no place."""
+    """An approximate search is not possible. ``found`` and ``remedy`` contain no paths, so the server can show them."""
 
     def __init__(self, library: Path | None, found: str, remedy: str):
         super().__init__(f"{found if library is None else f'{library} {found}'}: {remedy}")

@@ -37,5 +37,5 @@ def crowding(queries: Tensor, labels: Tensor, *, offset: float, scale: float) ->
     """
     unit = F.normalize(queries, dim=-1)
     pull = (scale * (unit @ unit.T + offset)).masked_fill(~same_video(labels), -torch.inf)
-    one = pull.new_zeros(1, len(queries))  # exp(0) stands for the 1 inside the logarithm
+    one = pull.new_zeros(1, len(queries))  # exp(0) is the 1 inside the logarithm
     return torch.cat([pull, one]).logsumexp(0).sum() / (labels >= 0).sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""Partial order on a hyperboloid: a video spans a cone, and its queries should lie inside it.
+"""Partial order on a hyperboloid: a video spans a cone, and its queries should be inside it.
 
 Points are kept as space parts only; ``time(z) = √(1/κ + ‖z‖²)`` on the hyperboloid of curvature −κ.
 """

@@ -1,4 +1,4 @@
-"""One-to-one matching: each caption of a video gets a clip of its own."""
+"""One-to-one matching: each caption of a video gets a different clip."""
 
 from __future__ import annotations
 
@@ -101,6 +101,6 @@ def _solve_on_host(cost: Tensor, order: Tensor, counts: Tensor) -> Tensor:
 
     holder = order[(start[:, None] + owner.clamp(min=0)).clamp(max=len(order) - 1)]  # (V, W) query that holds a column
     taken = (owner >= 0) & (lane < columns)
-    chosen = counts.new_full((len(order) + 1,), -1)  # one more row, for columns that nobody holds
+    chosen = counts.new_full((len(order) + 1,), -1)  # one more row, for columns that are not assigned
     chosen.scatter_(0, torch.where(taken, holder, len(order)).flatten(), lane.expand(videos, width).flatten())
     return chosen[:-1]

@@ -57,7 +57,7 @@ def log_transport(similarity: Tensor, labels: Tensor, dustbin: Tensor, scale: fl
     """Sinkhorn in log space for all videos at once: the log plan of each query's row, (N, C), (B,) → (N, C).
 
     Every clip has mass 1/C. A video with q queries gives each of them mass 1/(C + q), and C/(C + q) to a dustbin that
-    is equally similar to every clip and takes what no query is about.
+    is equally similar to every clip and takes the clips that no query describes.
     """
     (queries, width), videos = similarity.shape, len(dustbin)
     log_width = math.log(width)

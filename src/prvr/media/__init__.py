@@ -28,7 +28,7 @@ command that installs it.
 """
 
 from prvr.media.clips import cut_clip
-from prvr.media.dataset import ExtractionResult, TextFeatures, extract_features, read_recipe, write_dataset
+from prvr.media.dataset import ExtractionResult, TextFeatures, extract_features, write_dataset
 from prvr.media.encoders import (
     SHORT_NAMES,
     Array,
@@ -91,7 +91,6 @@ __all__ = [
     "open_video",
     "picture_bytes",
     "plan_download",
-    "read_recipe",
     "read_subtitles",
     "require_unchanged",
     "save_picture",

@@ -1,4 +1,4 @@
-"""A part of a video as a file of its own, with pictures and sound."""
+"""Cut a part of a video into a new file, with pictures and sound."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cut_clip(source: str | Path, start: float, end: float, out: str | Path) -> P
 
     Raises:
         MediaError: the file is not a video, or nothing can be decoded between the two times.
-        ValueError: the times make no part of a video.
+        ValueError: the times are not a part of a video.
     """
     av = require_av()
     source, out = require_file(source), Path(out)

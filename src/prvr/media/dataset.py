@@ -144,14 +144,6 @@ def _features(encoder: Encoder, rate: float, backend: Backend, path: Path) -> Vi
         return problem
 
 
-def read_recipe(folder: Path) -> Recipe | None:
-    """The recipe of a folder of features; None where the folder has no ``recipe.json``."""
-    from prvr.data import RECIPE_FILE
-
-    path = folder / RECIPE_FILE
-    return Recipe.from_json(path.read_text("utf-8")) if path.is_file() else None
-
-
 def _write_query_features(path: Path, annotations: Sequence[Annotation], encoder: Encoder, text: TextFeatures) -> None:
     """One dataset per sentence: the features of its words (L, Dq), or its one vector (1, D)."""
     with h5py.File(path, "w", libver=("v110", "v110")) as store:

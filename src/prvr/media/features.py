@@ -77,7 +77,7 @@ def feature_parts(video: VideoReader, encoder: Encoder, rate: float = 1.0) -> It
 
 
 def _batches(video: VideoReader, encoder: Encoder, rate: float) -> Generator[list[Frame], None, None]:
-    """Batches of frames, decoded in a thread of their own; decoders release the interpreter lock meanwhile."""
+    """Batches of frames, decoded in a separate thread; decoders release the interpreter lock meanwhile."""
     ready: queue.Queue[list[Frame] | BaseException | None] = queue.Queue(_AHEAD)
     stop = threading.Event()
 

@@ -41,15 +41,10 @@ class VideoInfo:
     codec: str
     streams: tuple[StreamInfo, ...] = ()
 
-    @property
-    def has_audio(self) -> bool:
-        """Whether the file has a sound track."""
-        return any(stream.kind == "audio" for stream in self.streams)
-
 
 @dataclass(frozen=True)
 class Fit:
-    """The size an encoder wants its pictures in, and how they are scaled to it.
+    """The picture size that an encoder expects, and how pictures are scaled to it.
 
     ``stretch`` ignores the aspect ratio. ``cover`` keeps it, fills the size and cuts the rest off evenly on both sides.
 

@@ -1,6 +1,6 @@
 """The default reader: PyAV, which carries its own FFmpeg.
 
-Frames are decoded in sequence. Only the sampled ones are converted, and scaled in the same step. Where samples lie
+Frames are decoded in sequence. Only the sampled ones are converted, and scaled in the same step. Where samples are
 further apart than key frames, the reader seeks to each sample, which is faster and gives the same pictures
 (`python benchmarks/media_decode.py`). This module needs PyAV to be imported; ``open_video`` does that.
 """
@@ -22,7 +22,7 @@ from prvr.media.sampling import PresentationClock, Sampler
 
 av = require_av()
 
-_SEEK_PAYS = 1.5  # seek where samples lie this many times further apart than key frames
+_SEEK_PAYS = 1.5  # seek where samples are this many times further apart than key frames
 _DEFAULT_GAP = 1 / 25  # seconds between frames where the file states no rate
 
 

@@ -1,4 +1,4 @@
-"""Samples at a steady rate from frames with times of their own.
+"""Samples at a steady rate from frames at irregular times.
 
 A sample at time t is the picture *on screen* at t: the last frame that began at t or before. A slide that is shown for
 a minute is sampled sixty times at one frame per second, and a variable frame rate needs no special case.
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 _Frame = TypeVar("_Frame")
 
 TOLERANCE = 5e-4  # seconds: Matroska rounds times to milliseconds
-_JITTER = 1.0  # seconds that times may step back; a larger step starts a new time line
+_JITTER = 1.0  # largest backward jump treated as jitter, in seconds; a larger one starts a new time line
 _LONGEST_STILL = 3600.0  # seconds that one picture may last in a file that does not state its length
 
 
@@ -64,7 +64,7 @@ class Sampler(Generic[_Frame]):
 
     def __init__(self, rate: float):
         if not 0 < rate <= 1000:
-            raise ValueError(f"The rate must lie between 0 and 1000 frames per second; got {rate}.")
+            raise ValueError(f"The rate must be between 0 and 1000 frames per second; got {rate}.")
         self.rate = rate
         self.first: float | None = None
         self.taken = 0

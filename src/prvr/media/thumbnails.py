@@ -13,7 +13,7 @@ from prvr.media.packages import require_av
 from prvr.media.pictures import picture_bytes
 from prvr.media.reader import require_file
 
-THUMBNAIL_PROGRAM = "prvr.media.thumbnail_server"  # run with `python -m`, to decode in a process of its own
+THUMBNAIL_PROGRAM = "prvr.media.thumbnail_server"  # run with `python -m`, to decode in a separate process
 _MOST_DECODED = 600  # pictures decoded after the key frame; then the last one is used as it is
 
 

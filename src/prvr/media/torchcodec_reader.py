@@ -69,7 +69,7 @@ class TorchcodecReader(VideoReader):
 
     def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
         if not 0 < rate <= 1000:
-            raise ValueError(f"The rate must lie between 0 and 1000 frames per second; got {rate}.")
+            raise ValueError(f"The rate must be between 0 and 1000 frames per second; got {rate}.")
         self.problem = None
         decoder = self._open()
         begin, end = decoder.metadata.begin_stream_seconds, decoder.metadata.end_stream_seconds

@@ -1,6 +1,6 @@
 """Local copies of published libraries: ``$PRVR_CACHE`` or ``~/.cache/prvr``, one folder for each address.
 
-``library/`` is an ordinary library, searched and added to like any other. ``copy.json`` beside it says which published
+``library/`` is an ordinary library, searched and added to like any other. ``copy.json`` next to it names the published
 state it is based on. Commands that change a library hold ``writing.lock`` while they run; a process that updates the
 copy holds ``fetching.lock``.
 """
@@ -59,7 +59,7 @@ class Copy:
 
     @staticmethod
     def of(address: str) -> Copy:
-        """The copy of an address, with what ``copy.json`` says of it."""
+        """Open the copy of an address, with the state that ``copy.json`` records."""
         copy = Copy(address)
         try:
             copy.home.mkdir(parents=True, exist_ok=True)
@@ -84,13 +84,13 @@ class Copy:
         return self.home / _LIBRARY
 
     def note_base(self, base: str | None, files: Files) -> None:
-        """Write down what the copy is based on, so that it is known after a kill."""
+        """Record what the copy is based on, so that it survives a kill."""
         self.base, self.files = base, files
         listed = {path: [[part.name, part.size] for part in parts] for path, parts in files.items()}
         write_whole(self.home / _STATE, json.dumps({"id": self.id, "base": base, "files": listed}))
 
     def fetch(self, store: Store, manifest: Manifest) -> None:
-        """Make the copy hold a published state. A copy that is ahead of this state stays as it is."""
+        """Update the copy to a published state. A copy that is newer than this state is not changed."""
         intact = self.base != manifest.name or self._intact(manifest)
         if self.base == manifest.name and intact:
             return
@@ -104,7 +104,7 @@ class Copy:
         self.note_base(manifest.name, manifest.files)
 
     def _intact(self, manifest: Manifest) -> bool:
-        """Whether all files are still here. Somebody may have emptied the cache, or a part of it."""
+        """Whether all files still exist. The cache may have been emptied, or a part of it."""
         try:
             with Catalogue(self.folder).reading() as db:
                 now = read_generation(db)
@@ -117,7 +117,7 @@ class Copy:
         return there and now >= manifest.catalogue
 
     def forget(self) -> None:
-        """Delete a copy of something that is not published any more."""
+        """Delete the copy of a library that is no longer published."""
         self.note_base(None, {})
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -174,7 +174,7 @@ def fetch_copy(address: str) -> Path:
 
 
 def fetch_newest(store: Store, copy: Copy) -> Manifest | None:
-    """Bring a copy to the newest state, which may change meanwhile; None if nothing is published."""
+    """Update a copy to the newest state, even if a newer one is published meanwhile; None if nothing is published."""
     while True:
         manifest = newest_manifest(store)
         if manifest is None:

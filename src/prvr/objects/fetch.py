@@ -15,20 +15,20 @@ from prvr.objects.manifest import Files, Manifest, Segment
 from prvr.objects.store import Store, StoreError
 
 AT_ONCE = 4  # transfers
-_OURS = (SHARDS_FOLDER, INDEX_FOLDER)  # folders that hold nothing but what was published
+_OURS = (SHARDS_FOLDER, INDEX_FOLDER)  # folders that hold only published files
 
 
 def fetch_state(store: Store, manifest: Manifest, folder: Path, known: Files) -> None:
     """Make a folder hold a published state.
 
-    A file that changes is written beside its place and renamed, so that processes that have the old one mapped keep
+    A changed file is written under another name and renamed, so that processes that have the old one mapped keep
     it. The catalogue comes last; then files that it no longer lists are deleted.
 
     Args:
         store: where the state is published.
         manifest: the state.
         folder: the folder.
-        known: what the folder surely holds already, of files that only grow.
+        known: segments that the folder is known to hold, of files that only grow.
     """
     for leftover in (folder / f"{CATALOGUE_FILE}-journal", *folder.glob(".*.part")):  # of the old state, or of a kill
         leftover.unlink(missing_ok=True)
@@ -43,7 +43,7 @@ def fetch_state(store: Store, manifest: Manifest, folder: Path, known: Files) ->
 
 
 def fetch_file(store: Store, path: Path, parts: tuple[Segment, ...], known: tuple[Segment, ...] = ()) -> None:
-    """Make one file hold its published content. Parts that are there already are not fetched."""
+    """Fetch the published content of one file. Existing parts are not fetched again."""
     trusted = _common(parts, known)
     total = sum(part.size for part in parts)
     try:
@@ -99,7 +99,7 @@ def fetch_object(store: Store, part: Segment) -> bytes:
 
 
 def _common(parts: tuple[Segment, ...], known: tuple[Segment, ...]) -> int:
-    """How many segments both begin with."""
+    """How many segments both lists share at their start."""
     count = 0
     for one, other in zip(parts, known, strict=False):
         if one != other:

@@ -1,8 +1,8 @@
 """The right to publish: one process at a time holds ``lease.json`` and rewrites it regularly to show that it runs.
 
-Clocks of machines are not compared. A process that finds another's lease watches whether it changes, for longer than a
-running holder would leave it alone. pyarrow cannot write on a condition, so the lease alone does not exclude that two
-processes publish at once. It is read again before every publishing, and ``WorkingCopy.publish`` detects the rest.
+Clocks of machines are not compared. A process that finds another's lease watches whether it changes, for longer than
+the pause between two changes of a running holder. pyarrow cannot write conditionally, so two processes could still
+publish at once. The lease is read again before every publishing, and ``WorkingCopy.publish`` detects the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from prvr.objects.store import ObjectMissing, Store, StoreError
 LEASE = "lease.json"
 BEAT = 5.0  # seconds between changes that show that the holder runs
 SILENCE = 30.0  # seconds without a change after which a holder counts as dead
-SETTLE = 0.5  # seconds to wait after taking it: of two that take it at once, the first then sees the other
+SETTLE = 0.5  # seconds to wait after taking it: if two processes take it at once, the first one then notices
 
 
 class Lease:
@@ -44,7 +44,7 @@ class Lease:
 
     def __enter__(self) -> Lease:
         self.previous = self._read()
-        # A lease of this very copy was left by a kill: its lock on this machine is ours.
+        # A killed process left this copy's own lease. We hold the copy's lock, so the lease can be taken.
         if self.previous is not None and self.previous.get("copy") != self.mine["copy"]:
             self._watch(self.previous)
         self._write()
@@ -57,7 +57,7 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop_beating()
-        if isinstance(error, StoreError):  # storage may not answer: the lease stays, and counts for nothing soon
+        if isinstance(error, StoreError):  # storage may not answer: the lease stays and soon expires
             return
         if self._owner() == self.mine["owner"]:
             self.store.delete([LEASE])
@@ -78,13 +78,13 @@ class Lease:
             )
 
     def _watch(self, found: dict[str, Any]) -> None:
-        """Wait until a holder is surely dead; raise if it runs."""
+        """Wait until a holder counts as dead; raise if it runs."""
         self.report(f"{found.get('holder')} held {self.store.address}; checking for {SILENCE:.0f} s whether it runs")
         end = time.monotonic() + SILENCE
         over = False
         while not over:
             time.sleep(min(1.0, SILENCE / 5))
-            over = time.monotonic() >= end  # before reading, so that the last read comes after all of the time
+            over = time.monotonic() >= end  # before reading, so that the last read comes after the whole wait
             now = self._read()
             if now is None:
                 return

@@ -19,7 +19,7 @@ _OBJECT = re.compile(rf"{OBJECTS}/[0-9a-f]{{64}}-[0-9a-f]{{1,32}}")
 _NAME = re.compile(rf"{MANIFESTS}/[0-9]{{12}}-[0-9a-f]{{32}}\.json")
 _TRIES = 5
 _MOST = 10**12  # states: names are sorted as text, so their numbers have twelve digits
-_LONGEST = 1 << 31  # bytes of an object, which is held in memory; far more than is ever published as one
+_LONGEST = 1 << 31  # bytes of an object, which is held in memory; published objects are far smaller
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def read_manifest(store: Store, name: str) -> Manifest:
 
 
 def _require_safe(manifest: Manifest) -> None:
-    """Refuse paths that lead elsewhere: who can write to the bucket must not be able to write to readers' machines."""
+    """Refuse paths outside the library: writing to the bucket must not allow writing to readers' machines."""
     numbers, words = (manifest.generation, manifest.catalogue), (manifest.copy, manifest.parent or "", manifest.made_by)
     if not all(isinstance(each, int) and 0 <= each < _MOST for each in numbers) or not all(
         isinstance(each, str) for each in words

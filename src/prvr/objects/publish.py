@@ -66,7 +66,7 @@ class _Part:
 
 
 def upload(store: Store, folder: Path, before: Manifest | None, copy: str) -> Manifest:
-    """Upload what a library holds and ``before`` does not.
+    """Upload the content of a library that ``before`` does not have.
 
     Returns:
         The manifest, which is not written yet.
@@ -100,7 +100,7 @@ def upload(store: Store, folder: Path, before: Manifest | None, copy: str) -> Ma
 
 @contextmanager
 def _empty_folder(place: Path) -> Iterator[Path]:
-    """Only one process at a time publishes, so what is in the folder was left by one that was killed."""
+    """An empty temporary folder. Leftovers of a killed process are deleted: only one process at a time publishes."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     try:

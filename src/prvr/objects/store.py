@@ -140,6 +140,6 @@ class FolderStore:
 
 
 def _raise_unless_missing(problem: OSError) -> None:
-    """A folder that cannot be read is not an empty folder."""
+    """Raise unless the folder does not exist: an unreadable folder does not count as empty."""
     if not isinstance(problem, FileNotFoundError):
         raise StoreError(f"{problem.filename} could not be listed: {problem.strerror or problem}") from problem

@@ -31,7 +31,7 @@ class WorkingCopy:
     def __init__(self, store: Store, copy: Copy, lease: Lease, manifest: Manifest | None):
         self.store, self.copy, self.lease, self.manifest = store, copy, lease, manifest
         self.published = manifest.catalogue if manifest is not None else -1  # the catalogue's generation
-        self._sent: Manifest | None = None  # a manifest of which it is not known whether it arrived
+        self._sent: Manifest | None = None  # a manifest that may or may not have arrived
         self._lock = threading.Lock()
         self._failures: list[LibraryError | OSError] = []
         self._ended = threading.Event()
@@ -59,7 +59,7 @@ class WorkingCopy:
             return read_generation(db)
 
     def publish(self) -> None:
-        """Make the copy as it is now the newest state at the address, unless it is that already."""
+        """Publish the copy as the newest state, unless it is published already."""
         with self._lock:
             if self._sent is not None and manifest_names(self.store)[-1:] == [self._sent.name]:
                 self._note_published(self._sent)  # it had arrived, and only the answer was lost
@@ -92,7 +92,7 @@ class WorkingCopy:
     def _require_newest(self, expected: Manifest | None) -> None:
         """Raise if another process has published, and withdraw the manifest that was just written.
 
-        Storage cannot write on a condition, so this is checked before and after writing a manifest.
+        Storage cannot write conditionally, so this is checked before and after writing a manifest.
         """
         names = manifest_names(self.store)
         mine = expected.name if expected is not None else None
@@ -120,7 +120,7 @@ class WorkingCopy:
                 self._failures.append(problem)
 
     def _sweep(self) -> None:
-        """Delete what no current state needs."""
+        """Delete objects and manifests that no current state needs."""
         unused = unused_objects(self.store)
         self.lease.check()
         self.store.delete(unused)
@@ -137,7 +137,7 @@ class WorkingCopy:
         self._thread.join()
 
     def close(self) -> None:
-        """Publish what was committed, and delete what is not needed any more."""
+        """Publish the last commits, and delete what is no longer needed."""
         self.stop()
         if (self.folder / RECORD_FILE).exists():
             self.publish()

@@ -23,7 +23,7 @@ from prvr.scoring.workspace import Workspace
 from prvr.tokens import TensorRecord
 from prvr.trace import PairProducts, fuse, pair_evidence
 
-_LARGEST = 1 << 18  # numbers in the largest temporary: larger ones cost more to get from the system than to fill
+_LARGEST = 1 << 18  # numbers in the largest temporary: larger ones take longer to allocate than to fill
 
 
 class AlignedPairs(NamedTuple):

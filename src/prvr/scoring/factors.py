@@ -1,4 +1,4 @@
-"""From encoded videos to what a gallery holds: tokens on pages, projections folded, exponentials taken once."""
+"""Prepares encoded videos for a gallery: tokens on pages, folded projections, precomputed exponentials."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class GalleryFactors:
 
 
 def working_type(dtype: torch.dtype) -> torch.dtype:
-    """Tokens are prepared in float32, or in float64 where they come so."""
+    """Tokens are prepared in float32, or float64 if the input is float64."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 

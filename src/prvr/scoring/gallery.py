@@ -1,4 +1,4 @@
-"""A gallery: a corpus with everything computed that no query changes.
+"""A gallery: a corpus with everything computed that does not depend on the query.
 
 Every score is a product of one unit query with stored vectors, then a maximum. TRACE's query projection W is folded
 into the stored side, ``(W q)·k = q·(Wᵀk)``, so that base and evidence share the query, and only the length of ``W q``

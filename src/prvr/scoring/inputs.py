@@ -1,4 +1,4 @@
-"""Queries and videos as a backbone in evaluation mode encodes them."""
+"""Encode queries and videos with a backbone in evaluation mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prvr.tokens import QueryBatch, VideoBatch, VideoTokens
 
 @contextmanager
 def evaluation_mode(backbone: Backbone) -> Iterator[None]:
-    """Evaluation mode inside the block; afterwards the mode that was."""
+    """Evaluation mode inside the block; the previous mode is restored afterwards."""
     was_training = backbone.training
     backbone.eval()
     try:

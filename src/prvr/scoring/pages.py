@@ -28,7 +28,7 @@ class Front(NamedTuple):
 
 
 def to_front(tokens: Tensor, keep: Tensor) -> Front:
-    """Close the gaps, in order: (V, N, …), (V, N) → the same with each video's kept tokens first."""
+    """Move each video's kept tokens to the front, in order: (V, N, …), (V, N) → (V, N, …)."""
     counts = keep.sum(1)
     slots = torch.arange(keep.shape[1], device=keep.device)
     if bool((keep == (slots < counts[:, None])).all()):

@@ -1,8 +1,8 @@
 """Scoring several galleries on all cores of a CPU, in pieces that the cores take in turn.
 
-A matrix library cuts each product into equal shares and waits for the slowest: a core that has something else to do
-for a moment (answering a request, say) holds up all of them, product after product. Pieces of a few thousand pages do
-not wait for each other: a core that is free takes the next one.
+A matrix library cuts each product into equal shares, one for each core, and waits for the slowest. One busy core (it
+answers a request, for example) delays every product. Pieces of a few thousand pages do not wait for each other: a free
+core takes the next one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Result = TypeVar("_Result")
 class ScoringPool:
     """Threads that score, one for each core that torch may use. They are started when first needed.
 
-    A pool may be used from several threads at once, and after a fork: the child starts threads of its own. ``close``
+    A pool may be used from several threads at once, and after a fork: the child starts its own threads. ``close``
     ends the threads; so does dropping the last reference to the pool.
     """
 

@@ -1,8 +1,8 @@
-"""Where the right video lands: ranks by counting, and the recalls read off them.
+"""Ranks of the right videos, by counting, and the recalls computed from them.
 
-A rank is 1 + the videos that score strictly better + the videos that score the same and stand earlier in the gallery.
-That is the place a stable sort would give, and counting needs no sort: one comparison per score, on any device, in
-chunks small enough that the temporaries never matter.
+A rank is 1 + the videos that score strictly better + the videos with the same score that come earlier in the gallery.
+A stable sort would give the same place, but counting needs no sort: one comparison per score, on any device, in
+small chunks.
 
 >>> scores = torch.tensor([[0.9, 0.5, 0.9], [0.1, 0.2, 0.3]])
 >>> ranks(scores, torch.tensor([2, 1]))  # the first query's tie goes to video 0, which stands earlier
@@ -146,7 +146,7 @@ def positive_pairs(scores: Tensor, positives: Positives) -> tuple[Tensor, Tensor
     if outside.any():
         first = int(outside.nonzero()[0])
         raise ValueError(
-            f"{int(outside.sum())} positives lie outside the gallery of {videos} videos, the first is "
+            f"{int(outside.sum())} positives are outside the gallery of {videos} videos, the first is "
             f"{int(video[first])} for query {int(query[first])}; "
             "positives are 0-based columns of the scores: map video names to gallery rows first"
         )

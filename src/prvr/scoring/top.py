@@ -27,7 +27,7 @@ class TopKeeper:
     def __init__(self, queries: int, k: int, device: torch.device):
         self.k = k
         self.best = torch.full((queries, k), torch.iinfo(torch.int64).min, device=device)
-        self.finite = torch.ones((), dtype=torch.bool, device=device)  # looked at once, at the end: looking waits
+        self.finite = torch.ones((), dtype=torch.bool, device=device)  # read at the end: reading waits for the device
 
     def offer(self, scores: Tensor, queries: slice, first_video: int) -> None:
         """Scores of some queries for a run of videos, (q, v)."""

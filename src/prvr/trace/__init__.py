@@ -1,4 +1,9 @@
-"""TRACE: verify the strongest local response before trusting it."""
+"""TRACE checks a video's strongest local response against its global registers before trusting it.
+
+- ``Trace``: the module with its parameters; ``TraceConfig`` holds its settings.
+- Evidence: ``trace_evidence`` for all pairs, ``pair_evidence`` for chosen pairs, ``explain_pair`` for one pair.
+- Variants: ``VARIANTS``, ``ABLATIONS`` and ``CORRUPTIONS`` change or leave out one part, for comparisons.
+"""
 
 from prvr.trace import operator
 from prvr.trace.anchors import ANCHOR_KINDS, with_anchors

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class Peaked:
-    """For a record of one query and one video whose curves are arrays over the same places of it."""
+    """Mixin: the peaks of the evidence curves of one query and one video."""
 
     direct: Any  # (M,) what the query saw
-    expected_support: Any  # (M,) ḡ: what the registers lend, on the cosine scale
+    expected_support: Any  # (M,) ḡ: support by the registers, on the cosine scale
     routed: Any  # (M,) direct evidence with the support that was routed to it
 
     @property
@@ -27,7 +27,7 @@ class Peaked:
 
     @property
     def unsupported_gap(self) -> float:
-        """Direct evidence minus support at the direct peak: large where a peak stands alone."""
+        """Direct evidence minus support at the direct peak: large where a peak has no support."""
         return float(self.direct[self.direct_peak] - self.expected_support[self.direct_peak])
 
 

@@ -18,7 +18,7 @@ class Explanation:
     """TRACE's account of one query and one video. Curves have one value per valid frame."""
 
     direct: Tensor  # (M,) what the query saw in each frame
-    support: Tensor  # (M,) ρ: what the activated registers lend it
+    support: Tensor  # (M,) ρ: support by the activated registers
     expected_support: Tensor  # (M,) ḡ: the same on the cosine scale
     routed: Tensor  # (M,) d + γρ
     activation: Tensor  # (R,) π

@@ -189,7 +189,7 @@ class Trace(nn.Module):
         return trace_score(queries, factors, self.projections, self.config)
 
     def evidence(self, queries: Tensor, videos: VideoTokens) -> Evidence:
-        """All of it, for looking at: (Q, D) → Evidence over (Q, V)."""
+        """All intermediate results: (Q, D) → Evidence over (Q, V)."""
         return trace_evidence(
             queries, self.registers(videos), videos.evidence, videos.evidence_mask, self.projections, self.config
         )

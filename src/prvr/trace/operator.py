@@ -1,7 +1,7 @@
 """TRACE, one function per equation. Greek letters are the paper's.
 
 A query q activates registers r (π), registers are grounded to frames f (b), alternative q→r→f paths are marginalised
-by a log-sum-exp (ρ), and only then does a maximum over time concentrate. Everything here works on projected vectors of
+by a log-sum-exp (ρ), and only then is the maximum over time taken. Everything here works on projected vectors of
 unit length and never looks at padded frames.
 """
 
@@ -163,7 +163,7 @@ def soft_cosine(along: Tensor, squared: Tensor) -> Tensor:
 def certainty(activation: Tensor) -> Tensor:
     """``1 − H(π)/log R``: 0 where a query activates all registers alike, 1 where it activates one. (Q, V, R) → (Q, V).
 
-    A single register leaves nothing to be uncertain about: its certainty is defined as 1.
+    With a single register, certainty is defined as 1.
 
     >>> certainty(torch.tensor([[[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]]))
     tensor([[0.0000, 0.5000, 1.0000]])

@@ -171,7 +171,7 @@ def route_name(strength: float) -> str:
 
 
 def derangement(count: int, seed: int) -> Tensor:
-    """A permutation that leaves nothing in place: one random cycle through all, (count,).
+    """A permutation without fixed points: one random cycle through all, (count,).
 
     >>> moved = derangement(5, seed=0)
     >>> sorted(moved.tolist()), bool((moved == torch.arange(5)).any())

@@ -5,7 +5,7 @@ Train a preset, then load what it learned::
     config = load_preset("charades", "dreamprvr")
     run = Run("runs/charades")
     run.create(config, data)
-    with processes("auto") as group:
+    with join_processes("auto") as group:
         Trainer(config, data, run, group, Console()).train()
     model, about = run.load_model()
 
@@ -22,7 +22,7 @@ from prvr.training.config import (
     load_preset,
     preset_names,
 )
-from prvr.training.distributed import Processes, choose_device, processes
+from prvr.training.distributed import Processes, choose_device, join_processes
 from prvr.training.imports import import_checkpoint
 from prvr.training.interrupt import Interrupted
 from prvr.training.loop import Trainer, TrainingError
@@ -58,12 +58,12 @@ __all__ = [
     "config_from_dict",
     "config_to_dict",
     "import_checkpoint",
+    "join_processes",
     "load_preset",
     "load_split",
     "move_if_it_fits",
     "phase_at",
     "preset_names",
-    "processes",
     "read_metrics",
     "resolve_config",
     "set_rate",

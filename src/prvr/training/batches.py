@@ -15,7 +15,7 @@ from prvr.training.seeds import mix_seed
 
 
 class TrainingBatches:
-    """Gives this process its share of every batch.
+    """Yields this process's share of every batch.
 
     Args:
         dataset: the training split.

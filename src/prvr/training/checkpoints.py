@@ -1,7 +1,7 @@
 """What a run saves while it trains: checkpoints to continue from, the best epoch, the snapshots that are averaged.
 
-Only the first process writes; the others wait for it where they must. What a killed run had not saved yet, the resumed
-run computes again: a checkpoint says exactly where training stood.
+Only the first process writes; the others wait for it where they must. A resumed run computes
+again what a killed one had not saved: a checkpoint records exactly how far training was.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Progress:
 
 
 class Restored(NamedTuple):
-    """A checkpoint as it was read."""
+    """A checkpoint that was read from disk."""
 
     model: dict[str, Tensor]
     optimiser: dict[str, Tensor]
@@ -113,7 +113,7 @@ class Checkpoints:
         return tensors
 
     def _best_place(self, phase: str) -> str:
-        """Each phase has a place of its own, because a resumed run may be back in the earlier phase."""
+        """Each phase has its own folder, because a resumed run may be back in the earlier phase."""
         return "backbone-best" if phase == "backbone" and self.config.trace_stage.epochs > 0 else "best"
 
     # -- snapshots and final weights ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from prvr.tokens import TrainBatch
 from prvr.training.model import TraceModel
 from prvr.training.schedule import PhaseEpoch
 
-PAYS_AFTER_STEPS = 5_000  # compiling takes about a minute, which shorter trainings do not win back
+PAYS_AFTER_STEPS = 5_000  # compiling takes about a minute, which shorter trainings do not recover
 
 
 class CompiledModel:
@@ -38,7 +38,7 @@ class CompiledModel:
 
 
 class _CompiledPart(nn.Module):
-    """Stands in for one submodule: calls run its compiled form, everything else is the submodule's."""
+    """Replaces one submodule: calls run its compiled form, everything else is the submodule's."""
 
     def __init__(self, module: nn.Module):
         super().__init__()

@@ -131,7 +131,7 @@ class TrainConfig:
     graphs: bool = True
     """on a GPU, capture steps as CUDA graphs and replay them"""
     compile: Literal["auto", "on", "off"] = "auto"
-    """on a GPU, compile the heaviest parts of the backbone; auto: where enough steps are left to win the time back"""
+    """on a GPU, compile the heaviest parts of the backbone; auto: where enough steps are left to be worth it"""
 
     def __post_init__(self) -> None:
         rules = {

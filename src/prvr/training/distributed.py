@@ -49,7 +49,7 @@ class Processes:
 
 
 @contextmanager
-def processes(device: str = "auto") -> Iterator[Processes]:
+def join_processes(device: str = "auto") -> Iterator[Processes]:
     """Join the processes that ``torchrun`` started; without it, a group of one.
 
     Args:

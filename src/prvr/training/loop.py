@@ -34,7 +34,7 @@ from prvr.training.step import Step
 from prvr.training.validation import VIDEOS_AT_ONCE, Validation, validate
 
 _LOSS_EVERY_SECONDS = 0.5  # reading the loss waits for the device, so it is done rarely
-_STOP_CHECK_EVERY_STEPS = 10  # several processes agree on whether to stop every so many steps
+_STOP_CHECK_EVERY_STEPS = 10  # several processes agree on whether to stop after this many steps
 
 
 class TrainingError(UserError):
@@ -78,7 +78,7 @@ class Trainer:
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def train(self) -> None:
-        """Train from wherever the run stands to its end."""
+        """Train from the newest checkpoint, or from the start, to the end."""
         self._restore()
         if self.progress.epoch >= self._epochs() and self.run.has_weights("average"):
             if self.console is not None:

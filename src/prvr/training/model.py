@@ -18,7 +18,7 @@ class TraceModel(nn.Module):
     """A backbone with TRACE on top.
 
     The forward pass computes the whole training objective, so that the model can be wrapped for several processes.
-    ``bf16`` (run the backbone in bf16) and ``world`` (number of processes) are set by whoever trains it.
+    ``bf16`` (run the backbone in bf16) and ``world`` (number of processes) are set by the trainer.
     """
 
     def __init__(self, backbone: Backbone, trace: Trace, stage: TraceStage):

@@ -16,7 +16,7 @@ _LARGEST_GRADIENT = 1.0
 
 
 class BertAdam(torch.optim.Optimizer):
-    """Adam as usual in this field: no bias correction, decoupled decay, and each tensor's gradient clipped by itself.
+    """Adam as usual in this field: no bias correction, decoupled decay, and each tensor's gradient clipped separately.
 
     ``m ← 0.9m + 0.1g``, ``v ← β₂v + (1−β₂)g²``, ``p ← p − lr·(m/(√v + 1e-6) + wd·p)``, with g first scaled to at most
     unit norm *per tensor*. Our banks stack the tensors of several blocks into one parameter; a group's ``stack`` says

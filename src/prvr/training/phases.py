@@ -1,4 +1,4 @@
-"""What a phase of training runs with: its optimiser, and the kind of step that this machine allows."""
+"""The setup of a training phase: its optimiser, and the kind of step that this machine allows."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PhaseSetup:
     def _compiled(self, now: PhaseEpoch, steps_left: int) -> CompiledModel | None:
         """The compiled model, made once; None where compiling does not pay.
 
-        A frozen backbone would need a compiled form of its own, for a few quick epochs: it stays plain.
+        A frozen backbone is not compiled: it would need another compiled form, for a few quick epochs.
         """
         pays = self.config.compile == "on" or (self.config.compile == "auto" and steps_left >= PAYS_AFTER_STEPS)
         if pays and self.compiled is None:

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a progress bar, a line per epoch, ``metrics.jsonl`` and TensorBoard."""
+"""What is shown of a run: a progress bar, a line per epoch, ``metrics.jsonl`` and TensorBoard."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from prvr.training.config import ConfigError, TrainConfig, config_from_dict, con
 from prvr.training.distributed import Processes
 from prvr.training.model import TraceModel
 
-FORMAT = 1  # of run.json and the files beside it
+FORMAT = 1  # of run.json and the files next to it
 LOCK = ".lock"
 
 
@@ -90,7 +90,7 @@ class Run:
             raise RunError(f"{self.path} was started on other data ({self.data}): give that --data to resume it")
 
     def set_data(self, data: str | Path) -> None:
-        """Write down where the data is now, if it was moved."""
+        """Record where the data is now, if it was moved."""
         place = str(Path(data).resolve())
         if self.data != place:
             _write_json(self.path / "run.json", self.record | {"data": place})
@@ -135,7 +135,7 @@ class Run:
     # -- weights ------------------------------------------------------------------------------------------------------
 
     def save_weights(self, name: str, tensors: Mapping[str, Tensor], **about: Any) -> None:
-        """Write weights under a name; ``about`` goes into the JSON file beside them."""
+        """Write weights under a name; ``about`` goes into the JSON file next to them."""
         _write_folder(self.path / "weights" / name, {"model": tensors}, {"model": about})
 
     def weights(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -196,7 +196,7 @@ class Run:
         )
 
     def clean_up(self) -> None:
-        """Clean up what a killed process left half done. Only one process may call this."""
+        """Clean up unfinished work of a killed process. Only one process may call this."""
         for folder in ("checkpoints", "weights"):
             recover_folders(self.path / folder)
 
@@ -217,7 +217,7 @@ def _revision() -> str | None:
     tracked = ["git", "-C", str(here.parent), "ls-files", "--error-unmatch", here.name]
     command = ["git", "-C", str(here.parent), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
-        subprocess.run(tracked, capture_output=True, check=True)  # an installed copy may lie in another repository
+        subprocess.run(tracked, capture_output=True, check=True)  # an installed copy may be inside another repository
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -95,7 +95,7 @@ def draw_queries(
 
 
 def _choose_missing(left_out: Mapping[str, float], lot: float) -> str | None:
-    """The attribute that a lot between 0 and 1 falls on; None where it falls on no attribute."""
+    """The attribute that a random number between 0 and 1 selects; None if it selects none."""
     bound = 0.0
     for name, share in left_out.items():
         bound += share

@@ -1,1 +1,1 @@
-"""What the backbones share. Each block is written once; a method's file says what is its own."""
+"""What the backbones share. Each block is written once; a method's file holds only what is specific to it."""

@@ -62,7 +62,7 @@ def _chapter(unit: Tensor, propagation: float) -> Moments:
     for e in edges:
         covering.append(offset + torch.searchsorted(e, spans[:, 0].contiguous(), right=True) - 1)
         offset += len(e) - 1
-    return Moments(spread[torch.stack(covering)].mean(0), spans)  # lengths are kept: they tell how coherent it is
+    return Moments(spread[torch.stack(covering)].mean(0), spans)  # lengths are kept: they show how coherent a moment is
 
 
 def change_signal(unit: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ def boundaries(signal: Tensor, count: int) -> list[Tensor]:
     """Per level, finest first: 0, the frames at which a new segment begins, ``count``. Too short a video: one level
     of one segment.
 
-    ``signal[i]`` speaks of frame ``i + 1``, where the turn is: that frame begins the new segment.
+    ``signal[i]`` belongs to frame ``i + 1``, where the direction turns: the new segment begins there.
     """
     ends = torch.tensor([0, count], device=signal.device)
     found = []

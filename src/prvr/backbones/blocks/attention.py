@@ -202,7 +202,7 @@ class CrossAttention(nn.Module):
         weights = self._drop(logits.softmax(-1))
         mixed = (weights.to(x.dtype) @ x).view(batch, count, self.heads, self.width)
         value_weight = self.value.weight.view(self.heads, depth, self.width).to(mixed.dtype)
-        mass = weights.sum(-1).view(batch, count, self.heads, 1)  # 1, but for dropout on the weights
+        mass = weights.sum(-1).view(batch, count, self.heads, 1)  # 1, except for dropout on the weights
         value = torch.einsum("bthd,hed->bthe", mixed, value_weight) + mass * self.value.bias.view(self.heads, depth)
         return value.reshape(batch, count, self.width)
 

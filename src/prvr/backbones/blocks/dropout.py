@@ -13,7 +13,7 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     """``F.dropout``, with the rate rounded to a 65,536th on a CPU.
 
     Torch draws CPU masks number by number on one core, with 64 random bits each: an eighth of a training step on one
-    core and more on several. Sixteen bits per number are enough to tell kept from dropped.
+    core and more on several. Sixteen bits per number are enough to decide what is dropped.
 
     >>> _ = torch.manual_seed(0)
     >>> dropped = dropout(torch.ones(100_000), 0.25, training=True)

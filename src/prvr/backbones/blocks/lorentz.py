@@ -128,7 +128,7 @@ class LorentzBank(nn.Module):
     def _mix(self, points: Tensor, key_mask: Tensor | None) -> Tensor:
         """Attention among points, (K, B, L, 1+d) → (K, B, L, 1+d).
 
-        The result is the heads side by side; its first coordinate, the first head's time, then stands for the whole.
+        The result is the heads side by side; its first coordinate, the first head's time, is then used for all of them.
         """
         query, key, value = (self.to_heads(points, i) for i in range(3))  # each (K, B, H, L, n)
         bias, scale = self.logit_bias[:, None, None, None, None], self.logit_scale[:, :, None, None, None]

@@ -1,8 +1,8 @@
 """The names of a block's parameters in the authors' checkpoints.
 
 A block has a method ``official_keys(prefix)``: its own parameter name → the authors' key, or nested lists of keys where
-several of their tensors are stacked into one of ours. The same map loads checkpoints, writes them back, and tells the
-field's optimiser what it treats as one tensor and what it decays.
+several of their tensors are stacked into one of ours. The same map loads checkpoints, writes them back, and defines
+what the field's optimiser treats as one tensor and what it decays.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from prvr.backbones.blocks.official import OfficialKey, under
 _NO_MOMENT = -1e4  # start and end logit of a padded frame
 
 
-class Sizes(NamedTuple):
+class TransformerSizes(NamedTuple):
     """What all transformers of the method share."""
 
     width: int
@@ -26,7 +26,7 @@ class Sizes(NamedTuple):
     dropout: float
 
 
-class Reading(NamedTuple):
+class PairStates(NamedTuple):
     """The frames of a query–video pair after frames and words have attended to each other."""
 
     aware: Tensor  # (P, M, 4D)
@@ -38,10 +38,10 @@ class Reading(NamedTuple):
         return torch.cat([self.aware, self.context], dim=-1)  # (P, M, 5D)
 
 
-class Modelling(nn.Module):
+class TemporalEncoder(nn.Module):
     """Projection, then a transformer over time: (P, M, D_in) → (P, M, D)."""
 
-    def __init__(self, in_width: int, sizes: Sizes):
+    def __init__(self, in_width: int, sizes: TransformerSizes):
         super().__init__()
         self.project = Projection(in_width, sizes.width, sizes.dropout)
         self.encoder = BertLayers(*sizes)
@@ -57,21 +57,21 @@ class Modelling(nn.Module):
 class VideoHead(nn.Module):
     """Query-aware frames → one score for the pair: their strongest response, channel by channel."""
 
-    def __init__(self, sizes: Sizes, head_width: int, masked_max: bool):
+    def __init__(self, sizes: TransformerSizes, head_width: int, masked_max: bool):
         super().__init__()
         self.masked_max = masked_max
-        self.model = Modelling(5 * sizes.width, sizes)
+        self.model = TemporalEncoder(5 * sizes.width, sizes)
         self.inner = nn.Linear(sizes.width, head_width, bias=False)
         self.outer = nn.Linear(head_width, 1, bias=False)
 
-    def states(self, reading: Reading) -> Tensor:
+    def states(self, pairs: PairStates) -> Tensor:
         """Frames as the maximum over time sees them, (P, M, D)."""
-        return self.model(reading.features, reading.mask)
+        return self.model(pairs.features, pairs.mask)
 
-    def forward(self, reading: Reading) -> Tensor:
-        states = self.states(reading)
+    def forward(self, pairs: PairStates) -> Tensor:
+        states = self.states(pairs)
         if self.masked_max:
-            states = states.masked_fill(~reading.mask[..., None], torch.finfo(states.dtype).min)
+            states = states.masked_fill(~pairs.mask[..., None], torch.finfo(states.dtype).min)
         return self.outer(F.relu(self.inner(states.amax(1)))).squeeze(-1)
 
     def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
@@ -83,21 +83,21 @@ class VideoHead(nn.Module):
 class MomentHead(nn.Module):
     """Query-aware frames → start and end logits, (P, M) each; the end also reads what the start's layers found."""
 
-    def __init__(self, sizes: Sizes, head_width: int, kernel: int):
+    def __init__(self, sizes: TransformerSizes, head_width: int, kernel: int):
         super().__init__()
         width = sizes.width
-        self.start_model, self.end_model = Modelling(5 * width, sizes), Modelling(2 * width, sizes)
+        self.start_model, self.end_model = TemporalEncoder(5 * width, sizes), TemporalEncoder(2 * width, sizes)
         self.start_inner, self.end_inner = (
             nn.Conv1d(width, head_width, kernel, padding=kernel // 2, bias=False) for _ in range(2)
         )
         self.start_outer, self.end_outer = (nn.Conv1d(head_width, 1, 1, bias=False) for _ in range(2))
 
-    def forward(self, reading: Reading) -> Span:
-        start = self.start_model(reading.features, reading.mask)
-        end = self.end_model(torch.cat([reading.context, start], dim=-1), reading.mask)
+    def forward(self, pairs: PairStates) -> Span:
+        start = self.start_model(pairs.features, pairs.mask)
+        end = self.end_model(torch.cat([pairs.context, start], dim=-1), pairs.mask)
         starts = self.start_outer(F.relu(self.start_inner(start.transpose(1, 2)))).squeeze(1)
         ends = self.end_outer(F.relu(self.end_inner(end.transpose(1, 2)))).squeeze(1)
-        return Span(starts.masked_fill(~reading.mask, _NO_MOMENT), ends.masked_fill(~reading.mask, _NO_MOMENT))
+        return Span(starts.masked_fill(~pairs.mask, _NO_MOMENT), ends.masked_fill(~pairs.mask, _NO_MOMENT))
 
     def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
         keys: dict[str, OfficialKey] = {}

@@ -35,15 +35,15 @@ def window_bank(length: int, widths: Sequence[float | None], device: torch.devic
     return torch.stack([flat if width is None else gaussian_window(length, width, device) for width in widths])
 
 
-def from_widths(widths: Sequence[float]) -> list[float | None]:
-    """Widths as a configuration writes them, where 0 stands for no window.
+def parse_widths(widths: Sequence[float]) -> list[float | None]:
+    """Parse the widths of a configuration, where 0 means no window.
 
-    >>> from_widths([0, 0.5])
+    >>> parse_widths([0, 0.5])
     [None, 0.5]
     """
     return [width or None for width in widths]
 
 
-def to_widths(windows: Sequence[float | None]) -> tuple[float, ...]:
-    """The inverse of ``from_widths``."""
+def format_widths(windows: Sequence[float | None]) -> tuple[float, ...]:
+    """The inverse of ``parse_widths``."""
     return tuple(width or 0.0 for width in windows)

@@ -1,4 +1,4 @@
-"""Section: the ablation rows (0) to (8), read on one set of weights; retrained runs beside them where given."""
+"""Section: the ablation rows (0) to (8), read on one set of weights; next to them retrained runs, if given."""
 
 from __future__ import annotations
 

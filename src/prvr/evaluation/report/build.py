@@ -1,4 +1,4 @@
-"""From a study to a folder: which sections there are, and writing them."""
+"""Writes a study as a folder: the list of sections, and writing them."""
 
 from __future__ import annotations
 

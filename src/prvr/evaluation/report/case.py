@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from prvr.evaluation.corrections import Correction, candidates
+from prvr.evaluation.curve_moments import known_times
 from prvr.evaluation.figures import EvidenceCurves, correction_figure
 from prvr.evaluation.findings import Study
-from prvr.evaluation.moments import known_times
 from prvr.evaluation.report.charts import margin
 from prvr.evaluation.report.content import Cell, Column, Drawing, ReportSection, ReportTable, without_trace
 from prvr.evaluation.report.peak_frames import peak_frames_figure

@@ -1,4 +1,4 @@
-"""What a report is made of: sections of tables, figures and verdicts. Nothing here knows how it is shown."""
+"""What a report is made of: sections of tables, figures and verdicts. How it is shown is decided elsewhere."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ReportTable:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
-    strong: Sequence[int] = ()  # rows that stand out
+    strong: Sequence[int] = ()  # rows that are highlighted
 
     def __post_init__(self) -> None:
         wrong = [row for row in self.rows if len(row) != len(self.columns)]
@@ -82,7 +82,7 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure with the sentence that stands under it."""
+    """A figure with its caption."""
 
     name: str
     caption: str
@@ -91,7 +91,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether something that ought to hold did: True, False, or None where the data cannot tell."""
+    """Whether an expectation was met: True, False, or None if the data does not decide it."""
 
     holds: bool | None
     text: str

@@ -54,7 +54,7 @@ def _verdict(label: str, change: Comparison) -> Verdict:
     if change.high < 0:
         return Verdict.of(False, f"{found}. Not as the theory requires: the destroyed route ranks better.")
     return Verdict.of(
-        None, f"{found}. The interval holds zero: here the route's meaning made no difference that is sure."
+        None, f"{found}. The interval contains zero: the meaning of the route made no significant difference here."
     )
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from prvr.evaluation.curve_moments import RANKS
 from prvr.evaluation.figures import save_figure
 from prvr.evaluation.findings import Study
-from prvr.evaluation.moments import RANKS
 from prvr.evaluation.report.content import ReportSection
 from prvr.evaluation.report.localisation import agreement_flags
 from prvr.evaluation.report.page import page
@@ -28,7 +28,7 @@ class WrittenReport:
 def publish(
     sections: list[ReportSection], folder: Path, *, title: str, about: Mapping[str, str], command: str, whole: bool
 ) -> WrittenReport:
-    """Write tables, figures and the page. A part of a report gets a page of its own, named after its sections."""
+    """Write tables, figures and the page. A part of a report gets a separate page, named after its sections."""
     write_sections(sections, folder)
     name = "report.html" if whole else f"report-{'-'.join(section.key for section in sections)}.html"
     commands = {section.key: f"{command} --only {section.key}" for section in sections}

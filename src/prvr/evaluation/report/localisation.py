@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from prvr.evaluation.curve_moments import RANKS
 from prvr.evaluation.findings import Study
-from prvr.evaluation.moments import RANKS
 from prvr.evaluation.report.content import Cell, Column, ReportSection, ReportTable
 
 AGREE, MOMENTS = "Clip–frame agreement", "Moments from the evidence curve"
@@ -29,12 +29,12 @@ def clip_of_frame(frame: Tensor, frames: Tensor, clips: int) -> Tensor:
 
 
 def agrees(frame: Tensor, frames: Tensor, clip: Tensor, clips: int, *, within: int = 0) -> Tensor:
-    """Whether the best frame lies in the best clip, or at most ``within`` clips away, (N,) bool."""
+    """Whether the best frame is in the best clip, or at most ``within`` clips away, (N,) bool."""
     return (clip_of_frame(frame, frames, clips) - clip).abs() <= within
 
 
 def agreement_flags(study: Study) -> dict[str, Tensor]:
-    """By curve, whether its best frame lies in the best clip, (Q,) bool."""
+    """By curve, whether its best frame is in the best clip, (Q,) bool."""
     views = study.views
     if views is None or views.clip is None:
         return {}

@@ -20,7 +20,7 @@ def corrections(study: Study) -> ReportSection:
     restored, lost = (base > 1) & (trace == 1), (base == 1) & (trace > 1)
     counted = f"{int(restored.sum()):,} put right at the top, {int(lost.sum()):,} put wrong. "
     if not restored.any():
-        return ReportSection("corrections", TITLE, absent=f"{counted}There is nothing to take apart.")
+        return ReportSection("corrections", TITLE, absent=f"{counted}There is nothing to analyse.")
     weight = study.subject.fusion_weight
     gained, conceded = weight * rivals.trace_truth.double(), weight * rivals.trace_negative.double()
     rows = restored.nonzero().squeeze(1)

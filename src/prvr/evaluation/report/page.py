@@ -102,7 +102,7 @@ def _inline(figure: Figure, name: str) -> str:
     svg = svg[svg.index("<svg") :]
     for colour, variable in THEMED.items():
         svg = re.sub(rf"(fill|stroke): {colour}", rf"\1: var({variable})", svg, flags=re.IGNORECASE)
-    # Text without a colour of its own is black; on the page it takes the ink.
+    # Text without a colour is black; on the page it takes the text colour.
     width = f"max-width: {figure.get_size_inches()[0]:.1f}in"
     svg = svg.replace("<svg ", f'<svg style="fill: var(--ink); {width}" ', 1)
     svg = re.sub(r'(id="|href="#|url\(#)', lambda found: f"{found[1]}{name}-", svg)

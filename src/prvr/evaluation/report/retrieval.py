@@ -1,4 +1,4 @@
-"""Section: recalls of the run, published numbers beside them, and several correct videos per query."""
+"""Section: recalls of the run next to published numbers, and several correct videos per query."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from prvr.library.errors import LibraryError
 from prvr.media import MediaError, subtitle_files
 
-# Taken from folders. A file that is named itself is tried whatever its ending.
+# Suffixes of the files that are taken from a folder. A file given by name is tried with any suffix.
 VIDEO_SUFFIXES = frozenset((
     ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".wmv", ".flv", ".mpg", ".mpeg", ".m2ts", ".mts", ".ts", ".vob",
     ".ogv", ".3gp", ".3g2", ".asf", ".divx", ".mxf", ".gif",

@@ -1,4 +1,4 @@
-"""The encoder's own space, without training: frames, windows or adaptive moments, pooled anchors, TRACE unprojected."""
+"""Embedding without training: frames, windows or adaptive moments of an encoder, pooled anchors, TRACE unprojected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ SECTION_SAMPLES = 4096  # over an hour at one per second
 
 
 class FrozenEmbedding(Embedding):
-    """Neighbouring sections share as many samples as a window needs, so windows are the same as without sections."""
+    """Embeds frames or subtitle lines with an encoder's own vectors; no weights are trained.
+
+    Neighbouring sections overlap by as many samples as a window needs, so that cutting a video into sections does not
+    change its windows.
+    """
 
     backbone: Frozen
 

@@ -1,7 +1,7 @@
-"""Background sentences: what people commonly type, about nothing in particular.
+"""Background sentences: common queries, about no particular video.
 
-Each section of a library remembers how they score on it. A query that does not score above most of them has found
-nothing that any other sentence would not have found as well.
+A library stores how they score on each section. A query that scores no higher than most of them matches no better than
+a random sentence.
 """
 
 from __future__ import annotations

@@ -19,7 +19,10 @@ MEMORY_LIMIT = 1 << 26  # bytes of sections that wait in memory; more go to disk
 
 
 class SectionBuffer:
-    """The sections of one track of one video, in order. A kill removes the temporary file, because it has no name."""
+    """The sections of one track of one video, in order.
+
+    The temporary file is unnamed, so the system deletes it if the process dies.
+    """
 
     def __init__(self, folder: Path, memory_limit: int | None = None):
         self.folder = folder

@@ -1,8 +1,8 @@
-"""The catalogue: which videos a library holds and where their arrays lie. One SQLite file, with transactions.
+"""The catalogue: which videos a library holds and where their arrays are. One SQLite file, with transactions.
 
 A video is in the library exactly when its row is committed. Every change of the library or its array files happens
-inside ``writing()``. Only one process at a time can be inside; a killed process leaves by itself. Readers see the
-state before or after a change, never in between.
+inside ``writing()``. Only one process at a time can be inside; the lock of a killed process is released. Readers
+see the state before or after a change, never in between.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Catalogue:
                 raise
 
     def _require_new(self) -> None:
-        """Refuse an empty catalogue beside arrays: those are written after its first commit, so it was lost."""
+        """Raise an error if arrays exist but the catalogue is empty: it was lost."""
         if any(self.path.parent.glob("shards/*/*.bin")):
             raise LibraryError(
                 f"{self.path} is empty or missing, but there are vectors beside it: restore it from a copy, or delete "

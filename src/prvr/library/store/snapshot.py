@@ -1,4 +1,4 @@
-"""A library at one point in time, mapped into memory. A search reads it whatever is added or removed meanwhile."""
+"""A library at one point in time, mapped into memory. Later changes to the library do not affect it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import ShardMissing, map_shard, read_shards
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_videos
 from prvr.library.store.sections import Ids, MappedShard, TrackSections
@@ -42,7 +43,7 @@ def take_snapshot(
                 return _map_tracks(db, folder, now, projection)
         except ShardMissing:  # a process without the lock deleted files: read the catalogue again
             continue
-    raise ShardMissing(str(folder))
+    raise LibraryError(f"{folder} changes faster than it can be read. Try again.")
 
 
 def _map_tracks(db: sqlite3.Connection, folder: Path, now: int, projection: QueryProjection) -> Snapshot:

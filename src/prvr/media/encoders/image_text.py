@@ -42,7 +42,7 @@ class ImageTextEncoder(Encoder):
         text = getattr(self.model.config, "text_config", self.model.config)
         self.word_width = int(text.hidden_size)
         self.longest = int(text.max_position_embeddings)
-        # SigLIP was trained on texts padded to full length; CLIP finds the end token wherever it stands.
+        # SigLIP was trained on texts padded to full length; CLIP finds the end token at any position.
         self.padding = "max_length" if "siglip" in self.model.config.model_type else True
         self.width = self.encode_texts(["a"]).shape[1]
 

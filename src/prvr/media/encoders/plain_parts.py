@@ -1,4 +1,4 @@
-"""Where the parts of the descriptor stand in its vector. `plain` fills them from pictures, `plain_words` from text."""
+"""Where each part of the descriptor is in its vector. `plain` fills them from pictures, `plain_words` from text."""
 
 from __future__ import annotations
 

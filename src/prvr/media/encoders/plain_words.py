@@ -1,4 +1,4 @@
-"""The text side of the weight-free descriptor.
+"""Text vectors for the weight-free descriptor.
 
 ``sentence_prototype`` maps the words that the descriptor can see (colours, places in the picture, motions, tones,
 simple shapes) to a vector of that descriptor. Every other word is ignored. A sentence without any such word becomes the
@@ -94,7 +94,7 @@ def sentence_prototype(text: str) -> Array:
     rows, columns = _place(terms, moves)
     placed = (rows, columns) != (_ALL, _ALL)
     for number, colour in enumerate(colours):
-        # The colour named first is most often the subject's: only that one stands at the named place and moves.
+        # The colour named first is most often the subject's: only that one is at the named place and moves.
         own = number == 0
         vector[parts.salient_index(colour)] += 1.0
         cells = [(r, c) for r in (rows if own else _ALL) for c in (columns if own else _ALL)]

@@ -27,7 +27,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class Queries(TensorRecord):
-    """Unit queries, and what a product with a folded vector is multiplied by: 1/‖W q‖."""
+    """Unit queries (Q, D) and the scale 1/‖W q‖ for folded vectors."""
 
     unit: Tensor  # (Q, D)
     scale: Tensor  # (Q,)
@@ -74,7 +74,7 @@ def slices(total: int, step: int) -> Iterator[slice]:
 
 
 def video_slices(gallery: Gallery, pages: int) -> Iterator[slice]:
-    """Runs of videos of about this many pages; a longer video is a run of its own."""
+    """Runs of videos of about this many pages; a longer video is a separate run."""
     first = gallery.first_page
     start = 0
     while start < len(gallery):

@@ -1,8 +1,8 @@
 """The torch engine: tiles of matrix products and a short tail, on any device.
 
-Columns stand first and queries last, ``(columns, D) @ (D, Q)``: maxima over tokens then run along whole rows of
+Columns come first and queries last, ``(columns, D) @ (D, Q)``: maxima over tokens then run along whole rows of
 queries, which vectorise. The log-sum-exp over registers is a small product (``trace.operator.routed_support``), and
-padded slots need no mask: they repeat a token that is there.
+padded slots need no mask: they repeat a real token.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SINGLE_PAGES = 4096  # pages at a time for a few queries: products are small, so
 
 
 class FactorisedEngine:
-    """The torch engine. It keeps its buffers from tile to tile, so a thread needs an engine of its own."""
+    """The torch engine. It keeps its buffers from tile to tile, so each thread needs its own engine."""
 
     def __init__(self, *, tile_elements: int | None = None, queries_per_tile: int = QUERIES_PER_TILE) -> None:
         """``tile_elements`` bounds the largest temporary of a tile; by default ``TILE_ELEMENTS`` of the device."""
@@ -41,7 +41,7 @@ class FactorisedEngine:
         pages = elements // max(1, widest * gallery.page)
         if simd.fits(queries, gallery):
             pages = SINGLE_PAGES
-        # Videos outside, queries inside: a gallery that lies on disk is read once.
+        # Videos outside, queries inside: a gallery on disk is read once.
         return [Tile(rows, videos) for videos in video_slices(gallery, pages) for rows in slices(queries, step)]
 
     def compute(self, queries: Queries, gallery: Gallery, tile: Tile) -> Scores:
@@ -72,7 +72,7 @@ class FactorisedEngine:
         precise = logits.to(routes.grounding.dtype)  # at low temperatures A leaves float32 just as B does
         reach = logits.exp_()  # A (V, R, Q)
         paths = reach if precise is logits else precise.exp_()
-        # max_i d_i + γτ·log(A·B)_i, and what no frame changes afterwards
+        # max_i d_i + γτ·log(A·B)_i, then the terms that are the same for every frame
         routed = self._products("tokens", gallery.keys, projected) if direct is None else direct  # d (P, page, Q)
         routed.add_(
             self._paths(routes.grounding, _of_pages(paths, gallery)).log_(), alpha=config.routing_strength * tau

@@ -62,7 +62,7 @@ class FusedEngine:
         self.queries_at_once = queries_at_once
 
     def plan(self, queries: int, gallery: Gallery) -> list[Tile]:
-        """Large tiles: the kernel holds nothing but their scores."""
+        """Large tiles: the kernel stores only their scores."""
         step = max(1, min(queries, self.queries_at_once))
         runs = slices(len(gallery), min(self.scores_at_once // step, _VIDEOS_AT_ONCE))
         return [Tile(rows, videos) for videos in runs for rows in slices(queries, step)]

@@ -52,7 +52,7 @@ def _shape_descriptors(args: dict[str, Any]) -> None:
 
 @triton.jit
 def _log2(x):
-    # one instruction; tl.log2 spends three more on denormals, which mean "no path" here as much as zero does
+    # one instruction; tl.log2 spends three more on denormals, which mean "no path" here, just like zero
     return tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
 
 
@@ -108,7 +108,7 @@ def _kernel(
                 keys = keys.to(tl.float32) * tl.load(key_scale_ptr + page * PAGE + slots)[None, :]
         local_best = tl.maximum(local_best, tl.max(local, 1))
         base = weight_local * local_best
-        if PLAIN:  # as many columns of plain maxima, to tell what TRACE's arithmetic costs
+        if PLAIN:  # as many columns of plain maxima, to measure the cost of TRACE's arithmetic
             base += weight_fixed * tl.max(side, 1)
             route_best = tl.maximum(route_best, tl.max(keys, 1))
             trace = route_best

@@ -12,11 +12,11 @@ from prvr.scoring.storage import Vectors
 from prvr.scoring.workspace import Workspace
 
 BLOCK_ELEMENTS = 1 << 20  # stored numbers turned into floats at a time, so that a CPU's cache still holds them
-FEWEST_COLUMNS = 16  # products with fewer than these take a CPU longer than with as many
+FEWEST_COLUMNS = 16  # padding to this many columns is faster on a CPU
 
 
 def enough_columns(columns: Tensor) -> Tensor:
-    """A few queries (D, Q) with zeros behind them, where that is faster."""
+    """Pad a few queries (D, Q) with zero columns if that is faster."""
     count = columns.shape[1]
     if count <= simd.MOST_QUERIES or count >= FEWEST_COLUMNS or columns.device.type != "cpu":
         return columns
@@ -24,7 +24,7 @@ def enough_columns(columns: Tensor) -> Tensor:
 
 
 def stored_products(vectors: Vectors, columns: Tensor, workspace: Workspace, name: str) -> Tensor:
-    """(…, N, D) with (D, Q) → (…, N, Q), in the buffer of that name: read it before the next one of that name."""
+    """(…, N, D) with (D, Q) → (…, N, Q), in the named buffer: use the result before the next call with that name."""
     if simd.takes(vectors, columns.shape[1]):
         return simd.few_query_products(vectors, columns.T)
     shape, queries = vectors.shape, columns.shape[1]

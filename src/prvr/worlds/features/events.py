@@ -87,7 +87,7 @@ def _draw_spans(frames: int, count: int, rng: np.random.Generator) -> list[tuple
 
 
 def _free_frames(script: FeatureScript) -> NDArray[np.int64]:
-    """Frames that neither belong to an event nor lie next to one."""
+    """Frames that are neither in an event nor next to one."""
     frames = int(script.length)
     busy = np.zeros(frames + 1, dtype=bool)
     for event in script.events:

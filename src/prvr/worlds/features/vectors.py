@@ -1,7 +1,7 @@
 """From the facts of a feature world to frame features and word features.
 
 Vision and language each have their own concept vectors and their own fixed random map (latent → tanh → features), so
-nothing about one space can be read off the other. What links them has to be learned from pairs.
+one space says nothing about the other. Their relation has to be learned from pairs.
 """
 
 from __future__ import annotations

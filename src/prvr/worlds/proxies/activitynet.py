@@ -13,8 +13,8 @@ from prvr.worlds.proxies.source import (
     LabelScript,
     ProxySource,
     annotate_sentences,
+    assign_splits,
     clamp_span,
-    deal_splits,
     find_annotation_file,
     one_line,
     require_video_id,
@@ -41,15 +41,15 @@ def read_activitynet(folder: str | Path, *, both_directions: bool = False) -> Pr
     second = read_captions_file(find_annotation_file(folder, "val_2.json", _ARCHIVE), notes)
     shared = sorted(first.keys() & second.keys())
     total = sum(_PARTS.values())
-    dealt = deal_splits(shared, {split: round(len(shared) * part / total) for split, part in _PARTS.items()})
+    assigned = assign_splits(shared, {split: round(len(shared) * part / total) for split, part in _PARTS.items()})
     if len(shared) != total:
         notes.append(f"{len(shared):,} videos are in both files, {total:,} were expected; splits keep the proportions")
-    scripts = {split: tuple(_script(video, first[video]) for video in videos) for split, videos in dealt.items()}
+    scripts = {split: tuple(_script(video, first[video]) for video in videos) for split, videos in assigned.items()}
     queries = {
-        split: [q for video in videos for q in _queries(video, second[video])] for split, videos in dealt.items()
+        split: [q for video in videos for q in _queries(video, second[video])] for split, videos in assigned.items()
     }
     if both_directions:
-        for video in dealt["train"]:
+        for video in assigned["train"]:
             scripts["train"] += (_script(video + SWAPPED, second[video]),)
             queries["train"] += _queries(video + SWAPPED, first[video])
     annotations = {}

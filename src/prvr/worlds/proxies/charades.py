@@ -17,8 +17,8 @@ from prvr.worlds.proxies.source import (
     LabelScript,
     ProxySource,
     annotate_sentences,
+    assign_splits,
     clamp_span,
-    deal_splits,
     find_annotation_file,
     occurrence_numbers,
     one_line,
@@ -47,11 +47,11 @@ def read_charades(folder: str | Path) -> ProxySource:
             "the other."
         )
     held_out = max(1, round(_VALIDATION_SHARE * len(scripts["train"])))
-    dealt = deal_splits(list(scripts["train"]), {"train": len(scripts["train"]) - held_out, "val": held_out})
-    dealt["test"] = list(scripts["test"])
+    assigned = assign_splits(list(scripts["train"]), {"train": len(scripts["train"]) - held_out, "val": held_out})
+    assigned["test"] = list(scripts["test"])
     all_scripts = scripts["train"] | scripts["test"]
     chosen, annotations = {}, {}
-    for split, videos in dealt.items():
+    for split, videos in assigned.items():
         members, official = set(videos), "test" if split == "test" else "train"
         chosen[split] = tuple(all_scripts[video] for video in videos)
         annotations[split] = annotate_sentences(

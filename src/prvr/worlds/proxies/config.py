@@ -48,7 +48,7 @@ class ProxyConfig:
     least_jitter: float = 0.5
     """least standard deviation of that shift, in seconds"""
     context_weight: float = 0.5
-    """weight of scene and objects beside the labels active at a time"""
+    """weight of scene and objects relative to the labels active at a time"""
     memory: float = 0.9
     """correlation of correlated noise from one frame to the next"""
 

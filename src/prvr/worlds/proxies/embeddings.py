@@ -1,4 +1,4 @@
-"""Sentence embeddings of a source: computed once, shared by all proxies that are written beside it."""
+"""Sentence embeddings of a source: computed once, shared by all proxies that are written next to it."""
 
 from __future__ import annotations
 

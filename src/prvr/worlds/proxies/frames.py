@@ -25,7 +25,7 @@ def damage_labels(script: LabelScript, near: Near, config: ProxyConfig, rng: np.
     labels: list[Label] = []
     for label in script.events:
         fate, which = rng.random(), rng.random()
-        shifts = rng.standard_normal(2)  # drawn for every label, so that one's fate does not change another's
+        shifts = rng.standard_normal(2)  # drawn for every label, so that dropping one does not change the others
         if fate < config.dropped:
             continue
         text = label.text

@@ -43,7 +43,7 @@ class ProxySource:
 
 
 def find_annotation_file(folder: Path, name: str, origin: str) -> Path:
-    """A file, plain or gzipped, in a folder or one level below it; ``origin`` tells where people get it."""
+    """A file, plain or gzipped, in a folder or one level below it; ``origin`` says where to get it."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder; give the folder that holds the annotation files.")
     for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
@@ -80,17 +80,17 @@ def clamp_span(start: float, end: float, length: float) -> tuple[float, float]:
     return min(max(first, 0.0), length), min(max(last, 0.0), length)
 
 
-def deal_splits(names: Sequence[str], sizes: Mapping[str, int]) -> dict[str, list[str]]:
+def assign_splits(names: Sequence[str], sizes: Mapping[str, int]) -> dict[str, list[str]]:
     """Assign names to splits at random, always the same way; what ``sizes`` leaves over goes to its first split."""
     order = np.random.default_rng(_SPLIT_SEED).permutation(len(names))
-    dealt, rest = {}, [sorted(names)[row] for row in order]
+    assigned, rest = {}, [sorted(names)[row] for row in order]
     for split in reversed(list(sizes)[1:]):
-        dealt[split], rest = sorted(rest[: sizes[split]]), rest[sizes[split] :]
-    dealt[next(iter(sizes))] = sorted(rest)
+        assigned[split], rest = sorted(rest[: sizes[split]]), rest[sizes[split] :]
+    assigned[next(iter(sizes))] = sorted(rest)
     for split in sizes:
-        if not dealt[split]:
+        if not assigned[split]:
             raise DataError(f"{len(names)} annotated videos are too few to fill the splits {', '.join(sizes)}.")
-    return dealt
+    return assigned
 
 
 def one_line(sentence: str) -> str:

@@ -129,7 +129,7 @@ def _generator(script: LabelScript, config: ProxyConfig, purpose: int) -> np.ran
 
 
 def _link_or_copy(file: Path, second: Path) -> None:
-    """Give a file a second name; copy it where the file system has no hard links."""
+    """Hard-link a file; copy it if the file system has no hard links."""
     try:
         os.link(file, second)
     except OSError:

@@ -51,7 +51,7 @@ class Appearance(Event):
     shape: str
     colour: str
     motion: str
-    across: float = 0.5  # where it stands or moves along, as shares of the picture
+    across: float = 0.5  # where it is or moves along, as shares of the picture
     down: float = 0.5
     size: float = 0.16  # in heights of the picture
 

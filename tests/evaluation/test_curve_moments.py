@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from prvr.evaluation.moments import best_overlaps, curve_stretches
+from prvr.evaluation.curve_moments import best_overlaps, curve_stretches
 from prvr.trace import temporal_iou
 
 

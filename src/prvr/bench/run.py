@@ -1,4 +1,4 @@
-"""The benchmarks by name, and running them one after another."""
+"""Runs benchmarks by name, one after another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from prvr.bench.training import training
 
 Benchmark: TypeAlias = Literal["scoring", "one-query", "ranks", "training", "growth"]
 BENCHMARKS: tuple[Benchmark, ...] = get_args(Benchmark)
-_WORK: dict[Benchmark, Callable[[MachineLimits, torch.device, BenchmarkSizes], Iterator[Measurement]]] = {
+_BENCHMARK_FUNCTIONS: dict[
+    Benchmark, Callable[[MachineLimits, torch.device, BenchmarkSizes], Iterator[Measurement]]
+] = {
     "scoring": all_pairs,
     "one-query": one_query,
     "ranks": ranking,
@@ -39,4 +41,4 @@ def run_benchmarks(
         sizes: how much work to measure; None: the sizes that results are reported for.
     """
     for benchmark in benchmarks:
-        yield from _WORK[benchmark](machine, device, sizes or BenchmarkSizes())
+        yield from _BENCHMARK_FUNCTIONS[benchmark](machine, device, sizes or BenchmarkSizes())

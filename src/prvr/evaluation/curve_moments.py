@@ -1,4 +1,4 @@
-"""Where in a video a query happens, read off an evidence curve.
+"""Moments found from evidence curves, and their overlap with annotated moments.
 
 Every stretch of frames is a candidate. Its score is how well it splits the curve in two: the mean inside minus the mean
 outside, times √(n·(m − n))/m, which is Otsu's criterion with a sign. No length is preferred by hand and nothing is
