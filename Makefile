@@ -2,7 +2,7 @@
 #             cores; DEMO_SERVE=0 make demo ends without the page)
 # make test   set up, then the tests that CI runs
 # make browser   Chromium for the tests of the page, where this is Debian and we are root; without it they are skipped
-# make picture   docs/images/page.png anew, drawn by the test of the page
+# make picture   draws docs/images/page.png again, by the test of the page
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -22,7 +22,7 @@ demo: setup
 	$(BIN)/prvr demo
 
 test: setup
-	$(BIN)/python -m pytest -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not gpu"
 
 picture: setup
 	PRVR_PICTURES=1 $(BIN)/python -m pytest -q tests/server/test_page.py -k picture
