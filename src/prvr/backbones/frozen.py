@@ -57,7 +57,7 @@ class FrozenConfig(BackboneConfig):
 
 @dataclass(frozen=True)
 class FrozenTokens(VideoTokens):
-    """Video tokens with the frames that each is made of."""
+    """Video tokens, with the frames that each one covers."""
 
     spans: Tensor | None = None  # (V, m, 2) first frame and end (excluded); zero on padding
 

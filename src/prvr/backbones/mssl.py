@@ -56,10 +56,11 @@ def window_averages(clips: int) -> Tensor:
 @register
 class MSSL(Trunk):
     """Not separable: the clip score is a maximum of cosines, the frame score the cosine with the guided vector of
-    the proposal that won that maximum. Both tables (528 proposals and 528 guided vectors a video) depend on no query,
-    yet the second is read where the *first* peaks: no sum of maxima over fixed token sets, which is what a gallery's
-    engines compute, gives that. So pairs are scored together, ``base_score`` making both tables once per video. TRACE
-    needs no gallery of it in frozen transfer: queries are one vector, and frames are the local evidence."""
+    the proposal that won that maximum. Both tables (528 proposals and 528 guided vectors per video) are
+    independent of the query, but the second is read where the *first* peaks. A gallery's engines compute sums of maxima
+    over fixed token sets, which cannot express that. So pairs are scored together, and ``base_score`` computes both
+    tables once per video. Frozen transfer needs no gallery: queries are one vector, and frames are the local evidence.
+    """
 
     method = "mssl"
     title, year = "MS-SL", 2022

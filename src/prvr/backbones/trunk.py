@@ -1,6 +1,6 @@
 """The trunk of this field's two-branch models: a query as one vector, a video as clips and as frames.
 
-A method adds an encoder for each branch and what it makes of their outputs. Inputs, query branch, frame slots, ranking
+A method adds an encoder for each branch and its own use of their outputs. Inputs, query branch, frame slots, ranking
 losses, initial weights and the authors' names for all of these are the same in all methods since MS-SL, and are here.
 """
 

@@ -66,7 +66,7 @@ class Dataset:
             frames: most frames per video.
             words: most words per query.
             caption_slots: auxiliary captions per video; 0 reads none, otherwise their file must exist.
-            cache_dir: where resampled features are kept; beside the data by default.
+            cache_dir: where resampled features are kept; next to the data by default.
         """
         files = Collection.find(root, collection, visual_feature)
         captions = tuple(read_captions(files.captions(split)))

@@ -202,7 +202,7 @@ def _only_feature(folder: Path, collection: str) -> str:
 
 
 def _usual_or_only(usual: Path, pattern: str) -> Path | None:
-    """A file under its usual name, or the only one beside it that matches."""
+    """A file under its usual name, or the only matching one in the same folder."""
     if usual.is_file():
         return usual
     others = list(usual.parent.glob(pattern))

@@ -59,7 +59,7 @@ def find_video(dataset: Dataset, name: str) -> int:
 
 @torch.no_grad()
 def pair_account(subject: Subject, query: int, video: int) -> PairAccount:
-    """Encode one query and one video, and collect what the pair's score is made of."""
+    """Encode one query and one video, and collect the parts of the pair's score."""
     dataset, model = subject.dataset, subject.model
     words = dataset.query_batch([query]).to(subject.device)
     vector = model.backbone.encode_queries(words.tokens, words.mask)

@@ -69,7 +69,7 @@ class EvaluationRecord:
 
 
 def save_record(record: EvaluationRecord, folder: str | Path) -> Path:
-    """Write a record into a folder, made if needed; each file appears whole or not at all."""
+    """Write a record into a folder, creating it if needed; each file appears when it is complete."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     table = io.StringIO()

@@ -111,7 +111,7 @@ class PyAVReader(VideoReader):
                 last = time
                 yield time, picture
                 if sampler.due - time > between_keys and sampler.taken != sought:
-                    sought = sampler.taken  # one seek per sample; where it does not help, decode on
+                    sought = sampler.taken  # one seek per sample; if it does not help, keep decoding
                     try:
                         container.seek(round((sampler.due + origin) / stream.time_base), stream=stream)
                     except av.error.FFmpegError as problem:

@@ -33,7 +33,7 @@ from prvr.objects.store import ObjectMissing, Store, StoreError
 LARGEST = 1 << 25  # bytes of an object
 SMALL = 1 << 23  # a last segment of fewer bytes is uploaded again together with what follows it
 BLOCK = 1 << 22  # bytes; of files that can change anywhere
-KEPT = 3  # states; older ones are deleted, perhaps while somebody fetches them
+KEPT = 3  # states; older ones are deleted, even if a reader is fetching them
 
 
 class _Damaged(Exception):

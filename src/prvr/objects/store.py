@@ -34,7 +34,7 @@ class Store(Protocol):
     address: str
 
     def put(self, name: str, data: bytes) -> None:
-        """Write an object, whole or not at all. It replaces one of the same name."""
+        """Write an object atomically. It replaces one of the same name."""
 
     def get(self, name: str) -> bytes:
         """An object's content, or ``ObjectMissing``."""

@@ -1,6 +1,6 @@
 """Galleries on disk: a folder of plain arrays that can be written as a stream and mapped into memory.
 
-``gallery.json`` says what each array holds; ``NAME.bin`` is its bytes. The folder appears whole or not at all.
+``gallery.json`` says what each array holds; ``NAME.bin`` is its bytes. The folder appears when it is complete.
 """
 
 from __future__ import annotations

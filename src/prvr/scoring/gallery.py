@@ -214,7 +214,7 @@ class Gallery:
     # -- on disk ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write a folder, whole or not at all."""
+        """Write a folder, which appears when it is complete."""
         disk.write_gallery(path, iter([self.record()]))
 
     @staticmethod

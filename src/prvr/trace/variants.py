@@ -58,7 +58,7 @@ VARIANTS = tuple({variant.key: variant for variant in (BASE_VARIANT, *ABLATIONS,
 
 @dataclass(frozen=True)
 class VariantFactors(TraceFactors):
-    """What all variants need of videos, beyond what TRACE itself does."""
+    """Per-video data that variants need in addition to TRACE's own."""
 
     mean_frame: Tensor  # (V, D) mean of the valid frame keys
     open_support: Tensor  # (V, M) τ·logsumexp_k(b_ki/τ): the support of a frame when no register is preferred

@@ -38,7 +38,7 @@ _STOP_CHECK_EVERY_STEPS = 10  # several processes agree on whether to stop after
 
 
 class TrainingError(UserError):
-    """Training cannot go on. The message says why and what to try."""
+    """Training cannot continue. The message says why and what to try."""
 
 
 class Trainer:

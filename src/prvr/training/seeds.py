@@ -1,4 +1,4 @@
-"""Seeds made of other seeds, so that randomness has no state to save."""
+"""Seeds derived from other seeds, so that randomness has no state to save."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _NO_MOMENT = -1e4  # start and end logit of a padded frame
 
 
 class TransformerSizes(NamedTuple):
-    """What all transformers of the method share."""
+    """Sizes that all transformers of the method share."""
 
     width: int
     heads: int

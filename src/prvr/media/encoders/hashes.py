@@ -2,7 +2,7 @@
 
 ``prvr prepare`` writes the sha256 of every file it downloads to ``prvr-hashes.json`` next to them, and that record is
 copied with the folder. Without a record, the hub's cache helps: it names a weight file by its sha256. Both detect disk
-errors and incomplete copies. They do not detect somebody who changes a file and its record.
+errors and incomplete copies. They do not detect a deliberate change of both a file and its record.
 """
 
 from __future__ import annotations
