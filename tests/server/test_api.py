@@ -82,7 +82,7 @@ def test_evidence_of_a_hit_equals_that_of_the_search(served: Served) -> None:
     evidence = served.client.get(hit["evidence_url"]).json()
     expected = served.library.search(QUERY, limit=1)[0].evidence
     for name in ("direct", "support", "routed", "activation"):
-        assert evidence[name] == pytest.approx(getattr(expected, name), abs=1e-4)
+        assert evidence[name] == pytest.approx(expected.to_dict()[name], abs=1e-4)
     assert evidence["direct_peak"]["index"] == expected.direct_peak
     assert evidence["routed_peak"]["index"] == expected.routed_peak
     (a, b), (c, d) = expected.spans[expected.direct_peak], expected.spans[expected.routed_peak]
