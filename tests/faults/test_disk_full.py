@@ -54,7 +54,7 @@ def test_converting_on_a_full_disk(tmp_path: Path) -> None:
         folder = write_bigfile(place / "features")
         used = sum(path.stat().st_size for path in folder.iterdir())
         remount(place, f"size={used * 3 // 2}")
-        assert "goes on where it stopped" in refusal(start("data", "convert", folder))
+        assert "continues where it stopped" in refusal(start("data", "convert", folder))
         assert not (folder / "feature.hdf5").exists()
         remount(place, "size=64m")
         finish(start("data", "convert", folder))
