@@ -14,7 +14,7 @@ MARK = "<!-- from here on written by benchmarks/supply_chain.py -->"
 
 
 def table(packages: Iterable[Package]) -> list[str]:
-    rows = [f"| {p.name} | {p.version} | {p.licence} | {', '.join(p.wanted)} |" for p in packages]
+    rows = [f"| {p.name} | {p.version} | {p.licence} | {', '.join(p.needed_by)} |" for p in packages]
     return ["| package | version | licence, as it states it | for |", "|---|---|---|---|", *rows]
 
 

@@ -26,11 +26,11 @@ from prvr.media.encoders.hashes import HASHES_FILE
 def test_every_core_package_is_there_with_a_version_and_a_licence() -> None:
     found = {package.name: package for package in installed_packages(read_requirements())}
     for name in ("torch", "numpy", "h5py", "safetensors", "rich", "tyro"):
-        assert "core" in found[name].wanted
+        assert "core" in found[name].needed_by
         assert found[name].direct
         assert found[name].version
         assert found[name].licence not in ("", "not stated")
-    assert found["sympy"].wanted  # asked for by torch alone
+    assert found["sympy"].needed_by  # asked for by torch alone
     assert not found["sympy"].direct
 
 

@@ -91,7 +91,7 @@ def _encoder(found: EncoderHealth) -> tuple[str, ...]:
 
 
 def _licence(package: Package) -> tuple[str, ...]:
-    return package.name, package.version or "–", package.licence, ", ".join(package.wanted)
+    return package.name, package.version or "–", package.licence, ", ".join(package.needed_by)
 
 
 def _table(rows: Iterable[tuple[str, ...]]) -> Table:

@@ -60,8 +60,8 @@ class _ShardedView:
         for shard, reply in replies.items():
             if reply.scores is None:
                 raise _ViewChanged
-            for row, (asked, found) in enumerate(zip(requests[shard].sections, reply.scores, strict=True)):
-                scores[row, held[shard] if asked is None else held[shard][asked]] = found
+            for row, (numbers, found) in enumerate(zip(requests[shard].sections, reply.scores, strict=True)):
+                scores[row, held[shard] if numbers is None else held[shard][numbers]] = found
         return [of_query[query.sections.numbers] for of_query, query in zip(scores, queries, strict=True)]
 
 

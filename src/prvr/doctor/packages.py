@@ -25,7 +25,7 @@ class Package:
     name: str
     version: str | None  # None: not installed
     licence: str
-    wanted: tuple[str, ...]  # the purposes that need it: "core", or names of extras
+    needed_by: tuple[str, ...]  # the purposes that need it: "core", or names of extras
     direct: bool  # required by prvr itself
     problem: str = ""
 

@@ -184,16 +184,16 @@ def _explain_problems(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
-        said = str(problem)
-        if "full" in said:
+        text = str(problem)
+        if "full" in text:
             remedy = "free some space and run the command again; what was added so far is kept"
-        elif "locked" in said:
+        elif "locked" in text:
             remedy = "another process is still writing; try again when it is done"
-        elif "readonly" in said:
+        elif "readonly" in text:
             remedy = "this user can search the library, but not change it"
         else:
             remedy = "if this happens again, restore it from a copy or create the library again"
-        raise LibraryError(f"{path}: {said}: {remedy}") from problem
+        raise LibraryError(f"{path}: {text}: {remedy}") from problem
 
 
 def read_generation(db: sqlite3.Connection) -> int:

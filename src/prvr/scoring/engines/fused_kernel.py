@@ -171,9 +171,9 @@ def launch(
     trace = torch.empty(count, videos, device=device) if has_trace else None
     unused = packed.first_page
     registers = MOST_REGISTERS if gallery.registers is None else gallery.registers.shape[1]
-    asked = stored.values.contiguous()
+    query_values = stored.values.contiguous()
     arguments: dict[str, Any] = {
-        "q_desc": _descriptor(asked),
+        "q_desc": _descriptor(query_values),
         "local_desc": _descriptor(packed.local),
         "key_desc": _descriptor(_or(packed.keys, packed.local)),
         "side_desc": _descriptor(_or(packed.side, packed.local)),
@@ -206,7 +206,7 @@ def launch(
         "QUANTISED": stored.scale is not None,
         "GATE": config.gate and registers > 1,
         "PLAIN": plain,
-        "BITS": asked.element_size() * 8,
+        "BITS": query_values.element_size() * 8,
     }
 
     def grid(meta: dict[str, Any]) -> tuple[int, int]:
