@@ -226,3 +226,15 @@ def test_index_size(whole: Library) -> None:
     arrays = sum(p.stat().st_size for p in (whole.folder / "shards").rglob("*.bin"))
     assert status.bytes >= arrays
     assert status.frames == sum(video.frames for video in whole.videos())
+
+
+def test_a_kill_while_a_library_is_created_leaves_nothing_in_the_way(own: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "library"
+    folder.mkdir()
+    (folder / "..library.json.123.123.part").write_text("{")  # half of library.json, under its temporary name
+    library = Library.create(folder, rate=2.0)
+    assert len(library.add([own]).added) == 6
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("Dear")
+    with pytest.raises(LibraryError, match="holds something else"):
+        Library.create(tmp_path / "other")
