@@ -37,7 +37,6 @@ from prvr.library import (
     Section,
     SectionBuffer,
     Track,
-    commit_videos,
 )
 from prvr.media import Array, Encoder, Fit, Image, unit_rows
 from prvr.scoring import Gallery, score_parts
@@ -178,7 +177,7 @@ def fill(lib: Library, videos: int, frames: int, distinct: int = DISTINCT) -> No
             path = Path(f"/made up/{number:06d}.mp4")
             video = NewVideo(path, frames, 0, str(number), duration=float(frames), frames=frames)
             items.append(IndexedVideo(video, {"frames": made[number % distinct] if made else fresh[number - first]}))
-        commit_videos(lib.catalogue, lib.folder, items)
+        lib.store.commit(items)
 
 
 def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> list[SectionBuffer]:

@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.cluster.alike import arrays, requests, same_answers
+from tests.cluster.standin import searcher, start_actors
+from tests.cluster.test_add import Stages, add
 
 from prvr.cli import main as prvr
 from prvr.data.resample import normalise_rows, sample_clips
@@ -19,9 +22,6 @@ from prvr.media.recipe import RecipeMismatch
 from prvr.tokens import Evidence, VideoTokens
 from prvr.training import Run
 from prvr.worlds import RenderedWorld
-from tests.cluster.alike import arrays, requests, same_answers
-from tests.cluster.standin import searcher, start_actors
-from tests.cluster.test_add import Stages, add
 from tests.library.conftest import RATE, SLOTS, fresh_run
 
 SENTENCES = ("a red square moves to the left", "then a green ring at night", "something blue falls")

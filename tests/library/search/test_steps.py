@@ -19,7 +19,6 @@ from prvr.library import (
     Piece,
     SearchRequest,
     SectionBuffer,
-    commit_videos,
 )
 from prvr.library.search.explain import EvidenceRequest, evidence_in_videos, explain_pages
 from prvr.library.search.pipeline import run_search
@@ -48,7 +47,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Library:
             buffer.add(section)
         video = NewVideo(Path(f"/films/{name}.mp4"), 1, 0, name, duration=10.0, frames=10, tags=(name,))
         videos.append(IndexedVideo(video, {FRAMES: buffer}))
-    commit_videos(library.catalogue, folder, videos)
+    library.store.commit(videos)
     return library
 
 

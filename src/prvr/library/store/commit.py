@@ -12,10 +12,10 @@ from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import Appender
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Catalogue, put_video
-from prvr.library.store.claims import Claim
+from prvr.library.store.claims import HeldClaim
 
 _QUEUED = 4  # videos that may wait for the disk
-_Item = tuple[IndexedVideo, Claim]
+_Item = tuple[IndexedVideo, HeldClaim]
 
 
 def commit_videos(catalogue: Catalogue, folder: Path, videos: Sequence[IndexedVideo]) -> None:
@@ -33,7 +33,7 @@ def commit_videos(catalogue: Catalogue, folder: Path, videos: Sequence[IndexedVi
         raise disk_error(folder, problem) from problem
 
 
-def disk_error(folder: Path, problem: OSError) -> LibraryError:
+def disk_error(folder: Path | str, problem: OSError) -> LibraryError:
     """The error for a disk that refused to be written."""
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         return LibraryError(
@@ -58,7 +58,7 @@ class Committer:
         self.thread = threading.Thread(target=self._work, name="prvr-commit", daemon=True)
         self.thread.start()
 
-    def put(self, video: IndexedVideo, claim: Claim) -> None:
+    def put(self, video: IndexedVideo, claim: HeldClaim) -> None:
         """Hand over a video and the claim on its file, which is released after the commit."""
         self.queue.put((video, claim))  # the thread empties the queue even after a problem, so this never hangs
         if self.problem is not None:
