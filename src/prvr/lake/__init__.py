@@ -9,12 +9,14 @@
 Needs ``pip install "prvr[scale]"``. Lance and Ray are imported when they are used.
 """
 
-from prvr.lake.cluster import add_on_cluster, connected
+from prvr.lake.cluster import add_on_cluster
+from prvr.lake.connection import ClusterError, connected, require_same_version
 from prvr.lake.copying import copy_library
 from prvr.lake.libraries import create_library, library_exists, open_library
 from prvr.lake.tables import LakeError, StoreAway, is_lake
 
 __all__ = [
+    "ClusterError",
     "LakeError",
     "StoreAway",
     "add_on_cluster",
@@ -24,4 +26,5 @@ __all__ = [
     "is_lake",
     "library_exists",
     "open_library",
+    "require_same_version",
 ]

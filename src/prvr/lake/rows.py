@@ -53,17 +53,6 @@ class WrittenVideo:
     tokens: int
     lines: tuple[TimedLine, ...] = ()
 
-    def to_json(self) -> str:
-        return json.dumps({**asdict(self), "video": {**vars(self.video), "path": str(self.video.path)}})
-
-    @staticmethod
-    def from_json(text: str) -> WrittenVideo:
-        found = json.loads(text)
-        video = found.pop("video")
-        video |= {"path": Path(video["path"]), "tags": tuple(video["tags"])}
-        lines = tuple(TimedLine(**line) for line in found.pop("lines"))
-        return WrittenVideo(video=NewVideo(**video), lines=lines, **found)
-
 
 def new_part() -> int:
     """A number for the sections of a video that is about to be written."""

@@ -101,13 +101,19 @@ class LakeCommitter:
         """``commit`` makes videos part of the library; ``committed`` is called with each one that it accepted."""
         self.writer, self.commit, self.committed = SectionWriter(lake), commit, committed
         self.problem: BaseException | None = None
-        self._queue: queue.Queue[IndexedVideo | None] = queue.Queue(_QUEUED)
+        self._queue: queue.Queue[IndexedVideo | WrittenFiles | None] = queue.Queue(_QUEUED)
         self._thread = threading.Thread(target=self._work, name="prvr-lake", daemon=True)
         self._thread.start()
 
     def put(self, video: IndexedVideo, claim: HeldClaim) -> None:
         claim.release()
         self._queue.put(video)  # the thread empties the queue even after a problem, so this never hangs
+        if self.problem is not None:
+            raise self.problem
+
+    def put_written(self, written: WrittenFiles) -> None:
+        """Hand over videos whose sections other processes have written."""
+        self._queue.put(written)
         if self.problem is not None:
             raise self.problem
 
@@ -126,7 +132,9 @@ class LakeCommitter:
                 item = False
             ending = item is None
             try:
-                if item and self.problem is None:
+                if isinstance(item, WrittenFiles):
+                    self.writer.written.extend(item)
+                elif item and self.problem is None:
                     self.writer.add(item)
                 if (ending or time.monotonic() >= due) and self.problem is None:
                     for video in self.commit(self.writer.take()):

@@ -13,7 +13,7 @@ files into vectors, ``search/`` turns a query into hits.
 
 from prvr.library.errors import LibraryError, NoCandidates
 from prvr.library.folder import FolderStore
-from prvr.library.ingest.add import Adder, AddProgress, AddReport
+from prvr.library.ingest.add import Adder, AddProgress, AddReport, ProgressClock
 from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, absolute_path, find_videos
 from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.index import index_file, new_video
@@ -87,6 +87,7 @@ __all__ = [
     "NewVideo",
     "NoCandidates",
     "Piece",
+    "ProgressClock",
     "QueryInput",
     "QueryProjection",
     "SearchRequest",

@@ -117,7 +117,7 @@ class Adder:
 
     def _work(self, sources: Sequence[SourceFile]) -> None:
         """Decode and encode in this process, commit in a thread."""
-        clock = _ProgressClock(self, sources)
+        clock = ProgressClock(self, sources)
         committer = self.store.committer(self.note_committed)
         busy: list[SourceFile] = []  # claimed by another process: looked at again after all others
         try:
@@ -191,7 +191,7 @@ class Adder:
             self.report.damaged[video.path] = video.problem
 
 
-class _ProgressClock:
+class ProgressClock:
     """Turns progress within files into progress of the whole add."""
 
     def __init__(self, adder: Adder, sources: Sequence[SourceFile]):

@@ -30,11 +30,16 @@ _LINES_AT_ONCE = 512
 
 
 def index_file(
-    scratch: Path | None, video: NewVideo, tracks: Mapping[str, Track], rate: float, progress: FileProgress
+    scratch: Path | None,
+    video: NewVideo,
+    tracks: Mapping[str, Track],
+    rate: float,
+    progress: FileProgress,
+    decode_threads: int = 0,
 ) -> IndexedVideo:
     """Decode and encode a file. If the file is faulty, the result says why; such problems are not raised."""
     try:
-        with open_video(video.path) as opened:
+        with open_video(video.path, threads=decode_threads) as opened:
             encoder = tracks[FRAMES].encoder
             assert isinstance(encoder, Encoder)
             parts = feature_parts(opened, encoder, rate)
