@@ -11,8 +11,9 @@ from prvr.lake.tables import is_lake
 from prvr.library import RECORD_FILE, Library, LibrarySettings, plan_library
 
 
-def open_library(address: str) -> Library:
+def open_library(address: str | Path) -> Library:
     """Open the library in a folder, or the lake at an address."""
+    address = str(address)
     return Library(open_lake(address)) if is_lake(address) else Library.open(address)
 
 

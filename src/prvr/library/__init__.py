@@ -11,6 +11,7 @@
 files into vectors, ``search/`` turns a query into hits.
 """
 
+from prvr.library.copying import copy_videos
 from prvr.library.errors import LibraryError, NoCandidates
 from prvr.library.folder import FolderStore
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
@@ -104,6 +105,7 @@ __all__ = [
     "VideoCommitter",
     "VideoExplanation",
     "absolute_path",
+    "copy_videos",
     "find_videos",
     "index_file",
     "judge",
