@@ -43,7 +43,14 @@ from prvr.library.store.catalogue import NewVideo, Video
 from prvr.library.store.claims import HeldClaim
 from prvr.library.store.model import model_problem
 from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
-from prvr.library.store.settings import RECORD_FILE, LibraryRecord, LibrarySettings, parse_record, write_record
+from prvr.library.store.settings import (
+    RECORD_FILE,
+    LibraryRecord,
+    LibrarySettings,
+    parse_record,
+    read_record,
+    write_record,
+)
 from prvr.library.store.snapshot import QueryProjection, Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store, VideoCommitter
@@ -115,6 +122,7 @@ __all__ = [
     "new_video",
     "parse_record",
     "plan_library",
+    "read_record",
     "reference_videos",
     "rendered_queries",
     "write_record",
