@@ -102,7 +102,7 @@ class Diagnosis:
         return values
 
 
-def examine(library: str | None = None, places: tuple[Path, ...] = ()) -> Diagnosis:
+def examine(library: str | Path | None = None, places: tuple[Path, ...] = ()) -> Diagnosis:
     """Look at everything.
 
     Args:
@@ -113,9 +113,9 @@ def examine(library: str | None = None, places: tuple[Path, ...] = ()) -> Diagno
     packages, encoders = installed_packages(requirements), find_encoders()
     problems = [f"{package.name} {package.problem}" for package in packages if package.problem]
     problems += [f"encoder {encoder.name}: {encoder.remedy}" for encoder in encoders if encoder.state == "damaged"]
-    health = None if library is None else library_health(library)
+    health = None if library is None else library_health(str(library))
     problems += [] if health is None else health.problems
-    local = [Path(library)] if library and "://" not in library else []
+    local = [Path(library)] if library and "://" not in str(library) else []
     folders = dict.fromkeys([*local, *places, hub_cache()])
     return Diagnosis(
         versions={"prvr": prvr.__version__, "python": platform.python_version()},

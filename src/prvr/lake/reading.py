@@ -42,6 +42,7 @@ _BLOCK_TOKENS = 1 << 16  # read together
 _BACKGROUND_BYTES = 1 << 28  # of background scores that are kept in memory
 _LARGE = 1 << 16  # sections; above, the background is computed again only when the library has changed by a twentieth
 _TRIES = 5
+_SCATTERED, _FEW_VIDEOS = 4, 16  # blocks of the cache that hold some of the wanted videos; videos in one of them
 
 
 class BlockCache:
@@ -124,18 +125,24 @@ class LakeSections(TrackSections):
             if found is not None:
                 block, first = found
                 groups.setdefault(id(block), (block, np.full(len(wanted), -1, np.int64)))[1][place] = first
+        missing = np.array([found is None for found in kept], bool)
         for block, first_rows in groups.values():
-            yield _rows_of(block, first_rows, inverse, chosen - starts[columns])
-        missing = [place for place, found in enumerate(kept) if found is None]
-        for block, first_rows in self._read_ahead(wanted, missing, replace=numbers is not None):
+            here = first_rows >= 0
+            if len(groups) > _SCATTERED and here.sum() < _FEW_VIDEOS:
+                missing |= here  # a block that holds few of them costs more to score than to read them again
+            else:
+                yield _rows_of(block, first_rows, inverse, chosen - starts[columns])
+        for block, first_rows in self._read_ahead(wanted, np.flatnonzero(missing), replace=numbers is not None):
             yield _rows_of(block, first_rows, inverse, chosen - starts[columns])
 
     def _read_ahead(
-        self, wanted: Ids, missing: list[int], *, replace: bool
+        self, wanted: Ids, missing: Ids, *, replace: bool
     ) -> Iterator[tuple[SectionBlock, NDArray[np.int64]]]:
         """Read videos that are not in the cache, a block at a time; the next block is read while one is used."""
-        tokens = np.add.reduceat(self.tokens, self.by_video.starts[:-1])[wanted[missing]] if missing else np.zeros(0)
-        groups = np.split(np.array(missing, np.int64), np.flatnonzero(np.diff(tokens.cumsum() // _BLOCK_TOKENS)) + 1)
+        if not len(missing):
+            return
+        tokens = self._video_tokens[wanted[missing]]
+        groups = np.split(missing, np.flatnonzero(np.diff(tokens.cumsum() // _BLOCK_TOKENS)) + 1)
 
         def read(places: Ids) -> tuple[SectionBlock, NDArray[np.int64]]:
             starts = self.by_video.starts
@@ -151,7 +158,7 @@ class LakeSections(TrackSections):
             return block, first_rows
 
         if len(groups) == 1:
-            yield from (read(group) for group in groups if len(group))
+            yield read(missing)
             return
         with ThreadPoolExecutor(1, "prvr-read") as reader:
             coming = reader.submit(read, groups[0])
@@ -165,6 +172,12 @@ class LakeSections(TrackSections):
         with explained(self.table.uri):
             values = self.table.take(self.positions[numbers], columns=["arrays"])["arrays"]
         return self.layout.block([value.as_buffer() for value in values], self.projection)
+
+    @cached_property
+    def _video_tokens(self) -> Ids:
+        """(V,): the tokens of each video."""
+        tokens: Ids = np.add.reduceat(self.tokens, self.by_video.starts[:-1])
+        return tokens
 
     def background_scores(self, numbers: Ids) -> NDArray[np.float32]:
         shape = (-1, self.layout.sentences, 2)
@@ -227,11 +240,12 @@ class LakeSnapshot(Snapshot):
 
     videos: LakeVideos
     tracks: Mapping[str, LakeSections]
-    table: LanceDataset  # of videos
+    opened: tuple[LanceDataset, ...]  # the table of videos, then those of sections
 
     def choose(self, filters: Filters) -> Ids:
-        with explained(self.table.uri):
-            found = self.table.to_table(columns=["id"], filter=f"state = 'ok' AND {condition_of(filters)}")
+        table = self.opened[0]
+        with explained(table.uri):
+            found = table.to_table(columns=["id"], filter=f"state = 'ok' AND {condition_of(filters)}")
         return np.sort(found["id"].to_numpy())
 
 
@@ -266,6 +280,9 @@ def read_snapshot(
 ) -> Snapshot:
     """Open the newest version. Returns ``previous`` itself if nothing has changed since."""
     last = previous if isinstance(previous, LakeSnapshot) else None
+    with explained(tables["videos"].lake):
+        if last is not None and all(each.latest_version == each.version for each in last.opened):
+            return last
     for _ in range(_TRIES):
         videos = tables["videos"].open()  # before the sections: those of every video in it are there already
         if videos is None:
@@ -273,8 +290,6 @@ def read_snapshot(
         opened = {track: tables[track].open() for track in TRACKS}
         found = {track: table for track, table in opened.items() if table is not None}
         versions = (videos.version, *(table.version for table in found.values()))
-        if last is not None and last.generation == versions:
-            return last
         columns = [*VIDEO_COLUMNS, "part", *(f"{track}_sections" for track in TRACKS)]
         with explained(videos.uri):
             rows = LakeVideos(videos.to_table(columns=columns, filter=f"id != {HEAD} AND state = 'ok'"))
@@ -297,4 +312,4 @@ def read_snapshot(
         if complete or tables["videos"].open().version == versions[0]:  # type: ignore[union-attr]
             break  # if incomplete, then not because a video was replaced meanwhile: ``verify`` names it
     with_sections = {track: of_track for track, of_track in sections.items() if len(of_track)}
-    return LakeSnapshot(versions, rows, with_sections, videos)
+    return LakeSnapshot(versions, rows, with_sections, (videos, *found.values()))

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import math
 import secrets
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -131,7 +130,6 @@ class SectionLayout:
                 ("part", pa.int64()),
                 ("section", pa.int32()),
                 ("tokens", pa.int32()),
-                ("written", pa.int64()),  # seconds since 1970
                 ("stretches", pa.list_(pa.list_(pa.float16(), self.width))),
                 ("background", pa.list_(pa.float32(), 2 * self.sentences)),
                 ("arrays", pa.large_binary()),
@@ -157,7 +155,6 @@ class SectionLayout:
                 "part": part,
                 "section": place,
                 "tokens": section.tokens,
-                "written": int(time.time()),
                 "stretches": list(stretches_of(section)),
                 "background": section.arrays["background"].flatten().numpy(),
                 "arrays": b"".join(bytes(raw_bytes(section.arrays[name])) for name in self.arrays),

@@ -246,17 +246,12 @@ class LakeStore(Store):
                 self.tables[track].delete(f"part IN ({', '.join(map(str, parts))})")
 
     def clean(self) -> None:
-        """Merge small files, and delete what is older than a day and no longer used."""
-        live = {row["part"] for row in self._videos(f"id != {HEAD}", ["id", "part"])}
-        before = int(time.time() - KEPT.total_seconds())
+        """Merge small files, and delete versions that are older than a day."""
         for name in (VIDEOS, *TRACKS):
             table = self.tables[name].open()
             if table is None:
                 continue
             with explained(self.address):
-                if name in TRACKS:  # sections whose command was killed before it committed their video
-                    old = table.to_table(columns=["part"], filter=f"written < {before}")["part"].unique().to_pylist()
-                    self._drop_sections([part for part in old if part not in live])
                 if len(table.get_fragments()) > _MANY_FILES:
                     table.optimize.compact_files()
                 table.cleanup_old_versions(KEPT)

@@ -11,6 +11,7 @@
 files into vectors, ``search/`` turns a query into hits.
 """
 
+from prvr.library.copying import copy_videos
 from prvr.library.errors import LibraryError, NoCandidates
 from prvr.library.folder import FolderStore
 from prvr.library.ingest.add import Adder, AddProgress, AddReport, ProgressClock
@@ -42,7 +43,14 @@ from prvr.library.store.catalogue import NewVideo, Video
 from prvr.library.store.claims import HeldClaim
 from prvr.library.store.model import model_problem
 from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
-from prvr.library.store.settings import RECORD_FILE, LibraryRecord, LibrarySettings, parse_record, write_record
+from prvr.library.store.settings import (
+    RECORD_FILE,
+    LibraryRecord,
+    LibrarySettings,
+    parse_record,
+    read_record,
+    write_record,
+)
 from prvr.library.store.snapshot import QueryProjection, Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store, VideoCommitter
@@ -105,6 +113,7 @@ __all__ = [
     "VideoCommitter",
     "VideoExplanation",
     "absolute_path",
+    "copy_videos",
     "find_videos",
     "index_file",
     "judge",
@@ -114,6 +123,7 @@ __all__ = [
     "new_video",
     "parse_record",
     "plan_library",
+    "read_record",
     "reference_videos",
     "rendered_queries",
     "write_record",

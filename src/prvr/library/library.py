@@ -29,7 +29,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.folder import FolderStore
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
 from prvr.library.ingest.files import absolute_path, find_videos
-from prvr.library.ingest.setup import EncoderOverrides, open_tracks, plan_library, require_encoder
+from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, open_tracks, plan_library, require_encoder
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
 from prvr.library.search.candidate_build import CandidateRecall, measure_recall
 from prvr.library.search.candidates import IndexSettings
@@ -91,11 +91,7 @@ class Library:
             model: a trained run to search with. The library keeps a copy of its weights.
             settings: the other fields of ``LibrarySettings``.
         """
-        folder = Path(path)
-        if (folder / RECORD_FILE).exists():
-            raise LibraryError(f"{folder} already holds a library: open it, or choose another folder")
-        if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
-            raise LibraryError(f"{folder} holds something else: choose a folder that is empty or does not exist")
+        _require_empty(Path(path))
         chosen = LibrarySettings(
             encoder=encoder if isinstance(encoder, str) else encoder.name,
             text_encoder=text_encoder if text_encoder is None or isinstance(text_encoder, str) else text_encoder.name,
@@ -103,8 +99,14 @@ class Library:
             **settings,
         )
         plan = plan_library(chosen, {FRAMES: _if_open(encoder), TEXT: _if_open(text_encoder)})
+        return Library.create_planned(Path(path), plan)
+
+    @staticmethod
+    def create_planned(folder: Path, plan: LibraryPlan) -> Library:
+        """Create an empty library from settings that were checked. If another process was first, open its library."""
+        _require_empty(folder)
         plan.keep_model(folder)
-        write_record(folder, plan.record)  # if another process was first, its library is opened
+        write_record(folder, plan.record)
         return Library(FolderStore(folder, read_record(folder)), plan.encoders)
 
     @staticmethod
@@ -335,6 +337,14 @@ class Library:
         """By track, the share of the exact best videos of background sentences that approximate search finds."""
         candidates = self.store.candidates(self.snapshot())
         return {name: measure_recall(each, self.tracks[name].background, best) for name, each in candidates.items()}
+
+
+def _require_empty(folder: Path) -> None:
+    """Refuse a folder that holds something, except what a killed process left behind while it created a library."""
+    if (folder / RECORD_FILE).exists():
+        raise LibraryError(f"{folder} already holds a library: open it, or choose another folder")
+    if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
+        raise LibraryError(f"{folder} holds something else: choose a folder that is empty or does not exist")
 
 
 def _if_open(encoder: str | _Encoder | None) -> _Encoder | None:
