@@ -2,24 +2,25 @@
 
     add_on_cluster(library, library.adder(), find_videos(["archive/"]), "auto")
 
-Ray Data gives groups of files to workers. A worker opens the lake itself. It returns what it has written: facts about
+A worker is an actor that opens the lake itself and gets groups of files. It returns what it has written: facts about
 videos and the names of files, no frames and no vectors. Nothing of it belongs to the library before this process
 commits it. So workers, nodes and this process may be killed at any time: what was not committed is done again, and
 sections that were left behind are never read, and deleted after a day. Of two commands that add the same file, the
 commit keeps the first row and drops the other's sections.
+
+``WorkerPool`` gives out the groups, and not Ray Data: that repeats a file which crashes its decoder without end, and
+two commands on one cluster, or one after another that was interrupted, made it give up (Ray 2.60).
 """
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
-import traceback
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +36,14 @@ from prvr.library import (
     Library,
     ProgressClock,
     SourceFile,
-    Track,
     index_file,
     new_video,
 )
 
 _GROUP_FILES, _GROUP_BYTES = 32, 1 << 28  # most that a worker gets at once; their sections share files of the tables
 _SHARES = 4  # groups for each worker at least, so that all end at about the same time
-_TRIES = 3  # of a file that ends its worker
+_TRIES = 3  # of a file alone, after its group was lost with a worker
 _UNSEEN, _CRASHED = "does not exist on node", "made the decoder crash"
-Count = Callable[[str, int], int]  # ``Attempts.count``, here or on the cluster
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,10 @@ class FileGroup:
     """Files that a worker indexes together."""
 
     files: tuple[SourceFile, ...]
+    lost: int = 0  # workers, while the file was alone
+
+
+GroupResult = tuple[FileGroup, WrittenFiles | None]  # what was written; None if the only file ended several workers
 
 
 def add_on_cluster(
@@ -84,33 +87,55 @@ def add_on_cluster(
     ]
     if sources:
         with connected(address) as ray:
-            commit_results(store, adder, sources, _results(ray, store.address, adder.tags, sources, workers))
+            _index(ray, store, adder, sources, workers)
     store.clean()
     return adder.finish()
 
 
+def _index(ray: Any, store: LakeStore, adder: Adder, sources: Sequence[SourceFile], workers: int | None) -> None:
+    resources = ray.cluster_resources()
+    gpus, cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
+    workers, threads = workers or gpus or cpus, max(1, cpus // gpus) if gpus else 1
+    needs = {"num_cpus": 1, "num_gpus": 1} if gpus else {"num_cpus": 1}
+    actor = ray.remote(**needs, scheduling_strategy="SPREAD")(IndexWorker)
+    pool = WorkerPool(ray, lambda: actor.remote(store.address, __version__, adder.tags, threads))
+    try:
+        commit_results(store, adder, sources, pool.results(file_groups(sources, workers), workers))
+    finally:
+        pool.close()
+
+
 def commit_results(
-    store: LakeStore, adder: Adder, sources: Sequence[SourceFile], results: Iterable[WrittenFiles | Exception]
+    store: LakeStore,
+    adder: Adder,
+    sources: Sequence[SourceFile],
+    results: Iterable[tuple[FileGroup, WrittenFiles | None]],
 ) -> None:
     """Commit what workers have written, as it comes. If something goes wrong, what was finished is committed first."""
-    by_path = {source.path: source for source in sources}
     clock, committer = ProgressClock(adder, sources), store.committer(adder.note_committed)
     try:
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-            for video in [each.video for each in result.videos]:
+        for group, written in results:
+            if written is None:
+                writer = SectionWriter(store.address)
+                for source in group.files:
+                    writer.add(_failed(source, adder.tags, _CRASHED))
+                written = writer.take()
+            for source, video in zip(group.files, (each.video for each in written.videos), strict=True):
                 if video.problem is not None and video.problem.startswith(_UNSEEN) and video.path.exists():
                     raise ClusterError(
                         f"{video.path} {video.problem}: videos must be on storage that all nodes share, under the same "
                         "path"
                     )
                 seconds = video.duration or 0.0
-                clock.start(by_path[video.path])(seconds, seconds)
-                clock.finish(by_path[video.path])
-            committer.put_written(result)
+                clock.start(source)(seconds, seconds)
+                clock.finish(source)
+            committer.put_written(written)
     finally:
         committer.close()
+
+
+def _failed(source: SourceFile, tags: tuple[str, ...], problem: str) -> IndexedVideo:
+    return IndexedVideo(replace(new_video(source, None, tags), state="failed", problem=problem))
 
 
 def file_groups(sources: Sequence[SourceFile], workers: int) -> list[FileGroup]:
@@ -127,58 +152,63 @@ def file_groups(sources: Sequence[SourceFile], workers: int) -> list[FileGroup]:
     return [FileGroup(tuple(group)) for group in groups]
 
 
-def _results(
-    ray: Any, lake: str, tags: tuple[str, ...], sources: Sequence[SourceFile], workers: int | None
-) -> Iterator[WrittenFiles | Exception]:
-    """What workers return for all groups of files, in any order. Ray repeats the work of lost workers."""
-    from ray import data
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+class WorkerPool:
+    """Gives groups to workers. A worker that dies is replaced, and its files are tried again, each alone."""
 
-    for name in ("ray", "ray.data", "ray.data._internal"):  # they print every plan and every lost worker
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    data.DataContext.get_current().enable_progress_bars = False
-    resources = ray.cluster_resources()
-    gpus, cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
-    workers = workers or gpus or cpus
-    groups = file_groups(sources, workers)
-    beside = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    attempts = ray.remote(num_cpus=0, scheduling_strategy=beside)(Attempts).remote()
-    opening = (lake, __version__, tags, partial(_count_on_cluster, attempts), max(1, cpus // gpus) if gpus else 1)
-    rows = data.from_items([{"group": group} for group in groups], override_num_blocks=len(groups)).map(
-        IndexWorker,
-        fn_constructor_args=opening,
-        compute=data.ActorPoolStrategy(size=min(workers, len(groups)), max_tasks_in_flight_per_actor=1),
-        num_cpus=1,
-        num_gpus=1 if gpus else None,
-    )
-    try:
-        for batch in rows.iter_batches(batch_size=None, prefetch_batches=0):
-            yield from batch["result"]
-    except ray.exceptions.RayError as problem:
-        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[-1][:300]
-        raise ClusterError(
-            f"the cluster gave up ({reason}). What was finished is kept; run the command again to continue"
-        ) from problem
+    def __init__(self, ray: Any, start: Callable[[], Any]):
+        """``start`` starts a worker: an actor with ``open`` and ``index``."""
+        self.ray, self.start = ray, start
+        self.waiting: deque[FileGroup] = deque()
+        self.idle: list[Any] = []
+        self.busy: dict[Any, tuple[Any, FileGroup | None]] = {}  # by answer: the worker and its group; None: it opens
+        self.stillborn = 0  # workers in a row that died before they could begin
 
+    def results(self, groups: Sequence[FileGroup], workers: int) -> Iterator[GroupResult]:
+        """Index all groups, in any order."""
+        self.waiting.extend(groups)
+        for _ in range(min(workers, len(groups))):
+            self._start_worker()
+        while self.waiting or any(group is not None for _, group in self.busy.values()):
+            while self.waiting and self.idle:
+                worker, next_group = self.idle.pop(), self.waiting.popleft()
+                self.busy[worker.index.remote(next_group)] = (worker, next_group)
+            (answer,), _ = self.ray.wait(list(self.busy))
+            worker, group = self.busy.pop(answer)
+            try:
+                written = self.ray.get(answer)
+            except self.ray.exceptions.RayTaskError as problem:  # the worker raised it
+                self.idle.append(worker)
+                raise problem.cause from problem
+            except self.ray.exceptions.RayError as problem:  # the worker or its node is gone
+                self.ray.kill(worker)
+                self._start_worker()
+                if group is None:
+                    self._note_stillborn(problem)
+                elif len(group.files) == 1 and group.lost + 1 >= _TRIES:
+                    yield group, None
+                else:
+                    lost = group.lost + 1 if len(group.files) == 1 else 0
+                    self.waiting.extend(FileGroup((source,), lost) for source in group.files)
+                continue
+            self.stillborn = 0
+            self.idle.append(worker)
+            if group is not None:
+                yield group, written
 
-class Attempts:
-    """Counts how often a file was begun and not ended. Runs beside the command, and so outlives every worker."""
+    def close(self) -> None:
+        """End all workers, whatever they do."""
+        for worker in [*self.idle, *(worker for worker, _ in self.busy.values())]:
+            self.ray.kill(worker)
 
-    def __init__(self) -> None:
-        self.begun: Counter[str] = Counter()
+    def _start_worker(self) -> None:
+        worker = self.start()
+        self.busy[worker.open.remote()] = (worker, None)
 
-    def count(self, path: str, change: int) -> int:
-        """Note that a file is begun (1) or ended (-1). Returns how often it was begun before and not ended."""
-        before = self.begun[path]
-        self.begun[path] = 0 if change < 0 else before + change
-        return before
-
-
-def _count_on_cluster(attempts: Any, path: str, change: int) -> int:
-    import ray
-
-    before: int = ray.get(attempts.count.remote(path, change))
-    return before
+    def _note_stillborn(self, problem: Exception) -> None:
+        self.stillborn += 1
+        if self.stillborn >= _TRIES * len(self.busy):
+            reason = (str(problem).strip().splitlines() or [type(problem).__name__])[-1][:300]
+            raise ClusterError(f"the workers on the cluster end before they can begin: {reason}")
 
 
 # -- on the nodes -----------------------------------------------------------------------------------------------------
@@ -187,55 +217,41 @@ def _count_on_cluster(attempts: Any, path: str, change: int) -> int:
 class IndexWorker:
     """A process on a node that decodes and encodes videos and writes their sections."""
 
-    def __init__(self, lake: str, version: str, tags: tuple[str, ...], count: Count, threads: int = 1):
+    def __init__(self, lake: str, version: str, tags: tuple[str, ...], threads: int = 1):
         """``threads``: that decode; several feed one encoder on a GPU."""
-        self.lake, self.version, self.tags, self.count = lake, version, tags, count
+        self.lake, self.version, self.tags = lake, version, tags
         self.threads = ThreadPoolExecutor(threads, "prvr-decode")
-        self.node = socket.gethostname()
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Index the group in a row of Ray Data. The row that is returned holds what was written, or the problem."""
-        try:
-            return {"result": self.index(row["group"])}
-        except (UserError, OSError) as problem:
-            return {"result": ClusterError(f"node {self.node}: {problem}")}
-        except Exception as problem:
-            problem.add_note(traceback.format_exc())
-            return {"result": problem}
+    def open(self) -> None:
+        """Open the lake and load the encoders and the model."""
+        require_same_version(self.version)
+        with _named_node():
+            self.library = Library(open_lake(self.lake))
+            for track in self.library.tracks.values():  # a tokenizer cannot be used by two threads at the same time
+                track.encoder.encode_texts = _one_at_a_time(track.encoder.encode_texts)  # type: ignore[method-assign]
 
     def index(self, group: FileGroup) -> WrittenFiles:
-        """Index files and write their sections together. A file that may crash its decoder comes last and alone."""
-        writer, _ = SectionWriter(self.lake), self.tracks
-        suspects = [source for source in group.files if self.count(str(source.path), 0)]
-        for indexed in self.threads.map(self._index, [each for each in group.files if each not in suspects]):
-            writer.add(indexed)
-        for indexed in map(self._index, suspects):
-            writer.add(indexed)
-        return writer.take()
-
-    @cached_property
-    def library(self) -> Library:
-        require_same_version(self.version)
-        return Library(open_lake(self.lake))
-
-    @cached_property
-    def tracks(self) -> dict[str, Track]:
-        """The tracks of the library, with encoders and model loaded."""
-        tracks = self.library.tracks
-        for track in tracks.values():  # a tokenizer cannot be used by two threads at the same time
-            track.encoder.encode_texts = _one_at_a_time(track.encoder.encode_texts)  # type: ignore[method-assign]
-        return tracks
+        """Index files and write their sections together."""
+        with _named_node():
+            writer = SectionWriter(self.lake)
+            for indexed in self.threads.map(self._index, group.files):
+                writer.add(indexed)
+            return writer.take()
 
     def _index(self, source: SourceFile) -> IndexedVideo:
-        video, name = new_video(source, None, self.tags), str(source.path)
         if not source.path.exists():
-            return IndexedVideo(replace(video, state="failed", problem=f"{_UNSEEN} {self.node}"))
-        if self.count(name, 1) >= _TRIES:
-            return IndexedVideo(replace(video, state="failed", problem=_CRASHED))
+            return _failed(source, self.tags, f"{_UNSEEN} {socket.gethostname()}")
         video, rate = new_video(source, Adder.fingerprint(source), self.tags), self.library.settings.rate
-        indexed = index_file(None, video, self.tracks, rate, lambda seconds, duration: None, decode_threads=1)
-        self.count(name, -1)
-        return indexed
+        return index_file(None, video, self.library.tracks, rate, lambda seconds, duration: None, decode_threads=1)
+
+
+@contextmanager
+def _named_node() -> Iterator[None]:
+    """Say in errors that a person can fix on which node they happened."""
+    try:
+        yield
+    except (UserError, OSError) as problem:
+        raise ClusterError(f"node {socket.gethostname()}: {problem}") from None
 
 
 def _one_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -40,7 +40,7 @@ def connected(address: str) -> Iterator[Any]:
     try:
         _require_listener(address)
         with _safe_folder():
-            ray.init(address=address, namespace="prvr", logging_level=logging.ERROR, log_to_driver=False, **own)
+            ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **own)
     except (OSError, RuntimeError, ValueError) as problem:
         reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
         raise ClusterError(
