@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import os
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from prvr.lake import open_library
 from prvr.library import Library
 from prvr.processes import import_path, python_command
 from prvr.worlds import FEATURE_SIZES, RenderConfig, RenderedWorld, render_world, write_feature_world
@@ -28,7 +28,8 @@ PATIENCE = 120.0  # seconds: far more than anything here takes
 HOSTILE = (
     "prvr", "av", "torch", "numpy", "h5py", "json", "pickle", "struct", "socket", "signal", "random", "tempfile",
     "subprocess", "multiprocessing", "runpy", "pkgutil", "asyncio", "rich", "fastapi", "uvicorn", "pydantic",
-    "safetensors", "transformers", "tyro", "ray", "sitecustomize", "usercustomize", "library_search",
+    "safetensors", "transformers", "tyro", "ray", "lance", "pyarrow", "sitecustomize", "usercustomize",
+    "library_search",
 )  # fmt: skip
 COMMAND = "import sys\nfrom prvr.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
 
@@ -161,12 +162,13 @@ def test_a_benchmark_that_trains(hostile: Path, tmp_path: Path) -> None:
     assert (tmp_path / "study.json").is_file()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='Ray is not installed: pip install "prvr[cluster]"')
 def test_adding_on_a_cluster(hostile: Path, command: list[str], films: RenderedWorld, tmp_path: Path) -> None:
-    folder = str(tmp_path / "library")
-    words = ["library", "add", str(films.folder), "--library", folder, "--rate", "1", "--cluster", "local"]
+    for package in ("ray", "lance"):
+        pytest.importorskip(package, reason='clusters need Ray and Lance: pip install "prvr[scale]"')
+    lake = str(tmp_path / "films.lance")
+    words = ["library", "add", str(films.folder), "--library", lake, "--rate", "1", "--cluster", "local"]
     run([*command, *words], hostile)
-    assert len(Library.open(folder).videos("ok")) == len(films.videos)
+    assert len(open_library(lake).videos("ok")) == len(films.videos)
 
 
 def test_python_is_started_in_one_way() -> None:

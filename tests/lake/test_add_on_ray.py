@@ -77,12 +77,11 @@ def nodes(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
     hooks = tmp_path_factory.mktemp("hooks")
     (hooks / "sitecustomize.py").write_text(CRASH)
+    keys = {**KEYS, "AWS_ENDPOINT_URL": server.endpoint, "AWS_REGION": "us-east-1"}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**KEYS, "AWS_ENDPOINT_URL": server.endpoint, "AWS_REGION": "us-east-1"}.items():
+        for name, value in {**keys, "PYTHONPATH": os.pathsep.join([str(hooks), *filter(None, sys.path)])}.items():
             patch.setenv(name, value)
-        with patch.context() as inner:
-            inner.setenv("PYTHONPATH", os.pathsep.join([str(hooks), *filter(None, sys.path)]))
-            made = Nodes(3)
+        made = Nodes(3)
         yield made
         ray.shutdown()
         made.shutdown()
