@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ pytest.importorskip("lance", reason='lakes need Lance: pip install "prvr[scale]"
 
 from prvr.lake import create_library
 from prvr.library import Library, LibrarySettings
+from prvr.processes import python_command
 from prvr.server import ServerError, ServerOptions, create_app, serve_on_cluster
 from prvr.worlds import RenderedWorld
 from tests.lake.nodes import Nodes, wait_until
@@ -55,12 +55,16 @@ def search(client: Any) -> list[dict[str, Any]]:
     return found
 
 
+def scores(answers: list[dict[str, Any]]) -> list[dict[int, float]]:
+    return [{hit["video"]["id"]: hit["score"] for hit in answer["hits"]} for answer in answers]
+
+
 @pytest.mark.slow
 def test_replicas_answer_as_one_machine_also_while_one_is_killed(nodes: Nodes, lake: Library) -> None:
     with TestClient(create_app(lake), base_url="http://localhost") as client:
         expected = search(client)
     words = ["serve", lake.address, "--port", "0", "--cluster", nodes.address, "--replicas", "2"]
-    process = subprocess.Popen([sys.executable, "-m", "prvr", *words], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(python_command("prvr", *words), stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -92,7 +96,8 @@ def test_replicas_answer_as_one_machine_also_while_one_is_killed(nodes: Nodes, l
             thread.join()
         assert problems == []
         assert len(answers) == 100
-        assert all(answer == expected for answer in answers)
+        for answer in answers:  # scored together with others, whose number changes the last digits
+            assert scores(answer) == [pytest.approx(each, abs=1e-4) for each in scores(expected)]
         wait_until(lambda: len({*nodes.workers("ray::ServeReplica")} - {replicas[0]}) == 2)  # it is replaced
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
