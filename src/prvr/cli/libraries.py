@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -94,16 +94,6 @@ def open_or_create(folder: Path, settings: LibrarySettings) -> Library:
                 f"--{setting.name.replace('_', '-')} out, or create another library"
             )
     return lib
-
-
-def refuse_addresses(paths: Sequence[str]) -> None:
-    """Raise an error if a video is given by an address: videos are read at random places, so they must be files."""
-    for path in paths:
-        if is_address(path):
-            raise LibraryError(
-                f"{path}: a library may be on object storage, but videos must be files; copy them here or mount the "
-                "bucket"
-            )
 
 
 def _print_note(text: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import tyro
@@ -23,7 +22,6 @@ from prvr.cli.libraries import (
     open_or_create,
     open_to_change,
     open_to_read,
-    refuse_addresses,
 )
 from prvr.library import (
     FEWEST_TOKENS,
@@ -39,6 +37,7 @@ from prvr.library import (
     Video,
     find_videos,
 )
+from prvr.media import StorageError, VideoFile
 from prvr.objects import is_address, published_problems
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Add:
     """
 
     paths: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """video files and folders"""
+    """video files and folders, or their addresses in a bucket: s3://BUCKET/FILMS, gs://…, az://…"""
     library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or its address on object storage [$PRVR_LIBRARY or library.prvr]"""
     tags: tuple[str, ...] = ()
@@ -75,7 +74,6 @@ class Add:
     def run(self) -> int:
         if not self.paths and not self.retry:
             raise LibraryError("no files were given: name video files or folders, or use --retry")
-        refuse_addresses(self.paths)
         cluster = self._cluster()
         with open_to_change(self.library) as target:
             if (target.folder / RECORD_FILE).exists():
@@ -88,7 +86,7 @@ class Add:
         return 0 if not report.failed else 1
 
     def _add(
-        self, target: LibraryChange, lib: Library, files: list[Path], cluster: ClusterIndexing | None
+        self, target: LibraryChange, lib: Library, files: list[VideoFile], cluster: ClusterIndexing | None
     ) -> AddReport:
         with _bar() as bar:
             task = bar.add_task("looking for videos", total=None, note="")
@@ -108,11 +106,11 @@ class Add:
                 if cluster is not None:
                     return cluster.add(lib, files, tags=self.tags, retry=self.retry, progress=show)
                 return lib.add_files(files, tags=self.tags, retry=self.retry, progress=show)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, StorageError):
                 bar.console.print("stopped; finished videos are kept, and the same command continues from here")
                 raise
 
-    def _find_videos(self) -> list[Path]:
+    def _find_videos(self) -> list[VideoFile]:
         files = find_videos(self.paths)
         if self.paths and not files:
             endings = " ".join(sorted(VIDEO_SUFFIXES))
@@ -161,8 +159,8 @@ class Remove:
     On Windows the space is freed once no other process has the library open.
     """
 
-    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
-    """files, or folders with everything in them"""
+    paths: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """files, or folders with everything in them; or their addresses in a bucket"""
     library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or its address on object storage"""
     missing: bool = False

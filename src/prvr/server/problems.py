@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -25,7 +25,7 @@ _TITLES = {
     429: "Too many", 431: "Headers too long",
     500: "Internal error", 503: "Busy",
 }  # fmt: skip
-_PATH = re.compile(r"(?<![\w.:/])/[^\s/]|\b[A-Za-z]:\\")  # the start of an absolute path
+_PATH = re.compile(r"(?<![\w.:/])/[^\s/]|\b[A-Za-z]:\\|\b(s3|gs|az)://")  # the start of an absolute path
 _REMEDIES = {
     404: "See /v1/docs for all addresses.",
     405: "See /v1/docs for the methods of this address.",
@@ -81,7 +81,7 @@ def as_sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
-def without_paths(text: str, private: Iterable[Path]) -> str | None:
+def without_paths(text: str, private: Iterable[PurePath]) -> str | None:
     """Shorten the given paths in a message to their names. None if the message still holds an absolute path.
 
     >>> without_paths("/srv/films/a.mp4: it is empty", [Path("/srv/films/a.mp4")])

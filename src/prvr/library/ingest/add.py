@@ -19,14 +19,14 @@ from prvr.library.store.catalogue import Catalogue, Video, read_videos, rename_v
 from prvr.library.store.claims import Claim, claim
 from prvr.library.store.commit import Committer, disk_error
 from prvr.library.store.edit import add_tags
-from prvr.media import MediaError
+from prvr.media import MediaError, VideoFile
 
 
 @dataclass(frozen=True)
 class AddProgress:
     """How far adding is."""
 
-    path: Path  # the current file
+    path: VideoFile  # the current file
     files: int
     files_done: int
     bytes: int
@@ -49,11 +49,11 @@ class AddProgress:
 class AddReport:
     """What happened to the files."""
 
-    added: list[Path] = field(default_factory=list)
-    unchanged: list[Path] = field(default_factory=list)
-    moved: list[Path] = field(default_factory=list)
-    failed: dict[Path, str] = field(default_factory=dict)  # now or before, with the reason
-    damaged: dict[Path, str] = field(default_factory=dict)  # added, but a part is missing
+    added: list[VideoFile] = field(default_factory=list)
+    unchanged: list[VideoFile] = field(default_factory=list)
+    moved: list[VideoFile] = field(default_factory=list)
+    failed: dict[VideoFile, str] = field(default_factory=dict)  # now or before, with the reason
+    damaged: dict[VideoFile, str] = field(default_factory=dict)  # added, but a part is missing
     video_seconds: float = 0.0
     elapsed: float = 0.0
 
@@ -73,14 +73,14 @@ class Adder:
     report: AddReport = field(default_factory=AddReport)
     began: float = field(default_factory=time.perf_counter)
 
-    def run(self, paths: Sequence[Path]) -> AddReport:
+    def run(self, paths: Sequence[VideoFile]) -> AddReport:
         """Add these files, one after the other, in this process."""
         sources = self.plan(paths)
         if sources:
             self._work(sources)
         return self.finish()
 
-    def plan(self, paths: Sequence[Path]) -> list[SourceFile]:
+    def plan(self, paths: Sequence[VideoFile]) -> list[SourceFile]:
         """The files that need a closer look. The others are reported as unchanged by their size and time."""
         with self.catalogue.reading() as db:
             known = {video.path: video for video in read_videos(db)}
@@ -163,7 +163,7 @@ class Adder:
         """Hash a file; None if it cannot be read, which indexing then reports."""
         try:
             return Fingerprint.of(source.path)
-        except OSError:
+        except (OSError, MediaError):
             return None
 
     def is_known(self, source: SourceFile, fingerprint: Fingerprint | None) -> bool:
