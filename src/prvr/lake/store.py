@@ -24,7 +24,7 @@ from torch import Tensor
 
 from prvr.files import whole_folder
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates
-from prvr.lake.reading import TRACKS, BlockCache, LakeSnapshot, quoted, read_snapshot
+from prvr.lake.reading import TRACKS, LakeSnapshot, ValueCache, quoted, read_snapshot
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, head_row, read_video, video_row, video_schema
 from prvr.lake.tables import LakeError, StoreAway, Table, explained, until_committed
 from prvr.lake.verify import lake_status, verify_lake
@@ -71,7 +71,7 @@ class LakeStore(Store):
     def __init__(self, address: str, record: LibraryRecord):
         self.address, self.record = address.rstrip("/"), record
         self.tables = {name: Table(self.address, name) for name in (SETTINGS, VIDEOS, *TRACKS)}
-        self.cache = BlockCache()
+        self.cache = ValueCache()
         self._looked = -CHECK_SECONDS  # when the newest version was last asked for
         self._candidates: tuple[Snapshot | None, dict[str, LakeCandidates]] = (None, {})
 
