@@ -28,9 +28,10 @@ from prvr.lake.reading import TRACKS, LakeSnapshot, ValueCache, quoted, read_sna
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, head_row, read_video, video_row, video_schema
 from prvr.lake.tables import LakeError, StoreAway, Table, explained, until_committed
 from prvr.lake.verify import lake_status, verify_lake
-from prvr.lake.writer import LakeCommitter, SectionWriter, WrittenFiles
+from prvr.lake.writer import COMMIT_SECONDS, SectionWriter, TimedWriter, WrittenFiles
 from prvr.library import (
     RECORD_FILE,
+    Committer,
     HeldClaim,
     IndexedVideo,
     IndexSettings,
@@ -146,8 +147,9 @@ class LakeStore(Store):
     def claim(self, path: Path, *, wait: bool) -> HeldClaim | None:
         return _NoClaim()
 
-    def committer(self, committed: Callable[[IndexedVideo], None]) -> LakeCommitter:
-        return LakeCommitter(self.address, self.commit_written, committed)
+    def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer:
+        writer = TimedWriter(self.address, self.commit_written, committed)
+        return Committer(writer.write, writer.finish, every=COMMIT_SECONDS)
 
     def commit(self, videos: Sequence[IndexedVideo]) -> None:
         writer = SectionWriter(self.address)

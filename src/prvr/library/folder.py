@@ -71,7 +71,14 @@ class FolderStore(Store):
                 sweep(db, self.folder)
         except OSError as problem:
             raise disk_error(self.folder, problem) from problem
-        return Committer(self.catalogue, self.folder, committed)
+
+        def write(videos: list[IndexedVideo]) -> None:
+            if videos:
+                self.commit(videos)
+            for video in videos:
+                committed(video)
+
+        return Committer(write)
 
     def rename(self, video: Video, path: Path, mtime: int) -> None:
         with self.catalogue.writing() as db:

@@ -9,7 +9,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from torch import Tensor
 
@@ -17,20 +16,11 @@ from prvr.library.search.candidates import Candidates, IndexSettings
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Video
 from prvr.library.store.claims import HeldClaim
+from prvr.library.store.commit import Committer
 from prvr.library.store.settings import LibraryRecord
 from prvr.library.store.snapshot import QueryProjection, Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.media import TimedLine
-
-
-class VideoCommitter(Protocol):
-    """Makes indexed videos part of the library while the next ones are decoded."""
-
-    def put(self, video: IndexedVideo, claim: HeldClaim) -> None:
-        """Hand over a video. The claim is released after its commit."""
-
-    def close(self) -> None:
-        """Wait until everything that was handed over is committed."""
 
 
 class Store(ABC):
@@ -81,7 +71,7 @@ class Store(ABC):
         """Make videos part of the library: all of them, or none."""
 
     @abstractmethod
-    def committer(self, committed: Callable[[IndexedVideo], None]) -> VideoCommitter:
+    def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer:
         """What takes indexed videos. ``committed`` is called with each one that became part of the library."""
 
     @abstractmethod

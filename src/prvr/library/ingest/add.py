@@ -16,8 +16,8 @@ from prvr.library.ingest.tracks import Track
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Video
 from prvr.library.store.claims import HeldClaim
-from prvr.library.store.commit import disk_error
-from prvr.library.stores import Store, VideoCommitter
+from prvr.library.store.commit import Committer, disk_error
+from prvr.library.stores import Store
 from prvr.media import MediaError
 
 
@@ -132,9 +132,7 @@ class Adder:
         finally:
             committer.close()
 
-    def _add_claimed(
-        self, source: SourceFile, held: HeldClaim, committer: VideoCommitter, progress: FileProgress
-    ) -> None:
+    def _add_claimed(self, source: SourceFile, held: HeldClaim, committer: Committer, progress: FileProgress) -> None:
         """Index a claimed file, unless another process did meanwhile or it is known under another name."""
         handed_over = False
         try:
