@@ -33,7 +33,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).parent))
 import library_search as synthetic
 
-from prvr.library import IndexedVideo, Library, NewVideo, Piece, SectionBuffer, commit_videos
+from prvr.library import IndexedVideo, Library, NewVideo, Piece, SectionBuffer
 from prvr.server import ServerOptions, serve
 
 _KINDS = 25  # videos that differ; the others repeat them, which costs the same to score
@@ -109,7 +109,7 @@ def fill(place: Path, videos: int, frames: int, width: int) -> None:
             path = Path(f"/made up/{number:06d}.mp4")
             video = NewVideo(path, frames, 0, str(number), duration=float(frames), frames=frames)
             batch.append(IndexedVideo(video, {"frames": pending}))
-        commit_videos(library.catalogue, library.folder, batch)
+        library.store.commit(batch)
 
 
 def run_server(place: Path, width: int, port: int) -> None:

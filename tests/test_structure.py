@@ -35,10 +35,9 @@ MAY_IMPORT = {
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
     "bench": {"tokens", "backbones", "trace", "scoring", "training", "data"},
     "library": {"tokens", "files", "data", "media", "worlds", "backbones", "trace", "scoring", "training"},
-    "objects": {"files", "library", "media"},
-    "server": {"processes", "library", "media"},
-    "doctor": {"scoring", "library", "media", "files"},
-    "cluster": {"files", "library", "media", "objects", "scoring", "server"},
+    "lake": {"files", "library", "media", "scoring"},
+    "server": {"processes", "lake", "library", "media"},
+    "doctor": {"scoring", "lake", "library", "media", "files"},
     "cli": {
         "doctor",
         "tokens",
@@ -52,10 +51,9 @@ MAY_IMPORT = {
         "bench",
         "media",
         "library",
-        "objects",
+        "lake",
         "worlds",
         "server",
-        "cluster",
     },
 }
 NUMERIC_ROOMS = ("tokens", "data", "losses", "backbones", "trace", "scoring", "training", "evaluation")

@@ -39,10 +39,11 @@ def _catalogue() -> bytes:
 
 def _read_catalogue(scratch: Path) -> Read:
     lib = Library.create(scratch / "library")
+    catalogue = Catalogue(lib.folder)
 
     def read(data: bytes) -> None:
-        lib.catalogue.path.write_bytes(data)
-        with lib.catalogue.reading() as db:
+        catalogue.path.write_bytes(data)
+        with catalogue.reading() as db:
             read_videos(db)
         lib.verify()
 

@@ -14,13 +14,12 @@ from tests.fuzz import (
     dataset_targets,
     library_targets,
     media_targets,
-    object_targets,
     server_targets,
     training_targets,
 )
 from tests.fuzz.target import Target
 
-_ROOMS = (dataset_targets, media_targets, training_targets, library_targets, object_targets, server_targets)
+_ROOMS = (dataset_targets, media_targets, training_targets, library_targets, server_targets)
 TARGETS: dict[str, Target] = {target.name: target for room in _ROOMS for target in room.TARGETS}
 SEEDS = Path(__file__).parent / "seeds"
 

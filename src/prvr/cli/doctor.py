@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from prvr.cli.console import format_bytes, print_table
-from prvr.cli.libraries import LibraryPath, local_folder
+from prvr.cli.libraries import LibraryPath
 from prvr.doctor import Diagnosis, EncoderHealth, Package, examine
 
 _SHOWN = ("torch", "numpy", "av", "h5py", "safetensors", "transformers", "simsimd", "fastapi")
@@ -41,7 +41,7 @@ class DoctorArguments:
 
 def doctor_command(argv: list[str]) -> int:
     arguments = tyro.cli(DoctorArguments, prog="prvr doctor", args=argv)
-    found = examine(None if arguments.library is None else local_folder(arguments.library), arguments.data or (Path(),))
+    found = examine(arguments.library, arguments.data or (Path(),))
     if arguments.as_json:
         print(json.dumps(found.to_dict(), indent=1))
     else:

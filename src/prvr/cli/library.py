@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, TypeAlias
 
 import tyro
 from rich.console import Console
@@ -15,18 +15,10 @@ from rich.text import Text
 
 from prvr.cli.console import format_bytes, format_time
 from prvr.cli.group import print_group_help
-from prvr.cli.libraries import (
-    LibraryChange,
-    LibraryPath,
-    default_library,
-    open_or_create,
-    open_to_change,
-    open_to_read,
-)
+from prvr.cli.libraries import LibraryPath, default_library, open_or_create
+from prvr.lake import add_on_cluster, copy_library, library_exists, open_library
 from prvr.library import (
     FEWEST_TOKENS,
-    INDEX_FOLDER,
-    RECORD_FILE,
     VIDEO_SUFFIXES,
     AddProgress,
     AddReport,
@@ -38,10 +30,6 @@ from prvr.library import (
     find_videos,
 )
 from prvr.media import StorageError, VideoFile
-from prvr.objects import is_address, published_problems
-
-if TYPE_CHECKING:
-    from prvr.cluster import ClusterIndexing
 
 _LOG_SECONDS = 30.0  # between lines of progress where no terminal shows a bar
 _SHOWN = 20  # failures that are listed one by one
@@ -52,49 +40,43 @@ class Add:
     """Add files, or all videos in folders. Unchanged files are skipped, so you can interrupt and repeat the command.
 
     `prvr library add FILMS` creates the library if there is none. The options on encoder, rate and model apply then
-    and cannot be changed later. A library on object storage (s3://BUCKET/films.prvr, gs://…, file:///…) is changed in
-    a local copy, which is published every half minute and at the end.
+    and cannot be changed later. A library for many machines is a lake: an address such as s3://BUCKET/films.lance,
+    gs://…, az://…, or a folder on a disk whose name ends in .lance. Needs pip install "prvr[scale]".
     """
 
     paths: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """video files and folders, or their addresses in a bucket: s3://BUCKET/FILMS, gs://…, az://…"""
     library: LibraryPath = field(default_factory=default_library)
-    """the library's folder, or its address on object storage [$PRVR_LIBRARY or library.prvr]"""
+    """the library's folder, or the address of a lake [$PRVR_LIBRARY or library.prvr]"""
     tags: tuple[str, ...] = ()
     """words to attach to these videos, for `prvr search --tags`"""
     retry: bool = False
     """try again to read files that failed before; without paths, all of them"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """decode and encode on a Ray cluster: auto (the one this machine is in), host:port, or local (a new one on this
-    machine). All nodes must see the videos under the same path, and the library too unless it is on object storage"""
-    cluster_encoders: int | None = None
-    """number of processes that encode on the cluster [one per GPU, or one per three CPUs]"""
+    machine). The library must be a lake, and all nodes must reach it and the videos at the same address"""
+    cluster_workers: int | None = None
+    """number of processes that decode and encode on the cluster [one per GPU, or one per CPU]"""
     settings: Annotated[LibrarySettings, tyro.conf.arg(name="")] = field(default_factory=LibrarySettings)
 
     def run(self) -> int:
         if not self.paths and not self.retry:
             raise LibraryError("no files were given: name video files or folders, or use --retry")
-        cluster = self._cluster()
-        with open_to_change(self.library) as target:
-            if (target.folder / RECORD_FILE).exists():
-                lib, files = open_or_create(target.folder, self.settings), self._find_videos()
-            else:  # look for videos before an empty library is created
-                files, lib = self._find_videos(), open_or_create(target.folder, self.settings)
-            target.publish()  # others see an empty library and its settings
-            report = self._add(target, lib, files, cluster if cluster is None else replace(cluster, copy=target.copy))
+        if library_exists(self.library):
+            lib, files = open_or_create(self.library, self.settings), self._find_videos()
+        else:  # look for videos before an empty library is created
+            files, lib = self._find_videos(), open_or_create(self.library, self.settings)
+        report = self._add(lib, files)
         _show_report(report, self.library)
         return 0 if not report.failed else 1
 
-    def _add(
-        self, target: LibraryChange, lib: Library, files: list[VideoFile], cluster: ClusterIndexing | None
-    ) -> AddReport:
+    def _add(self, lib: Library, files: list[VideoFile]) -> AddReport:
         with _bar() as bar:
             task = bar.add_task("looking for videos", total=None, note="")
             last_line = time.monotonic()
 
             def show(now: AddProgress) -> None:
                 nonlocal last_line
-                target.check()
                 left = "" if now.left is None else f" · {format_time(now.left)} left"
                 note = f"{now.files_done + 1}/{now.files} · {now.speed:.0f} × real time{left}"
                 if not bar.console.is_terminal and time.monotonic() - last_line > _LOG_SECONDS:
@@ -103,8 +85,9 @@ class Add:
                 bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, note=note)
 
             try:
-                if cluster is not None:
-                    return cluster.add(lib, files, tags=self.tags, retry=self.retry, progress=show)
+                if self.cluster is not None:
+                    adder = lib.adder(tags=self.tags, retry=self.retry, progress=show)
+                    return add_on_cluster(lib, adder, files, self.cluster, self.cluster_workers)
                 return lib.add_files(files, tags=self.tags, retry=self.retry, progress=show)
             except (KeyboardInterrupt, StorageError):
                 bar.console.print("stopped; finished videos are kept, and the same command continues from here")
@@ -119,27 +102,20 @@ class Add:
             )
         return files
 
-    def _cluster(self) -> ClusterIndexing | None:
-        if self.cluster is None:
-            return None
-        from prvr.cluster import ClusterIndexing  # Ray is an extra
-
-        return ClusterIndexing(self.cluster, self.cluster_encoders)
-
 
 @dataclass(frozen=True)
 class List:
     """List the videos of a library."""
 
     library: LibraryPath = field(default_factory=default_library)
-    """the library's folder, or its address on object storage"""
+    """the library's folder, or the address of a lake"""
     failed: bool = False
     """only files that could not be read, with the reason"""
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
     """print JSON"""
 
     def run(self) -> int:
-        videos = open_to_read(self.library).videos("failed" if self.failed else None)
+        videos = open_library(self.library).videos("failed" if self.failed else None)
         if self.as_json:
             print(json.dumps([{**asdict(video), "path": str(video.path)} for video in videos], indent=1))
             return 0
@@ -162,15 +138,14 @@ class Remove:
     paths: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """files, or folders with everything in them; or their addresses in a bucket"""
     library: LibraryPath = field(default_factory=default_library)
-    """the library's folder, or its address on object storage"""
+    """the library's folder, or the address of a lake"""
     missing: bool = False
     """also videos whose files no longer exist"""
 
     def run(self) -> int:
         if not self.paths and not self.missing:
             raise LibraryError("no videos were given: name files or folders, or use --missing")
-        with open_to_change(self.library) as target:
-            removed = target.open().remove(self.paths, missing=self.missing)
+        removed = open_library(self.library).remove(self.paths, missing=self.missing)
         Console().print(f"removed {len(removed)} video{'' if len(removed) == 1 else 's'}", highlight=False)
         return 0
 
@@ -180,12 +155,12 @@ class Status:
     """Show how much a library holds and how large it is."""
 
     library: LibraryPath = field(default_factory=default_library)
-    """the library's folder, or its address on object storage"""
+    """the library's folder, or the address of a lake"""
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
     """print JSON"""
 
     def run(self) -> int:
-        lib = open_to_read(self.library)
+        lib = open_library(self.library)
         status, model = lib.status(), lib.record.model
         if self.as_json:
             print(
@@ -195,11 +170,12 @@ class Status:
             )
             return 0
         per_frame = f", {status.bytes_per_frame:.0f} bytes per frame" if status.frames else ""
+        free = "" if status.free is None else f"; {format_bytes(status.free)} free"
         lines = [
             f"{status.videos} videos, {format_time(status.seconds)} in all, {status.failed} files could not be read",
             f"{status.frames} frames encoded ({lib.settings.rate:g} per second), {status.tokens} vectors, "
             f"{status.lines} lines of subtitles",
-            f"{format_bytes(status.bytes)} on disk{per_frame}; {format_bytes(status.free)} free",
+            f"{format_bytes(status.bytes)} on disk{per_frame}{free}",
             f"encoder {lib.settings.encoder}, subtitles {lib.settings.text_encoder or 'not searched'}",
             *([f"model {model.method}, {model.weights} weights of {model.run}"] if model is not None else []),
         ]
@@ -217,17 +193,16 @@ class Index:
     """
 
     library: LibraryPath = field(default_factory=default_library)
-    """the library's folder, or its address on object storage"""
+    """the library's folder, or the address of a lake"""
     settings: Annotated[IndexSettings, tyro.conf.arg(name="")] = field(default_factory=IndexSettings)
 
     def run(self) -> int:
         console = Console(highlight=False)
-        with open_to_change(self.library) as target:
-            lib = target.open()
-            indexes = lib.index(self.settings, lambda text: console.print(text, markup=False))
-        for name, recall in lib.recall().items() if indexes else ():
-            console.print(f"{name}: searching {indexes[name].record.probes} lists finds {recall}")
-        if not indexes:
+        lib = open_library(self.library)
+        indexed = lib.index(self.settings, lambda text: console.print(text, markup=False))
+        for name, recall in lib.recall().items() if indexed else ():
+            console.print(f"{name}: the candidates hold {recall}")
+        if not indexed:
             console.print(f"nothing to index: fewer than {FEWEST_TOKENS:,} tokens are as fast to search exactly")
         return 0
 
@@ -237,13 +212,11 @@ class Verify:
     """Check that the stored vectors and the video files are those in the catalogue; measure the recall of an index."""
 
     library: LibraryPath = field(default_factory=default_library)
-    """the library's folder, or its address on object storage"""
+    """the library's folder, or the address of a lake"""
 
     def run(self) -> int:
-        lib, console = open_to_read(self.library), Console()
+        lib, console = open_library(self.library), Console()
         found = lib.verify()
-        if is_address(self.library):
-            found.problems += published_problems(self.library)
         for problem in found.problems:
             console.print(Text.assemble(("wrong ", "red"), problem), soft_wrap=True)
         for path in found.missing:
@@ -255,13 +228,33 @@ class Verify:
         if found.ok:
             result = "their vectors are complete" if found.missing else "everything is complete"
             console.print(f"{found.checked} files checked, {result}", highlight=False)
-        if found.ok and any((lib.folder / INDEX_FOLDER).glob("*.json")):
+        if found.ok and lib.store.has_index():
             for name, recall in lib.recall().items():
                 console.print(f"approximate search, {name}: finds {recall}", highlight=False)
         return 0 if found.ok else 1
 
 
-Command: TypeAlias = Add | List | Remove | Status | Verify | Index
+@dataclass(frozen=True)
+class Copy:
+    """Copy a library to another place: from a folder to a lake, back, or between two of a kind.
+
+    You can interrupt it and run it again: videos that are there already are skipped. At the end, everything that was
+    copied is read again and compared.
+    """
+
+    source: Annotated[LibraryPath, tyro.conf.Positional]
+    """the library's folder, or the address of a lake"""
+    target: Annotated[LibraryPath, tyro.conf.Positional]
+    """where the copy goes; it is created if there is nothing yet"""
+
+    def run(self) -> int:
+        console = Console(stderr=True, highlight=False)
+        copied, unchanged = copy_library(self.source, self.target, lambda text: console.print(text, markup=False))
+        Console().print(f"{copied} copied, {unchanged} unchanged: {self.target}", highlight=False, soft_wrap=True)
+        return 0
+
+
+Command: TypeAlias = Add | List | Remove | Status | Verify | Index | Copy
 _COMMANDS: dict[str, type[Command]] = {
     "add": Add,
     "list": List,
@@ -269,6 +262,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "status": Status,
     "verify": Verify,
     "index": Index,
+    "copy": Copy,
 }
 
 

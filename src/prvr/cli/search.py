@@ -16,7 +16,8 @@ from rich.text import Text
 
 from prvr.cli.console import format_time, print_table
 from prvr.cli.errors import print_error
-from prvr.cli.libraries import LibraryPath, default_library, open_to_read
+from prvr.cli.libraries import LibraryPath, default_library
+from prvr.lake import open_library
 from prvr.library import (
     SCORES_NOTE,
     Filters,
@@ -75,7 +76,7 @@ def search_command(argv: list[str]) -> int:
     arguments = tyro.cli(SearchArguments, prog="prvr search", args=argv)
     if bool(arguments.query.strip()) == (arguments.image is not None):
         raise LibraryError('give either a sentence (prvr search "a red car") or --image FILE')
-    found = open_to_read(arguments.library).search(
+    found = open_library(arguments.library).search(
         arguments.image if arguments.image is not None else arguments.query,
         limit=arguments.limit,
         offset=arguments.offset,

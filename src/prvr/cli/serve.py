@@ -10,11 +10,11 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from prvr.cli.libraries import LibraryPath, default_library, open_to_read
+from prvr.cli.libraries import LibraryPath, default_library
+from prvr.lake import open_library
 from prvr.library import Library
 from prvr.media import video_path
-from prvr.objects import is_address
-from prvr.server import ServerError, ServerOptions, serve
+from prvr.server import ServerError, ServerOptions, serve, serve_on_cluster
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ServeArguments:
     """
 
     library: tyro.conf.Positional[LibraryPath] = field(default_factory=default_library)
-    """the library's folder, or its address on object storage (copied here first) [$PRVR_LIBRARY or library.prvr]"""
+    """the library's folder, or the address of a lake [$PRVR_LIBRARY or library.prvr]"""
     host: str = "127.0.0.1"
     """address to listen on; 0.0.0.0 means every address of this machine"""
     port: int = 7870
@@ -38,10 +38,8 @@ class ServeArguments:
     """folders, or their addresses in a bucket, that videos may be added from, through the page or the API"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """serve from a Ray cluster: auto (the one this machine is in), host:port, or local (a new one here)"""
-    shards: int = 1
-    """number of parts that the cluster splits the library into"""
     replicas: int = 1
-    """copies of each part; with two, the answer stays complete if one fails"""
+    """number of servers on the cluster that answer, each for the whole library"""
 
 
 def serve_command(argv: list[str]) -> int:
@@ -52,21 +50,13 @@ def serve_command(argv: list[str]) -> int:
         token=arguments.token or os.environ.get("PRVR_TOKEN") or None,
         roots=tuple(video_path(root) for root in arguments.allow_root),
     )
-    if is_address(arguments.library) and (arguments.cluster is not None or arguments.allow_root):
-        raise ServerError(
-            f"--cluster and --allow-root do not work with {arguments.library}, of which a copy is searched here: leave "
-            "them out. Add videos with `prvr library add`; a cluster serves a library on storage that its nodes share"
-        )
-    library = open_to_read(arguments.library)
-    if arguments.cluster is None and (arguments.shards, arguments.replicas) != (1, 1):
-        raise ServerError("--shards and --replicas are for a cluster: add --cluster ADDRESS, or leave them out")
+    library = open_library(arguments.library)
+    if arguments.cluster is None and arguments.replicas != 1:
+        raise ServerError("--replicas is for a cluster: add --cluster ADDRESS, or leave it out")
     if arguments.cluster is None:
         open_page(library, options)
     else:
-        from prvr.cluster import ClusterOptions, serve_on_cluster  # Ray is an extra
-
-        cluster = ClusterOptions(arguments.cluster, arguments.shards, arguments.replicas)
-        serve_on_cluster(library, options, cluster, _announce())
+        serve_on_cluster(library, options, arguments.cluster, arguments.replicas, _announce())
     return 0
 
 

@@ -23,7 +23,8 @@ from prvr.doctor.packages import (
     read_requirements,
     uninstalled_extras,
 )
-from prvr.library import Library, LibraryError
+from prvr.lake import open_library
+from prvr.library import LibraryError
 from prvr.media import SHORT_NAMES, EncoderError, MissingExtra, model_folder, require_unchanged, weights_hash
 from prvr.scoring import fused_device_obstacle, has_simsimd
 
@@ -101,7 +102,7 @@ class Diagnosis:
         return values
 
 
-def examine(library: Path | None = None, places: tuple[Path, ...] = ()) -> Diagnosis:
+def examine(library: str | Path | None = None, places: tuple[Path, ...] = ()) -> Diagnosis:
     """Look at everything.
 
     Args:
@@ -112,9 +113,10 @@ def examine(library: Path | None = None, places: tuple[Path, ...] = ()) -> Diagn
     packages, encoders = installed_packages(requirements), find_encoders()
     problems = [f"{package.name} {package.problem}" for package in packages if package.problem]
     problems += [f"encoder {encoder.name}: {encoder.remedy}" for encoder in encoders if encoder.state == "damaged"]
-    health = None if library is None else library_health(library)
+    health = None if library is None else library_health(str(library))
     problems += [] if health is None else health.problems
-    folders = dict.fromkeys([*([library] if library else []), *places, hub_cache()])
+    local = [Path(library)] if library and "://" not in str(library) else []
+    folders = dict.fromkeys([*local, *places, hub_cache()])
     return Diagnosis(
         versions={"prvr": prvr.__version__, "python": platform.python_version()},
         packages=packages,
@@ -129,15 +131,15 @@ def examine(library: Path | None = None, places: tuple[Path, ...] = ()) -> Diagn
     )
 
 
-def library_health(folder: Path) -> LibraryHealth:
+def library_health(address: str) -> LibraryHealth:
     """Verify a library. One that cannot be opened has one problem."""
     try:
-        lib = Library.open(folder)
+        lib = open_library(address)
         status, report = lib.status(), lib.verify()
     except (LibraryError, OSError) as problem:
-        return LibraryHealth(str(folder), problems=(str(problem),))
+        return LibraryHealth(address, problems=(str(problem),))
     return LibraryHealth(
-        str(folder),
+        address,
         status.videos,
         status.failed,
         status.bytes,

@@ -11,63 +11,76 @@
 files into vectors, ``search/`` turns a query into hits.
 """
 
+from prvr.library.copying import copy_videos
 from prvr.library.errors import LibraryError, NoCandidates
+from prvr.library.folder import FolderStore
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
-from prvr.library.ingest.embedding import Embedded, Embedding
-from prvr.library.ingest.files import VIDEO_SUFFIXES, Fingerprint, SourceFile, absolute_path, find_videos
+from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, absolute_path, find_videos
 from prvr.library.ingest.frozen import FrozenEmbedding
-from prvr.library.ingest.index import FILE_PROBLEMS, failure_reason, index_parts, new_video
+from prvr.library.ingest.index import index_file, new_video
+from prvr.library.ingest.setup import EncoderOverrides, plan_library
 from prvr.library.ingest.tracks import FRAMES, PAGE_TOKENS, TEXT, Piece, Track
 from prvr.library.library import Library
-from prvr.library.search.candidate_build import CandidateRecall
-from prvr.library.search.candidates import FEWEST_TOKENS, INDEX_FOLDER, CandidateIndex, IndexSettings
+from prvr.library.search.candidate_build import CandidateRecall, measure_recall
+from prvr.library.search.candidates import (
+    FEWEST_TOKENS,
+    INDEX_FOLDER,
+    CandidateIndex,
+    IndexSettings,
+    most_tokens,
+    reference_videos,
+)
 from prvr.library.search.confidence import CONFIDENT
 from prvr.library.search.explain import MomentEvidence, VideoExplanation
 from prvr.library.search.filters import Filters
 from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
 from prvr.library.search.moments import FoundMoment, MomentOptions
-from prvr.library.search.query import TrackQuery
 from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
-from prvr.library.search.results import SCORES_NOTE, Hit, Missing, SearchResult
-from prvr.library.search.score import score_queries
-from prvr.library.store.arrays import SHARDS_FOLDER, Section, read_shards
+from prvr.library.search.results import SCORES_NOTE, Hit, SearchResult
+from prvr.library.store.arrays import PAGED_ARRAYS, Section
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
-from prvr.library.store.catalogue import CATALOGUE_FILE, Catalogue, NewVideo, Video, read_generation
-from prvr.library.store.claims import Claim, claim
-from prvr.library.store.commit import commit_videos, disk_error
-from prvr.library.store.edit import free_space
-from prvr.library.store.sections import Ids, MappedShard, SectionsByVideo, TrackSections
-from prvr.library.store.settings import RECORD_FILE, LibraryRecord, LibrarySettings, read_record, write_record
-from prvr.library.store.snapshot import Snapshot
+from prvr.library.store.catalogue import NewVideo, Video
+from prvr.library.store.claims import HeldClaim
+from prvr.library.store.commit import Committer
+from prvr.library.store.model import model_problem
+from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
+from prvr.library.store.settings import (
+    RECORD_FILE,
+    LibraryRecord,
+    LibrarySettings,
+    parse_record,
+    read_record,
+    write_record,
+)
+from prvr.library.store.snapshot import QueryProjection, Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
+from prvr.library.stores import Store
 
 __all__ = [
-    "CATALOGUE_FILE",
     "CONFIDENT",
     "FEWEST_TOKENS",
-    "FILE_PROBLEMS",
     "FRAMES",
     "INDEX_FOLDER",
+    "PAGED_ARRAYS",
     "PAGE_TOKENS",
     "RECORD_FILE",
     "SCORES_NOTE",
-    "SHARDS_FOLDER",
     "TEXT",
     "VIDEO_SUFFIXES",
     "AddProgress",
     "AddReport",
     "Adder",
+    "BlockRows",
     "CandidateIndex",
     "CandidateRecall",
-    "Catalogue",
-    "Claim",
-    "Embedded",
-    "Embedding",
+    "Committer",
+    "EncoderOverrides",
     "Filters",
-    "Fingerprint",
+    "FolderStore",
     "FoundMoment",
     "FrozenEmbedding",
     "GroupBy",
+    "HeldClaim",
     "Hit",
     "Ids",
     "IndexSettings",
@@ -79,41 +92,39 @@ __all__ = [
     "LibraryRecord",
     "LibrarySettings",
     "LibraryStatus",
-    "MappedShard",
-    "Missing",
     "MomentEvidence",
     "MomentOptions",
     "NewVideo",
     "NoCandidates",
     "Piece",
     "QueryInput",
+    "QueryProjection",
     "SearchRequest",
     "SearchResult",
     "Section",
+    "SectionBlock",
     "SectionBuffer",
-    "SectionsByVideo",
     "Snapshot",
     "SourceFile",
+    "Store",
     "Track",
-    "TrackQuery",
     "TrackSections",
     "Verification",
     "Video",
     "VideoExplanation",
     "absolute_path",
-    "claim",
-    "commit_videos",
-    "disk_error",
-    "failure_reason",
+    "copy_videos",
     "find_videos",
-    "free_space",
-    "index_parts",
+    "index_file",
     "judge",
+    "measure_recall",
+    "model_problem",
+    "most_tokens",
     "new_video",
-    "read_generation",
+    "parse_record",
+    "plan_library",
     "read_record",
-    "read_shards",
+    "reference_videos",
     "rendered_queries",
-    "score_queries",
     "write_record",
 ]

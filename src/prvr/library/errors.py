@@ -14,7 +14,7 @@ class LibraryError(UserError):
 class NoCandidates(LibraryError):
     """An approximate search is not possible. ``found`` and ``remedy`` contain no paths, so the server can show them."""
 
-    def __init__(self, library: Path | None, found: str, remedy: str):
+    def __init__(self, library: Path | str | None, found: str, remedy: str):
         super().__init__(f"{found if library is None else f'{library} {found}'}: {remedy}")
         self.found = found if library is None else f"the library {found}"
         self.remedy = remedy

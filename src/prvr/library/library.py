@@ -1,4 +1,4 @@
-"""A user's indexed videos on disk.
+"""A user's indexed videos.
 
     library = Library.create("films.prvr", encoder="plain", rate=1.0)
     library.add(["holiday.mp4", "archive/"])
@@ -6,7 +6,8 @@
         print(hit.video.path, hit.start, hit.end, hit.confidence)
 
 A library is a folder: ``library.json`` (its settings), ``catalogue.sqlite`` (its videos) and ``shards/`` (vectors,
-mapped into memory). To make a backup, copy the folder while nothing is being added.
+mapped into memory). To make a backup, copy the folder while nothing is being added. ``prvr.lake`` opens libraries that
+many machines share.
 
 The work happens in three folders: ``store/`` (what is on disk), ``ingest/`` (from files to vectors) and ``search/``
 (from a query to hits).
@@ -25,33 +26,32 @@ from typing import Any, TypeVar
 import torch
 
 from prvr.library.errors import LibraryError
+from prvr.library.folder import FolderStore
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
 from prvr.library.ingest.files import absolute_path, find_videos
-from prvr.library.ingest.setup import EncoderOverrides, open_tracks, plan_library, require_encoder
+from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, open_tracks, plan_library, require_encoder
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
-from prvr.library.search.candidate_build import CandidateRecall, build_indexes, measure_recall
-from prvr.library.search.candidates import CandidateIndex, IndexSettings, OpenIndexes
+from prvr.library.search.candidate_build import CandidateRecall, measure_recall
+from prvr.library.search.candidates import IndexSettings
 from prvr.library.search.explain import VideoExplanation, explain_video
 from prvr.library.search.filters import Filters
 from prvr.library.search.moments import MomentOptions
-from prvr.library.search.pipeline import ScoreQueries, run_search
+from prvr.library.search.pipeline import run_search
 from prvr.library.search.query import encode_queries
 from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import SearchResult, empty_result
-from prvr.library.search.score import score_queries
-from prvr.library.store.catalogue import Catalogue, Video, read_lines, read_videos
-from prvr.library.store.edit import free_space, remove_videos
+from prvr.library.store.catalogue import Video
 from prvr.library.store.model import require_model
 from prvr.library.store.settings import (
     RECORD_FILE,
-    LibraryRecord,
     LibrarySettings,
     is_leftover,
     read_record,
     write_record,
 )
-from prvr.library.store.snapshot import Snapshot, take_snapshot
-from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
+from prvr.library.store.snapshot import Snapshot
+from prvr.library.store.verify import LibraryStatus, Verification
+from prvr.library.stores import Store
 from prvr.media import BucketPath, Encoder, TextEncoder, VideoFile
 from prvr.scoring import ScoringPool
 
@@ -61,17 +61,15 @@ _Encoder = TypeVar("_Encoder", bound=TextEncoder)
 class Library:
     """An open library. Any number of threads and processes may search and add at the same time."""
 
-    def __init__(self, folder: Path, record: LibraryRecord, encoders: EncoderOverrides):
-        self.folder, self.record = folder, record
-        self.catalogue = Catalogue(folder)
+    def __init__(self, store: Store, encoders: EncoderOverrides | None = None):
+        self.store, self.record = store, store.record
         self.pool = ScoringPool()
-        self._encoders = encoders
+        self._encoders = encoders or {}
         self._snapshot: Snapshot | None = None
-        self._indexes = OpenIndexes(folder)
         self._lock = threading.Lock()
-        for name, encoder in encoders.items():
+        for name, encoder in self._encoders.items():
             if encoder is not None:
-                require_encoder(record, name, encoder, folder)
+                require_encoder(self.record, name, encoder, self.address)
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
@@ -93,11 +91,7 @@ class Library:
             model: a trained run to search with. The library keeps a copy of its weights.
             settings: the other fields of ``LibrarySettings``.
         """
-        folder = Path(path)
-        if (folder / RECORD_FILE).exists():
-            raise LibraryError(f"{folder} already holds a library: open it, or choose another folder")
-        if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
-            raise LibraryError(f"{folder} holds something else: choose a folder that is empty or does not exist")
+        _require_empty(Path(path))
         chosen = LibrarySettings(
             encoder=encoder if isinstance(encoder, str) else encoder.name,
             text_encoder=text_encoder if text_encoder is None or isinstance(text_encoder, str) else text_encoder.name,
@@ -105,15 +99,32 @@ class Library:
             **settings,
         )
         plan = plan_library(chosen, {FRAMES: _if_open(encoder), TEXT: _if_open(text_encoder)})
+        return Library.create_planned(Path(path), plan)
+
+    @staticmethod
+    def create_planned(folder: Path, plan: LibraryPlan) -> Library:
+        """Create an empty library from settings that were checked. If another process was first, open its library."""
+        _require_empty(folder)
         plan.keep_model(folder)
-        write_record(folder, plan.record)  # if another process was first, its library is opened
-        return Library(folder, read_record(folder), plan.encoders)
+        write_record(folder, plan.record)
+        return Library(FolderStore(folder, read_record(folder)), plan.encoders)
 
     @staticmethod
     def open(path: str | Path, *, encoder: Encoder | None = None, text_encoder: TextEncoder | None = None) -> Library:
         """Open a library. Encoders that are not given here are loaded when they are first needed."""
         folder = Path(path)
-        return Library(folder, read_record(folder), {FRAMES: encoder, TEXT: text_encoder})
+        return Library(FolderStore(folder, read_record(folder)), {FRAMES: encoder, TEXT: text_encoder})
+
+    @property
+    def address(self) -> str:
+        """The folder or the address of the library, as a person writes it."""
+        return self.store.address
+
+    @property
+    def folder(self) -> Path:
+        """The folder of a library on this machine."""
+        assert isinstance(self.store, FolderStore)
+        return self.store.folder
 
     @property
     def settings(self) -> LibrarySettings:
@@ -122,13 +133,13 @@ class Library:
     @cached_property
     def tracks(self) -> dict[str, Track]:
         """The tracks by name, with encoders and model loaded."""
-        return open_tracks(self.folder, self.record, self._encoders)
+        return open_tracks(self.store, self._encoders)
 
     def require_model(self, run: str | Path) -> None:
         """Refuse a run that is not the model this library was created with."""
         from prvr.library.ingest.trained import open_run
 
-        require_model(self.record.model, open_run(run), self.folder)
+        require_model(self.record.model, open_run(run), self.address)
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
@@ -164,7 +175,7 @@ class Library:
         if not files and retry:
             files = [video.path for video in self.videos(state="failed")]
         report = self.adder(tags=tags, retry=retry, progress=progress).run(files)
-        free_space(self.catalogue, self.folder)
+        self.store.clean()
         return report
 
     def adder(
@@ -176,8 +187,7 @@ class Library:
     ) -> Adder:
         """What adds files to this library: plans, indexes and commits them, and keeps the report."""
         return Adder(
-            catalogue=self.catalogue,
-            folder=self.folder,
+            store=self.store,
             tracks=lambda: self.tracks,
             rate=self.settings.rate,
             tags=tuple(tags),
@@ -198,28 +208,25 @@ class Library:
         """
         if isinstance(paths, str | Path | BucketPath):
             paths = [paths]
-        removed = remove_videos(self.catalogue, [absolute_path(path) for path in paths], missing=missing)
-        free_space(self.catalogue, self.folder)
+        removed = self.store.remove([absolute_path(path) for path in paths], missing=missing)
+        self.store.clean()
         return removed
 
-    def index(
-        self, settings: IndexSettings | None = None, report: Callable[[str], None] = lambda _: None
-    ) -> dict[str, CandidateIndex]:
-        """Build the index for approximate searches. A track that is too small for one gets none."""
+    def index(self, settings: IndexSettings | None = None, report: Callable[[str], None] = lambda _: None) -> list[str]:
+        """Build the index for approximate searches. Returns the tracks that have one; small ones need none."""
         backgrounds = {name: track.background for name, track in self.tracks.items()}
-        return build_indexes(self.folder, self.snapshot(), backgrounds, settings or IndexSettings(), report)
+        return self.store.index(self.snapshot(), backgrounds, settings or IndexSettings(), report)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def videos(self, state: str | None = None) -> list[Video]:
         """All files that the library knows, or only those whose state is "ok" or "failed"."""
-        with self.catalogue.reading() as db:
-            return read_videos(db) if state is None else read_videos(db, "state = ?", (state,))
+        return self.store.videos(state)
 
     def snapshot(self) -> Snapshot:
-        """The library as it is now, mapped into memory."""
+        """The library as it is now. Later changes do not affect it."""
         with self._lock:
-            self._snapshot = take_snapshot(self.catalogue, self.folder, self._snapshot, self._projection)
+            self._snapshot = self.store.snapshot(self._snapshot, self._projection)
             return self._snapshot
 
     def _projection(self, track: str) -> torch.Tensor | None:
@@ -228,16 +235,15 @@ class Library:
 
     def status(self) -> LibraryStatus:
         """Counts and sizes."""
-        return library_status(self.folder, self.catalogue)
+        return self.store.status()
 
     def verify(self) -> Verification:
         """Compare catalogue, arrays and video files. The result says what is wrong and what to do."""
-        return verify_library(self.folder, self.catalogue, self.record.model)
+        return self.store.verify()
 
     def lines(self, video: int, start: float, end: float) -> list[str]:
         """The subtitle lines of a video between two times."""
-        with self.catalogue.reading() as db:
-            return read_lines(db, video, start, end)
+        return [line.text for line in self.store.lines(video, start, end)]
 
     # -- searching ----------------------------------------------------------------------------------------------------
 
@@ -272,14 +278,12 @@ class Library:
         self,
         requests: Sequence[SearchRequest],
         snapshot: Snapshot | None = None,
-        score: ScoreQueries = score_queries,
     ) -> list[SearchResult]:
         """Answer several requests in one pass over the vectors.
 
         Args:
             requests: each with its own query and options.
             snapshot: the state to search; by default the library as it is now.
-            score: the scoring step.
         """
         began = time.perf_counter()
         snapshot = snapshot or self.snapshot()
@@ -290,10 +294,9 @@ class Library:
             requests,
             snapshot,
             encode=self.encode,
-            candidates=self._indexes.beside(snapshot) if approximate else {},
+            candidates=self.store.candidates(snapshot) if approximate else {},
             lines=self.lines,
             pool=self.pool,
-            score=score,
         )
         seconds = time.perf_counter() - began
         return [replace(result, seconds=seconds) for result in results]
@@ -332,8 +335,16 @@ class Library:
 
     def recall(self, best: int = 10) -> dict[str, CandidateRecall]:
         """By track, the share of the exact best videos of background sentences that approximate search finds."""
-        candidates = self._indexes.beside(self.snapshot())
+        candidates = self.store.candidates(self.snapshot())
         return {name: measure_recall(each, self.tracks[name].background, best) for name, each in candidates.items()}
+
+
+def _require_empty(folder: Path) -> None:
+    """Refuse a folder that holds something, except what a killed process left behind while it created a library."""
+    if (folder / RECORD_FILE).exists():
+        raise LibraryError(f"{folder} already holds a library: open it, or choose another folder")
+    if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
+        raise LibraryError(f"{folder} holds something else: choose a folder that is empty or does not exist")
 
 
 def _if_open(encoder: str | _Encoder | None) -> _Encoder | None:

@@ -11,5 +11,15 @@ except ImportError as problem:  # pragma: no cover
 
 from prvr.server.app import create_app
 from prvr.server.http_server import build_server, listen, serve
+from prvr.server.on_ray import serve_on_cluster
 
-__all__ = ["ServerError", "ServerOptions", "build_server", "create_app", "is_loopback", "listen", "serve"]
+__all__ = [
+    "ServerError",
+    "ServerOptions",
+    "build_server",
+    "create_app",
+    "is_loopback",
+    "listen",
+    "serve",
+    "serve_on_cluster",
+]

@@ -17,7 +17,6 @@ from prvr.server import job_routes, search_routes, service_routes, video_routes
 from prvr.server.guard import GUARD_STATUSES, Guard
 from prvr.server.options import ServerOptions
 from prvr.server.problems import ProblemDocument, add_error_handlers, problem_responses
-from prvr.server.searches import Searcher
 from prvr.server.state import ServerState
 
 PAGE = Path(__file__).parent / "page"
@@ -26,16 +25,15 @@ ASSETS = {path.name: path for path in PAGE.iterdir() if path.suffix in (".html",
 _MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
-def create_app(library: Library, options: ServerOptions | None = None, searcher: Searcher | None = None) -> FastAPI:
+def create_app(library: Library, options: ServerOptions | None = None) -> FastAPI:
     """Build the web application that serves a library.
 
     Args:
-        library: the library whose videos are listed, shown and added to.
+        library: the library that is searched, shown and added to.
         options: who may connect, and what they may do.
-        searcher: answers searches; by default the library itself.
     """
     options = options or ServerOptions()
-    state = ServerState.of(library, options, searcher)
+    state = ServerState.of(library, options)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -60,7 +58,7 @@ def create_app(library: Library, options: ServerOptions | None = None, searcher:
     for module in (search_routes, video_routes, job_routes, service_routes):
         app.include_router(module.router, prefix="/v1")
     app.include_router(service_routes.metrics_router)
-    add_error_handlers(app, library.folder)
+    add_error_handlers(app, library.address)
     _add_page(app)
     _add_problem_schema(app)
     app.add_middleware(Guard, options=options, metrics=state.metrics)

@@ -45,7 +45,7 @@ class Job:
 class Jobs:
     """The queue of jobs. Runs them in order and tells clients that follow one about changes."""
 
-    def __init__(self, library: Path):
+    def __init__(self, library: str):
         self.library = library
         self.all: dict[int, Job] = {}
         self._queue: asyncio.Queue[Job] = asyncio.Queue()
@@ -147,7 +147,7 @@ class Jobs:
             return None, None
         assert process.stdin is not None
         assert process.stdout is not None
-        request = {"library": str(self.library), "files": [*map(str, files)], "tags": job.tags, "retry": job.retry}
+        request = {"library": self.library, "files": [*map(str, files)], "tags": job.tags, "retry": job.retry}
         file: VideoFile | None = None
         code: int | None = None
         try:
@@ -174,7 +174,7 @@ class Jobs:
     def _public_reason(self, reason: str, job: Job) -> str:
         """Why a job failed, without paths of this machine. The full reason goes to the server's log."""
         _log.warning("job %s: %s", job.id, reason)
-        private = (*job.files, self.library, self.library.resolve())
+        private = [*map(str, job.files), self.library, str(Path(self.library).resolve())]
         return without_paths(as_sentence(reason), private) or "Adding failed. The server's log says why."
 
     async def _change(self, job: Job, **values: Any) -> None:

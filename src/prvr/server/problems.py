@@ -81,24 +81,24 @@ def as_sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
-def without_paths(text: str, private: Iterable[PurePath]) -> str | None:
+def without_paths(text: str, private: Iterable[str | PurePath]) -> str | None:
     """Shorten the given paths in a message to their names. None if the message still holds an absolute path.
 
     >>> without_paths("/srv/films/a.mp4: it is empty", [Path("/srv/films/a.mp4")])
     'a.mp4: it is empty'
     >>> without_paths("/etc/secret: it is empty", [Path("/srv/films/a.mp4")])
     """
-    for path in sorted({*private}, key=lambda path: -len(str(path))):
-        text = text.replace(str(path), path.name)
+    for path in sorted({*map(str, private)}, key=lambda path: -len(path)):
+        text = text.replace(path, Path(path).name)
     return None if _PATH.search(text) else text
 
 
 def from_user_error(
-    error: UserError, library: Path, status: int = 409, remedy: str = "The server's log says more."
+    error: UserError, library: str, status: int = 409, remedy: str = "The server's log says more."
 ) -> Problem:
     """Turn an error of the library into a response. The full message goes to the server's log."""
     _log.warning("%s", error)
-    detail = without_paths(as_sentence(str(error)), (library, library.resolve()))
+    detail = without_paths(as_sentence(str(error)), (library, Path(library).resolve()))
     return Problem(status, detail or "The library cannot do this.", remedy)
 
 
@@ -111,7 +111,7 @@ def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def add_error_handlers(app: FastAPI, library: Path) -> None:
+def add_error_handlers(app: FastAPI, library: str) -> None:
     """Answer every error with problem+json."""
 
     @app.exception_handler(Problem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import urlencode
@@ -160,14 +159,6 @@ class HitModel(BaseModel):
         )
 
 
-class MissingModel(BaseModel):
-    """The part of the library that could not be searched."""
-
-    shards: list[int]
-    videos: int
-    share: float = Field(description="share of all videos of the library, 0 to 1")
-
-
 class SearchResponse(BaseModel):
     """The hits of a search, best first."""
 
@@ -177,8 +168,6 @@ class SearchResponse(BaseModel):
     note: str = Field(description="what the scores mean")
     videos_searched: int
     seconds: float = Field(description="time that the search took")
-    partial: bool = Field(description="whether a part of the library could not be searched")
-    missing: MissingModel | None = Field(description="that part; null if everything was searched")
     hits: list[HitModel]
     next_cursor: str | None = Field(description="send it as `cursor` to get more hits; null if there are none")
 
@@ -194,8 +183,6 @@ class SearchResponse(BaseModel):
             note=SCORES_NOTE,
             videos_searched=result.total or 0,
             seconds=round(result.seconds, 4),
-            partial=result.missing is not None,
-            missing=None if result.missing is None else MissingModel(**asdict(result.missing)),
             hits=[HitModel.of(hit, rank, describer, parameters) for rank, hit in enumerate(result, first)],
             next_cursor=None if next_offset is None or next_offset > MAX_OFFSET else write_cursor(next_offset),
         )

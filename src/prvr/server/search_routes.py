@@ -40,4 +40,4 @@ def video_evidence(
         return EvidenceModel.of(video_id, query, explanation)
     except LibraryError as error:
         remedy = "Search again and follow the `evidence_url` of a hit."
-        raise from_user_error(error, state.library.folder, 404, remedy) from None
+        raise from_user_error(error, state.library.address, 404, remedy) from None

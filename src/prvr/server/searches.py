@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Hashable, Sequence
 
-from prvr.library import Library, SearchRequest, SearchResult
+from prvr.library import Library
 from prvr.server.models import VideoDescriber
 from prvr.server.search_models import SearchBody, SearchResponse
-
-
-class Searcher(Protocol):
-    """Anything that answers searches: a library, or a cluster that holds one."""
-
-    def search_many(self, requests: Sequence[SearchRequest]) -> list[SearchResult]: ...
 
 
 class BatchSearcher:
     """Answers several searches at once. Runs on the search thread, so that it does not delay other requests."""
 
-    def __init__(self, library: Library, searcher: Searcher | None = None):
-        self.library, self.searcher = library, searcher or library
-        self._describer: tuple[int, VideoDescriber] | None = None
+    def __init__(self, library: Library):
+        self.library = library
+        self._describer: tuple[Hashable, VideoDescriber] | None = None
 
     def __call__(self, requests: Sequence[SearchBody]) -> list[bytes]:
         """The responses as JSON, in the order of the requests. Equal requests are searched once."""
         describer = self.describer()
         distinct = {request.model_dump_json(): request for request in requests}
-        results = self.searcher.search_many([request.to_request(describer.folders) for request in distinct.values()])
+        results = self.library.search_many([request.to_request(describer.folders) for request in distinct.values()])
         responses = {
             key: SearchResponse.of(result, request, describer).model_dump_json().encode()
             for (key, request), result in zip(distinct.items(), results, strict=True)

@@ -16,7 +16,7 @@ from prvr.server.options import ServerOptions
 from prvr.server.problems import Problem
 from prvr.server.roots import Roots
 from prvr.server.search_models import SearchBody
-from prvr.server.searches import BatchSearcher, Searcher
+from prvr.server.searches import BatchSearcher
 from prvr.server.thumbnails import Thumbnails
 
 
@@ -34,16 +34,16 @@ class ServerState:
     thumbnails: Thumbnails
 
     @staticmethod
-    def of(library: Library, options: ServerOptions, searcher: Searcher | None = None) -> ServerState:
-        metrics, batch_searcher = Metrics(), BatchSearcher(library, searcher)
+    def of(library: Library, options: ServerOptions) -> ServerState:
+        metrics, searcher = Metrics(), BatchSearcher(library)
         return ServerState(
             library,
             options,
             Roots(options.roots),
             metrics,
-            batch_searcher,
-            Batcher(batch_searcher, metrics, options.batch, options.waiting),
-            Jobs(library.folder),
+            searcher,
+            Batcher(searcher, metrics, options.batch, options.waiting),
+            Jobs(library.address),
             Thumbnails(),
         )
 

@@ -14,7 +14,8 @@ from dataclasses import asdict
 from typing import Any
 
 from prvr.errors import UserError
-from prvr.library import AddProgress, Library
+from prvr.lake import open_library
+from prvr.library import AddProgress
 from prvr.media import video_path
 
 _INTERVAL = 0.1  # seconds between two lines of progress
@@ -37,7 +38,7 @@ def _add_videos() -> int:
             write({"at": str(file), "progress": shown})
 
     try:
-        library = Library.open(request["library"])
+        library = open_library(request["library"])
         files = [video_path(path) for path in request["files"]]
         report = library.add_files(files, tags=request["tags"], retry=request["retry"], progress=report_progress)
     except UserError as problem:

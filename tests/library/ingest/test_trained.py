@@ -19,9 +19,6 @@ from prvr.media.recipe import RecipeMismatch
 from prvr.tokens import Evidence, VideoTokens
 from prvr.training import Run
 from prvr.worlds import RenderedWorld
-from tests.cluster.alike import arrays, requests, same_answers
-from tests.cluster.standin import searcher, start_actors
-from tests.cluster.test_add import Stages, add
 from tests.library.conftest import RATE, SLOTS, fresh_run
 
 SENTENCES = ("a red square moves to the left", "then a green ring at night", "something blue falls")
@@ -101,17 +98,6 @@ def test_a_library_is_whole_without_its_run(trained: Library, run: Run, data: Pa
     assert [score for _, score in found] == pytest.approx([score for _, score in before], abs=1e-4)
     (next(lib.folder.glob("model-*")) / "weights" / "average" / "model.safetensors").unlink()
     assert any("is missing" in problem for problem in lib.verify().problems)
-
-
-def test_stages_and_shards_of_a_cluster_know_the_model(
-    films: RenderedWorld, run: Run, trained: Library, tmp_path: Path
-) -> None:
-    """Made in stages and searched in shards, it is the library that one machine makes and searches."""
-    made = Library.create(tmp_path / "staged", model=run.path, storage="fp32")
-    add(made, [films.folder], Stages())
-    assert arrays(made.folder) == arrays(trained.folder)
-    for some in (requests(SENTENCES, limit=100), requests(SENTENCES, limit=5, group_by="moment")):
-        same_answers(searcher(made, start_actors(made, 3)).search_many(some), made.search_many(some))
 
 
 def test_encoder_and_rate_come_from_the_run(trained: Library) -> None:

@@ -27,7 +27,6 @@ from prvr.library import (
     SearchRequest,
     SearchResult,
     SectionBuffer,
-    commit_videos,
 )
 from prvr.library.ingest import frozen
 from prvr.media import Array, Encoder, Fit, Image, unit_rows
@@ -77,7 +76,7 @@ def drawn_library(folder: Path) -> Library:
     try:
         encoders = {"encoder": DrawnEncoder("pictures"), "text_encoder": DrawnEncoder("lines")}
         library = Library.create(folder, storage="fp32", **encoders)  # half floats differ between processors
-        commit_videos(library.catalogue, folder, [_video(library, number) for number in range(VIDEOS)])
+        library.store.commit([_video(library, number) for number in range(VIDEOS)])
     finally:
         frozen.SECTION_SAMPLES = usual
     library.remove(["/made up/2/010.mp4", "/made up/3/111.mp4"])

@@ -14,7 +14,7 @@ import torch
 from prvr.backbones import build
 from prvr.library import Filters, Library, LibraryError, MomentOptions, SearchRequest
 from prvr.library.search.confidence import Spread, confidence
-from prvr.library.store.background import background_of
+from prvr.library.store.background import background_of, best_by_video
 from prvr.media.encoders import PlainEncoder, TextEncoder
 from prvr.media.encoders.base import Array, unit_rows
 from prvr.media.features import video_features
@@ -145,16 +145,21 @@ def test_a_sentence_that_scores_high_everywhere_does_not_stand_out() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(0, 0.1, (30, 100, 2)).astype(np.float32)  # 30 videos, 100 background sentences
     everything = np.ones(100, bool)
-    background = background_of(scores, np.arange(30), 0.0, everything)
+    background = background_of([best_by_video(scores, np.arange(30), 0.0)], everything)
     flat = np.full(30, 0.9, np.float32) + rng.normal(0, 0.1, 30).astype(np.float32)
     sharp = np.zeros(30, np.float32) + rng.normal(0, 0.1, 30).astype(np.float32)
     sharp[7] = 1.0
     top = [confidence(float(s.max()), background, Spread.of(s)) or 0.0 for s in (flat, sharp)]
     assert top[0] < 0.9 < top[1]
-    few = background_of(scores[:5], np.arange(5), 0.0, everything)
+    few = background_of([best_by_video(scores[:5], np.arange(5), 0.0)], everything)
     assert confidence(float(flat.max()), few, Spread.of(flat[:5])) == pytest.approx(100 / 101)  # too few to tell
-    twice = background_of(np.concatenate([scores, scores - 1]), np.tile(np.arange(30), 2), 0.0, everything)
-    assert twice.best == pytest.approx(background.best)  # a video counts as its best section
+    pairs = np.stack([scores, scores - 1], 1).reshape(60, *scores.shape[1:])
+    assert (
+        best_by_video(pairs, np.arange(0, 60, 2), 0.0) == scores[..., 0]
+    ).all()  # a video counts as its best section
+    parts = background_of([scores[:7, :, 0], scores[7:8, :, 0], scores[8:, :, 0]], everything)
+    assert parts.best == pytest.approx(background.best)  # in parts as in one
+    assert parts.margin == pytest.approx(background.margin, rel=1e-6)
 
 
 def test_nothing_stands_out_is_said_and_the_nearest_are_shown(whole: Library) -> None:

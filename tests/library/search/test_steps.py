@@ -19,14 +19,12 @@ from prvr.library import (
     Piece,
     SearchRequest,
     SectionBuffer,
-    commit_videos,
 )
 from prvr.library.search.explain import EvidenceRequest, evidence_in_videos, explain_pages
-from prvr.library.search.pipeline import run_search
 from prvr.library.search.query import TrackQuery, encode_queries, track_queries
 from prvr.library.search.rank import TrackRanking, fuse_ranks, rank_requests, rank_track
 from prvr.library.search.results import result_of
-from prvr.library.search.score import score_queries, score_sections, score_some_sections
+from prvr.library.search.score import score_queries, score_sections
 from prvr.library.store.background import Background
 from tests.library.search.drawn_library import WIDTH, DrawnEncoder, draw
 
@@ -48,7 +46,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Library:
             buffer.add(section)
         video = NewVideo(Path(f"/films/{name}.mp4"), 1, 0, name, duration=10.0, frames=10, tags=(name,))
         videos.append(IndexedVideo(video, {FRAMES: buffer}))
-    commit_videos(library.catalogue, folder, videos)
+    library.store.commit(videos)
     return library
 
 
@@ -76,7 +74,7 @@ def test_scores_of_some_sections_are_those_of_all(small: Library) -> None:
     sections = small.snapshot().tracks[FRAMES]
     rows = vectors(small, "one", "four")
     everything = score_sections(rows, sections, small.pool).fused(sections.fusion_weight)
-    some = score_some_sections(rows, sections, np.array([3, 1]), small.pool).fused(sections.fusion_weight)
+    some = score_sections(rows, sections, small.pool, np.array([3, 1])).fused(sections.fusion_weight)
     assert torch.allclose(some, everything[:, [3, 1]], atol=1e-5)
     assert everything.argmax(1).tolist() == [0, 3]
     queries = [TrackQuery(row, 0.0, sections.by_video) for row in rows]
@@ -147,21 +145,3 @@ def test_the_steps_together_are_a_search(small: Library) -> None:
         (hit.video, hit.start, hit.end, hit.score) for hit in whole
     ]
     assert (result[0].video.name, result[0].start, result[0].end) == ("three.mp4", 3.0, 4.0)
-
-
-def test_the_scoring_step_can_be_another(small: Library) -> None:
-    """Where scores come from is no business of the other steps."""
-
-    def backwards(queries: object, sections: object, pool: object) -> list[np.ndarray]:
-        return [np.array([0.1, 0.2, 0.3, 0.4], np.float32)]
-
-    (result,) = run_search(
-        [SearchRequest("one")],
-        small.snapshot(),
-        encode=small.encode,
-        candidates={},
-        lines=small.lines,
-        pool=small.pool,
-        score=backwards,
-    )
-    assert [hit.video.name for hit in result] == ["four.mp4", "three.mp4", "two.mp4", "one.mp4"]

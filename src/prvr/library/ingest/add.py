@@ -8,17 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from prvr.library.ingest.files import Fingerprint, SourceFile, subtitle_signature
 from prvr.library.ingest.index import FileProgress, index_file, new_video
 from prvr.library.ingest.tracks import Track
-from prvr.library.store.arrays import sweep
 from prvr.library.store.buffer import IndexedVideo
-from prvr.library.store.catalogue import Catalogue, Video, read_videos, rename_video
-from prvr.library.store.claims import Claim, claim
+from prvr.library.store.catalogue import Video
+from prvr.library.store.claims import HeldClaim
 from prvr.library.store.commit import Committer, disk_error
-from prvr.library.store.edit import add_tags
+from prvr.library.stores import Store
 from prvr.media import MediaError, VideoFile
 
 
@@ -62,8 +60,7 @@ class AddReport:
 class Adder:
     """One call of ``Library.add``."""
 
-    catalogue: Catalogue
-    folder: Path
+    store: Store
     tracks: Callable[[], Mapping[str, Track]]  # called when the first file needs encoding
     rate: float
     tags: tuple[str, ...]
@@ -82,8 +79,7 @@ class Adder:
 
     def plan(self, paths: Sequence[VideoFile]) -> list[SourceFile]:
         """The files that need a closer look. The others are reported as unchanged by their size and time."""
-        with self.catalogue.reading() as db:
-            known = {video.path: video for video in read_videos(db)}
+        known = {video.path: video for video in self.store.videos()}
         sources, unchanged = [], []
         for path in paths:
             try:
@@ -97,13 +93,7 @@ class Adder:
             else:
                 sources.append(source)
         if unchanged and self.tags:
-            add_tags(self.catalogue, unchanged, self.tags)
-        if sources:
-            try:
-                with self.catalogue.writing() as db:
-                    sweep(db, self.folder)
-            except OSError as problem:
-                raise disk_error(self.folder, problem) from problem
+            self.store.add_tags(unchanged, self.tags)
         return sources
 
     def finish(self) -> AddReport:
@@ -127,12 +117,12 @@ class Adder:
     def _work(self, sources: Sequence[SourceFile]) -> None:
         """Decode and encode in this process, commit in a thread."""
         clock = _ProgressClock(self, sources)
-        committer = Committer(self.catalogue, self.folder, self.note_committed)
+        committer = self.store.committer(self.note_committed)
         busy: list[SourceFile] = []  # claimed by another process: looked at again after all others
         try:
             for wait, files in ((False, sources), (True, busy)):
                 for source in files:
-                    held = claim(self.folder, source.path, wait=wait)
+                    held = self.store.claim(source.path, wait=wait)
                     if held is None:
                         busy.append(source)
                         continue
@@ -141,7 +131,7 @@ class Adder:
         finally:
             committer.close()
 
-    def _add_claimed(self, source: SourceFile, held: Claim, committer: Committer, progress: FileProgress) -> None:
+    def _add_claimed(self, source: SourceFile, held: HeldClaim, committer: Committer, progress: FileProgress) -> None:
         """Index a claimed file, unless another process did meanwhile or it is known under another name."""
         handed_over = False
         try:
@@ -149,11 +139,11 @@ class Adder:
             fingerprint = self.fingerprint(source)
             if not self.is_known(source, fingerprint):
                 video = new_video(source, fingerprint, self.tags)
-                indexed = index_file(self.folder, video, self.tracks(), self.rate, progress)
+                indexed = index_file(self.store.scratch, video, self.tracks(), self.rate, progress)
                 handed_over = True
                 committer.put(indexed, held)
         except OSError as problem:
-            raise disk_error(self.folder, problem) from problem
+            raise disk_error(self.store.address, problem) from problem
         finally:
             if not handed_over:
                 held.release()
@@ -169,25 +159,20 @@ class Adder:
     def is_known(self, source: SourceFile, fingerprint: Fingerprint | None) -> bool:
         """Whether a file was added meanwhile, or is known under another name. Notes it in the report."""
         path = source.path
-        with self.catalogue.reading() as db:
-            same_name = read_videos(db, "path = ?", (str(path),))
+        same_name = self.store.find(path=path)
         if same_name and self._needs_nothing(source, same_name[0]):
             return True
         if fingerprint is None:
             return False
-        with self.catalogue.reading() as db:
-            twins = read_videos(db, "digest = ? AND state = 'ok'", (fingerprint.digest,))
-        for video in twins:
+        for video in self.store.find(digest=fingerprint.digest):
             moved = video.path != path
-            if moved and (video.path.exists() or same_name):
+            if video.state != "ok" or (moved and (video.path.exists() or same_name)):
                 continue  # a copy, or two known names of which this one has new content
             if self.with_text and fingerprint.subtitles != video.subtitles:
                 continue
-            with self.catalogue.writing() as db:
-                if read_videos(db, "id = ? AND path = ?", (video.id, str(video.path))):
-                    rename_video(db, video.id, path, source.mtime)
+            self.store.rename(video, path, source.mtime)
             if self.tags:
-                add_tags(self.catalogue, [video.id], self.tags)
+                self.store.add_tags([video.id], self.tags)
             (self.report.moved if moved else self.report.unchanged).append(path)
             return True
         return False

@@ -32,7 +32,7 @@ _LINES_AT_ONCE = 512
 
 
 def index_file(
-    folder: Path, video: NewVideo, tracks: Mapping[str, Track], rate: float, progress: FileProgress
+    scratch: Path | None, video: NewVideo, tracks: Mapping[str, Track], rate: float, progress: FileProgress
 ) -> IndexedVideo:
     """Decode and encode a file. If the file is faulty, the result says why; such problems are not raised."""
     try:
@@ -40,7 +40,7 @@ def index_file(
             encoder = tracks[FRAMES].encoder
             assert isinstance(encoder, Encoder)
             parts = feature_parts(opened, encoder, rate)
-            return index_parts(folder, video, opened, parts, tracks, rate, progress)
+            return index_parts(scratch, video, opened, parts, tracks, rate, progress)
     except FILE_PROBLEMS as problem:
         return failed_video(video, problem)
 
@@ -77,7 +77,7 @@ class OpenedVideo(Protocol):
 
 
 def index_parts(
-    folder: Path,
+    scratch: Path | None,
     video: NewVideo,
     opened: OpenedVideo,
     parts: Iterator[FeaturePart],
@@ -88,7 +88,7 @@ def index_parts(
     """Cut encoded frames and subtitles into sections.
 
     Args:
-        folder: the library's, for temporary files.
+        scratch: folder for temporary files; None: the system's.
         video: facts about the file.
         opened: the open file.
         parts: its encoded frames, in order of time.
@@ -105,7 +105,7 @@ def index_parts(
             progress(float(part.times[-1]), info.duration)
             yield part
 
-    pictures = SectionBuffer(folder)
+    pictures = SectionBuffer(scratch)
     for section in tracks[FRAMES].sections(timed_pieces(counted(), rate)):
         pictures.add(section)
     if count == 0:
@@ -119,7 +119,7 @@ def index_parts(
         except MediaError as unread:
             problem = f"subtitles: {unread.reason}" if problem is None else problem
         if lines:
-            sections[TEXT] = SectionBuffer(folder)
+            sections[TEXT] = SectionBuffer(scratch)
             for section in tracks[TEXT].sections(_line_pieces(lines, tracks[TEXT])):
                 sections[TEXT].add(section)
     facts = replace(

@@ -12,6 +12,7 @@ from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
 from prvr.library.store.model import describe_model, keep_model
 from prvr.library.store.settings import LibraryRecord, LibrarySettings
+from prvr.library.stores import Store
 from prvr.media import Encoder, Recipe, TextEncoder, decoder_name, open_encoder, open_text_encoder
 
 if TYPE_CHECKING:
@@ -79,11 +80,11 @@ def _require_features(run: Run, encoder: Encoder, offered: Recipe) -> None:
     queries.require(encoder.text_recipe(words=queries.words), mine="run", theirs="encoder")
 
 
-def require_encoder(record: LibraryRecord, track: str, encoder: TextEncoder, folder: Path) -> None:
+def require_encoder(record: LibraryRecord, track: str, encoder: TextEncoder, library: str) -> None:
     """Refuse an encoder whose vectors cannot be compared with those in the library."""
     if track not in record.recipes:
         raise LibraryError(
-            f"{folder} was created without an encoder for {track}: leave that encoder out, or create another library"
+            f"{library} was created without an encoder for {track}: leave that encoder out, or create another library"
         )
     stored = Recipe.from_dict(record.recipes[track])
     if isinstance(encoder, Encoder) and track == FRAMES:
@@ -93,22 +94,22 @@ def require_encoder(record: LibraryRecord, track: str, encoder: TextEncoder, fol
     stored.require(offered, mine="library", theirs="encoder")
 
 
-def open_tracks(folder: Path, record: LibraryRecord, encoders: EncoderOverrides) -> dict[str, Track]:
+def open_tracks(store: Store, encoders: EncoderOverrides) -> dict[str, Track]:
     """The library's tracks, with encoders and model loaded."""
-    settings = record.settings
+    record, settings = store.record, store.record.settings
     frames = encoders.get(FRAMES) or open_encoder(settings.encoder)
     assert isinstance(frames, Encoder)
-    require_encoder(record, FRAMES, frames, folder)
+    require_encoder(record, FRAMES, frames, store.address)
     if record.model is None:
         tracks = {FRAMES: Track(FRAMES, FrozenEmbedding.of_frames(frames, settings), settings.storage)}
     else:
         from prvr.library.ingest.trained import TrainedEmbedding
         from prvr.training import Run
 
-        model = TrainedEmbedding(Run(folder / record.model.folder), frames)
+        model = TrainedEmbedding(Run(store.model_folder()), frames)
         tracks = {FRAMES: Track(FRAMES, model, settings.storage)}
     if settings.text_encoder is not None:
         text = encoders.get(TEXT) or open_text_encoder(settings.text_encoder)
-        require_encoder(record, TEXT, text, folder)
+        require_encoder(record, TEXT, text, store.address)
         tracks[TEXT] = Track(TEXT, FrozenEmbedding.of_lines(text), settings.storage)
     return tracks

@@ -19,6 +19,7 @@ from prvr.library.search.candidates import (
     INDEX_FOLDER,
     SHARD_BITS,
     CandidateIndex,
+    Candidates,
     IndexRecord,
     IndexSettings,
     TrackCandidates,
@@ -26,7 +27,7 @@ from prvr.library.search.candidates import (
 )
 from prvr.library.store.background import best_by_video
 from prvr.library.store.claims import claim
-from prvr.library.store.sections import TrackSections
+from prvr.library.store.sections import Ids, MappedSections, TrackSections
 from prvr.library.store.snapshot import Snapshot
 
 _TRAINING_TOKENS = 40  # for each list; faiss wants at least 39
@@ -49,20 +50,30 @@ class CandidateRecall:
         return f"{100 * self.share:.1f} % of the exact best {self.best} of {self.queries} sentences"
 
 
-def measure_recall(
-    candidate_index: TrackCandidates, background: Tensor, best: int, probes: int | None = None
-) -> CandidateRecall:
+def measure_recall(candidates: Candidates, background: Tensor, best: int, probes: int | None = None) -> CandidateRecall:
     """Recall on the background sentences (B, D). Their exact scores are stored, so no vector is read for it."""
-    sections = candidate_index.sections
-    videos, scores = best_by_video(sections.background_scores, sections.owners, sections.fusion_weight)  # (V,), (V, B)
-    best = min(best, len(videos))
-    understood = np.flatnonzero(sections.understood)
-    named = candidate_index.of(background[understood], probes) if len(understood) else []
-    shares = []
-    for number, near in zip(understood, named, strict=True):
-        exact = videos[np.argsort(-scores[:, number], kind="stable")[:best]]
-        shares.append(float(np.isin(exact, np.union1d(near, candidate_index.reference)).mean()))
-    return CandidateRecall(float(np.mean(shares)) if shares else 1.0, best, len(shares))
+    understood = np.flatnonzero(candidates.sections.understood)
+    exact = _best_videos(candidates.sections, min(best, len(candidates.sections.by_video.videos)))  # (best, B)
+    named = candidates.of(background[understood], probes) if len(understood) else []
+    shares = [
+        float(np.isin(exact[:, sentence], np.union1d(near, candidates.reference)).mean())
+        for sentence, near in zip(understood, named, strict=True)
+    ]
+    return CandidateRecall(float(np.mean(shares)) if shares else 1.0, len(exact), len(shares))
+
+
+def _best_videos(sections: TrackSections, count: int) -> Ids:
+    """(count, B): for each background sentence the videos that score best."""
+    videos: Ids = np.zeros((0, 0), np.int64)
+    scores: NDArray[np.float32] = np.zeros((0, 0), np.float32)
+    for of_part, part, starts in sections.background_parts(sections.by_video):
+        found = best_by_video(part, starts, sections.fusion_weight)
+        owners = np.broadcast_to(of_part[:, None], found.shape)
+        scores = np.concatenate([scores, found]) if len(scores) else found
+        videos = np.concatenate([videos, owners]) if len(videos) else owners
+        order = np.argsort(-scores, axis=0, kind="stable")[:count]
+        scores, videos = np.take_along_axis(scores, order, 0), np.take_along_axis(videos, order, 0)
+    return videos
 
 
 def build_indexes(
@@ -83,6 +94,7 @@ def build_indexes(
     built = {}
     try:
         for name, sections in snapshot.tracks.items():
+            assert isinstance(sections, MappedSections)
             index = _build_index(library, name, sections, backgrounds[name], settings, report)
             if index is not None:
                 built[name] = index
@@ -92,7 +104,7 @@ def build_indexes(
 
 
 def _build_index(
-    library: Path, track: str, sections: TrackSections, background: Tensor, settings: IndexSettings, report: Report
+    library: Path, track: str, sections: MappedSections, background: Tensor, settings: IndexSettings, report: Report
 ) -> CandidateIndex | None:
     """Build, tune and save the index of a track; None if the track is too small to need one."""
     faiss = require_faiss()
@@ -145,7 +157,7 @@ def _discard(library: Path, track: str) -> None:
         (library / INDEX_FOLDER).rmdir()
 
 
-def _token_slots(sections: TrackSections, every: int) -> Iterator[NDArray[np.int64]]:
+def _token_slots(sections: MappedSections, every: int) -> Iterator[NDArray[np.int64]]:
     """For each shard, the slots of the tokens to index."""
     for place, shard in enumerate(sections.shards):
         first = shard.gallery.first_page.numpy() * shard.gallery.page
@@ -154,7 +166,7 @@ def _token_slots(sections: TrackSections, every: int) -> Iterator[NDArray[np.int
         yield np.concatenate([np.zeros(0, np.int64), *(first[row] + np.arange(0, count, every) for row, count in rows)])
 
 
-def _token_vectors(sections: TrackSections, every: int) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
+def _token_vectors(sections: MappedSections, every: int) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
     """Unit vectors (n, D) of the tokens to index and their numbers (n,), a block at a time."""
     for shard, slots in zip(sections.shards, _token_slots(sections, every), strict=True):
         gallery, page = shard.gallery, shard.gallery.page

@@ -12,7 +12,7 @@ import threading
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from prvr.library.errors import LibraryError, NoCandidates
 from prvr.library.store.background import FEWEST_VIDEOS
-from prvr.library.store.sections import Ids, MappedShard, TrackSections
+from prvr.library.store.sections import Ids, MappedSections, MappedShard, TrackSections
 from prvr.library.store.snapshot import Snapshot
 
 INDEX_FOLDER = "candidates"
@@ -31,6 +31,20 @@ _REFERENCE_VIDEOS = 64  # scored with every query, at most
 _REFERENCE_TOKENS = 1 << 16  # in them, about
 
 _REMEDY = "run `prvr library index` again, or search exactly"
+
+
+class Candidates(Protocol):
+    """What names candidates: an index beside the sections of a track."""
+
+    @property
+    def sections(self) -> TrackSections: ...
+
+    @property
+    def reference(self) -> Ids:
+        """A fixed random sample of videos. They are scored with every query, to know how it scores in general."""
+
+    def of(self, queries: Tensor, probes: int | None = None) -> list[Ids]:
+        """For each query (Q, D) the videos that may answer it."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +131,7 @@ class CandidateIndex:
 class TrackCandidates:
     """An index beside the current sections of its track."""
 
-    def __init__(self, index: CandidateIndex, sections: TrackSections):
+    def __init__(self, index: CandidateIndex, sections: MappedSections):
         self.index, self.sections = index, sections
 
     def of(self, queries: Tensor, probes: int | None = None) -> list[Ids]:
@@ -152,13 +166,17 @@ class TrackCandidates:
 
     @cached_property
     def reference(self) -> Ids:
-        """A fixed random sample of videos. They are scored with every query, to know how it scores in general."""
-        groups = self.sections.by_video
-        tokens = np.add.reduceat(self.sections.tokens[groups.numbers], groups.starts[:-1])
-        order = np.random.default_rng(0).permutation(len(groups.videos))[:_REFERENCE_VIDEOS]
-        sample = tokens[order].cumsum() <= _REFERENCE_TOKENS
-        sample[: 2 * FEWEST_VIDEOS] = True
-        return np.sort(groups.videos[order[sample]])
+        return reference_videos(self.sections)
+
+
+def reference_videos(sections: TrackSections) -> Ids:
+    """A fixed random sample of the videos of a track."""
+    groups = sections.by_video
+    tokens = np.add.reduceat(sections.tokens[groups.numbers], groups.starts[:-1])
+    order = np.random.default_rng(0).permutation(len(groups.videos))[:_REFERENCE_VIDEOS]
+    sample = tokens[order].cumsum() <= _REFERENCE_TOKENS
+    sample[: 2 * FEWEST_VIDEOS] = True
+    return np.sort(groups.videos[order[sample]])
 
 
 class OpenIndexes:
@@ -179,7 +197,7 @@ class OpenIndexes:
         with self._lock:
             opened = {name: self._open(name) for name in snapshot.tracks}
             indexes = {name: index for name, index in opened.items() if index is not None}
-            if not indexes and _most_tokens(snapshot) >= FEWEST_TOKENS:
+            if not indexes and most_tokens(snapshot) >= FEWEST_TOKENS:
                 raise NoCandidates(
                     self.library,
                     "has no candidate index",
@@ -187,7 +205,7 @@ class OpenIndexes:
                 )
             files = {name: index.record.file for name, index in indexes.items()}
             if self._current[0] is not snapshot or self._current[1] != files:
-                candidates = {name: TrackCandidates(index, snapshot.tracks[name]) for name, index in indexes.items()}
+                candidates = {name: TrackCandidates(index, _mapped(snapshot, name)) for name, index in indexes.items()}
                 self._current = (snapshot, files, candidates)
             return self._current[2]
 
@@ -230,7 +248,13 @@ def require_faiss() -> Any:
     return faiss
 
 
-def _most_tokens(snapshot: Snapshot) -> int:
+def _mapped(snapshot: Snapshot, track: str) -> MappedSections:
+    sections = snapshot.tracks[track]
+    assert isinstance(sections, MappedSections)
+    return sections
+
+
+def most_tokens(snapshot: Snapshot) -> int:
     """Tokens of the largest track."""
     return max((int(sections.tokens.sum()) for sections in snapshot.tracks.values()), default=0)
 

@@ -17,7 +17,7 @@ from prvr.library.ingest.tracks import FRAMES
 from prvr.library.search.moment_rank import rank_moments
 from prvr.library.search.moments import Curve, FoundMoment, MomentOptions, find_moments
 from prvr.library.search.rank import Ranking, places_of
-from prvr.library.store.sections import MappedShard, TrackSections
+from prvr.library.store.sections import SectionBlock, TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import AlignedPairs, GalleryEvidence, ScoringPool
 from prvr.trace import Peaked
@@ -66,39 +66,43 @@ def evidence_in_videos(
     sections: TrackSections, requests: Sequence[EvidenceRequest], pool: ScoringPool
 ) -> list[MomentEvidence]:
     """The evidence of each query in all sections of its video, in order of time."""
-    groups: dict[tuple[int, float], list[tuple[int, int]]] = defaultdict(list)  # (request, section) by shard and λ
+    wanted = sorted({section for request in requests for section in request.sections})
+    where = {
+        wanted[place]: (block, int(row))
+        for places, block, rows in sections.blocks(np.array(wanted, np.int64))
+        for place, row in zip(places, rows, strict=True)
+    }
+    groups: dict[tuple[SectionBlock, float], list[tuple[int, int]]] = defaultdict(list)  # request, section
     for number, request in enumerate(requests):
         for section in request.sections:
-            groups[int(sections.shard[section]), request.fusion_weight].append((number, section))
+            groups[where[section][0], request.fusion_weight].append((number, section))
     aligned = [
         AlignedPairs(
             torch.stack([requests[number].query for number, _ in pairs]),
-            sections.shards[place].gallery,
-            [int(sections.row[section]) for _, section in pairs],
+            block.gallery,
+            [where[section][1] for _, section in pairs],
             weight,
         )
-        for (place, weight), pairs in groups.items()
+        for (block, weight), pairs in groups.items()
     ]
     parts: list[dict[int, MomentEvidence]] = [{} for _ in requests]
-    for ((place, _), pairs), curves in zip(groups.items(), pool.evidence(aligned), strict=True):
-        for row, (number, section) in enumerate(pairs):
-            parts[number][section] = _section_evidence(curves, row, sections.shards[place], sections, section)
+    for ((block, _), pairs), curves in zip(groups.items(), pool.evidence(aligned), strict=True):
+        for place, (number, section) in enumerate(pairs):
+            spans = block.spans_of(where[section][1], int(sections.tokens[section]))
+            parts[number][section] = _section_evidence(curves, place, spans)
     return [_join([part[section] for section in sorted(part)]) for part in parts]
 
 
-def _section_evidence(
-    curves: GalleryEvidence, row: int, shard: MappedShard, sections: TrackSections, section: int
-) -> MomentEvidence:
+def _section_evidence(curves: GalleryEvidence, place: int, spans: NDArray[np.float32]) -> MomentEvidence:
     """The evidence of one pair, cut to the tokens of its section."""
-    tokens = int(sections.tokens[section])
-    start = int(shard.gallery.first_page[sections.row[section]]) * shard.gallery.page
+    tokens = len(spans)
     return MomentEvidence(
-        spans=shard.spans[start : start + tokens],
-        direct=curves.direct[row, :tokens].numpy(),
-        expected_support=curves.expected_support[row, :tokens].numpy(),
-        routed=curves.routed[row, :tokens].numpy(),
-        value=curves.value[row, :tokens].numpy(),
-        activation=curves.activation[row].numpy(),
+        spans=spans,
+        direct=curves.direct[place, :tokens].numpy(),
+        expected_support=curves.expected_support[place, :tokens].numpy(),
+        routed=curves.routed[place, :tokens].numpy(),
+        value=curves.value[place, :tokens].numpy(),
+        activation=curves.activation[place].numpy(),
     )
 
 

@@ -40,10 +40,16 @@ class Filters:
         """Whether there is any condition."""
         return self != Filters()
 
+    @property
+    def dates(self) -> tuple[float | None, float | None]:
+        """``after`` and ``before`` in seconds since 1970."""
+        after, before = (None if day is None else _seconds(day) for day in (self.after, self.before))
+        return after, before
+
     def choose(self, videos: Iterable[Video]) -> set[int]:
         """Numbers of the videos that pass."""
         folder = None if self.folder is None else absolute_path(self.folder)
-        after, before = (None if day is None else _seconds(day) for day in (self.after, self.before))
+        after, before = self.dates
         chosen = set()
         for video in videos:
             length = video.duration

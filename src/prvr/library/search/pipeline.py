@@ -10,24 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.search.candidates import TrackCandidates
+from prvr.library.search.candidates import Candidates
 from prvr.library.search.explain import explain_pages
-from prvr.library.search.query import TrackQuery, track_queries
+from prvr.library.search.query import track_queries
 from prvr.library.search.rank import TrackRanking, rank_requests, rank_track
 from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.search.results import ReadLines, SearchResult, empty_result, not_understood, result_of
 from prvr.library.search.score import score_queries
-from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import ScoringPool
 
 EncodeQueries = Callable[[str, Sequence[QueryInput]], Tensor]  # track name, queries -> vectors (Q, D)
-# queries of one track, its sections -> for each query the scores of its sections (S',)
-ScoreQueries = Callable[[Sequence[TrackQuery], TrackSections, ScoringPool], list[NDArray[np.float32]]]
 
 
 def run_search(
@@ -35,10 +30,9 @@ def run_search(
     snapshot: Snapshot,
     *,
     encode: EncodeQueries,
-    candidates: Mapping[str, TrackCandidates],
+    candidates: Mapping[str, Candidates],
     lines: ReadLines,
     pool: ScoringPool,
-    score: ScoreQueries = score_queries,
 ) -> list[SearchResult]:
     """Answer requests.
 
@@ -49,7 +43,6 @@ def run_search(
         candidates: by track, the candidate index for approximate searches.
         lines: reads what is said in a video between two times.
         pool: the threads that score.
-        score: the scoring step.
     """
     vectors = {name: encode(name, [request.query for request in requests]) for name in snapshot.tracks}
     queries = track_queries(requests, vectors, snapshot, candidates)
@@ -58,7 +51,7 @@ def run_search(
         rows = [row for row, of_request in enumerate(queries) if name in of_request]
         if rows:
             of_track = [queries[row][name] for row in rows]
-            by_track = rank_track(of_track, score(of_track, sections, pool), sections)
+            by_track = rank_track(of_track, score_queries(of_track, sections, pool), sections)
             for row, track_ranking in zip(rows, by_track, strict=True):
                 tracks[row][name] = track_ranking
     rankings = rank_requests(requests, tracks)

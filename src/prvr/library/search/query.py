@@ -12,8 +12,7 @@ from torch import Tensor
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import Track
-from prvr.library.search.candidates import TrackCandidates
-from prvr.library.search.filters import Filters
+from prvr.library.search.candidates import Candidates
 from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.store.sections import Ids, SectionsByVideo
 from prvr.library.store.snapshot import Snapshot
@@ -51,7 +50,7 @@ def track_queries(
     requests: Sequence[SearchRequest],
     vectors: Mapping[str, Tensor],
     snapshot: Snapshot,
-    candidates: Mapping[str, TrackCandidates],
+    candidates: Mapping[str, Candidates],
 ) -> list[dict[str, TrackQuery]]:
     """Decide for each request which sections each track scores.
 
@@ -64,7 +63,10 @@ def track_queries(
     Returns:
         For each request its queries by track. A track that understands nothing of a request is left out.
     """
-    videos_of = {filters: _passing(filters, snapshot) for filters in {request.filters for request in requests}}
+    videos_of = {
+        filters: snapshot.choose(filters) if filters.any else None
+        for filters in {request.filters for request in requests}
+    }
     queries: list[dict[str, TrackQuery]] = [{} for _ in requests]
     for name, sections in snapshot.tracks.items():
         allowed = {
@@ -85,8 +87,3 @@ def track_queries(
             else:
                 queries[row][name] = TrackQuery(vector, weight, allowed[request.filters])
     return queries
-
-
-def _passing(filters: Filters, snapshot: Snapshot) -> Ids | None:
-    """Numbers of the videos that pass the filters; None if all do."""
-    return np.array(sorted(filters.choose(snapshot.videos.values())), np.int64) if filters.any else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, overload
 
 from prvr.library.ingest.tracks import TEXT
@@ -55,15 +55,6 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Missing:
-    """Videos that a search could not look at, because the place that holds them did not answer."""
-
-    shards: tuple[int, ...]  # numbers of those places, from 0
-    videos: int
-    share: float  # of all videos of the library
-
-
-@dataclass(frozen=True)
 class SearchResult(Sequence[Hit]):
     """Hits, best first, and what to know about them."""
 
@@ -74,7 +65,6 @@ class SearchResult(Sequence[Hit]):
     total: int | None  # videos that were searched
     next_offset: int | None  # where the next page begins; None at the end
     seconds: float = 0.0  # that the search took
-    missing: Missing | None = None  # None: the whole library was searched
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -96,8 +86,6 @@ class SearchResult(Sequence[Hit]):
             "videos_searched": self.total,
             "next_offset": self.next_offset,
             "seconds": round(self.seconds, 4),
-            "partial": self.missing is not None,
-            "missing": None if self.missing is None else asdict(self.missing),
             "hits": [hit.to_dict(evidence=evidence) for hit in self.hits],
         }
 

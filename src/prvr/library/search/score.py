@@ -13,7 +13,7 @@ from torch import Tensor
 from prvr.library.errors import LibraryError
 from prvr.library.search.query import TrackQuery
 from prvr.library.store.sections import Ids, TrackSections
-from prvr.scoring import Gallery, ScoringPool
+from prvr.scoring import ScoringPool
 
 
 @dataclass(frozen=True)
@@ -44,34 +44,25 @@ def score_queries(
             scores[place] = one.fused(queries[place].fusion_weight).numpy()[queries[place].sections.numbers]
     for place, query in enumerate(queries):
         if query.reference is not None:
-            one = score_some_sections(query.vector[None], sections, query.sections.numbers, pool)
+            one = score_sections(query.vector[None], sections, pool, query.sections.numbers)
             scores[place] = one.fused(query.fusion_weight)[0].numpy()
     return [scores[place] for place in range(len(queries))]
 
 
-def score_sections(queries: Tensor, sections: TrackSections, pool: ScoringPool) -> SectionScores:
-    """Score queries (Q, D) against every section of a track."""
-    base, trace = [], []
-    galleries = [shard.gallery for shard in sections.shards]
-    for shard, scores in zip(sections.shards, pool.score(queries, galleries), strict=True):
+def score_sections(
+    queries: Tensor, sections: TrackSections, pool: ScoringPool, numbers: Ids | None = None
+) -> SectionScores:
+    """Score queries (Q, D) against all sections of a track, or those with these numbers. Columns follow ``numbers``."""
+    base, trace = (torch.empty(len(queries), len(sections if numbers is None else numbers)) for _ in range(2))
+    for places, block, rows in sections.blocks(numbers):
+        if 2 * len(rows) < len(block.gallery):
+            (scores,) = pool.score_rows(queries, [(block.gallery, rows)])
+            chosen: slice | Ids = slice(None)
+        else:  # scoring rows that were not asked for is cheaper than copying the others
+            (scores,) = pool.score(queries, [block.gallery])
+            chosen = rows
         assert scores.trace is not None
-        base.append(scores.base[:, shard.rows])
-        trace.append(scores.trace[:, shard.rows])
-    return _require_finite(SectionScores(torch.cat(base, 1), torch.cat(trace, 1)))
-
-
-def score_some_sections(queries: Tensor, sections: TrackSections, numbers: Ids, pool: ScoringPool) -> SectionScores:
-    """Score queries (Q, D) against the sections with these numbers, reading only those. Columns follow ``numbers``."""
-    columns: list[Ids] = []
-    rows: list[tuple[Gallery, Ids]] = []
-    for place in np.unique(sections.shard[numbers]).tolist():
-        here = np.flatnonzero(sections.shard[numbers] == place)
-        columns.append(here)
-        rows.append((sections.shards[place].gallery, sections.row[numbers[here]]))
-    base, trace = (torch.empty(len(queries), len(numbers)) for _ in range(2))
-    for here, scores in zip(columns, pool.score_rows(queries, rows), strict=True):
-        assert scores.trace is not None
-        base[:, here], trace[:, here] = scores.base.float(), scores.trace.float()
+        base[:, places], trace[:, places] = scores.base[:, chosen].float(), scores.trace[:, chosen].float()
     return _require_finite(SectionScores(base, trace))
 
 

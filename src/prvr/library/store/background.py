@@ -6,6 +6,7 @@ on it, so a search can tell whether a query finds more than any other sentence w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,35 +25,43 @@ class Background:
     margin: Floats = field(default_factory=lambda: np.zeros(0, np.float32))  # (B,) in deviations above its mean
 
 
-def background_of(
-    scores: NDArray[np.float32], owners: NDArray[np.int64], weight: float, understood: NDArray[np.bool_]
-) -> Background:
-    """Summarise what background sentences score on some sections.
+def background_of(parts: Iterable[Floats], understood: NDArray[np.bool_]) -> Background:
+    """Summarise what background sentences score on some videos.
 
     Args:
-        scores: (S, B, 2), base score and TRACE evidence of each sentence on each section.
-        owners: (S,), the video of each section.
-        weight: λ, the share of the evidence in the score.
+        parts: each (v, B), the scores of all sentences on some of the videos.
         understood: (B,), the sentences to use.
     """
-    if len(scores) == 0 or not understood.any():
+    count, best = 0, np.zeros(0, np.float32)
+    mean = squares = np.zeros(0)  # of all videos so far; squares: sums of squared distances from the mean
+    for scores in parts:
+        of_part, deviation = mean_and_deviation(scores)
+        if count == 0:
+            count, best, mean, squares = len(scores), scores.max(0), of_part, len(scores) * np.square(deviation)
+            continue
+        total, step = count + len(scores), of_part - mean
+        squares = squares + len(scores) * (np.square(deviation) + np.square(step) * (count / total))
+        mean = mean + step * (len(scores) / total)
+        count, best = total, np.maximum(best, scores.max(0))
+    if count == 0 or not understood.any():
         return Background(np.zeros(0, np.float32))
-    _, by_video = best_by_video(scores, owners, weight)
-    best = by_video.max(0)[understood]
-    if len(by_video) < FEWEST_VIDEOS:
+    best = best[understood]
+    if count < FEWEST_VIDEOS:
         return Background(np.sort(best))
-    mean, deviation = (values[understood] for values in mean_and_deviation(by_video))
-    margin = (best - mean) / np.maximum(deviation, LEAST_DEVIATION)
+    margin = (best - mean[understood]) / np.maximum(np.sqrt(squares[understood] / count), LEAST_DEVIATION)
     return Background(np.sort(best), np.sort(margin.astype(np.float32)))
 
 
-def best_by_video(
-    scores: NDArray[np.float32], owners: NDArray[np.int64], weight: float
-) -> tuple[NDArray[np.int64], Floats]:
-    """Videos (V,), and the score of each sentence on the best section of each video, (V, B), from (S, B, 2)."""
-    order = np.argsort(owners, kind="stable")
-    videos, first = np.unique(owners[order], return_index=True)
-    return videos, np.maximum.reduceat((scores[..., 0] + weight * scores[..., 1])[order], first, axis=0)
+def best_by_video(scores: NDArray[np.float32], starts: NDArray[np.int64], weight: float) -> Floats:
+    """The score of each sentence on the best section of each video, (n, B, 2) → (v, B).
+
+    Args:
+        scores: base score and TRACE evidence of each sentence on each section; those of a video are neighbours.
+        starts: (v,), where the sections of each video begin.
+        weight: λ, the share of the evidence in the score.
+    """
+    best: Floats = np.maximum.reduceat(scores[..., 0] + weight * scores[..., 1], starts, axis=0)
+    return best
 
 
 def mean_and_deviation(values: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -24,7 +24,7 @@ class SectionBuffer:
     The temporary file is unnamed, so the system deletes it if the process dies.
     """
 
-    def __init__(self, folder: Path, memory_limit: int | None = None):
+    def __init__(self, folder: Path | None = None, memory_limit: int | None = None):
         self.folder = folder
         self.memory_limit = MEMORY_LIMIT if memory_limit is None else memory_limit
         self.memory: list[Section] = []

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.media import VideoFile, video_path
+from prvr.media import TimedLine, VideoFile, video_path
 
 CATALOGUE_FILE = "catalogue.sqlite"
 _WAIT_SECONDS = 120.0  # for another process's commit
@@ -253,9 +253,10 @@ def rename_video(db: sqlite3.Connection, video: int, path: VideoFile, mtime: int
     db.execute("UPDATE videos SET path = ?, mtime = ? WHERE id = ?", (str(path), mtime, video))
 
 
-def read_lines(db: sqlite3.Connection, video: int, start: float, end: float) -> list[str]:
+def read_lines(db: sqlite3.Connection, video: int, start: float, end: float) -> list[TimedLine]:
     """The subtitle lines of a video between two times, in order."""
     rows = db.execute(
-        "SELECT text FROM lines WHERE video = ? AND start < ? AND end > ? ORDER BY start", (video, end, start)
+        "SELECT start, end, text FROM lines WHERE video = ? AND start < ? AND end > ? ORDER BY start",
+        (video, end, start),
     )
-    return [str(text) for (text,) in rows]
+    return [TimedLine(*row) for row in rows]

@@ -5,12 +5,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from pathlib import Path
+from typing import Protocol
 
 from filelock import FileLock, Timeout
 
 from prvr.media import VideoFile
 
 CLAIMS_FOLDER = "claims"
+
+
+class HeldClaim(Protocol):
+    """The right to work on a file, so that two processes do not index it at the same time."""
+
+    def release(self) -> None: ...
 
 
 class Claim:

@@ -34,8 +34,9 @@ class ModelRecord:
     def folder(self) -> str:
         return f"model-{self.sha256[:12]}"
 
-    def weights_file(self, library: Path) -> Path:
-        return library / self.folder / "weights" / self.weights / _WEIGHTS
+    def weights_file(self, folder: Path) -> Path:
+        """The weights in the folder of the library's copy of the run."""
+        return folder / "weights" / self.weights / _WEIGHTS
 
 
 def describe_model(run: Run) -> ModelRecord:
@@ -60,7 +61,7 @@ def keep_model(run: Run, record: ModelRecord, library: Path) -> None:
             raise
 
 
-def require_model(record: ModelRecord | None, run: Run, library: Path) -> None:
+def require_model(record: ModelRecord | None, run: Run, library: str) -> None:
     """Refuse a run whose vectors cannot be compared with those in the library."""
     offered = describe_model(run)
     if record is None:
@@ -76,9 +77,9 @@ def require_model(record: ModelRecord | None, run: Run, library: Path) -> None:
         )
 
 
-def model_problem(record: ModelRecord, library: Path) -> str | None:
+def model_problem(record: ModelRecord, folder: Path) -> str | None:
     """What is wrong with the library's copy of its model, or None."""
-    path = record.weights_file(library)
+    path = record.weights_file(folder)
     if not path.is_file():
         return f"{path} is missing: restore it from a copy, or from {record.run}"
     if file_hash(path) != record.sha256:

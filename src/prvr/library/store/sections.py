@@ -1,45 +1,74 @@
-"""The sections of a track, mapped into memory: what a search scores and explains.
+"""The sections of a track: what a search scores and explains.
 
 A section is a stretch of a video that is stored and scored as one gallery row. Short videos have one section, long
-ones several. A search asks three things of a track: whose sections there are (``owners``, ``by_video``), where their
-vectors lie (``shards``, ``shard``, ``row``), and how background sentences score on them (``background_scores``).
+ones several. A search asks three things of a track: whose sections there are (``owners``, ``by_video``), their vectors
+(``blocks``), and how background sentences score on them (``background_scores``). ``TrackSections`` is this interface;
+``MappedSections`` maps arrays of a folder into memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.store.background import Background, background_of
+from prvr.library.store.arrays import PAGED_ARRAYS, Section
+from prvr.library.store.background import Background, background_of, best_by_video
 from prvr.scoring import Gallery
 
 Ids = NDArray[np.int64]
+_TOGETHER = 1 << 14  # sections whose background scores are read together
 
 
 @dataclass(frozen=True, eq=False)
-class MappedShard:
-    """One shard of arrays in memory. Rows of removed videos are still in the arrays, but not in ``rows``."""
+class SectionBlock:
+    """Sections in memory: a gallery with a row for each."""
 
-    id: int  # in the catalogue
     gallery: Gallery
     arrays: dict[str, Tensor]
-    rows: Ids  # the rows of videos that are in the library
 
     @cached_property
     def spans(self) -> NDArray[np.float32]:
         """(tokens, 2): start and end of every token in seconds, page after page."""
         return self.arrays["spans"].reshape(-1, 2).numpy()
 
-    @cached_property
-    def pages(self) -> Ids:
-        """(rows,): how many pages each row has."""
-        pages: Ids = self.gallery.first_page.diff().numpy()
-        return pages
+    def spans_of(self, row: int, tokens: int) -> NDArray[np.float32]:
+        """(tokens, 2): start and end of each token of a row."""
+        start = int(self.gallery.first_page[row]) * self.gallery.page
+        return self.spans[start : start + tokens]
+
+    def section(self, row: int, tokens: int, background: NDArray[np.float32]) -> Section:
+        """One row as a section again; ``background``: (B, 2), its scores of the background sentences."""
+        first, last = (int(self.gallery.first_page[place]) for place in (row, row + 1))
+        arrays = {
+            name: array[first:last] if name in PAGED_ARRAYS else array[row : row + 1]
+            for name, array in self.arrays.items()
+        }
+        arrays["background"] = torch.from_numpy(background)[None]
+        return Section(self.gallery.about, arrays, tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class MappedShard(SectionBlock):
+    """One shard of arrays in memory. Rows of removed videos are still in the arrays, but not in ``rows``."""
+
+    id: int  # in the catalogue
+    rows: Ids  # the rows of videos that are in the library
+
+
+class BlockRows(NamedTuple):
+    """Some of the sections that were asked for, and where they are."""
+
+    places: Ids  # (n,) their places among the sections that were asked for
+    block: SectionBlock
+    rows: Ids  # (n,) their rows in the block
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,49 +119,47 @@ class SectionsByVideo:
         return best
 
 
-@dataclass(frozen=True, eq=False)
-class TrackSections:
-    """All sections of one track, shard after shard. A section's number is its place in these arrays."""
+class TrackSections(ABC):
+    """All sections of one track. A section's number is its place in these arrays.
 
-    shards: tuple[MappedShard, ...]
+    The sections of a video have ascending numbers, in order of time.
+    """
+
     owners: Ids  # (S,) the video of each section
-    shard: Ids  # (S,) the place of its shard in ``shards``
-    row: Ids  # (S,) its row in that shard
     tokens: Ids  # (S,) how many tokens it has
+    fusion_weight: float  # λ: how much TRACE's evidence adds to the base score
 
-    @staticmethod
-    def of(shards: Sequence[MappedShard], owners: Sequence[Ids], tokens: Sequence[Ids]) -> TrackSections:
-        """From shards, and for the rows of each shard their owners and token counts."""
-        places = [np.full(len(shard.rows), place, np.int64) for place, shard in enumerate(shards)]
-        rows = [shard.rows for shard in shards]
-        return TrackSections(tuple(shards), *(np.concatenate(part) for part in (owners, places, rows, tokens)))
+    @abstractmethod
+    def blocks(self, numbers: Ids | None = None) -> Iterator[BlockRows]:
+        """The sections with these numbers, or all: block after block, because all may not fit into memory."""
+
+    @abstractmethod
+    def background_scores(self, numbers: Ids) -> NDArray[np.float32]:
+        """(n, B, 2): base score and TRACE evidence of every background sentence on these sections."""
 
     def __len__(self) -> int:
         return len(self.owners)
 
-    @property
-    def fusion_weight(self) -> float:
-        """λ: how much TRACE's evidence adds to the base score."""
-        return self.shards[0].gallery.config.fusion_weight
-
-    @cached_property
-    def starts(self) -> Ids:
-        """(shards + 1,): the number of each shard's first section, then the count of all sections."""
-        return np.cumsum([0, *(len(shard.rows) for shard in self.shards)])
+    def sections_of(self, video: int) -> list[Section]:
+        """What is stored of a video, in order of time."""
+        numbers = np.array(self.by_video.of_video(video), np.int64)
+        background = self.background_scores(numbers)
+        found: dict[int, Section] = {}
+        for places, block, rows in self.blocks(numbers):
+            for place, row in zip(places.tolist(), rows.tolist(), strict=True):
+                found[place] = block.section(row, int(self.tokens[numbers[place]]), background[place])
+        return [found[place] for place in range(len(numbers))]
 
     @cached_property
     def by_video(self) -> SectionsByVideo:
         return SectionsByVideo.of(self.owners)
 
     @cached_property
-    def background_scores(self) -> NDArray[np.float32]:
-        """(S, B, 2): base score and TRACE evidence of every background sentence on every section."""
-        return np.concatenate([shard.arrays["background"].numpy()[shard.rows] for shard in self.shards])
-
-    @cached_property
     def understood(self) -> NDArray[np.bool_]:
         """(B,): the background sentences that the encoder understands something of."""
-        understood: NDArray[np.bool_] = (self.background_scores[..., 0] != 0).any(0)
+        understood: NDArray[np.bool_] = np.logical_or.reduce(
+            [(scores[..., 0] != 0).any(0) for _, scores, _ in self.background_parts(self.by_video)]
+        )
         return understood
 
     @cached_property
@@ -147,5 +174,49 @@ class TrackSections:
 
     def background_on(self, sections: SectionsByVideo, weight: float) -> Background:
         """The same on some videos; ``weight``: λ, how much TRACE's evidence counts."""
-        numbers = sections.numbers
-        return background_of(self.background_scores[numbers], self.owners[numbers], weight, self.understood)
+        parts = (best_by_video(scores, starts, weight) for _, scores, starts in self.background_parts(sections))
+        return background_of(parts, self.understood)
+
+    def background_parts(self, sections: SectionsByVideo) -> Iterator[tuple[Ids, NDArray[np.float32], Ids]]:
+        """Videos (v,), scores of their sections (n, B, 2), and where each video begins (v,); a part at a time.
+
+        No video is divided between two parts.
+        """
+        first = 0
+        while first < len(sections.videos):
+            begin = sections.starts[first]
+            last = max(first + 1, int(np.searchsorted(sections.starts, begin + _TOGETHER, side="right")) - 1)
+            scores = self.background_scores(sections.numbers[begin : sections.starts[last]])
+            yield sections.videos[first:last], scores, sections.starts[first:last] - begin
+            first = last
+
+
+class MappedSections(TrackSections):
+    """Sections in shards that are mapped into memory, shard after shard."""
+
+    def __init__(self, shards: Sequence[MappedShard], owners: Sequence[Ids], tokens: Sequence[Ids]):
+        """From shards, and for the rows of each shard their owners and token counts."""
+        self.shards = tuple(shards)
+        self.owners, self.tokens = np.concatenate(owners), np.concatenate(tokens)
+        self.shard: Ids = np.repeat(np.arange(len(shards)), [len(shard.rows) for shard in shards])  # (S,) its shard
+        self.row: Ids = np.concatenate([shard.rows for shard in shards])  # (S,) its row in that shard
+        self.fusion_weight = self.shards[0].gallery.config.fusion_weight
+
+    @cached_property
+    def starts(self) -> Ids:
+        """(shards + 1,): the number of each shard's first section, then the count of all sections."""
+        return np.cumsum([0, *(len(shard.rows) for shard in self.shards)])
+
+    def blocks(self, numbers: Ids | None = None) -> Iterator[BlockRows]:
+        chosen = np.arange(len(self)) if numbers is None else numbers
+        for place, shard in enumerate(self.shards):
+            here = np.flatnonzero(self.shard[chosen] == place)
+            if len(here):
+                yield BlockRows(here, shard, self.row[chosen[here]])
+
+    def background_scores(self, numbers: Ids) -> NDArray[np.float32]:
+        return self._all_background_scores[numbers]
+
+    @cached_property
+    def _all_background_scores(self) -> NDArray[np.float32]:
+        return np.concatenate([shard.arrays["background"].numpy()[shard.rows] for shard in self.shards])

@@ -70,12 +70,15 @@ class LibraryRecord:
     def format(self) -> int:
         return 1 if self.model is None else 2
 
+    def to_json(self) -> str:
+        return json.dumps({**asdict(self), "format": self.format}, indent=1) + "\n"
+
 
 def write_record(folder: Path, about: LibraryRecord) -> bool:
     """Write ``library.json`` unless it exists. Returns False if another process was first."""
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{RECORD_FILE}.{os.getpid()}"
-    write_whole(temporary, json.dumps({**asdict(about), "format": about.format}, indent=1) + "\n")
+    write_whole(temporary, about.to_json())
     try:
         os.link(temporary, folder / RECORD_FILE)  # unlike a rename, a link never replaces
     except FileExistsError:
@@ -97,20 +100,27 @@ def is_leftover(path: Path) -> bool:
 def read_record(folder: Path) -> LibraryRecord:
     path = folder / RECORD_FILE
     try:
-        found = json.loads(path.read_text("utf-8"))
-        version = found["format"]
+        text = path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         raise LibraryError(
             f"{folder} is not a library: it has no {RECORD_FILE}. "
             f"`prvr library add --library {folder} VIDEOS…` creates one"
         ) from None
+    except ValueError as problem:
+        raise LibraryError(_unreadable(str(path), problem)) from None
+    return parse_record(text, str(path), str(folder))
+
+
+def parse_record(text: str, path: str, library: str) -> LibraryRecord:
+    """Read the content of a ``library.json`` that lies at ``path``."""
+    try:
+        found = json.loads(text)
+        version = found["format"]
     except (ValueError, TypeError, KeyError, RecursionError) as problem:
-        raise LibraryError(
-            f"{path} cannot be read ({problem}): restore it from a copy, or create the library again"
-        ) from None
+        raise LibraryError(_unreadable(path, problem)) from None
     if not isinstance(version, int) or version > FORMAT:
         raise LibraryError(
-            f"{folder} was created by a newer prvr (format {version}, version {found.get('made_by', 'unknown')}; "
+            f"{library} was created by a newer prvr (format {version}, version {found.get('made_by', 'unknown')}; "
             f"this is prvr {__version__}, which reads up to format {FORMAT}): update prvr"
         )
     try:
@@ -122,6 +132,10 @@ def read_record(folder: Path) -> LibraryRecord:
         return LibraryRecord(settings, dict(found["recipes"]), model, str(found["made_by"]))
     except (TypeError, KeyError, ValueError, AttributeError) as problem:
         raise LibraryError(f"{path} does not describe a library ({problem}): restore it from a copy") from None
+
+
+def _unreadable(path: str, problem: Exception) -> str:
+    return f"{path} cannot be read ({problem}): restore it from a copy, or create the library again"
 
 
 def _require_types(given: dict[str, Any]) -> None:

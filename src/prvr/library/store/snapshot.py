@@ -1,11 +1,12 @@
-"""A library at one point in time, mapped into memory. Later changes to the library do not affect it."""
+"""A library at one point in time. Later changes to the library do not affect it."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -13,8 +14,11 @@ from torch import Tensor
 from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import ShardMissing, map_shard, read_shards
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_videos
-from prvr.library.store.sections import Ids, MappedShard, TrackSections
+from prvr.library.store.sections import Ids, MappedSections, MappedShard, TrackSections
 from prvr.scoring import Gallery
+
+if TYPE_CHECKING:
+    from prvr.library.search.filters import Filters
 
 _TRIES = 20
 
@@ -25,9 +29,13 @@ QueryProjection = Callable[[str], Tensor | None]  # track name -> TRACE's query 
 class Snapshot:
     """Videos and tracks of one generation of a library."""
 
-    generation: int
-    videos: dict[int, Video]  # those that can be searched, by number
-    tracks: dict[str, TrackSections]  # by name; a track without sections is absent
+    generation: Hashable  # differs between two states of the library
+    videos: Mapping[int, Video]  # those that can be searched, by number
+    tracks: Mapping[str, TrackSections]  # by name; a track without sections is absent
+
+    def choose(self, filters: Filters) -> Ids:
+        """Numbers of the videos that pass the filters, ascending."""
+        return np.array(sorted(filters.choose(self.videos.values())), np.int64)
 
 
 def take_snapshot(
@@ -60,8 +68,8 @@ def _map_tracks(db: sqlite3.Connection, folder: Path, now: int, projection: Quer
         arrays = map_shard(folder, shard)
         gallery = Gallery.of_arrays(shard.about["gallery"], arrays, query_projection=projection(shard.track))
         columns = np.array(sections, np.int64)  # (sections, 3)
-        shards.setdefault(shard.track, []).append(MappedShard(shard.id, gallery, arrays, columns[:, 1]))
+        shards.setdefault(shard.track, []).append(MappedShard(gallery, arrays, shard.id, columns[:, 1]))
         owners.setdefault(shard.track, []).append(columns[:, 0])
         tokens.setdefault(shard.track, []).append(columns[:, 2])
-    tracks = {track: TrackSections.of(shards[track], owners[track], tokens[track]) for track in shards}
+    tracks = {track: MappedSections(shards[track], owners[track], tokens[track]) for track in shards}
     return Snapshot(now, videos, tracks)

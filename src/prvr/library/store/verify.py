@@ -27,7 +27,7 @@ class LibraryStatus:
     tokens: int
     lines: int  # of subtitles
     bytes: int  # on disk
-    free: int  # bytes left on that disk
+    free: int | None  # bytes left on that disk; None if nobody knows
 
     @property
     def bytes_per_frame(self) -> float:
@@ -78,7 +78,7 @@ def folder_bytes(folder: Path) -> int:
 def verify_library(folder: Path, catalogue: Catalogue, model: ModelRecord | None) -> Verification:
     """Check that every video has sections, every section lies in its shard, and every array is complete and finite."""
     found = Verification()
-    if model is not None and (wrong := model_problem(model, folder)) is not None:
+    if model is not None and (wrong := model_problem(model, folder / model.folder)) is not None:
         found.problems.append(wrong)
     with catalogue.reading() as db:
         try:

@@ -1,0 +1,27 @@
+"""A library that outgrows one machine: Lance tables on a disk or in a bucket, and Ray to fill and to serve them.
+
+    from prvr.lake import create_library, open_library
+
+    library = create_library("s3://bucket/films.lance")
+    library.add(["holiday/"])
+    library.search("a red car turns left")
+
+Needs ``pip install "prvr[scale]"``. Lance and Ray are imported when they are used.
+"""
+
+from prvr.lake.cluster import add_on_cluster, connected
+from prvr.lake.copying import copy_library
+from prvr.lake.libraries import create_library, library_exists, open_library
+from prvr.lake.tables import LakeError, StoreAway, is_lake
+
+__all__ = [
+    "LakeError",
+    "StoreAway",
+    "add_on_cluster",
+    "connected",
+    "copy_library",
+    "create_library",
+    "is_lake",
+    "library_exists",
+    "open_library",
+]

@@ -1,0 +1,48 @@
+"""Open or create a library by its address, whatever kind it is."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from prvr.lake.store import create_lake, lake_exists, open_lake
+from prvr.lake.tables import is_lake
+from prvr.library import (
+    RECORD_FILE,
+    EncoderOverrides,
+    FolderStore,
+    Library,
+    LibrarySettings,
+    plan_library,
+    read_record,
+)
+
+
+def open_library(address: str | Path, encoders: EncoderOverrides | None = None) -> Library:
+    """Open the library in a folder, or the lake at an address.
+
+    Args:
+        address: a folder, or where the tables of a lake are.
+        encoders: by track, encoders that are open already; the others are loaded when they are first needed.
+    """
+    address = str(address)
+    store = open_lake(address) if is_lake(address) else FolderStore(Path(address), read_record(Path(address)))
+    return Library(store, encoders)
+
+
+def create_library(
+    address: str, settings: LibrarySettings | None = None, encoders: EncoderOverrides | None = None
+) -> Library:
+    """Create an empty library. See ``open_library``."""
+    plan = plan_library(settings or LibrarySettings(), encoders or {})
+    if not is_lake(address):
+        return Library.create_planned(Path(address), plan)
+    with tempfile.TemporaryDirectory() as folder:
+        plan.keep_model(Path(folder))
+        model = None if plan.record.model is None else Path(folder) / plan.record.model.folder
+        return Library(create_lake(address, plan.record, model), plan.encoders)
+
+
+def library_exists(address: str) -> bool:
+    """Whether there is a library in a folder or at an address."""
+    return lake_exists(address) if is_lake(address) else (Path(address) / RECORD_FILE).exists()

@@ -1,0 +1,241 @@
+"""Search a lake: one version of its tables as a ``Snapshot``, and a bounded cache of the sections that were read."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prvr.lake.rows import HEAD, VIDEO_COLUMNS, SectionLayout, read_video
+from prvr.lake.tables import LakeError, Table, explained
+from prvr.library import (
+    FRAMES,
+    TEXT,
+    BlockRows,
+    Filters,
+    Ids,
+    QueryProjection,
+    SectionBlock,
+    Snapshot,
+    TrackSections,
+    Video,
+    absolute_path,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+TRACKS = (FRAMES, TEXT)
+CACHE_MEGABYTES = "PRVR_LAKE_CACHE"  # environment variable: memory for sections that were read
+_DEFAULT_MEGABYTES = 2048
+_BLOCK_TOKENS = 1 << 16  # read together
+_BACKGROUND_BYTES = 1 << 28  # of background scores that are kept in memory
+_LARGE = 1 << 16  # sections; above, the background is computed again only when the library has changed by a twentieth
+_TRIES = 5
+
+
+class ValueCache:
+    """The values of sections that were read last, up to a number of bytes. Any thread may use it."""
+
+    def __init__(self, most: int | None = None):
+        from cachetools import LRUCache
+
+        most = most if most is not None else int(os.environ.get(CACHE_MEGABYTES, _DEFAULT_MEGABYTES)) << 20
+        self.values: LRUCache[Hashable, bytes] = LRUCache(most, getsizeof=len)
+        self.lock = threading.Lock()
+
+    def get(self, keys: Sequence[Hashable], read: Callable[[list[int]], list[bytes]]) -> list[bytes]:
+        """The value of each key. ``read`` gets the places of keys that are not here, and returns their values."""
+        with self.lock:
+            found = [self.values.get(key) for key in keys]
+        missing = [place for place, value in enumerate(found) if value is None]
+        for place, value in zip(missing, read(missing) if missing else [], strict=True):
+            found[place] = value
+            with self.lock, suppress(ValueError):  # a value that is larger than the whole cache
+                self.values[keys[place]] = value
+        return [value for value in found if value is not None]
+
+
+class LakeSections(TrackSections):
+    """The sections of a track. Their vectors are read when a search needs them."""
+
+    def __init__(
+        self,
+        table: LanceDataset,
+        track: str,
+        videos: Ids,
+        parts: Ids,
+        projection: Tensor | None,
+        cache: ValueCache,
+        previous: LakeSections | None,
+    ):
+        """``videos`` and ``parts``: the numbers of all videos that can be searched, and the parts that they name."""
+        self.table, self.track, self.projection, self.cache = table, track, projection, cache
+        self.layout = SectionLayout.from_schema(table.schema)
+        self.fusion_weight = float(self.layout.about["trace"]["fusion_weight"])
+        with explained(table.uri):
+            columns = table.scanner(["part", "section", "tokens"], with_row_id=True).to_table()
+        found = {name: columns[name].to_numpy() for name in columns.column_names}
+        order = np.argsort(parts)
+        place = np.searchsorted(parts[order], found["part"]).clip(max=max(0, len(parts) - 1))
+        live = np.flatnonzero(parts[order][place] == found["part"]) if len(parts) else np.zeros(0, np.int64)
+        owners = videos[order][place[live]]
+        live = live[np.lexsort((found["section"][live], owners))]
+        self.positions: Ids = live  # (S,) places in the table
+        self.owners = videos[order][place[live]]
+        self.tokens = found["tokens"][live].astype(np.int64)
+        self.row_ids: Ids = found["_rowid"][live].astype(np.int64)
+        self.keys: Ids = np.stack([found["part"][live], found["section"][live]], 1)  # (S, 2)
+        if previous is not None and len(self) > _LARGE and abs(len(self) - len(previous)) < len(self) // 20:
+            for name in ("understood", "background", "plain_background"):
+                if name in vars(previous):
+                    setattr(self, name, vars(previous)[name])
+
+    def blocks(self, numbers: Ids | None = None) -> Iterator[BlockRows]:
+        chosen = np.arange(len(self)) if numbers is None else numbers
+        cuts = np.flatnonzero(np.diff(self.tokens[chosen].cumsum() // _BLOCK_TOKENS)) + 1
+        for places in np.split(np.arange(len(chosen)), cuts):
+            if len(places):
+                yield BlockRows(places, self.read(chosen[places]), np.arange(len(places)))
+
+    def read(self, numbers: Ids) -> SectionBlock:
+        """Sections as a block whose rows are in this order."""
+
+        def from_table(places: list[int]) -> list[bytes]:
+            with explained(self.table.uri):
+                values: list[bytes] = self.table.take(self.positions[numbers[places]], ["arrays"])["arrays"].to_pylist()
+            return values
+
+        keys = [(self.track, *key) for key in self.keys[numbers].tolist()]
+        return self.layout.block(self.cache.get(keys, from_table), self.projection)
+
+    def background_scores(self, numbers: Ids) -> NDArray[np.float32]:
+        shape = (-1, self.layout.sentences, 2)
+        if 4 * 2 * self.layout.sentences * len(self) <= _BACKGROUND_BYTES:
+            return self._all_background_scores.reshape(shape)[numbers]
+        with explained(self.table.uri):
+            found = self.table.take(self.positions[numbers], columns=["background"])["background"]
+        return _matrix(found).reshape(shape)
+
+    @cached_property
+    def _all_background_scores(self) -> NDArray[np.float32]:
+        with explained(self.table.uri):
+            return _matrix(self.table.to_table(columns=["background"])["background"])[self.positions]
+
+
+def _matrix(column: pa.ChunkedArray) -> NDArray[np.float32]:
+    """(n, m) from a column of lists with m numbers each."""
+    width = column.type.list_size
+    parts = [chunk.flatten().to_numpy().reshape(-1, width) for chunk in column.chunks]
+    return np.concatenate([np.zeros((0, width), np.float32), *parts])
+
+
+class LakeVideos(Mapping[int, Video]):
+    """The videos of one version that can be searched, in order of their numbers."""
+
+    def __init__(self, rows: pa.Table):
+        self.rows = rows.sort_by("id")
+        self.numbers: Ids = self.rows["id"].to_numpy()
+        self.parts: Ids = self.rows["part"].to_numpy()
+
+    def __getitem__(self, number: int) -> Video:
+        place = int(np.searchsorted(self.numbers, number))
+        if place == len(self.numbers) or self.numbers[place] != number:
+            raise KeyError(number)
+        return read_video(self.rows.slice(place, 1).to_pylist()[0])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers.tolist())
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+@dataclass(frozen=True)
+class LakeSnapshot(Snapshot):
+    """One version of the tables."""
+
+    videos: LakeVideos
+    tracks: Mapping[str, LakeSections]
+    opened: tuple[LanceDataset, ...]  # the table of videos, then those of sections
+
+    def choose(self, filters: Filters) -> Ids:
+        table = self.opened[0]
+        with explained(table.uri):
+            found = table.to_table(columns=["id"], filter=f"state = 'ok' AND {condition_of(filters)}")
+        return np.sort(found["id"].to_numpy())
+
+
+def condition_of(filters: Filters) -> str:
+    """Filters as an SQL condition on the table of videos."""
+    conditions = [f"array_has(tags, {quoted(tag)})" for tag in filters.tags]
+    if filters.folder is not None:
+        folder = str(absolute_path(filters.folder)).rstrip("/")
+        conditions.append(f"(path = {quoted(folder)} OR starts_with(path, {quoted(folder + '/')}))")
+    after, before = filters.dates
+    for name, sign, value in (
+        ("mtime / 1e9", ">=", after),
+        ("mtime / 1e9", "<", before),
+        ("duration", ">=", filters.min_duration),
+        ("duration", "<=", filters.max_duration),
+    ):
+        if value is not None:
+            conditions.append(f"{name} {sign} {value!r}")
+    return " AND ".join(conditions) or "true"
+
+
+def quoted(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def read_snapshot(
+    tables: Mapping[str, Table],
+    previous: Snapshot | None,
+    projection: QueryProjection,
+    cache: ValueCache,
+) -> Snapshot:
+    """Open the newest version. Returns ``previous`` itself if nothing has changed since."""
+    last = previous if isinstance(previous, LakeSnapshot) else None
+    with explained(tables["videos"].lake):
+        if last is not None and all(each.latest_version == each.version for each in last.opened):
+            return last
+    for _ in range(_TRIES):
+        videos = tables["videos"].open()  # before the sections: those of every video in it are there already
+        if videos is None:
+            raise LakeError(f"{tables['videos'].lake} has lost its table of videos: restore it from a copy")
+        opened = {track: tables[track].open() for track in TRACKS}
+        found = {track: table for track, table in opened.items() if table is not None}
+        versions = (videos.version, *(table.version for table in found.values()))
+        columns = [*VIDEO_COLUMNS, "part", *(f"{track}_sections" for track in TRACKS)]
+        with explained(videos.uri):
+            rows = LakeVideos(videos.to_table(columns=columns, filter=f"id != {HEAD} AND state = 'ok'"))
+        sections = {
+            track: LakeSections(
+                table,
+                track,
+                rows.numbers,
+                rows.parts,
+                projection(track),
+                cache,
+                None if last is None else last.tracks.get(track),
+            )
+            for track, table in found.items()
+        }
+        complete = all(
+            len(of_track) == int(np.sum(rows.rows[f"{track}_sections"].to_numpy()))
+            for track, of_track in sections.items()
+        )
+        if complete or tables["videos"].open().version == versions[0]:  # type: ignore[union-attr]
+            break  # if incomplete, then not because a video was replaced meanwhile: ``verify`` names it
+    with_sections = {track: of_track for track, of_track in sections.items() if len(of_track)}
+    return LakeSnapshot(versions, rows, with_sections, (videos, *found.values()))

@@ -1,0 +1,224 @@
+"""The rows of a lake's tables: videos, sections and settings, as Arrow.
+
+A row of ``videos`` is a file that the library knows. A row of ``frames`` or ``text`` is a section: a multivector
+(``stretches``, which the index searches), the scores of the background sentences, and one binary value with all arrays
+that scoring and evidence need. One value is one read, wherever the table lies. What the arrays are is written in the
+table's schema.
+
+The sections of a video are found by its ``part``: a random number that is drawn anew whenever the video is indexed.
+Sections without a video that names their part do not exist for a reader. So a process may be killed between writing
+sections and committing their video, or index a file again, and nothing is ever seen twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prvr.lake.tables import LakeError
+from prvr.library import PAGED_ARRAYS, IndexedVideo, NewVideo, Section, SectionBlock, Video
+from prvr.media import TimedLine, unit_rows, video_path
+from prvr.scoring import Gallery, Vectors, describe_array, raw_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STRETCH_TOKENS = 4  # neighbouring tokens that are indexed as one vector, at most
+_ALIKE = 0.9  # least cosine of neighbours that are indexed as one
+HEAD = 0  # number of the row of ``videos`` that holds no video but, as its size, the next free number
+_ABOUT = b"prvr"
+VIDEO_COLUMNS = tuple(field.name for field in fields(Video))
+
+
+# -- videos -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WrittenVideo:
+    """A video whose sections are written but not committed."""
+
+    video: NewVideo
+    part: int
+    sections: dict[str, int]  # by track
+    tokens: int
+    lines: tuple[TimedLine, ...] = ()
+
+
+def new_part() -> int:
+    """A number for the sections of a video that is about to be written."""
+    return secrets.randbits(63)
+
+
+def video_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    text, integer, real = pa.string(), pa.int64(), pa.float64()
+    line = pa.struct([("start", real), ("end", real), ("text", text)])
+    kinds = {"id": integer, "path": text, "size": integer, "mtime": integer, "digest": text, "subtitles": text}
+    kinds |= {"state": text, "problem": text, "duration": real, "width": integer, "height": integer, "fps": real}
+    kinds |= {"frames": integer, "tags": pa.list_(text), "added": real}
+    kinds |= {"part": integer, "frames_sections": integer, "text_sections": integer, "tokens": integer}
+    return pa.schema([*kinds.items(), ("lines", pa.list_(line))])
+
+
+def head_row(next_number: int) -> dict[str, Any]:
+    """The row that every change of the table replaces, so that Lance refuses the second of two changes at a time."""
+    empty = dict.fromkeys(video_schema().names)
+    return {**empty, "id": HEAD, "path": "", "state": "head", "size": next_number}
+
+
+def video_row(written: WrittenVideo, number: int, tags: Iterable[str]) -> dict[str, Any]:
+    return {
+        **vars(written.video),
+        "id": number,
+        "path": str(written.video.path),
+        "tags": sorted({*written.video.tags, *tags}),
+        "part": written.part,
+        "frames_sections": written.sections.get("frames", 0),
+        "text_sections": written.sections.get("text", 0),
+        "tokens": written.tokens,
+        "lines": [{"start": line.start, "end": line.end, "text": line.text} for line in written.lines],
+    }
+
+
+def read_video(row: Mapping[str, Any]) -> Video:
+    values = {name: row[name] for name in VIDEO_COLUMNS}
+    return Video(**{**values, "path": video_path(row["path"]), "tags": tuple(row["tags"])})
+
+
+# -- sections ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SectionLayout:
+    """How the arrays of a section lie in its binary value: first those with one row, then those with a row per page."""
+
+    about: dict[str, Any]  # the gallery's description
+    arrays: dict[str, dict[str, Any]]  # by name, in order: dtype, and shape without the first axis
+    sentences: int  # background sentences
+    width: int
+
+    @staticmethod
+    def of(section: Section) -> SectionLayout:
+        names = [name for name in section.arrays if name not in ("pages", "background")]
+        names.sort(key=lambda name: (name in PAGED_ARRAYS, name))
+        arrays = {
+            name: {
+                "dtype": describe_array(section.arrays[name])["dtype"],
+                "shape": list(section.arrays[name].shape[1:]),
+            }
+            for name in names
+        }
+        about = json.loads(json.dumps(section.about))
+        values = section.arrays["local.values"]
+        return SectionLayout(about, arrays, section.arrays["background"].shape[1], values.shape[2])
+
+    def schema(self) -> pa.Schema:
+        import pyarrow as pa
+
+        return pa.schema(
+            [
+                ("part", pa.int64()),
+                ("section", pa.int32()),
+                ("tokens", pa.int32()),
+                (
+                    "stretches",
+                    pa.list_(pa.list_(pa.float32(), self.width)),
+                ),  # half floats take ten times as long to index
+                ("background", pa.list_(pa.float32(), 2 * self.sentences)),
+                ("arrays", pa.large_binary()),
+            ],
+            metadata={_ABOUT: json.dumps(asdict(self)).encode()},
+        )
+
+    @staticmethod
+    def from_schema(schema: pa.Schema) -> SectionLayout:
+        return SectionLayout(**json.loads((schema.metadata or {})[_ABOUT]))
+
+    def item_bytes(self, name: str) -> int:
+        """Bytes of one row or page of an array."""
+        about = self.arrays[name]
+        return math.prod(about["shape"]) * _dtype(about["dtype"]).itemsize
+
+    def rows(self, sections: Sequence[tuple[int, int, Section]]) -> pa.Table:
+        """Rows of (part, place in the video, section)."""
+        import pyarrow as pa
+
+        parts, places, stored = zip(*sections, strict=True)
+        stretches = [stretches_of(section) for section in stored]
+        begins = np.cumsum([0, *map(len, stretches)], dtype=np.int32)
+        background = np.concatenate([section.arrays["background"].numpy().ravel() for section in stored])
+        columns = {
+            "part": pa.array(parts, pa.int64()),
+            "section": pa.array(places, pa.int32()),
+            "tokens": pa.array([section.tokens for section in stored], pa.int32()),
+            "stretches": pa.ListArray.from_arrays(begins, _lists(np.concatenate(stretches).ravel(), self.width)),
+            "background": _lists(background, 2 * self.sentences),
+            "arrays": pa.array([self._value(section) for section in stored], pa.large_binary()),
+        }
+        return pa.table(columns, schema=self.schema())
+
+    def _value(self, section: Section) -> bytes:
+        """All arrays of a section, one after the other."""
+        return b"".join(bytes(raw_bytes(section.arrays[name])) for name in self.arrays)
+
+    def block(self, values: Sequence[Any], projection: Tensor | None) -> SectionBlock:
+        """Binary values of n sections as one gallery with n rows."""
+        paged = [name for name in self.arrays if name in PAGED_ARRAYS]
+        single = sum(self.item_bytes(name) for name in self.arrays if name not in PAGED_ARRAYS)
+        page = sum(self.item_bytes(name) for name in paged)
+        raw = [np.frombuffer(value, np.uint8) for value in values]
+        pages = np.array([(len(value) - single) // page for value in raw], np.int64)
+        if any(single + count * page != len(value) for count, value in zip(pages, raw, strict=True)):
+            raise LakeError("a section has a wrong size: `prvr library verify` names the videos that are damaged")
+        arrays = {"pages": torch.from_numpy(pages.astype(np.int32))}
+        begins = np.zeros(len(raw), np.int64)
+        for name, about in self.arrays.items():
+            lengths = self.item_bytes(name) * (pages if name in PAGED_ARRAYS else np.ones_like(pages))
+            joined = np.concatenate(
+                [value[begin : begin + length] for value, begin, length in zip(raw, begins, lengths, strict=True)]
+            )
+            arrays[name] = torch.from_numpy(joined).view(_dtype(about["dtype"])).view(-1, *about["shape"])
+            begins = begins + lengths
+        return SectionBlock(Gallery.of_arrays(self.about, arrays, query_projection=projection), arrays)
+
+
+def stretches_of(section: Section) -> NDArray[np.float32]:
+    """(n, D): unit vectors for the index. Neighbouring tokens that are nearly alike share one, their mean direction."""
+    arrays = section.arrays
+    tokens = (
+        Vectors(arrays["local.values"], arrays.get("local.scale")).restore().flatten(0, 1)[: section.tokens].numpy()
+    )
+    unit = unit_rows(tokens)
+    begins = np.append(True, (unit[1:] * unit[:-1]).sum(1) < _ALIKE)
+    place = np.arange(len(unit))
+    since = place - np.maximum.accumulate(np.where(begins, place, 0))  # tokens since the last change
+    return unit_rows(np.add.reduceat(unit, np.flatnonzero(since % STRETCH_TOKENS == 0)))
+
+
+def _lists(numbers: NDArray[np.float32], each: int) -> pa.FixedSizeListArray:
+    """Lists of this many numbers each."""
+    import pyarrow as pa
+
+    return pa.FixedSizeListArray.from_arrays(pa.array(numbers), each)
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def written_video(indexed: IndexedVideo, part: int) -> WrittenVideo:
+    """Describe an indexed video whose sections are written under a part."""
+    counts = {track: len(sections) for track, sections in indexed.tracks.items()}
+    tokens = sum(section.tokens for sections in indexed.tracks.values() for section in sections)
+    return WrittenVideo(replace(indexed.video), part, counts, tokens, indexed.lines)

@@ -1,0 +1,344 @@
+"""A library as Lance tables, which many machines can read and change at the same time.
+
+``settings`` holds ``library.json`` and the files of a trained model, ``videos`` a row for each file, ``frames`` and
+``text`` the sections. The table ``videos`` decides what the library holds; see ``rows.py``.
+
+A change of ``videos`` reads the table, and then replaces its head row together with the rows that change. Of two
+changes that read the same version Lance accepts one; the other reads again. So numbers and paths stay unique, however
+many commands run. Sections are only ever appended before, and deleted after, the row that names them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from prvr.files import whole_folder
+from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates
+from prvr.lake.reading import TRACKS, LakeSnapshot, ValueCache, quoted, read_snapshot
+from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, head_row, read_video, video_row, video_schema
+from prvr.lake.tables import LakeError, StoreAway, Table, explained, until_committed
+from prvr.lake.verify import lake_status, verify_lake
+from prvr.lake.writer import COMMIT_SECONDS, SectionWriter, TimedWriter, WrittenFiles
+from prvr.library import (
+    RECORD_FILE,
+    Committer,
+    HeldClaim,
+    IndexedVideo,
+    IndexSettings,
+    LibraryError,
+    LibraryRecord,
+    LibraryStatus,
+    QueryProjection,
+    Snapshot,
+    Store,
+    Verification,
+    Video,
+    model_problem,
+    parse_record,
+)
+from prvr.media import TimedLine, VideoFile
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+SETTINGS, VIDEOS = "settings", "videos"
+FORMAT = 1  # of the tables; the newest that this program reads
+CHECK_SECONDS = 2.0  # between two looks for a newer version
+_MANY_FILES = 64  # of a table; more are merged
+KEPT = timedelta(days=1)  # how long old versions stay, for readers that still use them
+_log = logging.getLogger("prvr.lake")
+
+
+class _NoClaim:
+    """Nothing is claimed in a lake: of two commands that index one file, the commit keeps the first."""
+
+    def release(self) -> None:
+        pass
+
+
+class LakeStore(Store):
+    """Keeps a library in Lance tables. Any number of threads, processes and machines may use it at the same time."""
+
+    def __init__(self, address: str, record: LibraryRecord):
+        self.address, self.record = address.rstrip("/"), record
+        self.tables = {name: Table(self.address, name) for name in (SETTINGS, VIDEOS, *TRACKS)}
+        self.cache = ValueCache()
+        self._looked = -CHECK_SECONDS  # when the newest version was last asked for
+        self._candidates: tuple[Snapshot | None, dict[str, LakeCandidates]] = (None, {})
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def model_folder(self) -> Path:
+        assert self.record.model is not None
+        place = Path(tempfile.gettempdir()) / "prvr-models" / self.record.model.sha256
+        if not place.exists():
+            prefix = f"{self.record.model.folder}/"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with whole_folder(place) as folder:
+                for name, content in read_settings(self.tables[SETTINGS]).items():
+                    if name.startswith(prefix):
+                        file = folder / name.removeprefix(prefix)
+                        file.parent.mkdir(parents=True, exist_ok=True)
+                        file.write_bytes(content)
+        return place
+
+    def _videos(self, condition: str, columns: Sequence[str] = VIDEO_COLUMNS) -> list[dict[str, Any]]:
+        table = self._require(VIDEOS)
+        with explained(self.address):
+            rows: list[dict[str, Any]] = table.to_table(columns=list(columns), filter=condition).to_pylist()
+        return sorted(rows, key=lambda row: row["id"])
+
+    def _require(self, name: str) -> LanceDataset:
+        table = self.tables[name].open()
+        if table is None:
+            raise LakeError(f"{self.address} has lost its table {name!r}: restore it from a copy")
+        return table
+
+    def videos(self, state: str | None = None) -> list[Video]:
+        condition = f"id != {HEAD}" if state is None else f"state = {quoted(state)}"
+        return [read_video(row) for row in self._videos(condition)]
+
+    def find(self, *, path: VideoFile | None = None, digest: str | None = None) -> list[Video]:
+        condition = f"path = {quoted(str(path))}" if path is not None else f"digest = {quoted(str(digest))}"
+        return [read_video(row) for row in self._videos(f"id != {HEAD} AND {condition}")]
+
+    def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
+        found = self._videos(f"id = {int(video)}", ["id", "lines"])
+        lines = [TimedLine(**line) for line in found[0]["lines"]] if found else []
+        chosen = [line for line in lines if line.start < end and line.end > start]
+        return sorted(chosen, key=lambda line: line.start)
+
+    def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
+        if previous is not None and time.monotonic() - self._looked < CHECK_SECONDS:
+            return previous
+        try:
+            found = read_snapshot(self.tables, previous, projection, self.cache)
+        except StoreAway as problem:
+            if previous is None:
+                raise
+            _log.warning("%s; searching the version that was read before", problem)
+            found = previous
+        self._looked = time.monotonic()
+        return found
+
+    def status(self) -> LibraryStatus:
+        return lake_status(
+            self.address, self._videos(f"id != {HEAD}", [*VIDEO_COLUMNS, "tokens", "lines"]), self.tables
+        )
+
+    def verify(self) -> Verification:
+        problem = None if self.record.model is None else model_problem(self.record.model, self.model_folder())
+        snapshot = self.snapshot(None, lambda _: None)
+        assert isinstance(snapshot, LakeSnapshot)
+        return verify_lake(snapshot, self.videos(), problem)
+
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    def claim(self, path: VideoFile, *, wait: bool) -> HeldClaim | None:
+        return _NoClaim()
+
+    def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer:
+        writer = TimedWriter(self.address, self.commit_written, committed)
+        return Committer(writer.write, writer.finish, every=COMMIT_SECONDS)
+
+    def commit(self, videos: Sequence[IndexedVideo]) -> None:
+        writer = SectionWriter(self.address)
+        for video in videos:
+            writer.add(video)
+        self.commit_written(writer.take())
+
+    def commit_written(self, written: WrittenFiles) -> list[WrittenVideo]:
+        """Make written videos part of the library. Returns those that it did not hold yet.
+
+        Of videos with the same path and content the first stays. Another content of a known path replaces it.
+        """
+        if not written.videos:
+            return []
+        for track, files in written.files.items():
+            self.tables[track].append(files)
+        latest = {str(each.video.path): each for each in written.videos}
+
+        def rows(table: LanceDataset, number: int) -> tuple[list[dict[str, Any]], list[WrittenVideo], list[int]]:
+            known = {row["path"]: row for row in _rows_in(table, "path", latest)}
+            changes, accepted, unused = [], [], []
+            for path, each in latest.items():
+                row = known.get(path)
+                if row is not None and _is_same(row, each):
+                    unused.append(each.part)
+                    continue
+                if row is None:
+                    number += 1
+                else:
+                    unused.append(row["part"])
+                changes.append(video_row(each, number - 1 if row is None else row["id"], row["tags"] if row else ()))
+                accepted.append(each)
+            return [head_row(number), *changes], accepted, unused
+
+        accepted, unused = self._change(rows)
+        self._drop_sections(unused + [each.part for each in written.videos if latest[str(each.video.path)] is not each])
+        return accepted
+
+    def _change(self, rows: Callable[[LanceDataset, int], tuple[list[dict[str, Any]], Any, Any]]) -> tuple[Any, Any]:
+        """Change rows of ``videos``. ``rows`` gets the table and the next free number; its first row is the head."""
+        import pyarrow as pa
+
+        def attempt() -> tuple[Any, Any]:
+            table = self._require(VIDEOS)
+            with explained(self.address):
+                (head,) = table.to_table(columns=["size"], filter=f"id = {HEAD}").to_pylist()
+                changes, *results = rows(table, head["size"])
+                if len(changes) > 1:
+                    merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+                    merge.conflict_retries(0).execute(pa.Table.from_pylist(changes, schema=video_schema()))
+            return results[0], results[1]
+
+        found = until_committed(attempt)
+        self._looked = -CHECK_SECONDS
+        return found
+
+    def _edit(self, condition: str, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Change the rows for which a condition holds."""
+
+        def rows(table: LanceDataset, number: int) -> tuple[list[dict[str, Any]], None, None]:
+            found = table.to_table(filter=condition).to_pylist()
+            return [head_row(number), *(row | edit(row) for row in found)], None, None
+
+        self._change(rows)
+
+    def rename(self, video: Video, path: VideoFile, mtime: int) -> None:
+        condition = f"id = {video.id} AND path = {quoted(str(video.path))}"
+        self._edit(condition, lambda row: {"path": str(path), "mtime": mtime})
+
+    def add_tags(self, videos: Iterable[int], tags: Sequence[str]) -> None:
+        lacking = " OR ".join(f"NOT array_has(tags, {quoted(tag)})" for tag in tags)
+        numbers = ", ".join(map(str, videos))
+        if numbers and lacking:
+            self._edit(f"id IN ({numbers}) AND ({lacking})", lambda row: {"tags": sorted({*row["tags"], *tags})})
+
+    def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
+        rows = self._videos(f"id != {HEAD}", [*VIDEO_COLUMNS, "part"])
+        known = [(read_video(row), row["part"]) for row in rows]
+        removed = [each for each in known if missing and not each[0].path.exists()]
+        for path in paths:
+            inside = [each for each in known if each[0].path.is_relative_to(path)]
+            if not inside:
+                raise LibraryError(f"{path} is not in the library: `prvr library list` shows what is")
+            removed += inside
+        parts = {video.id: part for video, part in removed}
+        if parts:
+            self.tables[VIDEOS].delete(f"id IN ({', '.join(map(str, parts))})")
+            self._looked = -CHECK_SECONDS
+            self._drop_sections(list(parts.values()))
+        return list({video.id: video for video, _ in removed}.values())
+
+    def _drop_sections(self, parts: Sequence[int]) -> None:
+        """Delete the sections of parts that no video names any more."""
+        if parts:
+            for track in TRACKS:
+                self.tables[track].delete(f"part IN ({', '.join(map(str, parts))})")
+
+    def clean(self) -> None:
+        """Merge small files, and delete versions that are older than a day."""
+        for name in (VIDEOS, *TRACKS):
+            table = self.tables[name].open()
+            if table is None:
+                continue
+            with explained(self.address):
+                if len(table.get_fragments()) > _MANY_FILES:
+                    table.optimize.compact_files()
+                table.cleanup_old_versions(KEPT)
+
+    # -- candidates ---------------------------------------------------------------------------------------------------
+
+    def index(
+        self,
+        snapshot: Snapshot,
+        backgrounds: Mapping[str, Tensor],
+        settings: IndexSettings,
+        report: Callable[[str], None],
+    ) -> list[str]:
+        found = build_index(self.tables, snapshot, backgrounds, settings, report)
+        self._looked = -CHECK_SECONDS
+        return found
+
+    def candidates(self, snapshot: Snapshot) -> Mapping[str, LakeCandidates]:
+        if self._candidates[0] is not snapshot:
+            self._candidates = (snapshot, open_candidates(snapshot, self.address))
+        return self._candidates[1]
+
+    def has_index(self) -> bool:
+        opened = (self.tables[track].open() for track in TRACKS)
+        return any(table is not None and LakeIndex.of(table) is not None for table in opened)
+
+
+# -- creating and opening ---------------------------------------------------------------------------------------------
+
+
+def create_lake(address: str, record: LibraryRecord, model: Path | None = None) -> LakeStore:
+    """Create an empty library. If another process is first, its library is opened.
+
+    Args:
+        address: where the tables will be.
+        record: the library's settings.
+        model: the folder of its trained model, if it has one.
+    """
+    import pyarrow as pa
+
+    files = {RECORD_FILE: json.dumps({**json.loads(record.to_json()), "lake": FORMAT}).encode()}
+    if record.model is not None and model is not None:
+        found = [path for path in model.rglob("*") if path.is_file()]
+        files |= {f"{record.model.folder}/{path.relative_to(model).as_posix()}": path.read_bytes() for path in found}
+    Table(address, VIDEOS).create(pa.Table.from_pylist([head_row(1)], schema=video_schema()))
+    rows = pa.table({"name": list(files), "content": pa.array(list(files.values()), pa.large_binary())})
+    Table(address, SETTINGS).create(rows)  # last: a lake exists when its settings do
+    return open_lake(address)
+
+
+def open_lake(address: str) -> LakeStore:
+    """Open the library at an address."""
+    files = read_settings(Table(address, SETTINGS))
+    if RECORD_FILE not in files:
+        raise LibraryError(
+            f"there is no library at {address}: `prvr library add --library {address} VIDEOS…` creates one"
+        )
+    text = files[RECORD_FILE].decode("utf-8", "replace")
+    record = parse_record(text, f"{address}/{RECORD_FILE}", address)
+    if json.loads(text).get("lake", 0) > FORMAT:
+        raise LibraryError(f"{address} was created by a newer prvr ({record.made_by}): update prvr")
+    return LakeStore(address, record)
+
+
+def lake_exists(address: str) -> bool:
+    """Whether there is a library at an address."""
+    return Table(address, SETTINGS).open() is not None
+
+
+def read_settings(table: Table) -> dict[str, bytes]:
+    """The files that are kept in the table of settings, by name; none if there is no such table."""
+    opened = table.open()
+    if opened is None:
+        return {}
+    with explained(table.lake):
+        return {row["name"]: row["content"] for row in opened.to_table().to_pylist()}
+
+
+def _rows_in(table: LanceDataset, column: str, values: Iterable[str]) -> list[dict[str, Any]]:
+    """Rows whose column has one of these values."""
+    rows: list[dict[str, Any]] = table.to_table(filter=f"{column} IN ({', '.join(map(quoted, values))})").to_pylist()
+    return rows
+
+
+def _is_same(row: Mapping[str, Any], written: WrittenVideo) -> bool:
+    """Whether a row describes the same file with the same content and outcome."""
+    names = ("size", "mtime", "digest", "subtitles", "state")
+    return all(row[name] == getattr(written.video, name) for name in names) and row["state"] == "ok"

@@ -1,0 +1,83 @@
+"""Count what a lake holds, and check that nothing is damaged."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prvr.lake.reading import TRACKS, LakeSections, LakeSnapshot
+from prvr.lake.tables import LakeError, StoreAway, Table, explained
+from prvr.library import Ids, LibraryStatus, Verification, Video
+
+_TOGETHER = 64  # videos that are read together
+_REMEDY = "remove it and add it again"
+
+
+def lake_status(address: str, videos: Sequence[Mapping[str, Any]], tables: Mapping[str, Table]) -> LibraryStatus:
+    """Counts and sizes, from the rows of all videos."""
+    good = [row for row in videos if row["state"] == "ok"]
+    size = 0
+    for table in tables.values():
+        opened = table.open()
+        if opened is not None:
+            with explained(address):
+                files = [file for fragment in opened.get_fragments() for file in fragment.metadata.data_files()]
+            size += sum(file.file_size_bytes or 0 for file in files)
+    local = "://" not in address
+    return LibraryStatus(
+        videos=len(good),
+        failed=len(videos) - len(good),
+        seconds=sum(row["duration"] or 0.0 for row in good),
+        frames=sum(row["frames"] for row in good),
+        tokens=sum(row["tokens"] for row in good),
+        lines=sum(len(row["lines"]) for row in good),
+        bytes=size,
+        free=shutil.disk_usage(Path(address)).free if local else None,
+    )
+
+
+def verify_lake(snapshot: LakeSnapshot, videos: Sequence[Video], model_problem: str | None) -> Verification:
+    """Check that every video has all its sections, and that every section is complete and finite."""
+    found = Verification(problems=[] if model_problem is None else [model_problem])
+    for track in TRACKS:
+        sections = snapshot.tracks.get(track)
+        expected = snapshot.videos.rows[f"{track}_sections"].to_pylist()
+        for video, count in zip(snapshot.videos, expected, strict=True):
+            there = 0 if sections is None else len(sections.by_video.of_video(video))
+            if there != count:
+                found.problems.append(
+                    f"{snapshot.videos[video].path}: {there} of {count} sections ({track}) are there; {_REMEDY}"
+                )
+        for video in [] if sections is None else _damaged(sections):
+            found.problems.append(f"{snapshot.videos[video].path}: its vectors ({track}) are damaged; {_REMEDY}")
+    for each in videos:
+        found.checked += 1
+        if not each.path.exists():
+            found.missing.append(each.path)
+    return found
+
+
+def _damaged(sections: LakeSections) -> list[int]:
+    """Videos with sections that cannot be read, or that hold NaN or infinity. Every vector is read."""
+    groups, damaged = sections.by_video, []
+    for first in range(0, len(groups.videos), _TOGETHER):
+        some = groups.videos[first : first + _TOGETHER]
+        if not _is_whole(sections, groups.of_videos(some).numbers):
+            damaged += [video for video in some.tolist() if not _is_whole(sections, np.array(groups.of_video(video)))]
+    return damaged
+
+
+def _is_whole(sections: LakeSections, numbers: Ids) -> bool:
+    try:
+        arrays = sections.read(numbers).arrays
+        background = sections.background_scores(numbers)
+    except StoreAway:
+        raise
+    except LakeError:
+        return False
+    floats = [array for array in arrays.values() if array.is_floating_point()]
+    return bool(np.isfinite(background).all()) and all(bool(array.isfinite().all()) for array in floats)

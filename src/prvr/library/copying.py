@@ -1,0 +1,101 @@
+"""Copy the videos of one library to another, and compare them there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+import torch
+
+from prvr.library.errors import LibraryError
+from prvr.library.library import Library
+from prvr.library.store.arrays import Section
+from prvr.library.store.buffer import IndexedVideo, SectionBuffer
+from prvr.library.store.catalogue import NewVideo, Video
+from prvr.library.store.snapshot import Snapshot
+
+_REPORTED = 1000  # videos between two lines of progress
+
+
+def copy_videos(origin: Library, copy: Library, report: Callable[[str], None]) -> tuple[int, int]:
+    """Copy all videos that the copy does not hold yet, then read every video in both places and compare them.
+
+    Returns:
+        How many videos were copied, and how many were there already.
+    """
+    _require_alike(origin, copy)
+    there = {video.path: _identity(video) for video in copy.videos()}
+    snapshot, videos = origin.snapshot(), origin.videos()
+    todo = [video for video in videos if there.get(video.path) != _identity(video)]
+    committer = copy.store.committer(lambda _: None)
+    try:
+        for number, video in enumerate(todo):
+            if number % _REPORTED == 0:
+                report(f"{number} of {len(todo)} videos copied")
+            claim = copy.store.claim(video.path, wait=True)
+            assert claim is not None
+            committer.put(_read(origin, snapshot, video), claim)
+    finally:
+        committer.close()
+    report(f"comparing {len(snapshot.videos)} videos")
+    _compare(snapshot, copy)
+    return len(todo), len(videos) - len(todo)
+
+
+def _require_alike(origin: Library, copy: Library) -> None:
+    """Refuse a target whose vectors are not made as those of the source."""
+    for name, mine, theirs in (
+        ("vectors", origin.record.recipes, copy.record.recipes),
+        ("settings", asdict(origin.settings), asdict(copy.settings)),
+        ("a model", origin.record.model, copy.record.model),
+    ):
+        if mine != theirs:
+            raise LibraryError(
+                f"{copy.address} holds a library with {name} of another kind than {origin.address}: choose another "
+                "place for the copy"
+            )
+
+
+def _identity(video: Video) -> tuple[object, ...]:
+    """What must be equal for a video to be the same one."""
+    return video.size, video.mtime, video.digest, video.subtitles, video.state, video.tags
+
+
+def _read(library: Library, snapshot: Snapshot, video: Video) -> IndexedVideo:
+    """What is stored of a video."""
+    values = {name: value for name, value in vars(video).items() if name != "id"}
+    indexed = IndexedVideo(NewVideo(**values), lines=tuple(library.store.lines(video.id)))
+    for name, sections in snapshot.tracks.items():
+        found = sections.sections_of(video.id)
+        if found:
+            indexed.tracks[name] = SectionBuffer(library.store.scratch)
+            for section in found:
+                indexed.tracks[name].add(section)
+    return indexed
+
+
+def _compare(snapshot: Snapshot, copy: Library) -> None:
+    """Read every video in both places. Raises an error that names the first one that differs."""
+    copied = copy.snapshot()
+    numbers = {copied.videos[number].path: number for number in copied.videos}
+    for video in snapshot.videos.values():
+        number = numbers.get(video.path)
+        same = number is not None and all(
+            _equal(sections.sections_of(video.id), copied.tracks[name].sections_of(number))
+            for name, sections in snapshot.tracks.items()
+            if sections.by_video.of_video(video.id)
+        )
+        if not same:
+            raise LibraryError(
+                f"{video.path} in {copy.address} is not what was copied: remove it there and run the command again"
+            )
+
+
+def _equal(mine: list[Section], theirs: list[Section]) -> bool:
+    """Whether sections hold the same numbers."""
+    return len(mine) == len(theirs) and all(
+        one.tokens == other.tokens
+        and one.arrays.keys() == other.arrays.keys()
+        and all(torch.equal(array, other.arrays[name]) for name, array in one.arrays.items())
+        for one, other in zip(mine, theirs, strict=True)
+    )

@@ -1,0 +1,110 @@
+"""A library in a folder on this machine: ``library.json``, ``catalogue.sqlite`` and ``shards/``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from prvr.library.search.candidate_build import build_indexes
+from prvr.library.search.candidates import INDEX_FOLDER, IndexSettings, OpenIndexes, TrackCandidates
+from prvr.library.store.arrays import sweep
+from prvr.library.store.buffer import IndexedVideo
+from prvr.library.store.catalogue import Catalogue, Video, read_lines, read_videos, rename_video
+from prvr.library.store.claims import Claim, claim
+from prvr.library.store.commit import Committer, commit_videos, disk_error
+from prvr.library.store.edit import add_tags, free_space, remove_videos
+from prvr.library.store.settings import LibraryRecord
+from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
+from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
+from prvr.library.stores import Store
+from prvr.media import TimedLine, VideoFile
+
+
+class FolderStore(Store):
+    """Keeps a library in a folder. Any number of threads and processes may use it at the same time."""
+
+    def __init__(self, folder: Path, record: LibraryRecord):
+        self.folder = self.scratch = folder
+        self.address, self.record = str(folder), record
+        self.catalogue = Catalogue(folder)
+        self._indexes = OpenIndexes(folder)
+
+    def model_folder(self) -> Path:
+        assert self.record.model is not None
+        return self.folder / self.record.model.folder
+
+    def videos(self, state: str | None = None) -> list[Video]:
+        with self.catalogue.reading() as db:
+            return read_videos(db) if state is None else read_videos(db, "state = ?", (state,))
+
+    def find(self, *, path: VideoFile | None = None, digest: str | None = None) -> list[Video]:
+        with self.catalogue.reading() as db:
+            if path is not None:
+                return read_videos(db, "path = ?", (str(path),))
+            return read_videos(db, "digest = ?", (digest,))
+
+    def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
+        with self.catalogue.reading() as db:
+            return read_lines(db, video, start, end)
+
+    def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
+        return take_snapshot(self.catalogue, self.folder, previous, projection)
+
+    def status(self) -> LibraryStatus:
+        return library_status(self.folder, self.catalogue)
+
+    def verify(self) -> Verification:
+        return verify_library(self.folder, self.catalogue, self.record.model)
+
+    def claim(self, path: VideoFile, *, wait: bool) -> Claim | None:
+        return claim(self.folder, path, wait=wait)
+
+    def commit(self, videos: Sequence[IndexedVideo]) -> None:
+        commit_videos(self.catalogue, self.folder, videos)
+
+    def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer:
+        try:
+            with self.catalogue.writing() as db:
+                sweep(db, self.folder)
+        except OSError as problem:
+            raise disk_error(self.folder, problem) from problem
+
+        def write(videos: list[IndexedVideo]) -> None:
+            if videos:
+                self.commit(videos)
+            for video in videos:
+                committed(video)
+
+        return Committer(write)
+
+    def rename(self, video: Video, path: VideoFile, mtime: int) -> None:
+        with self.catalogue.writing() as db:
+            if read_videos(db, "id = ? AND path = ?", (video.id, str(video.path))):
+                rename_video(db, video.id, path, mtime)
+
+    def add_tags(self, videos: Iterable[int], tags: Sequence[str]) -> None:
+        add_tags(self.catalogue, videos, tags)
+
+    def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
+        return remove_videos(self.catalogue, paths, missing=missing)
+
+    def clean(self) -> None:
+        free_space(self.catalogue, self.folder)
+
+    def index(
+        self,
+        snapshot: Snapshot,
+        backgrounds: Mapping[str, Tensor],
+        settings: IndexSettings,
+        report: Callable[[str], None],
+    ) -> list[str]:
+        return list(build_indexes(self.folder, snapshot, backgrounds, settings, report))
+
+    def candidates(self, snapshot: Snapshot) -> Mapping[str, TrackCandidates]:
+        return self._indexes.beside(snapshot)
+
+    def has_index(self) -> bool:
+        return any((self.folder / INDEX_FOLDER).glob("*.json"))

@@ -1,0 +1,122 @@
+"""Where a library keeps its videos and vectors. Adding, searching and serving do not know which kind of store it is.
+
+There are two: a folder on this machine (``folder.py``), and Lance tables for many machines (the room ``prvr.lake``).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from prvr.library.search.candidates import Candidates, IndexSettings
+from prvr.library.store.buffer import IndexedVideo
+from prvr.library.store.catalogue import Video
+from prvr.library.store.claims import HeldClaim
+from prvr.library.store.commit import Committer
+from prvr.library.store.settings import LibraryRecord
+from prvr.library.store.snapshot import QueryProjection, Snapshot
+from prvr.library.store.verify import LibraryStatus, Verification
+from prvr.media import TimedLine, VideoFile
+
+
+class Store(ABC):
+    """The videos, vectors and settings of one library."""
+
+    record: LibraryRecord
+    address: str  # as a person writes it
+    scratch: Path | None = None  # folder for temporary files; None: the system's
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def model_folder(self) -> Path:
+        """A folder on this machine with the library's trained model."""
+
+    @abstractmethod
+    def videos(self, state: str | None = None) -> list[Video]:
+        """All files that the library knows, in order of their numbers; or only those that are "ok" or "failed"."""
+
+    @abstractmethod
+    def find(self, *, path: VideoFile | None = None, digest: str | None = None) -> list[Video]:
+        """Videos with this path, or with this content."""
+
+    @abstractmethod
+    def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
+        """The subtitle lines of a video between two times, in order."""
+
+    @abstractmethod
+    def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
+        """The library as it is now. Returns ``previous`` itself if nothing has changed since."""
+
+    @abstractmethod
+    def status(self) -> LibraryStatus:
+        """Counts and sizes."""
+
+    @abstractmethod
+    def verify(self) -> Verification:
+        """Compare what is stored with what should be."""
+
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def claim(self, path: VideoFile, *, wait: bool) -> HeldClaim | None:
+        """Claim a file before it is indexed; None if another process has it and ``wait`` is not given."""
+
+    @abstractmethod
+    def commit(self, videos: Sequence[IndexedVideo]) -> None:
+        """Make videos part of the library: all of them, or none."""
+
+    @abstractmethod
+    def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer:
+        """What takes indexed videos. ``committed`` is called with each one that became part of the library."""
+
+    @abstractmethod
+    def rename(self, video: Video, path: VideoFile, mtime: int) -> None:
+        """Note that a video has a new name or modification time, with the same content."""
+
+    @abstractmethod
+    def add_tags(self, videos: Iterable[int], tags: Sequence[str]) -> None:
+        """Attach tags to videos. Tags they already have stay."""
+
+    @abstractmethod
+    def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
+        """Remove files, all files in folders, and with ``missing`` every video whose file is gone."""
+
+    @abstractmethod
+    def clean(self) -> None:
+        """Delete what killed processes and removed videos left behind."""
+
+    # -- candidates ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def index(
+        self,
+        snapshot: Snapshot,
+        backgrounds: Mapping[str, Tensor],
+        settings: IndexSettings,
+        report: Callable[[str], None],
+    ) -> list[str]:
+        """Build the candidate index of every track that is large enough. Returns the names of those tracks.
+
+        Args:
+            snapshot: the library's current state.
+            backgrounds: by track, the background sentences as vectors (B, D).
+            settings: how candidates are found.
+            report: called with a line of text before each long step.
+        """
+
+    @abstractmethod
+    def candidates(self, snapshot: Snapshot) -> Mapping[str, Candidates]:
+        """By track, the index beside the snapshot's sections.
+
+        Raises:
+            NoCandidates: if no index was built and the library is large enough to need one.
+        """
+
+    @abstractmethod
+    def has_index(self) -> bool:
+        """Whether an index was built."""
