@@ -55,7 +55,8 @@ def is_lake(address: str) -> bool:
 
 def require_lance() -> Any:
     """Import Lance, or raise an error that says how to install it."""
-    os.environ.setdefault("RUST_LOG", "error")  # otherwise Lance prints notes about every search
+    for name in ("LANCE_LOG", "RUST_LOG"):
+        os.environ.setdefault(name, "error")  # otherwise Lance prints notes about every search
     try:
         import lance
     except ImportError as problem:
