@@ -8,14 +8,14 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, SectionLayout, read_video
-from prvr.lake.tables import LakeError, Table, explained
+from prvr.lake.tables import DamagedTable, LakeError, Table, explained
 from prvr.library import (
     FRAMES,
     TEXT,
@@ -49,8 +49,7 @@ class ValueCache:
     def __init__(self, most: int | None = None):
         from cachetools import LRUCache
 
-        most = most if most is not None else int(os.environ.get(CACHE_MEGABYTES, _DEFAULT_MEGABYTES)) << 20
-        self.values: LRUCache[Hashable, bytes] = LRUCache(most, getsizeof=len)
+        self.values: LRUCache[Hashable, bytes] = LRUCache(_cache_bytes() if most is None else most, getsizeof=len)
         self.lock = threading.Lock()
 
     def get(self, keys: Sequence[Hashable], read: Callable[[list[int]], list[bytes]]) -> list[bytes]:
@@ -65,6 +64,14 @@ class ValueCache:
         return [value for value in found if value is not None]
 
 
+def _cache_bytes() -> int:
+    text = os.environ.get(CACHE_MEGABYTES, str(_DEFAULT_MEGABYTES))
+    try:
+        return int(float(text) * (1 << 20))
+    except (ValueError, OverflowError):
+        raise LakeError(f"{CACHE_MEGABYTES} is a number of megabytes, not {text!r}") from None
+
+
 class LakeSections(TrackSections):
     """The sections of a track. Their vectors are read when a search needs them."""
 
@@ -77,14 +84,17 @@ class LakeSections(TrackSections):
         projection: Tensor | None,
         cache: ValueCache,
         previous: LakeSections | None,
+        *,
+        damaged: bool = False,
     ):
-        """``videos`` and ``parts``: the numbers of all videos that can be searched, and the parts that they name."""
+        """``videos`` and ``parts``: the numbers of all videos that can be searched, and the parts that they name.
+
+        ``damaged``: leave out files that cannot be read, instead of raising an error.
+        """
         self.table, self.track, self.projection, self.cache = table, track, projection, cache
         self.layout = SectionLayout.from_schema(table.schema)
         self.fusion_weight = float(self.layout.about["trace"]["fusion_weight"])
-        with explained(table.uri):
-            columns = table.scanner(["part", "section", "tokens"], with_row_id=True).to_table()
-        found = {name: columns[name].to_numpy() for name in columns.column_names}
+        found, _ = scan_sections(table, ["part", "section", "tokens"], damaged=damaged)
         order = np.argsort(parts)
         place = np.searchsorted(parts[order], found["part"]).clip(max=max(0, len(parts) - 1))
         live = np.flatnonzero(parts[order][place] == found["part"]) if len(parts) else np.zeros(0, np.int64)
@@ -111,28 +121,60 @@ class LakeSections(TrackSections):
         """Sections as a block whose rows are in this order."""
 
         def from_table(places: list[int]) -> list[bytes]:
-            with explained(self.table.uri):
-                values: list[bytes] = self.table.take(self.positions[numbers[places]], ["arrays"])["arrays"].to_pylist()
+            values: list[bytes] = self.take(numbers[places], ["arrays"])["arrays"].to_pylist()
             return values
 
         keys = [(self.track, *key) for key in self.keys[numbers].tolist()]
         return self.layout.block(self.cache.get(keys, from_table), self.projection)
 
+    def take(self, numbers: Ids, columns: Sequence[str]) -> pa.Table:
+        """Columns of sections in the table."""
+        with explained(self.table.uri):
+            return self.table.take(self.positions[numbers], columns=[*columns])
+
     def background_scores(self, numbers: Ids) -> NDArray[np.float32]:
         shape = (-1, self.layout.sentences, 2)
         if 4 * 2 * self.layout.sentences * len(self) <= _BACKGROUND_BYTES:
             return self._all_background_scores.reshape(shape)[numbers]
-        with explained(self.table.uri):
-            found = self.table.take(self.positions[numbers], columns=["background"])["background"]
-        return _matrix(found).reshape(shape)
+        return list_matrix(self.take(numbers, ["background"])["background"]).reshape(shape)
 
     @cached_property
     def _all_background_scores(self) -> NDArray[np.float32]:
         with explained(self.table.uri):
-            return _matrix(self.table.to_table(columns=["background"])["background"])[self.positions]
+            return list_matrix(self.table.to_table(columns=["background"])["background"])[self.positions]
 
 
-def _matrix(column: pa.ChunkedArray) -> NDArray[np.float32]:
+def scan_sections(
+    table: LanceDataset, columns: Sequence[str], *, damaged: bool
+) -> tuple[dict[str, NDArray[Any]], list[int]]:
+    """Read columns of all rows, and their row ids.
+
+    Returns:
+        By name (rows,), and the fragments that cannot be read. With ``damaged`` all values of their rows are −1;
+        without, they are an error.
+    """
+
+    def scan(source: Any) -> dict[str, NDArray[Any]]:
+        with explained(table.uri):
+            found = source.scanner(columns=[*columns], with_row_id=True).to_table()
+        return {name: found[name].to_numpy() for name in found.column_names}
+
+    try:
+        return scan(table), []
+    except DamagedTable:
+        if not damaged:
+            raise
+    parts, unreadable = [], []
+    for fragment in table.get_fragments():
+        try:
+            parts.append(scan(fragment))
+        except DamagedTable:
+            unreadable.append(fragment.fragment_id)
+            parts.append({name: np.full(fragment.count_rows(), -1) for name in (*columns, "_rowid")})
+    return {name: np.concatenate([part[name] for part in parts]) for name in (*columns, "_rowid")}, unreadable
+
+
+def list_matrix(column: pa.ChunkedArray) -> NDArray[np.float32]:
     """(n, m) from a column of lists with m numbers each."""
     width = column.type.list_size
     parts = [chunk.flatten().to_numpy().reshape(-1, width) for chunk in column.chunks]
@@ -203,8 +245,13 @@ def read_snapshot(
     previous: Snapshot | None,
     projection: QueryProjection,
     cache: ValueCache,
-) -> Snapshot:
-    """Open the newest version. Returns ``previous`` itself if nothing has changed since."""
+    *,
+    damaged: bool = False,
+) -> LakeSnapshot:
+    """Open the newest version. Returns ``previous`` itself if nothing has changed since.
+
+    ``damaged``: leave out what cannot be read, instead of raising an error.
+    """
     last = previous if isinstance(previous, LakeSnapshot) else None
     with explained(tables["videos"].lake):
         if last is not None and all(each.latest_version == each.version for each in last.opened):
@@ -212,7 +259,7 @@ def read_snapshot(
     for _ in range(_TRIES):
         videos = tables["videos"].open()  # before the sections: those of every video in it are there already
         if videos is None:
-            raise LakeError(f"{tables['videos'].lake} has lost its table of videos: restore it from a copy")
+            raise DamagedTable(f"{tables['videos'].lake} has lost its table 'videos': restore it from a copy")
         opened = {track: tables[track].open() for track in TRACKS}
         found = {track: table for track, table in opened.items() if table is not None}
         versions = (videos.version, *(table.version for table in found.values()))
@@ -228,14 +275,16 @@ def read_snapshot(
                 projection(track),
                 cache,
                 None if last is None else last.tracks.get(track),
+                damaged=damaged,
             )
             for track, table in found.items()
         }
-        complete = all(
-            len(of_track) == int(np.sum(rows.rows[f"{track}_sections"].to_numpy()))
-            for track, of_track in sections.items()
-        )
+        expected = {track: int(np.sum(rows.rows[f"{track}_sections"].to_numpy())) for track in TRACKS}
+        complete = all(expected[track] == len(sections.get(track, ())) for track in TRACKS)
         if complete or tables["videos"].open().version == versions[0]:  # type: ignore[union-attr]
             break  # if incomplete, then not because a video was replaced meanwhile: ``verify`` names it
+    for track in TRACKS:
+        if expected[track] and track not in found and not damaged:
+            raise DamagedTable(f"{tables[track].lake} has lost its table {track!r}: restore it from a copy")
     with_sections = {track: of_track for track, of_track in sections.items() if len(of_track)}
     return LakeSnapshot(versions, rows, with_sections, (videos, *found.values()))

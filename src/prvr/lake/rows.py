@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import secrets
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.lake.tables import LakeError
+from prvr.lake.tables import DamagedTable
 from prvr.library import PAGED_ARRAYS, IndexedVideo, NewVideo, Section, SectionBlock, Video
 from prvr.media import TimedLine, unit_rows, video_path
 from prvr.scoring import Gallery, Vectors, describe_array, raw_bytes
@@ -130,6 +131,7 @@ class SectionLayout:
                 ("part", pa.int64()),
                 ("section", pa.int32()),
                 ("tokens", pa.int32()),
+                ("checksum", pa.int64()),  # of ``background`` and ``arrays``
                 (
                     "stretches",
                     pa.list_(pa.list_(pa.float32(), self.width)),
@@ -142,7 +144,10 @@ class SectionLayout:
 
     @staticmethod
     def from_schema(schema: pa.Schema) -> SectionLayout:
-        return SectionLayout(**json.loads((schema.metadata or {})[_ABOUT]))
+        try:
+            return SectionLayout(**json.loads((schema.metadata or {})[_ABOUT]))
+        except (KeyError, TypeError, ValueError) as problem:
+            raise DamagedTable(f"the description of a table is damaged ({problem}): restore it from a copy") from None
 
     def item_bytes(self, name: str) -> int:
         """Bytes of one row or page of an array."""
@@ -156,14 +161,16 @@ class SectionLayout:
         parts, places, stored = zip(*sections, strict=True)
         stretches = [stretches_of(section) for section in stored]
         begins = np.cumsum([0, *map(len, stretches)], dtype=np.int32)
-        background = np.concatenate([section.arrays["background"].numpy().ravel() for section in stored])
+        background = np.stack([section.arrays["background"].numpy().ravel() for section in stored])
+        values = [self._value(section) for section in stored]
         columns = {
             "part": pa.array(parts, pa.int64()),
             "section": pa.array(places, pa.int32()),
             "tokens": pa.array([section.tokens for section in stored], pa.int32()),
+            "checksum": pa.array(map(checksum_of, background, values), pa.int64()),
             "stretches": pa.ListArray.from_arrays(begins, _lists(np.concatenate(stretches).ravel(), self.width)),
-            "background": _lists(background, 2 * self.sentences),
-            "arrays": pa.array([self._value(section) for section in stored], pa.large_binary()),
+            "background": _lists(background.ravel(), 2 * self.sentences),
+            "arrays": pa.array(values, pa.large_binary()),
         }
         return pa.table(columns, schema=self.schema())
 
@@ -179,7 +186,7 @@ class SectionLayout:
         raw = [np.frombuffer(value, np.uint8) for value in values]
         pages = np.array([(len(value) - single) // page for value in raw], np.int64)
         if any(single + count * page != len(value) for count, value in zip(pages, raw, strict=True)):
-            raise LakeError("a section has a wrong size: `prvr library verify` names the videos that are damaged")
+            raise DamagedTable("a section has a wrong size: `prvr library verify` names the videos that are damaged")
         arrays = {"pages": torch.from_numpy(pages.astype(np.int32))}
         begins = np.zeros(len(raw), np.int64)
         for name, about in self.arrays.items():
@@ -190,6 +197,11 @@ class SectionLayout:
             arrays[name] = torch.from_numpy(joined).view(_dtype(about["dtype"])).view(-1, *about["shape"])
             begins = begins + lengths
         return SectionBlock(Gallery.of_arrays(self.about, arrays, query_projection=projection), arrays)
+
+
+def checksum_of(background: NDArray[np.float32], arrays: bytes | memoryview) -> int:
+    """What shows that a section has changed since it was written."""
+    return zlib.crc32(arrays, zlib.crc32(background.tobytes()))
 
 
 def stretches_of(section: Section) -> NDArray[np.float32]:
