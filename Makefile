@@ -35,7 +35,7 @@ browser:
 	else echo "== no Chromium and no way to install it here: the tests of the page will be skipped"; fi
 
 test-all: setup
-	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev,cluster]"
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev,scale]"
 	$(BIN)/python -m pytest
 
 lint: setup

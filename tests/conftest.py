@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import torch
 
 from prvr.evaluation import Golden, read_golden
 from prvr.worlds import FEATURE_SIZES, write_feature_world
+from tests.s3 import KEYS, S3Server
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; commands under test inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -76,3 +77,25 @@ def preset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("preset") / "tiny.toml"
     path.write_text(TINY, encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="session")
+def _s3_server() -> Iterator[S3Server]:
+    pytest.importorskip("pyarrow", reason='buckets need pyarrow: pip install "prvr[scale]"')
+    pytest.importorskip("moto", reason="the S3 server of the tests is moto's: pip install 'moto[server]'")
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def s3(_s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """A real S3 server that this process and its children use."""
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": _s3_server.endpoint}.items():
+        monkeypatch.setenv(name, value)
+    _s3_server.requests.clear()
+    yield _s3_server
+    _s3_server.before = lambda path: None
+    if not _s3_server.running:
+        _s3_server.start()
+    _s3_server.require_keys(False)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from prvr.library import Library
+from prvr.lake import create_library
+from prvr.library import Library, LibrarySettings
 from prvr.media.encoders import PlainEncoder
 from prvr.training import Run, TraceModel, load_preset
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world, write_rendered_dataset
@@ -42,8 +43,18 @@ def own(films: RenderedWorld, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(params=["folder", "lake"])
+def library(request: pytest.FixtureRequest, tmp_path: Path) -> Library:
+    """An empty library, once in a folder and once in Lance tables: what it does must not depend on where it is."""
+    if request.param == "folder":
+        return Library.create(tmp_path / "library", rate=RATE)
+    pytest.importorskip("lance", reason='a lake needs Lance: pip install "prvr[scale]"')
+    return create_library(str(tmp_path / "library.lance"), LibrarySettings(rate=RATE))
+
+
 @pytest.fixture
-def library(tmp_path: Path) -> Library:
+def in_folder(tmp_path: Path) -> Library:
+    """An empty library in a folder, for what only a folder can do."""
     return Library.create(tmp_path / "library", rate=RATE)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import tyro
@@ -30,6 +29,7 @@ from prvr.library import (
     Video,
     find_videos,
 )
+from prvr.media import StorageError, VideoFile
 
 _LOG_SECONDS = 30.0  # between lines of progress where no terminal shows a bar
 _SHOWN = 20  # failures that are listed one by one
@@ -45,7 +45,7 @@ class Add:
     """
 
     paths: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """video files and folders"""
+    """video files and folders, or their addresses in a bucket: s3://BUCKET/FILMS, gs://…, az://…"""
     library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or the address of a lake [$PRVR_LIBRARY or library.prvr]"""
     tags: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Add:
         _show_report(report, self.library)
         return 0 if not report.failed else 1
 
-    def _add(self, lib: Library, files: list[Path]) -> AddReport:
+    def _add(self, lib: Library, files: list[VideoFile]) -> AddReport:
         with _bar() as bar:
             task = bar.add_task("looking for videos", total=None, note="")
             last_line = time.monotonic()
@@ -89,11 +89,11 @@ class Add:
                     adder = lib.adder(tags=self.tags, retry=self.retry, progress=show)
                     return add_on_cluster(lib, adder, files, self.cluster, self.cluster_workers)
                 return lib.add_files(files, tags=self.tags, retry=self.retry, progress=show)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, StorageError):
                 bar.console.print("stopped; finished videos are kept, and the same command continues from here")
                 raise
 
-    def _find_videos(self) -> list[Path]:
+    def _find_videos(self) -> list[VideoFile]:
         files = find_videos(self.paths)
         if self.paths and not files:
             endings = " ".join(sorted(VIDEO_SUFFIXES))
@@ -135,8 +135,8 @@ class Remove:
     On Windows the space is freed once no other process has the library open.
     """
 
-    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
-    """files, or folders with everything in them"""
+    paths: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """files, or folders with everything in them; or their addresses in a bucket"""
     library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or the address of a lake"""
     missing: bool = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -14,6 +13,7 @@ from rich.console import Console
 from prvr.cli.libraries import LibraryPath, default_library
 from prvr.lake import open_library
 from prvr.library import Library
+from prvr.media import video_path
 from prvr.server import ServerError, ServerOptions, serve, serve_on_cluster
 
 
@@ -34,8 +34,8 @@ class ServeArguments:
     """port to listen on; 0 takes any free port"""
     token: str | None = None
     """secret that every request must carry, at least 16 characters [$PRVR_TOKEN]"""
-    allow_root: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="DIR")] = ()
-    """folders that videos may be added from, through the page or the API"""
+    allow_root: Annotated[tuple[str, ...], tyro.conf.arg(metavar="DIR|URI")] = ()
+    """folders, or their addresses in a bucket, that videos may be added from, through the page or the API"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """serve from a Ray cluster: auto (the one this machine is in), host:port, or local (a new one here)"""
     replicas: int = 1
@@ -48,7 +48,7 @@ def serve_command(argv: list[str]) -> int:
         host=arguments.host,
         port=arguments.port,
         token=arguments.token or os.environ.get("PRVR_TOKEN") or None,
-        roots=arguments.allow_root,
+        roots=tuple(video_path(root) for root in arguments.allow_root),
     )
     library = open_library(arguments.library)
     if arguments.cluster is None and arguments.replicas != 1:

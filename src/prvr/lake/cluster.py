@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from prvr import __version__
@@ -39,6 +38,7 @@ from prvr.library import (
     index_file,
     new_video,
 )
+from prvr.media import VideoFile
 
 _GROUP_FILES, _GROUP_BYTES = 32, 1 << 28  # most that a worker gets at once; their sections share files of the tables
 _SHARES = 4  # groups for each worker at least, so that all end at about the same time
@@ -58,7 +58,7 @@ GroupResult = tuple[FileGroup, WrittenFiles | None]  # what was written; None if
 
 
 def add_on_cluster(
-    lib: Library, adder: Adder, files: Sequence[Path], address: str = "auto", workers: int | None = None
+    lib: Library, adder: Adder, files: Sequence[VideoFile], address: str = "auto", workers: int | None = None
 ) -> AddReport:
     """Add files to a lake, as ``Library.add_files`` does without a cluster.
 
@@ -121,7 +121,7 @@ def commit_results(
                     writer.add(_failed(source, adder.tags, _CRASHED))
                 written = writer.take()
             for source, video in zip(group.files, (each.video for each in written.videos), strict=True):
-                if video.problem is not None and video.problem.startswith(_UNSEEN) and video.path.exists():
+                if video.problem is not None and video.problem.startswith(_UNSEEN) and video.path.is_file():
                     raise ClusterError(
                         f"{video.path} {video.problem}: videos must be on storage that all nodes share, under the same "
                         "path"
@@ -129,7 +129,7 @@ def commit_results(
                 seconds = video.duration or 0.0
                 clock.start(source)(seconds, seconds)
                 clock.finish(source)
-            committer.put_written(written)
+            committer.put(written)
     finally:
         committer.close()
 
@@ -239,7 +239,7 @@ class IndexWorker:
             return writer.take()
 
     def _index(self, source: SourceFile) -> IndexedVideo:
-        if not source.path.exists():
+        if not source.path.is_file():
             return _failed(source, self.tags, f"{_UNSEEN} {socket.gethostname()}")
         video, rate = new_video(source, Adder.fingerprint(source), self.tags), self.library.settings.rate
         return index_file(None, video, self.library.tracks, rate, lambda seconds, duration: None, decode_threads=1)

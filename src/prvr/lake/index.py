@@ -16,7 +16,6 @@ import numpy as np
 from torch import Tensor
 
 from prvr.lake.reading import LakeSections
-from prvr.lake.rows import STRETCH_TOKENS
 from prvr.lake.tables import Table, explained
 from prvr.library import (
     FEWEST_TOKENS,
@@ -32,9 +31,8 @@ from prvr.library import (
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-COLUMN, KIND = "stretches", "IVF_HNSW_SQ"
+COLUMN, KIND = "stretches", "IVF_SQ"
 _CONFIG = "prvr.index"
-_PARTITION = 4096  # stretches in a partition, about
 _GOOD_RECALL = 0.99
 
 
@@ -98,11 +96,10 @@ def build_index(
         assert isinstance(sections, LakeSections)
         if int(sections.tokens.sum()) < FEWEST_TOKENS:
             continue
-        stretches = int(-(-sections.tokens // STRETCH_TOKENS).sum())
-        lists = settings.lists or max(1, stretches // _PARTITION)
-        report(f"{name}: {stretches:,} stretches in {lists:,} partitions")
         table = tables[name].open()
         assert table is not None
+        lists = settings.lists or max(1, round(float(sections.tokens.sum()) ** 0.5))
+        report(f"{name}: {int(sections.tokens.sum()):,} tokens in {lists:,} partitions")
         with explained(table.uri):
             table.create_index(COLUMN, KIND, metric="cosine", num_partitions=lists, replace=True)
         report(f"{name}: choosing how many partitions to look at")

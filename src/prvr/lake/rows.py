@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import math
 import secrets
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,15 +25,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.lake.tables import LakeError
+from prvr.lake.tables import DamagedTable
 from prvr.library import PAGED_ARRAYS, IndexedVideo, NewVideo, Section, SectionBlock, Video
-from prvr.media import TimedLine
+from prvr.media import TimedLine, unit_rows, video_path
 from prvr.scoring import Gallery, Vectors, describe_array, raw_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STRETCH_TOKENS = 4  # neighbouring tokens that are indexed as one vector
+STRETCH_TOKENS = 4  # neighbouring tokens that are indexed as one vector, at most
+_ALIKE = 0.9  # least cosine of neighbours that are indexed as one
 HEAD = 0  # number of the row of ``videos`` that holds no video but, as its size, the next free number
 _ABOUT = b"prvr"
 VIDEO_COLUMNS = tuple(field.name for field in fields(Video))
@@ -92,7 +93,7 @@ def video_row(written: WrittenVideo, number: int, tags: Iterable[str]) -> dict[s
 
 def read_video(row: Mapping[str, Any]) -> Video:
     values = {name: row[name] for name in VIDEO_COLUMNS}
-    return Video(**{**values, "path": Path(row["path"]), "tags": tuple(row["tags"])})
+    return Video(**{**values, "path": video_path(row["path"]), "tags": tuple(row["tags"])})
 
 
 # -- sections ---------------------------------------------------------------------------------------------------------
@@ -130,7 +131,11 @@ class SectionLayout:
                 ("part", pa.int64()),
                 ("section", pa.int32()),
                 ("tokens", pa.int32()),
-                ("stretches", pa.list_(pa.list_(pa.float16(), self.width))),
+                ("checksum", pa.int64()),  # of ``background`` and ``arrays``
+                (
+                    "stretches",
+                    pa.list_(pa.list_(pa.float32(), self.width)),
+                ),  # half floats take ten times as long to index
                 ("background", pa.list_(pa.float32(), 2 * self.sentences)),
                 ("arrays", pa.large_binary()),
             ],
@@ -139,35 +144,39 @@ class SectionLayout:
 
     @staticmethod
     def from_schema(schema: pa.Schema) -> SectionLayout:
-        return SectionLayout(**json.loads((schema.metadata or {})[_ABOUT]))
+        try:
+            return SectionLayout(**json.loads((schema.metadata or {})[_ABOUT]))
+        except (KeyError, TypeError, ValueError) as problem:
+            raise DamagedTable(f"the description of a table is damaged ({problem}): restore it from a copy") from None
 
     def item_bytes(self, name: str) -> int:
         """Bytes of one row or page of an array."""
         about = self.arrays[name]
         return math.prod(about["shape"]) * _dtype(about["dtype"]).itemsize
 
-    def rows(self, sections: Iterable[tuple[int, int, Section]]) -> pa.Table:
+    def rows(self, sections: Sequence[tuple[int, int, Section]]) -> pa.Table:
         """Rows of (part, place in the video, section)."""
         import pyarrow as pa
 
-        found = [
-            {
-                "part": part,
-                "section": place,
-                "tokens": section.tokens,
-                "stretches": list(stretches_of(section)),
-                "background": section.arrays["background"].flatten().numpy(),
-                "arrays": b"".join(bytes(raw_bytes(section.arrays[name])) for name in self.arrays),
-            }
-            for part, place, section in sections
-        ]
-        return pa.Table.from_pylist(found, schema=self.schema())
+        parts, places, stored = zip(*sections, strict=True)
+        stretches = [stretches_of(section) for section in stored]
+        begins = np.cumsum([0, *map(len, stretches)], dtype=np.int32)
+        background = np.stack([section.arrays["background"].numpy().ravel() for section in stored])
+        values = [self._value(section) for section in stored]
+        columns = {
+            "part": pa.array(parts, pa.int64()),
+            "section": pa.array(places, pa.int32()),
+            "tokens": pa.array([section.tokens for section in stored], pa.int32()),
+            "checksum": pa.array(map(checksum_of, background, values), pa.int64()),
+            "stretches": pa.ListArray.from_arrays(begins, _lists(np.concatenate(stretches).ravel(), self.width)),
+            "background": _lists(background.ravel(), 2 * self.sentences),
+            "arrays": pa.array(values, pa.large_binary()),
+        }
+        return pa.table(columns, schema=self.schema())
 
-    def section(self, row: Mapping[str, Any]) -> Section:
-        """One row as a section again."""
-        block = self.block([row["arrays"]], None)
-        background = torch.tensor(row["background"], dtype=torch.float32).view(1, self.sentences, 2)
-        return Section(self.about, {**block.arrays, "background": background}, row["tokens"])
+    def _value(self, section: Section) -> bytes:
+        """All arrays of a section, one after the other."""
+        return b"".join(bytes(raw_bytes(section.arrays[name])) for name in self.arrays)
 
     def block(self, values: Sequence[Any], projection: Tensor | None) -> SectionBlock:
         """Binary values of n sections as one gallery with n rows."""
@@ -177,7 +186,7 @@ class SectionLayout:
         raw = [np.frombuffer(value, np.uint8) for value in values]
         pages = np.array([(len(value) - single) // page for value in raw], np.int64)
         if any(single + count * page != len(value) for count, value in zip(pages, raw, strict=True)):
-            raise LakeError("a section has a wrong size: `prvr library verify` names the videos that are damaged")
+            raise DamagedTable("a section has a wrong size: `prvr library verify` names the videos that are damaged")
         arrays = {"pages": torch.from_numpy(pages.astype(np.int32))}
         begins = np.zeros(len(raw), np.int64)
         for name, about in self.arrays.items():
@@ -190,12 +199,29 @@ class SectionLayout:
         return SectionBlock(Gallery.of_arrays(self.about, arrays, query_projection=projection), arrays)
 
 
-def stretches_of(section: Section) -> NDArray[np.float16]:
-    """(n, D): unit vectors for the index, each the mean direction of a few neighbouring tokens."""
+def checksum_of(background: NDArray[np.float32], arrays: bytes | memoryview) -> int:
+    """What shows that a section has changed since it was written."""
+    return zlib.crc32(arrays, zlib.crc32(background.tobytes()))
+
+
+def stretches_of(section: Section) -> NDArray[np.float32]:
+    """(n, D): unit vectors for the index. Neighbouring tokens that are nearly alike share one, their mean direction."""
     arrays = section.arrays
-    tokens = Vectors(arrays["local.values"], arrays.get("local.scale")).restore().flatten(0, 1)[: section.tokens]
-    groups = [tokens[first : first + STRETCH_TOKENS].mean(0) for first in range(0, len(tokens), STRETCH_TOKENS)]
-    return torch.nn.functional.normalize(torch.stack(groups), dim=1).half().numpy()
+    tokens = (
+        Vectors(arrays["local.values"], arrays.get("local.scale")).restore().flatten(0, 1)[: section.tokens].numpy()
+    )
+    unit = unit_rows(tokens)
+    begins = np.append(True, (unit[1:] * unit[:-1]).sum(1) < _ALIKE)
+    place = np.arange(len(unit))
+    since = place - np.maximum.accumulate(np.where(begins, place, 0))  # tokens since the last change
+    return unit_rows(np.add.reduceat(unit, np.flatnonzero(since % STRETCH_TOKENS == 0)))
+
+
+def _lists(numbers: NDArray[np.float32], each: int) -> pa.FixedSizeListArray:
+    """Lists of this many numbers each."""
+    import pyarrow as pa
+
+    return pa.FixedSizeListArray.from_arrays(pa.array(numbers), each)
 
 
 def _dtype(name: str) -> torch.dtype:

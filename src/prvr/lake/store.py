@@ -10,6 +10,7 @@ many commands run. Sections are only ever appended before, and deleted after, th
 
 from __future__ import annotations
 
+import getpass
 import json
 import logging
 import math
@@ -20,17 +21,28 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor
 
 from prvr.files import whole_folder
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates
-from prvr.lake.reading import TRACKS, BlockCache, LakeSnapshot, quoted, read_snapshot
+from prvr.lake.reading import TRACKS, ValueCache, quoted, read_snapshot, scan_sections
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, head_row, read_video, video_row, video_schema
-from prvr.lake.tables import LakeError, StoreAway, Table, explained, until_committed
+from prvr.lake.tables import (
+    CommitConflict,
+    DamagedTable,
+    LakeError,
+    StoreAway,
+    Table,
+    explained,
+    table_bytes,
+    until_committed,
+)
 from prvr.lake.verify import lake_status, verify_lake
-from prvr.lake.writer import LakeCommitter, SectionWriter, WrittenFiles
+from prvr.lake.writer import COMMIT_SECONDS, SectionWriter, TimedWriter, WrittenFiles
 from prvr.library import (
     RECORD_FILE,
+    Committer,
     HeldClaim,
     IndexedVideo,
     IndexSettings,
@@ -45,7 +57,7 @@ from prvr.library import (
     model_problem,
     parse_record,
 )
-from prvr.media import TimedLine
+from prvr.media import TimedLine, VideoFile
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -53,7 +65,10 @@ if TYPE_CHECKING:
 SETTINGS, VIDEOS = "settings", "videos"
 FORMAT = 1  # of the tables; the newest that this program reads
 CHECK_SECONDS = 2.0  # between two looks for a newer version
+AWAY_SECONDS = 10.0  # the same while the storage does not answer
 _MANY_FILES = 64  # of a table; more are merged
+_MANY_DELETED = 0.1  # share of the rows of a file; above, it is written again without them
+_FILE_BYTES, _BATCH_BYTES = 1 << 29, 1 << 26  # of merged files, and of what is read at a time to merge them
 KEPT = timedelta(days=1)  # how long old versions stay, for readers that still use them
 _log = logging.getLogger("prvr.lake")
 
@@ -71,16 +86,17 @@ class LakeStore(Store):
     def __init__(self, address: str, record: LibraryRecord):
         self.address, self.record = address.rstrip("/"), record
         self.tables = {name: Table(self.address, name) for name in (SETTINGS, VIDEOS, *TRACKS)}
-        self.cache = BlockCache()
-        self._looked = -CHECK_SECONDS  # when the newest version was last asked for
+        self.cache = ValueCache()
+        self._due = 0.0  # when to look for a newer version
+        self._table: LanceDataset | None = None  # of videos, in the version that is searched
         self._candidates: tuple[Snapshot | None, dict[str, LakeCandidates]] = (None, {})
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def model_folder(self) -> Path:
         assert self.record.model is not None
-        place = Path(tempfile.gettempdir()) / "prvr-models" / self.record.model.sha256
-        if not place.exists():
+        place = Path(tempfile.gettempdir()) / f"prvr-models-{getpass.getuser()}" / self.record.model.sha256
+        if model_problem(self.record.model, place) is not None:
             prefix = f"{self.record.model.folder}/"
             place.parent.mkdir(parents=True, exist_ok=True)
             with whole_folder(place) as folder:
@@ -100,25 +116,27 @@ class LakeStore(Store):
     def _require(self, name: str) -> LanceDataset:
         table = self.tables[name].open()
         if table is None:
-            raise LakeError(f"{self.address} has lost its table {name!r}: restore it from a copy")
+            raise DamagedTable(f"{self.address} has lost its table {name!r}: restore it from a copy")
         return table
 
     def videos(self, state: str | None = None) -> list[Video]:
         condition = f"id != {HEAD}" if state is None else f"state = {quoted(state)}"
         return [read_video(row) for row in self._videos(condition)]
 
-    def find(self, *, path: Path | None = None, digest: str | None = None) -> list[Video]:
+    def find(self, *, path: VideoFile | None = None, digest: str | None = None) -> list[Video]:
         condition = f"path = {quoted(str(path))}" if path is not None else f"digest = {quoted(str(digest))}"
         return [read_video(row) for row in self._videos(f"id != {HEAD} AND {condition}")]
 
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
-        found = self._videos(f"id = {int(video)}", ["id", "lines"])
+        table = self._table or self._require(VIDEOS)
+        with explained(self.address):
+            found = table.to_table(columns=["lines"], filter=f"id = {int(video)}").to_pylist()
         lines = [TimedLine(**line) for line in found[0]["lines"]] if found else []
         chosen = [line for line in lines if line.start < end and line.end > start]
         return sorted(chosen, key=lambda line: line.start)
 
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
-        if previous is not None and time.monotonic() - self._looked < CHECK_SECONDS:
+        if previous is not None and time.monotonic() < self._due:
             return previous
         try:
             found = read_snapshot(self.tables, previous, projection, self.cache)
@@ -126,8 +144,9 @@ class LakeStore(Store):
             if previous is None:
                 raise
             _log.warning("%s; searching the version that was read before", problem)
-            found = previous
-        self._looked = time.monotonic()
+            self._due = time.monotonic() + AWAY_SECONDS
+            return previous
+        self._due, self._table = time.monotonic() + CHECK_SECONDS, found.opened[0]
         return found
 
     def status(self) -> LibraryStatus:
@@ -137,17 +156,17 @@ class LakeStore(Store):
 
     def verify(self) -> Verification:
         problem = None if self.record.model is None else model_problem(self.record.model, self.model_folder())
-        snapshot = self.snapshot(None, lambda _: None)
-        assert isinstance(snapshot, LakeSnapshot)
+        snapshot = read_snapshot(self.tables, None, lambda _: None, self.cache, damaged=True)
         return verify_lake(snapshot, self.videos(), problem)
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def claim(self, path: Path, *, wait: bool) -> HeldClaim | None:
+    def claim(self, path: VideoFile, *, wait: bool) -> HeldClaim | None:
         return _NoClaim()
 
-    def committer(self, committed: Callable[[IndexedVideo], None]) -> LakeCommitter:
-        return LakeCommitter(self.address, self.commit_written, committed)
+    def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer[IndexedVideo | WrittenFiles]:
+        writer = TimedWriter(self.address, self.commit_written, committed)
+        return Committer(writer.write, writer.finish, every=COMMIT_SECONDS)
 
     def commit(self, videos: Sequence[IndexedVideo]) -> None:
         writer = SectionWriter(self.address)
@@ -172,7 +191,9 @@ class LakeStore(Store):
             for path, each in latest.items():
                 row = known.get(path)
                 if row is not None and _is_same(row, each):
-                    unused.append(each.part)
+                    unused += [each.part] if row["part"] != each.part else []  # else: this commit, done before
+                    tags = sorted({*row["tags"], *each.video.tags})
+                    changes += [row | {"tags": tags}] if tags != row["tags"] else []
                     continue
                 if row is None:
                     number += 1
@@ -201,21 +222,22 @@ class LakeStore(Store):
             return results[0], results[1]
 
         found = until_committed(attempt)
-        self._looked = -CHECK_SECONDS
+        self._due = 0.0
         return found
 
-    def _edit(self, condition: str, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        """Change the rows for which a condition holds."""
+    def _edit(self, condition: str, edit: Callable[[dict[str, Any]], dict[str, Any]], unless: str = "false") -> None:
+        """Change the rows for which a condition holds, unless there are rows for which another one holds."""
 
         def rows(table: LanceDataset, number: int) -> tuple[list[dict[str, Any]], None, None]:
-            found = table.to_table(filter=condition).to_pylist()
+            found = [] if table.count_rows(unless) else table.to_table(filter=condition).to_pylist()
             return [head_row(number), *(row | edit(row) for row in found)], None, None
 
         self._change(rows)
 
-    def rename(self, video: Video, path: Path, mtime: int) -> None:
-        condition = f"id = {video.id} AND path = {quoted(str(video.path))}"
-        self._edit(condition, lambda row: {"path": str(path), "mtime": mtime})
+    def rename(self, video: Video, path: VideoFile, mtime: int) -> None:
+        known = f"id = {video.id} AND path = {quoted(str(video.path))}"
+        taken = f"id != {video.id} AND path = {quoted(str(path))}"  # another process was first
+        self._edit(known, lambda row: {"path": str(path), "mtime": mtime}, unless=taken)
 
     def add_tags(self, videos: Iterable[int], tags: Sequence[str]) -> None:
         lacking = " OR ".join(f"NOT array_has(tags, {quoted(tag)})" for tag in tags)
@@ -223,7 +245,7 @@ class LakeStore(Store):
         if numbers and lacking:
             self._edit(f"id IN ({numbers}) AND ({lacking})", lambda row: {"tags": sorted({*row["tags"], *tags})})
 
-    def remove(self, paths: Sequence[Path], *, missing: bool) -> list[Video]:
+    def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
         rows = self._videos(f"id != {HEAD}", [*VIDEO_COLUMNS, "part"])
         known = [(read_video(row), row["part"]) for row in rows]
         removed = [each for each in known if missing and not each[0].path.exists()]
@@ -235,26 +257,56 @@ class LakeStore(Store):
         parts = {video.id: part for video, part in removed}
         if parts:
             self.tables[VIDEOS].delete(f"id IN ({', '.join(map(str, parts))})")
-            self._looked = -CHECK_SECONDS
+            self._due = 0.0
             self._drop_sections(list(parts.values()))
         return list({video.id: video for video, _ in removed}.values())
 
     def _drop_sections(self, parts: Sequence[int]) -> None:
         """Delete the sections of parts that no video names any more."""
-        if parts:
-            for track in TRACKS:
-                self.tables[track].delete(f"part IN ({', '.join(map(str, parts))})")
+        if not parts:
+            return
+        for track in TRACKS:
+            condition = f"part IN ({', '.join(map(str, parts))})"
+            try:
+                self.tables[track].delete(condition)
+            except DamagedTable as problem:
+                if self._drop_unreadable(track):
+                    self.tables[track].delete(condition)
+                else:  # what is left there is of no video, so that no reader sees it
+                    _log.warning("%s", problem)
+
+    def _drop_unreadable(self, track: str) -> bool:
+        """Delete files of sections that cannot be read, if all that remains is complete without them."""
+        table, videos = self._require(track), self._videos(f"id != {HEAD}", ["id", "part", f"{track}_sections"])
+        rows, unreadable = scan_sections(table, ["part"], damaged=True)
+        found = int(np.isin(rows["part"], [row["part"] for row in videos]).sum())
+        complete = found == sum(row[f"{track}_sections"] for row in videos)
+        if complete and unreadable:
+            self.tables[track].drop(unreadable)
+        return complete and bool(unreadable)
 
     def clean(self) -> None:
         """Merge small files, and delete versions that are older than a day."""
         for name in (VIDEOS, *TRACKS):
-            table = self.tables[name].open()
-            if table is None:
+            try:
+                self._clean(name)
+            except CommitConflict:  # another process cleans
                 continue
-            with explained(self.address):
-                if len(table.get_fragments()) > _MANY_FILES:
-                    table.optimize.compact_files()
-                table.cleanup_old_versions(KEPT)
+            except LakeError as problem:  # nothing depends on it; the next command tries again
+                _log.warning("%s", problem)
+
+    def _clean(self, name: str) -> None:
+        table = self.tables[name].open()
+        if table is None:
+            return
+        with explained(self.address):
+            fragments = table.get_fragments()
+            deleted = any(each.num_deletions > _MANY_DELETED * each.physical_rows for each in fragments)
+            if deleted or len(fragments) > _MANY_FILES:
+                row = max(1, table_bytes(table) // max(1, table.count_rows()))
+                target = 1 << (_FILE_BYTES // row).bit_length()  # a power of two: the same from one call to the next
+                table.optimize.compact_files(target_rows_per_fragment=target, batch_size=_BATCH_BYTES // row + 1)
+            table.cleanup_old_versions(KEPT)
 
     # -- candidates ---------------------------------------------------------------------------------------------------
 
@@ -266,7 +318,7 @@ class LakeStore(Store):
         report: Callable[[str], None],
     ) -> list[str]:
         found = build_index(self.tables, snapshot, backgrounds, settings, report)
-        self._looked = -CHECK_SECONDS
+        self._due = 0.0
         return found
 
     def candidates(self, snapshot: Snapshot) -> Mapping[str, LakeCandidates]:
@@ -296,10 +348,21 @@ def create_lake(address: str, record: LibraryRecord, model: Path | None = None) 
     if record.model is not None and model is not None:
         found = [path for path in model.rglob("*") if path.is_file()]
         files |= {f"{record.model.folder}/{path.relative_to(model).as_posix()}": path.read_bytes() for path in found}
+    _require_free(address)
     Table(address, VIDEOS).create(pa.Table.from_pylist([head_row(1)], schema=video_schema()))
     rows = pa.table({"name": list(files), "content": pa.array(list(files.values()), pa.large_binary())})
     Table(address, SETTINGS).create(rows)  # last: a lake exists when its settings do
     return open_lake(address)
+
+
+def _require_free(address: str) -> None:
+    """Refuse an address that holds something else than what a killed process left behind while it created a lake."""
+    videos, folder = Table(address, VIDEOS).open(), Path(address)
+    if videos is not None and videos.count_rows() > 1:
+        raise DamagedTable(f"{address} has lost its table {SETTINGS!r}: restore it from a copy")
+    left = {f"{VIDEOS}.lance", f"{SETTINGS}.lance"}
+    if folder.is_file() or (folder.is_dir() and {path.name for path in folder.iterdir()} - left):
+        raise LibraryError(f"{address} holds something else: choose a folder that is empty or does not exist")
 
 
 def open_lake(address: str) -> LakeStore:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from prvr.library import LibraryError
 from prvr.media import MissingExtra
@@ -35,6 +36,10 @@ class StoreAway(LakeError):
     """The storage does not answer. It may later."""
 
 
+class DamagedTable(LakeError):
+    """A file of a table is missing or damaged."""
+
+
 class CommitConflict(LakeError):
     """Another process has changed the table since it was read: read it again and try once more."""
 
@@ -50,7 +55,8 @@ def is_lake(address: str) -> bool:
 
 def require_lance() -> Any:
     """Import Lance, or raise an error that says how to install it."""
-    os.environ.setdefault("RUST_LOG", "error")  # otherwise Lance prints notes about every search
+    for name in ("LANCE_LOG", "RUST_LOG"):
+        os.environ.setdefault(name, "error")  # otherwise Lance prints notes about every search
     try:
         import lance
     except ImportError as problem:
@@ -60,6 +66,8 @@ def require_lance() -> Any:
 
 def storage_options(address: str) -> dict[str, str]:
     """How Lance reaches the storage of an address."""
+    if re.match(r"[^/]*://[^/@]*:[^@]*@", address):
+        raise LakeError("an address must not contain keys: put them into the environment")
     if "://" not in address or address.startswith("file://"):
         return {}
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
@@ -102,22 +110,36 @@ class Table:
 
     def append(self, fragments: Sequence[FragmentMetadata]) -> None:
         """Make written rows part of the table. Several processes may do this at the same time."""
-        lance = require_lance()
-        table = self.open()
-        assert table is not None
-        operation = lance.LanceOperation.Append(list(fragments))
-        with explained(self.lake):
-            lance.LanceDataset.commit(self.uri, operation, read_version=table.version, storage_options=self.options)
+        self._commit(require_lance().LanceOperation.Append(list(fragments)))
+
+    def drop(self, fragments: Sequence[int]) -> None:
+        """Delete files by the numbers of their fragments, without reading them."""
+        self._commit(require_lance().LanceOperation.Delete([], fragments, "true"))
+
+    def _commit(self, operation: Any) -> None:
+        def attempt() -> None:
+            table = self.open()
+            if table is None:
+                raise DamagedTable(f"{self.lake} has lost its table {self.name!r}: restore it from a copy")
+            with explained(self.lake):
+                commit = require_lance().LanceDataset.commit
+                commit(self.uri, operation, read_version=table.version, storage_options=self.options)
+
+        until_committed(attempt)
 
     def delete(self, condition: str) -> None:
         """Delete the rows for which an SQL condition holds."""
-        table = self.open()
-        if table is not None:
-            with explained(self.lake):
-                table.delete(condition)
+
+        def attempt() -> None:
+            table = self.open()
+            if table is not None:
+                with explained(self.lake):
+                    table.delete(condition)
+
+        until_committed(attempt)
 
 
-class _NotFound(LakeError):
+class _NotFound(DamagedTable):
     pass
 
 
@@ -128,9 +150,14 @@ class _Exists(LakeError):
 _SENTENCES: tuple[tuple[str, type[LakeError], str], ...] = (  # pattern, error, sentence
     (r"too many concurrent writers|commit conflict", CommitConflict, "other processes are writing; try again"),
     (r"dataset already exists", _Exists, "there is a table already"),
+    (
+        r"no object store provider|unable to find object store|url did not match",
+        LakeError,
+        "this is no address of a library: write s3://BUCKET/NAME, gs://…, az://…, or a folder that ends in .lance",
+    ),
     (r"nosuchbucket|bucket .*does not exist|container .*not exist", LakeError, "there is no such bucket: create it"),
     (
-        r"accessdenied|access denied|invalidaccesskey|signaturedoesnotmatch|forbidden|unauthorized|40[13]\b|"
+        r"accessdenied|access denied|invalidaccesskey|signaturedoesnotmatch|forbidden|unauthorized|\b40[13]\b|"
         r"no credentials|missing credentials|credential",
         LakeError,
         "the storage refused access: check the keys in the environment, and whether they allow reading and writing",
@@ -139,11 +166,11 @@ _SENTENCES: tuple[tuple[str, type[LakeError], str], ...] = (  # pattern, error, 
     (r"no space left|quota", LakeError, "the disk is full: free some space and run the command again"),
     (
         r"error sending request|connection (refused|reset|closed)|timed? ?out|dns error|error trying to connect|"
-        r"50[0234]\b|internal server error|slow ?down|service unavailable|incomplete message|error decoding response",
+        r"\b50[0234]\b|internal server error|slow ?down|service unavailable|incomplete message|response body",
         StoreAway,
         "the storage does not answer: try again when it does",
     ),
-    (r"was not found|not found", _NotFound, "a part of the library is missing"),
+    (r"was not found|not found|no such file", _NotFound, "a part of the library is missing"),
 )
 
 
@@ -152,18 +179,34 @@ def explained(lake: str) -> Iterator[None]:
     """Turn what Lance raises into errors that say what to do."""
     try:
         yield
-    except (OSError, ValueError, RuntimeError) as problem:
-        if isinstance(problem, LakeError):
+    except BaseException as problem:
+        panicked = type(problem).__name__ == "PanicException"  # of Rust code, over some damaged files
+        if isinstance(problem, LakeError) or not (panicked or isinstance(problem, OSError | ValueError | RuntimeError)):
             raise
         text = re.sub(r", (/|[a-z]:\\)\S*\.rs:\d+:\d+.*$", "", str(problem), flags=re.S | re.I)
+        words = _without_names(text, lake)
         for pattern, kind, sentence in _SENTENCES:
-            if re.search(pattern, text, re.I):
+            if re.search(pattern, words, re.I):
                 raise kind(f"{lake}: {sentence} ({_short(text)})") from problem
-        raise LakeError(f"{lake}: {_short(text)}. `prvr library verify` checks the library.") from problem
+        raise DamagedTable(f"{lake}: {_short(text)}. `prvr library verify` checks the library.") from problem
+
+
+def _without_names(text: str, lake: str) -> str:
+    """A message without addresses, paths and names of files, which may contain any word."""
+    place = lake.split("://")[-1].strip("/")
+    for name in (place, quote(place)) if "/" in place else ():
+        text = text.replace(name, "")
+    return re.sub(r"https?://\S+|[\w.%~+=-]*(/[\w.%~+=-]+)+", "", text)
+
+
+def table_bytes(table: LanceDataset) -> int:
+    """The size of the files with a table's rows."""
+    files = (file for fragment in table.get_fragments() for file in fragment.metadata.data_files())
+    return sum(file.file_size_bytes or 0 for file in files)
 
 
 def _short(text: str, most: int = 160) -> str:
-    line = " ".join(text.split())
+    line = " ".join(re.sub(r"LanceError\(IO\): |External error: |https?://\S+ ", "", text).split())
     return line if len(line) <= most else f"{line[:most]}…"
 
 

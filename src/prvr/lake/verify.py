@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from prvr.lake.reading import TRACKS, LakeSections, LakeSnapshot
-from prvr.lake.tables import LakeError, StoreAway, Table, explained
+from prvr.lake.reading import TRACKS, LakeSections, LakeSnapshot, list_matrix
+from prvr.lake.rows import checksum_of
+from prvr.lake.tables import DamagedTable, Table, explained, table_bytes
 from prvr.library import Ids, LibraryStatus, Verification, Video
 
 _TOGETHER = 64  # videos that are read together
@@ -25,8 +26,7 @@ def lake_status(address: str, videos: Sequence[Mapping[str, Any]], tables: Mappi
         opened = table.open()
         if opened is not None:
             with explained(address):
-                files = [file for fragment in opened.get_fragments() for file in fragment.metadata.data_files()]
-            size += sum(file.file_size_bytes or 0 for file in files)
+                size += table_bytes(opened)
     local = "://" not in address
     return LibraryStatus(
         videos=len(good),
@@ -62,7 +62,7 @@ def verify_lake(snapshot: LakeSnapshot, videos: Sequence[Video], model_problem: 
 
 
 def _damaged(sections: LakeSections) -> list[int]:
-    """Videos with sections that cannot be read, or that hold NaN or infinity. Every vector is read."""
+    """Videos with sections that cannot be read, have changed since, or hold NaN or infinity. Every vector is read."""
     groups, damaged = sections.by_video, []
     for first in range(0, len(groups.videos), _TOGETHER):
         some = groups.videos[first : first + _TOGETHER]
@@ -73,11 +73,13 @@ def _damaged(sections: LakeSections) -> list[int]:
 
 def _is_whole(sections: LakeSections, numbers: Ids) -> bool:
     try:
-        arrays = sections.read(numbers).arrays
-        background = sections.background_scores(numbers)
-    except StoreAway:
-        raise
-    except LakeError:
+        rows = sections.take(numbers, ["checksum", "background", "arrays"])
+        values = [value.as_buffer() for value in rows["arrays"]]
+        arrays = sections.layout.block(values, None).arrays
+    except DamagedTable:
         return False
+    background = list_matrix(rows["background"])
+    sums = [checksum_of(*each) for each in zip(background, values, strict=True)]
     floats = [array for array in arrays.values() if array.is_floating_point()]
-    return bool(np.isfinite(background).all()) and all(bool(array.isfinite().all()) for array in floats)
+    finite = bool(np.isfinite(background).all()) and all(bool(array.isfinite().all()) for array in floats)
+    return finite and sums == rows["checksum"].to_pylist()

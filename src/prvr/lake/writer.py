@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prvr.lake.rows import SectionLayout, WrittenVideo, new_part, written_video
 from prvr.lake.tables import LakeError, Table
-from prvr.library import HeldClaim, IndexedVideo, Section
+from prvr.library import IndexedVideo, Section
 
 if TYPE_CHECKING:
     from lance import FragmentMetadata
 
 COMMIT_SECONDS = 60.0  # between two commits; a killed command loses no more than this
 _FILE_BYTES = 1 << 27  # of sections in one file of a table
-_QUEUED = 4  # videos that may wait to be written
 
 
 @dataclass
@@ -86,11 +83,8 @@ def require_table(table: Table, layout: SectionLayout) -> SectionLayout:
     return layout
 
 
-class LakeCommitter:
-    """A thread that writes sections as they come, and commits every minute and at the end.
-
-    ``put`` hands a video over, ``close`` waits until everything is committed. Both raise what went wrong in the thread.
-    """
+class TimedWriter(SectionWriter):
+    """Writes sections as they come, and commits every minute and at the end."""
 
     def __init__(
         self,
@@ -99,47 +93,21 @@ class LakeCommitter:
         committed: Callable[[IndexedVideo], None],
     ):
         """``commit`` makes videos part of the library; ``committed`` is called with each one that it accepted."""
-        self.writer, self.commit, self.committed = SectionWriter(lake), commit, committed
-        self.problem: BaseException | None = None
-        self._queue: queue.Queue[IndexedVideo | WrittenFiles | None] = queue.Queue(_QUEUED)
-        self._thread = threading.Thread(target=self._work, name="prvr-lake", daemon=True)
-        self._thread.start()
+        super().__init__(lake)
+        self.commit, self.committed = commit, committed
+        self.due = time.monotonic() + COMMIT_SECONDS
 
-    def put(self, video: IndexedVideo, claim: HeldClaim) -> None:
-        claim.release()
-        self._queue.put(video)  # the thread empties the queue even after a problem, so this never hangs
-        if self.problem is not None:
-            raise self.problem
+    def write(self, items: Sequence[IndexedVideo | WrittenFiles]) -> None:
+        """Take indexed videos, or what other processes have written."""
+        for item in items:
+            if isinstance(item, WrittenFiles):
+                self.written.extend(item)
+            else:
+                self.add(item)
+        if time.monotonic() >= self.due:
+            self.finish()
 
-    def put_written(self, written: WrittenFiles) -> None:
-        """Hand over videos whose sections other processes have written."""
-        self._queue.put(written)
-        if self.problem is not None:
-            raise self.problem
-
-    def close(self) -> None:
-        self._queue.put(None)
-        self._thread.join()
-        if self.problem is not None:
-            raise self.problem
-
-    def _work(self) -> None:
-        ending, due = False, time.monotonic() + COMMIT_SECONDS
-        while not ending:
-            try:
-                item: Any = self._queue.get(timeout=max(0.0, due - time.monotonic()))
-            except queue.Empty:
-                item = False
-            ending = item is None
-            try:
-                if isinstance(item, WrittenFiles):
-                    self.writer.written.extend(item)
-                elif item and self.problem is None:
-                    self.writer.add(item)
-                if (ending or time.monotonic() >= due) and self.problem is None:
-                    for video in self.commit(self.writer.take()):
-                        self.committed(IndexedVideo(video.video))
-            except BaseException as problem:  # raised again by put or close
-                self.problem = problem
-            if time.monotonic() >= due:
-                due = time.monotonic() + COMMIT_SECONDS
+    def finish(self) -> None:
+        for video in self.commit(self.take()):
+            self.committed(IndexedVideo(video.video))
+        self.due = time.monotonic() + COMMIT_SECONDS

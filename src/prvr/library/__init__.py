@@ -41,6 +41,7 @@ from prvr.library.store.arrays import PAGED_ARRAYS, Section
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo, Video
 from prvr.library.store.claims import HeldClaim
+from prvr.library.store.commit import Committer
 from prvr.library.store.model import model_problem
 from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
 from prvr.library.store.settings import (
@@ -53,7 +54,7 @@ from prvr.library.store.settings import (
 )
 from prvr.library.store.snapshot import QueryProjection, Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
-from prvr.library.stores import Store, VideoCommitter
+from prvr.library.stores import Store
 
 __all__ = [
     "CONFIDENT",
@@ -72,6 +73,7 @@ __all__ = [
     "BlockRows",
     "CandidateIndex",
     "CandidateRecall",
+    "Committer",
     "EncoderOverrides",
     "Filters",
     "FolderStore",
@@ -110,7 +112,6 @@ __all__ = [
     "TrackSections",
     "Verification",
     "Video",
-    "VideoCommitter",
     "VideoExplanation",
     "absolute_path",
     "copy_videos",

@@ -20,7 +20,7 @@ from prvr.library.store.settings import LibraryRecord
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
 from prvr.library.stores import Store
-from prvr.media import TimedLine
+from prvr.media import TimedLine, VideoFile
 
 
 class FolderStore(Store):
@@ -40,7 +40,7 @@ class FolderStore(Store):
         with self.catalogue.reading() as db:
             return read_videos(db) if state is None else read_videos(db, "state = ?", (state,))
 
-    def find(self, *, path: Path | None = None, digest: str | None = None) -> list[Video]:
+    def find(self, *, path: VideoFile | None = None, digest: str | None = None) -> list[Video]:
         with self.catalogue.reading() as db:
             if path is not None:
                 return read_videos(db, "path = ?", (str(path),))
@@ -59,21 +59,28 @@ class FolderStore(Store):
     def verify(self) -> Verification:
         return verify_library(self.folder, self.catalogue, self.record.model)
 
-    def claim(self, path: Path, *, wait: bool) -> Claim | None:
+    def claim(self, path: VideoFile, *, wait: bool) -> Claim | None:
         return claim(self.folder, path, wait=wait)
 
     def commit(self, videos: Sequence[IndexedVideo]) -> None:
         commit_videos(self.catalogue, self.folder, videos)
 
-    def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer:
+    def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer[IndexedVideo]:
         try:
             with self.catalogue.writing() as db:
                 sweep(db, self.folder)
         except OSError as problem:
             raise disk_error(self.folder, problem) from problem
-        return Committer(self.catalogue, self.folder, committed)
 
-    def rename(self, video: Video, path: Path, mtime: int) -> None:
+        def write(videos: list[IndexedVideo]) -> None:
+            if videos:
+                self.commit(videos)
+            for video in videos:
+                committed(video)
+
+        return Committer(write)
+
+    def rename(self, video: Video, path: VideoFile, mtime: int) -> None:
         with self.catalogue.writing() as db:
             if read_videos(db, "id = ? AND path = ?", (video.id, str(video.path))):
                 rename_video(db, video.id, path, mtime)
@@ -81,7 +88,7 @@ class FolderStore(Store):
     def add_tags(self, videos: Iterable[int], tags: Sequence[str]) -> None:
         add_tags(self.catalogue, videos, tags)
 
-    def remove(self, paths: Sequence[Path], *, missing: bool) -> list[Video]:
+    def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
         return remove_videos(self.catalogue, paths, missing=missing)
 
     def clean(self) -> None:

@@ -52,7 +52,7 @@ from prvr.library.store.settings import (
 from prvr.library.store.snapshot import Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store
-from prvr.media import Encoder, TextEncoder
+from prvr.media import BucketPath, Encoder, TextEncoder, VideoFile
 from prvr.scoring import ScoringPool
 
 _Encoder = TypeVar("_Encoder", bound=TextEncoder)
@@ -145,7 +145,7 @@ class Library:
 
     def add(
         self,
-        paths: Sequence[str | Path] = (),
+        paths: Sequence[str | VideoFile] = (),
         *,
         tags: Sequence[str] = (),
         retry: bool = False,
@@ -154,18 +154,18 @@ class Library:
         """Add files, or all videos in folders. You can interrupt it and run it again.
 
         Args:
-            paths: video files and folders. Unchanged files are skipped.
+            paths: video files and folders, or their addresses in a bucket. Unchanged files are skipped.
             tags: attached to all of them.
             retry: try files again that failed before; all of them, if no path is given.
             progress: called while files are decoded.
         """
-        if isinstance(paths, str | Path):
+        if isinstance(paths, str | Path | BucketPath):
             paths = [paths]
         return self.add_files(find_videos(paths), tags=tags, retry=retry, progress=progress)
 
     def add_files(
         self,
-        files: Sequence[Path],
+        files: Sequence[VideoFile],
         *,
         tags: Sequence[str] = (),
         retry: bool = False,
@@ -196,7 +196,7 @@ class Library:
             with_text=self.settings.text_encoder is not None,
         )
 
-    def remove(self, paths: Iterable[str | Path] = (), *, missing: bool = False) -> list[Video]:
+    def remove(self, paths: Iterable[str | VideoFile] = (), *, missing: bool = False) -> list[Video]:
         """Remove videos and free their space. The video files themselves are not touched.
 
         Args:
@@ -206,7 +206,7 @@ class Library:
         Returns:
             The removed videos.
         """
-        if isinstance(paths, str | Path):
+        if isinstance(paths, str | Path | BucketPath):
             paths = [paths]
         removed = self.store.remove([absolute_path(path) for path in paths], missing=missing)
         self.store.clean()

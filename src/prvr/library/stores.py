@@ -9,7 +9,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from torch import Tensor
 
@@ -17,20 +16,11 @@ from prvr.library.search.candidates import Candidates, IndexSettings
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Video
 from prvr.library.store.claims import HeldClaim
+from prvr.library.store.commit import Committer
 from prvr.library.store.settings import LibraryRecord
 from prvr.library.store.snapshot import QueryProjection, Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
-from prvr.media import TimedLine
-
-
-class VideoCommitter(Protocol):
-    """Makes indexed videos part of the library while the next ones are decoded."""
-
-    def put(self, video: IndexedVideo, claim: HeldClaim) -> None:
-        """Hand over a video. The claim is released after its commit."""
-
-    def close(self) -> None:
-        """Wait until everything that was handed over is committed."""
+from prvr.media import TimedLine, VideoFile
 
 
 class Store(ABC):
@@ -51,7 +41,7 @@ class Store(ABC):
         """All files that the library knows, in order of their numbers; or only those that are "ok" or "failed"."""
 
     @abstractmethod
-    def find(self, *, path: Path | None = None, digest: str | None = None) -> list[Video]:
+    def find(self, *, path: VideoFile | None = None, digest: str | None = None) -> list[Video]:
         """Videos with this path, or with this content."""
 
     @abstractmethod
@@ -73,7 +63,7 @@ class Store(ABC):
     # -- changing -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def claim(self, path: Path, *, wait: bool) -> HeldClaim | None:
+    def claim(self, path: VideoFile, *, wait: bool) -> HeldClaim | None:
         """Claim a file before it is indexed; None if another process has it and ``wait`` is not given."""
 
     @abstractmethod
@@ -81,11 +71,11 @@ class Store(ABC):
         """Make videos part of the library: all of them, or none."""
 
     @abstractmethod
-    def committer(self, committed: Callable[[IndexedVideo], None]) -> VideoCommitter:
+    def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer[IndexedVideo]:
         """What takes indexed videos. ``committed`` is called with each one that became part of the library."""
 
     @abstractmethod
-    def rename(self, video: Video, path: Path, mtime: int) -> None:
+    def rename(self, video: Video, path: VideoFile, mtime: int) -> None:
         """Note that a video has a new name or modification time, with the same content."""
 
     @abstractmethod
@@ -93,7 +83,7 @@ class Store(ABC):
         """Attach tags to videos. Tags they already have stay."""
 
     @abstractmethod
-    def remove(self, paths: Sequence[Path], *, missing: bool) -> list[Video]:
+    def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
         """Remove files, all files in folders, and with ``missing`` every video whose file is gone."""
 
     @abstractmethod

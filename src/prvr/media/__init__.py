@@ -27,6 +27,8 @@ Decoders and models are imported when they are first used. Where one is not inst
 command that installs it.
 """
 
+from prvr.media.bucket_files import FileStatus
+from prvr.media.buckets import BucketPath, VideoFile, video_path
 from prvr.media.clips import cut_clip
 from prvr.media.dataset import ExtractionResult, TextFeatures, extract_features, write_dataset
 from prvr.media.encoders import (
@@ -42,7 +44,7 @@ from prvr.media.encoders import (
 from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
 from prvr.media.encoders.hashes import file_hash, require_unchanged
 from prvr.media.encoders.weights import model_folder, weights_hash
-from prvr.media.errors import EncoderError, MediaError, MissingExtra
+from prvr.media.errors import EncoderError, MediaError, MissingExtra, StorageError
 from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.pictures import load_picture, picture_bytes, save_picture
@@ -57,11 +59,13 @@ __all__ = [
     "THUMBNAIL_PROGRAM",
     "Array",
     "Backend",
+    "BucketPath",
     "DownloadPlan",
     "Encoder",
     "EncoderError",
     "ExtractionResult",
     "FeaturePart",
+    "FileStatus",
     "Fit",
     "Frame",
     "Image",
@@ -70,12 +74,14 @@ __all__ = [
     "PlainEncoder",
     "Recipe",
     "RecipeMismatch",
+    "StorageError",
     "StreamInfo",
     "SubtitleTrack",
     "TextEncoder",
     "TextFeatures",
     "TimedLine",
     "VideoFeatures",
+    "VideoFile",
     "VideoInfo",
     "VideoReader",
     "cut_clip",
@@ -99,6 +105,7 @@ __all__ = [
     "thumbnail",
     "unit_rows",
     "video_features",
+    "video_path",
     "weights_hash",
     "write_dataset",
     "write_video",

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from prvr.media.buckets import VideoFile
 from prvr.media.containers import open_container, start_seconds, video_stream
 from prvr.media.errors import MediaError
 from prvr.media.packages import require_av
@@ -16,7 +17,7 @@ _TICKS = 90_000  # per second
 _USUAL_RATE = 25
 
 
-def cut_clip(source: str | Path, start: float, end: float, out: str | Path) -> Path:
+def cut_clip(source: str | VideoFile, start: float, end: float, out: str | Path) -> Path:
     """Write ``source`` from ``start`` to ``end`` (seconds) to an .mp4 file and return its path.
 
     The part is encoded again, so that it begins and ends exactly there and not at the nearest key frame.

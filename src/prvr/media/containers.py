@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from prvr.media.buckets import VideoFile
 from prvr.media.errors import MediaError
 from prvr.media.packages import require_av
 
 # Formats that FFmpeg opens although they are text, pictures, or lists that point to other files.
 _NOT_VIDEO = {"tty", "image2", "hls", "concat", "dash", "ffmetadata", "lrc", "sdp", "rtsp", "imf", "lavfi"}
-_LOCAL_ONLY = {"protocol_whitelist": "file"}  # a file must not make us fetch another one from a network
 
 
-def open_container(path: Path) -> Any:
-    """FFmpeg's container of a file, to be used in a ``with`` statement.
+@contextmanager
+def open_container(path: VideoFile) -> Iterator[Any]:
+    """FFmpeg's container of a file, open within a ``with`` statement.
 
     Raises:
         MediaError: FFmpeg cannot open the file.
     """
     av = require_av()
-    try:
-        return av.open(str(path), options=dict(_LOCAL_ONLY), metadata_errors="replace")
-    except av.error.InvalidDataError as problem:
-        reason = "is not a video that FFmpeg knows, or it is damaged, encrypted or cut short before its index"
-        raise MediaError(path, reason) from problem
-    except (av.error.FFmpegError, ValueError) as problem:
-        raise MediaError(path, f"cannot be opened: {error_text(problem)}") from problem
+    with ExitStack() as stack:
+        # A file must not make us open others: from a network, or from this machine if it lies in a bucket.
+        allowed, source = ("file", str(path)) if isinstance(path, Path) else ("none", stack.enter_context(path.open()))
+        try:
+            opened = av.open(source, options={"protocol_whitelist": allowed}, metadata_errors="replace")
+            container = stack.enter_context(opened)
+        except av.error.InvalidDataError as problem:
+            reason = "is not a video that FFmpeg knows, or it is damaged, encrypted or cut short before its index"
+            raise MediaError(path, reason) from problem
+        except (av.error.FFmpegError, ValueError) as problem:
+            raise MediaError(path, f"cannot be opened: {error_text(problem)}") from problem
+        yield container
 
 
-def video_stream(container: Any, path: Path) -> Any:
+def video_stream(container: Any, path: VideoFile) -> Any:
     """The first video stream of a container. The cover picture of a song does not count.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import PurePath
 
 from prvr.errors import UserError
 
@@ -10,13 +10,25 @@ from prvr.errors import UserError
 class MediaError(UserError):
     """One file that cannot be used; the message names the file and the reason."""
 
-    def __init__(self, path: str | Path, reason: str):
+    def __init__(self, path: str | PurePath, reason: str):
         super().__init__(f"{path}: {reason}")
-        self.path = Path(path)
+        self.path = path
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type[MediaError], tuple[Path, str]]:
+    def __reduce__(self) -> tuple[type[MediaError], tuple[str | PurePath, str]]:
         return type(self), (self.path, self.reason)  # so that it can be sent from a worker process
+
+
+class StorageError(UserError):
+    """A bucket that cannot be reached or used. No file is at fault, so the same work may succeed later."""
+
+    def __init__(self, address: str, reason: str):
+        super().__init__(f"{address}: {reason}")
+        self.address = address
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[StorageError], tuple[str, str]]:
+        return type(self), (self.address, self.reason)
 
 
 class EncoderError(UserError):

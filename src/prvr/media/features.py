@@ -12,12 +12,12 @@ import queue
 import threading
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prvr.media.buckets import VideoFile
 from prvr.media.encoders.base import Array, Encoder
 from prvr.media.errors import MediaError
 from prvr.media.frames import Frame, VideoInfo
@@ -48,7 +48,9 @@ class VideoFeatures:
         return len(self.times)
 
 
-def video_features(path: str | Path, encoder: Encoder, rate: float = 1.0, backend: Backend = "auto") -> VideoFeatures:
+def video_features(
+    path: str | VideoFile, encoder: Encoder, rate: float = 1.0, backend: Backend = "auto"
+) -> VideoFeatures:
     """Features of a whole video, sampled at ``rate`` frames per second.
 
     Raises:

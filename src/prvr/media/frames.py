@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from prvr.media.buckets import VideoFile
 
 Image = NDArray[np.uint8]  # (height, width, 3), RGB
 
@@ -32,7 +33,7 @@ class StreamInfo:
 class VideoInfo:
     """Facts about a video, as a player would show it: sizes are after rotation, with square pixels."""
 
-    path: Path
+    path: VideoFile
     duration: float | None  # seconds; None where the file does not state it
     width: int
     height: int

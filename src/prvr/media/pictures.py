@@ -36,9 +36,9 @@ def picture_bytes(image: Image, suffix: str = ".jpg") -> bytes:
 def load_picture(path: str | Path) -> Image:
     """Read a picture file, in any format that FFmpeg reads, as (H, W, 3)."""
     av = require_av("reads pictures")
-    path = require_file(path)
+    source = require_file(path)
     try:
-        with av.open(str(path), options={"protocol_whitelist": "file"}) as container:
+        with av.open(str(source), options={"protocol_whitelist": "file"}) as container:
             return next(container.decode(video=0)).to_ndarray(format="rgb24")
     except (av.FFmpegError, StopIteration, IndexError) as problem:
-        raise MediaError(path, "is not a picture that can be read") from problem
+        raise MediaError(source, "is not a picture that can be read") from problem

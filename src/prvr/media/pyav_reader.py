@@ -8,11 +8,11 @@ further apart than key frames, the reader seeks to each sample, which is faster 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from prvr.media.buckets import VideoFile
 from prvr.media.containers import error_text, open_container, start_seconds, video_stream
 from prvr.media.errors import MediaError
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
@@ -31,7 +31,7 @@ class PyAVReader(VideoReader):
 
     decoder = f"pyav {av.__version__}"
 
-    def __init__(self, path: Path, threads: int = 0):
+    def __init__(self, path: VideoFile, threads: int = 0):
         self.path, self.threads = path, threads
         with open_container(self.path) as container:
             stream = video_stream(container, path)

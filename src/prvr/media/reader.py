@@ -13,12 +13,14 @@ A file that cannot be read at all raises ``MediaError`` when it is opened.
 from __future__ import annotations
 
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+from prvr.media.buckets import VideoFile, video_path
 from prvr.media.errors import MediaError
 from prvr.media.frames import Fit, Frame, VideoInfo
 
@@ -53,17 +55,18 @@ class VideoReader(ABC):
         self.close()
 
 
-def open_video(path: str | Path, backend: Backend = "auto", threads: int = 0) -> VideoReader:
+def open_video(path: str | VideoFile, backend: Backend = "auto", threads: int = 0) -> VideoReader:
     """Open a video file.
 
     Args:
-        path: the file.
+        path: the file, or its address in a bucket.
         backend: what decodes it; ``auto`` is PyAV.
         threads: for decoding; 0 uses all cores.
 
     Raises:
         MediaError: the file cannot be read or is not a video.
         MissingExtra: the decoder is not installed.
+        StorageError: the bucket cannot be reached.
     """
     return _reader_class(backend)(require_file(path), threads)
 
@@ -87,22 +90,23 @@ def _reader_class(backend: Backend) -> type[PyAVReader] | type[TorchcodecReader]
     return PyAVReader
 
 
-def require_file(path: str | Path) -> Path:
+def require_file(path: str | VideoFile) -> VideoFile:
     """The path, if it is a readable file with content; else a ``MediaError`` says what it is."""
-    path = Path(path)
+    path = video_path(path)
     try:
-        if path.is_dir():
-            raise MediaError(path, "is a folder; give the video files in it one by one")
-        if not path.exists():
-            raise MediaError(path, "does not exist (was it moved, renamed or deleted?)")
-        if not path.is_file():
-            raise MediaError(path, "is not a regular file (it is a pipe or a device)")
-        if path.stat().st_size == 0:
-            raise MediaError(path, "is empty (0 bytes): did a copy or a download fail?")
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError) as problem:
+        raise MediaError(path, "does not exist (was it moved, renamed or deleted?)") from problem
     except PermissionError as problem:
         raise MediaError(path, "cannot be read by this user (permission denied)") from problem
     except (OSError, ValueError) as problem:
         raise MediaError(path, f"cannot be read: {problem}") from problem
-    if not os.access(path, os.R_OK):
+    if stat.S_ISDIR(status.st_mode):
+        raise MediaError(path, "is a folder; give the video files in it one by one")
+    if not stat.S_ISREG(status.st_mode):
+        raise MediaError(path, "is not a regular file (it is a pipe or a device)")
+    if status.st_size == 0:
+        raise MediaError(path, "is empty (0 bytes): did a copy or a download fail?")
+    if isinstance(path, Path) and not os.access(path, os.R_OK):
         raise MediaError(path, "cannot be read by this user (permission denied)")
     return path

@@ -14,9 +14,9 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from prvr.media.buckets import VideoFile, video_path
 from prvr.media.containers import open_container
 from prvr.media.errors import MediaError
 
@@ -46,30 +46,32 @@ class SubtitleTrack:
     lines: tuple[TimedLine, ...]
 
 
-def subtitle_tracks(video: str | Path) -> list[SubtitleTrack]:
+def subtitle_tracks(video: str | VideoFile) -> list[SubtitleTrack]:
     """All text tracks of a video: files next to it first, then those inside it. Empty tracks are left out.
 
     Raises:
         MediaError: the video cannot be opened, or a subtitle file cannot be read; it names that file.
     """
-    video = Path(video)
+    video = video_path(video)
     tracks = [read_subtitles(path) for path in subtitle_files(video)]
     return [track for track in [*tracks, *embedded_tracks(video)] if track.lines]
 
 
-def subtitle_files(video: Path) -> list[Path]:
+def subtitle_files(video: VideoFile) -> list[VideoFile]:
     """The subtitle files next to a video: those with its name, with or without a language.
 
     ``a.srt``, ``a.en.srt`` and ``a.en.forced.vtt`` belong to ``a.mp4``; ``a.b.srt`` does not where ``a.b.mp4`` exists.
     """
-    if not video.parent.is_dir():
+    try:
+        beside: list[VideoFile] = list(video.parent.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    near = sorted(p for p in video.parent.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file())
-    others = {p.stem for p in video.parent.iterdir() if p.suffix.lower() not in SUFFIXES} - {video.stem}
+    near = sorted(p for p in beside if p.suffix.lower() in SUFFIXES and p.is_file())
+    others = {p.stem for p in beside if p.suffix.lower() not in SUFFIXES} - {video.stem}
     return [p for p in near if p.stem == video.stem or (p.stem.startswith(f"{video.stem}.") and p.stem not in others)]
 
 
-def read_subtitles(path: Path) -> SubtitleTrack:
+def read_subtitles(path: VideoFile) -> SubtitleTrack:
     """Read a subtitle file in any text encoding."""
     try:
         raw = path.read_bytes()
@@ -128,7 +130,7 @@ def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str | None
     return int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction or 0}")
 
 
-def embedded_tracks(video: Path) -> list[SubtitleTrack]:
+def embedded_tracks(video: VideoFile) -> list[SubtitleTrack]:
     """The text tracks inside a file. Subtitles that are pictures (DVD, Blu-ray) are left out."""
     with open_container(video) as container:
         streams = [s for s in container.streams.subtitles if s.codec_context and s.codec_context.name in _TEXT_CODECS]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import sys
 
-from prvr.media.errors import MediaError, MissingExtra
+from prvr.errors import UserError
+from prvr.media.errors import MediaError, StorageError
 from prvr.media.thumbnails import thumbnail
 
 
@@ -22,9 +23,9 @@ def serve_thumbnails() -> None:
         try:
             picture = thumbnail(request["path"], request["time"], request["width"])
             out.write(json.dumps({"size": len(picture)}).encode() + b"\n" + picture)
-        except MediaError as problem:
+        except (MediaError, StorageError) as problem:
             out.write(json.dumps({"problem": problem.reason}).encode() + b"\n")
-        except MissingExtra as problem:
+        except UserError as problem:
             out.write(json.dumps({"problem": str(problem)}).encode() + b"\n")
         out.flush()
 

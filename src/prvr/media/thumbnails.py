@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from prvr.media.buckets import VideoFile
 from prvr.media.containers import open_container, start_seconds, video_stream
 from prvr.media.errors import MediaError
 from prvr.media.packages import require_av
@@ -17,7 +17,7 @@ THUMBNAIL_PROGRAM = "prvr.media.thumbnail_server"  # run with `python -m`, to de
 _MOST_DECODED = 600  # pictures decoded after the key frame; then the last one is used as it is
 
 
-def thumbnail(path: str | Path, time: float, width: int = 320) -> bytes:
+def thumbnail(path: str | VideoFile, time: float, width: int = 320) -> bytes:
     """What is on screen at ``time`` (seconds), as the content of a JPEG file at most ``width`` pixels wide.
 
     Raises:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from prvr.media.buckets import VideoFile
 from prvr.media.errors import MediaError, MissingExtra
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.reader import VideoReader
@@ -36,7 +37,7 @@ class TorchcodecReader(VideoReader):
 
     decoder = f"torchcodec {torchcodec.__version__}"
 
-    def __init__(self, path: Path, threads: int = 0):
+    def __init__(self, path: VideoFile, threads: int = 0):
         self.path, self.threads = path, threads
         decoder = self._open()
         about = decoder.metadata
@@ -62,7 +63,8 @@ class TorchcodecReader(VideoReader):
 
     def _open(self) -> Any:
         try:
-            return VideoDecoder(str(self.path), dimension_order="NHWC", num_ffmpeg_threads=self.threads)
+            source = str(self.path) if isinstance(self.path, Path) else self.path.open()
+            return VideoDecoder(source, dimension_order="NHWC", num_ffmpeg_threads=self.threads)
         except _FAILURES as problem:
             reason = "is not a video that FFmpeg knows, or it is damaged or has no video stream"
             raise MediaError(self.path, f"{reason} ({_first_line(problem)})") from problem

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from prvr.media import VideoFile, video_path
 from prvr.server import processes
 from prvr.server.problems import Problem, as_sentence, without_paths
 
@@ -29,7 +30,7 @@ class Job:
 
     id: int
     what: str  # root and path, as the client gave them
-    files: tuple[Path, ...]
+    files: tuple[VideoFile, ...]
     tags: tuple[str, ...]
     retry: bool
     state: JobState = "queued"
@@ -66,7 +67,7 @@ class Jobs:
             self._runner.cancel()
             await asyncio.gather(self._runner, return_exceptions=True)
 
-    def add(self, what: str, files: tuple[Path, ...], tags: tuple[str, ...], retry: bool) -> Job:
+    def add(self, what: str, files: tuple[VideoFile, ...], tags: tuple[str, ...], retry: bool) -> Job:
         if sum(job.state == "queued" for job in self.all.values()) >= _MAX_QUEUED:
             raise Problem(429, "Too many jobs are waiting.", "Wait until some are done.", {"Retry-After": "10"})
         self._count += 1
@@ -137,7 +138,7 @@ class Jobs:
             job.progress = {**job.progress, **finished}
         await self._change(job, state="done", report={**report, "failed": {**report.get("failed", {}), **skipped}})
 
-    async def _run_worker(self, job: Job, files: list[Path]) -> tuple[Path | None, str | None]:
+    async def _run_worker(self, job: Job, files: list[VideoFile]) -> tuple[VideoFile | None, str | None]:
         """Run one worker process. Returns the file that it read last, and why it failed (None if it succeeded)."""
         process = job.process = await processes.start("prvr.server.worker")
         if job.state != "running":  # it was cancelled while the process started
@@ -147,7 +148,7 @@ class Jobs:
         assert process.stdin is not None
         assert process.stdout is not None
         request = {"library": self.library, "files": [*map(str, files)], "tags": job.tags, "retry": job.retry}
-        file: Path | None = None
+        file: VideoFile | None = None
         code: int | None = None
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -157,7 +158,7 @@ class Jobs:
                 if "problem" in message:
                     return None, str(message["problem"])
                 if "at" in message:
-                    file = Path(message.pop("at"))
+                    file = video_path(message.pop("at"))
                 if job.state == "running":
                     await self._change(job, **message)
             code = await processes.exit_status(process)

@@ -73,7 +73,10 @@ class VideoModel(BaseModel):
     id: int
     title: str
     filename: str
-    folder: str = Field(description="relative to the folder that holds all videos of the library; '' is that folder")
+    folder: str = Field(
+        description="relative to the folder that holds all videos of the library; '' is that folder. The address, for "
+        "videos in a bucket where others are not"
+    )
     state: str = Field(description="`ok` or `failed`")
     problem: str | None = Field(description="why the file could not be read, or which part of it")
     duration: float | None = Field(description="seconds")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
-from pathlib import Path
 
 from prvr.errors import UserError
+from prvr.media import VideoFile
 
 
 class ServerError(UserError):
@@ -20,7 +20,7 @@ class ServerOptions:
     host: str = "127.0.0.1"
     port: int = 7870
     token: str | None = None  # if set, every request must carry it
-    roots: tuple[Path, ...] = ()  # folders that videos may be added from
+    roots: tuple[VideoFile, ...] = ()  # folders that videos may be added from
     max_body: int = 64 * 1024  # bytes of a request's body
     max_head: int = 32 * 1024  # bytes of a request's headers
     max_url: int = 16 * 1024  # bytes of a URL with its query; longer than any valid one

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from prvr.errors import UserError
+from prvr.lake import StoreAway
 
 _log = logging.getLogger("prvr.server")
 _TITLES = {
@@ -23,9 +24,9 @@ _TITLES = {
     408: "Too slow", 409: "Conflict", 410: "Gone", 411: "Length required", 413: "Too large", 414: "Address too long",
     415: "Wrong content type", 416: "Range not satisfiable", 421: "Wrong host", 422: "Not understood",
     429: "Too many", 431: "Headers too long",
-    500: "Internal error", 503: "Busy",
+    500: "Internal error", 503: "Not available now",
 }  # fmt: skip
-_PATH = re.compile(r"(?<![\w.:/])/[^\s/]|\b[A-Za-z]:\\")  # the start of an absolute path
+_PATH = re.compile(r"(?<![\w.:/])/[^\s/]|\b[A-Za-z]:\\|\b(s3|gs|az)://")  # the start of an absolute path
 _REMEDIES = {
     404: "See /v1/docs for all addresses.",
     405: "See /v1/docs for the methods of this address.",
@@ -81,7 +82,7 @@ def as_sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
-def without_paths(text: str, private: Iterable[str | Path]) -> str | None:
+def without_paths(text: str, private: Iterable[str | PurePath]) -> str | None:
     """Shorten the given paths in a message to their names. None if the message still holds an absolute path.
 
     >>> without_paths("/srv/films/a.mp4: it is empty", [Path("/srv/films/a.mp4")])
@@ -98,6 +99,9 @@ def from_user_error(
 ) -> Problem:
     """Turn an error of the library into a response. The full message goes to the server's log."""
     _log.warning("%s", error)
+    if isinstance(error, StoreAway):
+        away = "The storage of the library does not answer."
+        return Problem(503, away, "Try again in a few seconds.", {"Retry-After": "5"})
     detail = without_paths(as_sentence(str(error)), (library, Path(library).resolve()))
     return Problem(status, detail or "The library cannot do this.", remedy)
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import re
 import stat
 from collections.abc import AsyncIterator
-from pathlib import Path
+from pathlib import PurePath
 
 import anyio.to_thread
 from starlette.responses import Response, StreamingResponse
 
+from prvr.errors import UserError
 from prvr.library import Video
+from prvr.media import BucketPath, FileStatus, MediaError, StorageError
 from prvr.server.problems import Problem
 
+_log = logging.getLogger("prvr.server")
 _CHUNK = 256 * 1024
 _TYPES = {
     ".mp4": "video/mp4", ".m4v": "video/mp4", ".mov": "video/quicktime", ".webm": "video/webm", ".ogv": "video/ogg",
@@ -82,35 +86,48 @@ def file_response(video: Video, method: str, range_header: str | None, if_range:
     return StreamingResponse(_content(file, first, last), status, headers, kind)
 
 
-def _open(video: Video) -> io.FileIO:
+def _open(video: Video) -> io.FileIO | io.BufferedReader:
     """Open the file and check that it is the one that was added. It is closed with the last reference to it."""
     remedy = "Add it again, or remove it from the library."
+    file: io.FileIO | io.BufferedReader
+    status: os.stat_result | FileStatus
     try:
-        handle = os.open(video.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    except OSError:
+        if isinstance(video.path, BucketPath):
+            found = video.path.stat()
+            file, status = video.path.open(status=found), found
+        else:
+            handle = os.open(video.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+            file, status = io.FileIO(handle), os.fstat(handle)
+    except (OSError, MediaError):
         raise Problem(410, f"The file of {title(video.path)!r} is gone or cannot be read.", remedy) from None
-    file = io.FileIO(handle)
-    status = os.fstat(handle)
+    except StorageError as problem:
+        _log.warning("%s", problem)
+        detail = f"The storage that holds {title(video.path)!r} cannot be read."
+        raise Problem(503, detail, "Try again later. The server's log says more.", {"Retry-After": "10"}) from None
     if not stat.S_ISREG(status.st_mode) or (status.st_size, status.st_mtime_ns) != (video.size, video.mtime):
         raise Problem(409, f"The file of {title(video.path)!r} has changed since it was added.", remedy)
     return file
 
 
-async def _content(file: io.FileIO, first: int, last: int) -> AsyncIterator[bytes]:
+async def _content(file: io.FileIO | io.BufferedReader, first: int, last: int) -> AsyncIterator[bytes]:
     with file:
         file.seek(first)
         while first <= last:
-            data = await anyio.to_thread.run_sync(file.read, min(_CHUNK, last - first + 1))
+            try:
+                data = await anyio.to_thread.run_sync(file.read, min(_CHUNK, last - first + 1))
+            except UserError as problem:  # the bucket went away
+                _log.warning("%s", problem)
+                return
             if not data:  # the file became shorter; players understand a connection that ends early
                 return
             first += len(data)
             yield data
 
 
-def title(path: Path) -> str:
+def title(path: PurePath) -> str:
     """The title of a video: its file's name without the suffix.
 
-    >>> title(Path("/films/summer_holiday.mp4"))
+    >>> title(PurePath("/films/summer_holiday.mp4"))
     'summer_holiday'
     """
     return path.stem

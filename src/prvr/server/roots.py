@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from prvr.library import VIDEO_SUFFIXES, Video, find_videos
-from prvr.media import subtitle_files
+from prvr.media import BucketPath, VideoFile, subtitle_files, video_path
 from prvr.server.problems import Problem
 
 _MAX_LISTED = 500  # folders of one level
@@ -31,23 +31,23 @@ class Folder:
 class FilesToAdd:
     """Video files inside a root, and how many were left out because a link leads out of the root."""
 
-    files: tuple[Path, ...]
+    files: tuple[VideoFile, ...]
     outside: int
 
 
 class Roots:
     """The folders that videos may be added from, by name."""
 
-    def __init__(self, folders: Iterable[Path]):
-        self.by_name: dict[str, Path] = {}
+    def __init__(self, folders: Iterable[VideoFile]):
+        self.by_name: dict[str, VideoFile] = {}
         for folder in folders:
-            real, number = folder.resolve(), 1
+            real, number = _real(folder), 1
             name = real.name or "root"
             while (name if number == 1 else f"{name}-{number}") in self.by_name:
                 number += 1
             self.by_name[name if number == 1 else f"{name}-{number}"] = real
 
-    def resolve(self, root: str, path: str) -> Path:
+    def resolve(self, root: str, path: str) -> VideoFile:
         """A file or folder inside a root.
 
         Raises:
@@ -63,14 +63,13 @@ class Roots:
         if "\\" in path or "\0" in path or PurePosixPath(path).is_absolute() or ".." in parts:
             raise outside
         try:
-            joined = base.joinpath(*parts)
-            real = joined.resolve()
-            exists = os.path.lexists(joined)
+            joined: VideoFile = base.joinpath(*parts)
+            real = _real(joined)
         except (OSError, ValueError, RuntimeError):
             raise Problem(404, "There is no such folder or file.", _LIST_FOLDERS) from None
         if not real.is_relative_to(base):
             raise outside
-        if not exists or not real.exists():
+        if not real.is_dir() and not real.exists():
             raise Problem(404, f"There is no such folder or file in {root!r}.", _LIST_FOLDERS)
         return joined
 
@@ -82,7 +81,7 @@ class Roots:
         inside = tuple(
             video
             for video in videos
-            if all(file.resolve().is_relative_to(base) for file in (video, *subtitle_files(video)))
+            if all(_real(file).is_relative_to(base) for file in (video, *subtitle_files(video)))
         )
         return FilesToAdd(inside, len(videos) - len(inside))
 
@@ -92,7 +91,7 @@ class Roots:
         if not folder.is_dir():
             raise Problem(404, "This is a file, not a folder.", "Add the file itself with POST /v1/videos.")
         try:
-            inner = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+            inner = sorted(entry.name for entry in folder.iterdir() if _is_plain_folder(entry))
         except OSError:
             raise Problem(403, "This folder cannot be read.", "Give the server's user permission to read it.") from None
         prefix = PurePosixPath(path)
@@ -103,26 +102,44 @@ class Roots:
         return listed
 
 
-def _count_videos(folder: Path) -> int:
+def _real(path: VideoFile) -> VideoFile:
+    """Without links, which a bucket does not have."""
+    return path if isinstance(path, BucketPath) else path.resolve()
+
+
+def _is_plain_folder(path: VideoFile) -> bool:
+    return path.is_dir() and (isinstance(path, BucketPath) or not path.is_symlink())
+
+
+def _count_videos(folder: VideoFile) -> int:
     try:
-        return sum(Path(entry.name).suffix.lower() in VIDEO_SUFFIXES for entry in os.scandir(folder))
+        return sum(entry.suffix.lower() in VIDEO_SUFFIXES for entry in folder.iterdir())
     except OSError:
         return 0
 
 
 class LibraryFolders:
-    """Folders of the library's videos, named relative to the folder that holds them all."""
+    """Folders of the library's videos, named relative to the folder that holds them all.
+
+    Where some are on this machine and others in a bucket, those in buckets are named by their address.
+    """
 
     def __init__(self, videos: Iterable[Video]):
-        parents = {str(video.path.parent) for video in videos}
-        self.base = Path(os.path.commonpath(parents)) if parents else Path("/")
+        parents = {video.path.parent for video in videos}
+        here = {str(parent) for parent in parents if not isinstance(parent, BucketPath)}
+        shared = os.path.commonpath(here or map(str, parents)) if parents else "/"
+        self.base = video_path(shared) if "/" in shared else Path("/")  # no folder holds two buckets
 
     def name(self, video: Video) -> str:
         """The name of a video's folder; "" is the folder that holds all videos."""
         parent = video.path.parent
-        inner = parent.relative_to(self.base).as_posix() if parent.is_relative_to(self.base) else "."
+        if not parent.is_relative_to(self.base):
+            return str(parent) if isinstance(parent, BucketPath) else ""
+        inner = parent.relative_to(self.base).as_posix()
         return "" if inner == "." else inner
 
-    def path(self, name: str) -> Path:
+    def path(self, name: str) -> VideoFile:
         """The path of a folder, to compare with paths in the catalogue; it is never opened."""
+        if name.startswith(("s3://", "gs://", "az://")):
+            return BucketPath(name)
         return self.base / PurePosixPath(name).as_posix().lstrip("/")

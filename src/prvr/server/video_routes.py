@@ -107,7 +107,7 @@ def remove_video(video_id: VideoId, state: Shared) -> None:
             "description": "a part of it",
             "content": {"video/mp4": _BYTES, "application/octet-stream": _BYTES},
         },
-        **problem_responses(404, 409, 410, 416, 422),
+        **problem_responses(404, 409, 410, 416, 422, 503),
     },
 )
 def media(

@@ -11,12 +11,12 @@ import os
 import sys
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from prvr.errors import UserError
 from prvr.lake import open_library
 from prvr.library import AddProgress
+from prvr.media import video_path
 
 _INTERVAL = 0.1  # seconds between two lines of progress
 
@@ -39,8 +39,8 @@ def _add_videos() -> int:
 
     try:
         library = open_library(request["library"])
-        files = [Path(path) for path in request["files"]]
-        report = library.add(files, tags=request["tags"], retry=request["retry"], progress=report_progress)
+        files = [video_path(path) for path in request["files"]]
+        report = library.add_files(files, tags=request["tags"], retry=request["retry"], progress=report_progress)
     except UserError as problem:
         write({"problem": str(problem)})
         return 1

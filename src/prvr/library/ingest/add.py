@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from prvr.library.ingest.files import Fingerprint, SourceFile, subtitle_signature
 from prvr.library.ingest.index import FileProgress, index_file, new_video
@@ -16,16 +15,16 @@ from prvr.library.ingest.tracks import Track
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Video
 from prvr.library.store.claims import HeldClaim
-from prvr.library.store.commit import disk_error
-from prvr.library.stores import Store, VideoCommitter
-from prvr.media import MediaError
+from prvr.library.store.commit import Committer, disk_error
+from prvr.library.stores import Store
+from prvr.media import MediaError, VideoFile
 
 
 @dataclass(frozen=True)
 class AddProgress:
     """How far adding is."""
 
-    path: Path  # the current file
+    path: VideoFile  # the current file
     files: int
     files_done: int
     bytes: int
@@ -48,11 +47,11 @@ class AddProgress:
 class AddReport:
     """What happened to the files."""
 
-    added: list[Path] = field(default_factory=list)
-    unchanged: list[Path] = field(default_factory=list)
-    moved: list[Path] = field(default_factory=list)
-    failed: dict[Path, str] = field(default_factory=dict)  # now or before, with the reason
-    damaged: dict[Path, str] = field(default_factory=dict)  # added, but a part is missing
+    added: list[VideoFile] = field(default_factory=list)
+    unchanged: list[VideoFile] = field(default_factory=list)
+    moved: list[VideoFile] = field(default_factory=list)
+    failed: dict[VideoFile, str] = field(default_factory=dict)  # now or before, with the reason
+    damaged: dict[VideoFile, str] = field(default_factory=dict)  # added, but a part is missing
     video_seconds: float = 0.0
     elapsed: float = 0.0
 
@@ -71,14 +70,14 @@ class Adder:
     report: AddReport = field(default_factory=AddReport)
     began: float = field(default_factory=time.perf_counter)
 
-    def run(self, paths: Sequence[Path]) -> AddReport:
+    def run(self, paths: Sequence[VideoFile]) -> AddReport:
         """Add these files, one after the other, in this process."""
         sources = self.plan(paths)
         if sources:
             self._work(sources)
         return self.finish()
 
-    def plan(self, paths: Sequence[Path]) -> list[SourceFile]:
+    def plan(self, paths: Sequence[VideoFile]) -> list[SourceFile]:
         """The files that need a closer look. The others are reported as unchanged by their size and time."""
         known = {video.path: video for video in self.store.videos()}
         sources, unchanged = [], []
@@ -133,7 +132,7 @@ class Adder:
             committer.close()
 
     def _add_claimed(
-        self, source: SourceFile, held: HeldClaim, committer: VideoCommitter, progress: FileProgress
+        self, source: SourceFile, held: HeldClaim, committer: Committer[IndexedVideo], progress: FileProgress
     ) -> None:
         """Index a claimed file, unless another process did meanwhile or it is known under another name."""
         handed_over = False
@@ -156,7 +155,7 @@ class Adder:
         """Hash a file; None if it cannot be read, which indexing then reports."""
         try:
             return Fingerprint.of(source.path)
-        except OSError:
+        except (OSError, MediaError):
             return None
 
     def is_known(self, source: SourceFile, fingerprint: Fingerprint | None) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.media import MediaError, subtitle_files
+from prvr.media import BucketPath, MediaError, VideoFile, subtitle_files, video_path
 
 # Suffixes of the files that are taken from a folder. A file given by name is tried with any suffix.
 VIDEO_SUFFIXES = frozenset((
@@ -24,12 +24,12 @@ _SAMPLE_BYTES = 1 << 18  # read at each of three places
 class SourceFile:
     """A video file with its size and modification time."""
 
-    path: Path
+    path: VideoFile
     size: int
     mtime: int  # nanoseconds
 
     @staticmethod
-    def of(path: Path) -> SourceFile:
+    def of(path: VideoFile) -> SourceFile:
         try:
             status = path.stat()
         except OSError as problem:
@@ -51,7 +51,7 @@ class Fingerprint:
     subtitles: str  # of the subtitle files beside it
 
     @staticmethod
-    def of(path: Path) -> Fingerprint:
+    def of(path: VideoFile) -> Fingerprint:
         return Fingerprint(content_digest(path), subtitle_signature(path))
 
 
@@ -64,30 +64,40 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def find_videos(paths: Iterable[str | Path]) -> list[Path]:
+def find_videos(paths: Iterable[str | VideoFile]) -> list[VideoFile]:
     """The named files, and all videos in the named folders and below: absolute paths, each once, in order.
 
     Hidden files and folders are left out. A folder that cannot be read is returned like a file; adding it reports why.
     """
-    found: dict[Path, None] = {}
-    for given in paths:
-        path = absolute_path(given)
+    found: dict[VideoFile, None] = {}
+    named = [(given, absolute_path(given)) for given in paths]
+    for _, path in named:
+        if isinstance(path, BucketPath):
+            path.forget()
+    for given, path in named:
         if path.is_dir():
             found.update(dict.fromkeys(_videos_in(path)))
-        elif not os.path.lexists(path):
+        elif not (path.is_file() if isinstance(path, BucketPath) else os.path.lexists(path)):
             raise LibraryError(f"{given} does not exist: name a video file or a folder")
         else:
             found[path] = None
     return list(found)
 
 
-def absolute_path(path: str | Path) -> Path:
+def absolute_path(path: str | VideoFile) -> VideoFile:
     """The absolute form of a path, whether it exists or not. Links are not followed."""
-    return Path(os.path.abspath(Path(path).expanduser()))
+    path = video_path(path)
+    return path if isinstance(path, BucketPath) else Path(os.path.abspath(path.expanduser()))
 
 
-def _videos_in(folder: Path) -> list[Path]:
-    found: list[Path] = []
+def _videos_in(folder: VideoFile) -> list[VideoFile]:
+    found: list[VideoFile] = []
+    if isinstance(folder, BucketPath):
+        for film in sorted(folder.files_below(), key=lambda film: (film.parent, film)):
+            hidden = any(name.startswith(".") for name in film.relative_to(folder).parts)
+            if film.suffix.lower() in VIDEO_SUFFIXES and not hidden:
+                found.append(film)
+        return found
     for place, folders, files in os.walk(folder, onerror=lambda problem: found.append(Path(problem.filename))):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
@@ -97,7 +107,7 @@ def _videos_in(folder: Path) -> list[Path]:
     return found
 
 
-def content_digest(path: Path) -> str:
+def content_digest(path: VideoFile) -> str:
     """A hash of a file's size, beginning, middle and end: enough to recognise a video that was moved."""
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
@@ -108,6 +118,6 @@ def content_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def subtitle_signature(path: Path) -> str:
+def subtitle_signature(path: VideoFile) -> str:
     """Names, sizes and modification times of the subtitle files beside a video."""
     return "|".join(f"{each.name}:{each.stat().st_size}:{each.stat().st_mtime_ns}" for each in subtitle_files(path))

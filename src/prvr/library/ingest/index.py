@@ -18,10 +18,12 @@ from prvr.media import (
     FeaturePart,
     MediaError,
     TimedLine,
+    VideoFile,
     VideoInfo,
     feature_parts,
     open_video,
     subtitle_tracks,
+    video_path,
 )
 
 FileProgress = Callable[[float, float | None], None]  # seconds of video that are encoded, and how many there are
@@ -59,13 +61,13 @@ def failed_video(video: NewVideo, problem: Exception) -> IndexedVideo:
     return IndexedVideo(replace(video, state="failed", problem=failure_reason(problem, video.path)))
 
 
-def failure_reason(problem: Exception, path: Path) -> str:
+def failure_reason(problem: Exception, path: VideoFile) -> str:
     """What is wrong with a file. Problems that are not the file's fault are raised again."""
     if isinstance(problem, MediaError):
         return problem.reason
     if not isinstance(problem, OSError):  # the encoder returned NaN
         return str(problem)
-    if problem.filename is not None and Path(str(problem.filename)) == path:
+    if problem.filename is not None and video_path(str(problem.filename)) == path:
         return f"cannot be read: {problem.strerror}"
     raise problem
 
@@ -137,7 +139,7 @@ def index_parts(
     return IndexedVideo(facts, sections, lines)
 
 
-def _subtitle_lines(path: Path) -> tuple[TimedLine, ...]:
+def _subtitle_lines(path: VideoFile) -> tuple[TimedLine, ...]:
     """The lines of all subtitle tracks, in order of time."""
     lines = {line for track in subtitle_tracks(path) for line in track.lines}
     return tuple(sorted(lines, key=lambda line: (line.start, line.end, line.text)))

@@ -6,19 +6,19 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.files import absolute_path
 from prvr.library.store.catalogue import Video
+from prvr.media import VideoFile
 
 
 @dataclass(frozen=True)
 class Filters:
     """Conditions on videos. All that are given must hold."""
 
-    folder: Path | None = None
-    """only videos in this folder and the folders in it"""
+    folder: VideoFile | None = None
+    """only videos in this folder, or at this address of a bucket, and the folders in it"""
     after: str | None = None
     """only files changed on this day or later: 2024-05-31 or 2024-05-31T18:00"""
     before: str | None = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +24,7 @@ from prvr.library.search.moments import MomentOptions
 from prvr.library.search.query import TrackQuery
 from prvr.library.search.rank import TrackRanking, rank_track
 from prvr.library.search.score import score_sections
+from prvr.media import VideoFile
 from prvr.scoring import Recall, recalls
 from prvr.trace import temporal_iou
 
@@ -38,8 +38,8 @@ class KnownQuery:
     """A sentence, the videos it is true of, and its moment in the video that it was written about."""
 
     sentence: str
-    correct: frozenset[Path]
-    video: Path
+    correct: frozenset[VideoFile]
+    video: VideoFile
     start: float  # seconds
     end: float
 
@@ -118,7 +118,7 @@ def judge(
     return Judgement(np.array(ranks), np.array(overlaps), *shares)
 
 
-def _require_videos(library: Library, known: Sequence[KnownQuery], number_of: Mapping[Path, int]) -> None:
+def _require_videos(library: Library, known: Sequence[KnownQuery], number_of: Mapping[VideoFile, int]) -> None:
     """Refuse sentences whose own video is not in the library."""
     absent = sorted({query.video for query in known} - set(number_of))
     if absent:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.media import TimedLine
+from prvr.media import TimedLine, VideoFile, video_path
 
 CATALOGUE_FILE = "catalogue.sqlite"
 _WAIT_SECONDS = 120.0  # for another process's commit
@@ -46,7 +46,7 @@ class Video:
     """A file that the library knows. ``state`` is "ok" or "failed"; ``problem`` says why, or which part is missing."""
 
     id: int
-    path: Path
+    path: VideoFile
     size: int  # bytes
     mtime: int  # nanoseconds
     digest: str
@@ -75,7 +75,7 @@ class Video:
 class NewVideo:
     """A file that is about to be committed: the facts of ``Video``, without a number."""
 
-    path: Path
+    path: VideoFile
     size: int
     mtime: int
     digest: str
@@ -212,7 +212,9 @@ def read_videos(db: sqlite3.Connection, where: str = "1", values: tuple[object, 
     names = _COLUMNS.split(", ")
     found = (dict(zip(names, row, strict=True)) for row in rows)
     try:
-        return [Video(**{**row, "path": Path(row["path"]), "tags": tuple(json.loads(row["tags"]))}) for row in found]
+        return [
+            Video(**{**row, "path": video_path(row["path"]), "tags": tuple(json.loads(row["tags"]))}) for row in found
+        ]
     except (ValueError, TypeError, RecursionError) as problem:  # a row that no version of this program wrote
         raise LibraryError(f"the catalogue is damaged ({problem}): restore it from a copy") from problem
 
@@ -246,7 +248,7 @@ def drop_video(db: sqlite3.Connection, video: int) -> None:
     db.execute("DELETE FROM videos WHERE id = ?", (video,))
 
 
-def rename_video(db: sqlite3.Connection, video: int, path: Path, mtime: int) -> None:
+def rename_video(db: sqlite3.Connection, video: int, path: VideoFile, mtime: int) -> None:
     """Note that a video has a new name or modification time, with the same content."""
     db.execute("UPDATE videos SET path = ?, mtime = ? WHERE id = ?", (str(path), mtime, video))
 

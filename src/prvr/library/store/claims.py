@@ -9,6 +9,8 @@ from typing import Protocol
 
 from filelock import FileLock, Timeout
 
+from prvr.media import VideoFile
+
 CLAIMS_FOLDER = "claims"
 
 
@@ -30,7 +32,7 @@ class Claim:
         self._lock.release()
 
 
-def claim(folder: Path, path: Path, *, wait: bool = False) -> Claim | None:
+def claim(folder: Path, path: VideoFile, *, wait: bool = False) -> Claim | None:
     """Claim a path in the library in ``folder``. Returns None if another process has it, unless ``wait`` is given."""
     name = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     file = folder / CLAIMS_FOLDER / name

@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import Appender
@@ -15,7 +16,7 @@ from prvr.library.store.catalogue import Catalogue, put_video
 from prvr.library.store.claims import HeldClaim
 
 _QUEUED = 4  # videos that may wait for the disk
-_Item = tuple[IndexedVideo, HeldClaim]
+_Item_contra = TypeVar("_Item_contra", contravariant=True)
 
 
 def commit_videos(catalogue: Catalogue, folder: Path, videos: Sequence[IndexedVideo]) -> None:
@@ -44,23 +45,34 @@ def disk_error(folder: Path | str, problem: OSError) -> LibraryError:
     return LibraryError(f"{folder} could not be written: {problem.strerror or problem}")
 
 
-class Committer:
-    """A thread that commits. Several small videos that wait share one commit.
+class Committer(Generic[_Item_contra]):
+    """A thread that takes indexed videos while the next ones are decoded. Several small videos that wait go together.
 
-    ``put`` hands a video over, ``close`` waits until everything is on disk. Both raise what went wrong in the thread.
+    ``put`` hands a video over, ``close`` waits until everything is committed. Both raise what went wrong in the thread.
     """
 
-    def __init__(self, catalogue: Catalogue, folder: Path, committed: Callable[[IndexedVideo], None]):
-        """``committed`` is called with each video once it is on disk."""
-        self.catalogue, self.folder, self.committed = catalogue, folder, committed
-        self.queue: queue.Queue[_Item | None] = queue.Queue(_QUEUED)
+    def __init__(
+        self,
+        write: Callable[[list[_Item_contra]], None],
+        finish: Callable[[], None] = lambda: None,
+        every: float | None = None,
+    ):
+        """The thread calls ``write`` and, at the end, ``finish``.
+
+        Args:
+            write: takes the videos that wait; with ``every``, also none of them after so many seconds.
+            finish: commits what ``write`` has not committed yet.
+            every: seconds.
+        """
+        self.write, self.finish, self.every = write, finish, every
+        self.queue: queue.Queue[tuple[_Item_contra, HeldClaim | None] | None] = queue.Queue(_QUEUED)
         self.problem: BaseException | None = None
         self.thread = threading.Thread(target=self._work, name="prvr-commit", daemon=True)
         self.thread.start()
 
-    def put(self, video: IndexedVideo, claim: HeldClaim) -> None:
-        """Hand over a video and the claim on its file, which is released after the commit."""
-        self.queue.put((video, claim))  # the thread empties the queue even after a problem, so this never hangs
+    def put(self, item: _Item_contra, claim: HeldClaim | None = None) -> None:
+        """Hand over a video and the claim on its file, which is released when it is written."""
+        self.queue.put((item, claim))  # the thread empties the queue even after a problem, so this never hangs
         if self.problem is not None:
             raise self.problem
 
@@ -73,23 +85,27 @@ class Committer:
     def _work(self) -> None:
         ending = False
         while not ending:
-            items: list[_Item] = []
-            item = self.queue.get()
-            while item is not None:
-                items.append(item)
-                try:
-                    item = self.queue.get_nowait()
-                except queue.Empty:
-                    break
-            else:
-                ending = True
+            items, ending = self._waiting()
             try:
-                if items and self.problem is None:
-                    commit_videos(self.catalogue, self.folder, [video for video, _ in items])
-                    for video, _ in items:
-                        self.committed(video)
+                if self.problem is None:
+                    self.write([item for item, _ in items])
+                    if ending:
+                        self.finish()
             except BaseException as problem:  # raised again by put or close
                 self.problem = problem
             finally:
                 for _, claim in items:
-                    claim.release()
+                    if claim is not None:
+                        claim.release()
+
+    def _waiting(self) -> tuple[list[tuple[_Item_contra, HeldClaim | None]], bool]:
+        """Everything in the queue, and whether that was the last."""
+        items: list[tuple[_Item_contra, HeldClaim | None]] = []
+        try:
+            item = self.queue.get(timeout=self.every)
+            while item is not None:
+                items.append(item)
+                item = self.queue.get_nowait()
+        except queue.Empty:
+            return items, False
+        return items, True

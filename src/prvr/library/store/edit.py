@@ -12,9 +12,10 @@ from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import compact, sweep
 from prvr.library.store.catalogue import Catalogue, Video, drop_video, read_videos
 from prvr.library.store.commit import disk_error
+from prvr.media import VideoFile
 
 
-def remove_videos(catalogue: Catalogue, paths: Sequence[Path], *, missing: bool) -> list[Video]:
+def remove_videos(catalogue: Catalogue, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
     """Remove files, all files in folders, and with ``missing`` every video whose file is gone. Returns the videos."""
     with catalogue.writing() as db:
         known = read_videos(db)

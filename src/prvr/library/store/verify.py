@@ -10,6 +10,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import SHARDS_FOLDER, Shard, damaged_message, read_shards, short_message
 from prvr.library.store.catalogue import Catalogue, read_videos
 from prvr.library.store.model import ModelRecord, model_problem
+from prvr.media import VideoFile
 from prvr.scoring import map_array
 
 _BLOCK = 1 << 14  # rows or pages of an array that are read together
@@ -38,7 +39,7 @@ class Verification:
     """What is wrong with a library. ``missing`` files may only have moved; ``problems`` are damage."""
 
     problems: list[str] = field(default_factory=list)
-    missing: list[Path] = field(default_factory=list)
+    missing: list[VideoFile] = field(default_factory=list)
     checked: int = 0
 
     @property
