@@ -162,13 +162,12 @@ def test_a_benchmark_that_trains(hostile: Path, tmp_path: Path) -> None:
     assert (tmp_path / "study.json").is_file()
 
 
-def test_adding_on_a_cluster(hostile: Path, command: list[str], films: RenderedWorld, tmp_path: Path) -> None:
+def test_adding_on_a_cluster(hostile: Path, command: list[str], films: RenderedWorld) -> None:
     for package in ("ray", "lance"):
         pytest.importorskip(package, reason='clusters need Ray and Lance: pip install "prvr[scale]"')
-    lake = str(tmp_path / "films.lance")
-    words = ["library", "add", str(films.folder), "--library", lake, "--rate", "1", "--cluster", "local"]
+    words = ["library", "add", str(films.folder), "--library", "films.lance", "--rate", "1", "--cluster", "local"]
     run([*command, *words], hostile)
-    assert len(open_library(lake).videos("ok")) == len(films.videos)
+    assert len(open_library(str(hostile / "films.lance")).videos("ok")) == len(films.videos)
 
 
 def test_python_is_started_in_one_way() -> None:

@@ -10,7 +10,7 @@ Needs ``pip install "prvr[scale]"``. Lance and Ray are imported when they are us
 """
 
 from prvr.lake.cluster import add_on_cluster
-from prvr.lake.connection import ClusterError, connected, require_same_version
+from prvr.lake.connection import ClusterError, address_for_nodes, connected, require_same_version
 from prvr.lake.copying import copy_library
 from prvr.lake.libraries import create_library, library_exists, open_library
 from prvr.lake.tables import LakeError, StoreAway, is_lake
@@ -20,6 +20,7 @@ __all__ = [
     "LakeError",
     "StoreAway",
     "add_on_cluster",
+    "address_for_nodes",
     "connected",
     "copy_library",
     "create_library",

@@ -25,7 +25,7 @@ from typing import Any
 
 from prvr import __version__
 from prvr.errors import UserError
-from prvr.lake.connection import ClusterError, connected, require_same_version
+from prvr.lake.connection import ClusterError, address_for_nodes, connected, require_same_version
 from prvr.lake.store import LakeStore, open_lake
 from prvr.lake.writer import SectionWriter, WrittenFiles
 from prvr.library import (
@@ -98,7 +98,8 @@ def _index(ray: Any, store: LakeStore, adder: Adder, sources: Sequence[SourceFil
     workers, threads = workers or gpus or cpus, max(1, cpus // gpus) if gpus else 1
     needs = {"num_cpus": 1, "num_gpus": 1} if gpus else {"num_cpus": 1}
     actor = ray.remote(**needs, scheduling_strategy="SPREAD")(IndexWorker)
-    pool = WorkerPool(ray, lambda: actor.remote(store.address, __version__, adder.tags, threads))
+    opening = (address_for_nodes(store.address), __version__, adder.tags, threads)
+    pool = WorkerPool(ray, lambda: actor.remote(*opening))
     try:
         commit_results(store, adder, sources, pool.results(file_groups(sources, workers), workers))
     finally:
@@ -106,10 +107,7 @@ def _index(ray: Any, store: LakeStore, adder: Adder, sources: Sequence[SourceFil
 
 
 def commit_results(
-    store: LakeStore,
-    adder: Adder,
-    sources: Sequence[SourceFile],
-    results: Iterable[tuple[FileGroup, WrittenFiles | None]],
+    store: LakeStore, adder: Adder, sources: Sequence[SourceFile], results: Iterable[GroupResult]
 ) -> None:
     """Commit what workers have written, as it comes. If something goes wrong, what was finished is committed first."""
     clock, committer = ProgressClock(adder, sources), store.committer(adder.note_committed)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from prvr import __version__
-from prvr.library import LibraryError
+from prvr.library import LibraryError, absolute_path
 from prvr.media import MissingExtra
 
 # Makes Ray use the loopback address. A cluster on this machine alone needs that, or Ray waits forever; one of several
@@ -52,6 +52,11 @@ def connected(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def address_for_nodes(lake: str) -> str:
+    """The address of a lake as the processes of a cluster need it: they have another working folder."""
+    return lake if "://" in lake else str(absolute_path(lake))
 
 
 def require_same_version(command: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from prvr import __version__
-from prvr.lake import ClusterError, connected, is_lake, open_library, require_same_version
+from prvr.lake import ClusterError, address_for_nodes, connected, is_lake, open_library, require_same_version
 from prvr.library import Library
 from prvr.server.app import create_app
 from prvr.server.http_server import listen
@@ -56,7 +56,7 @@ def serve_on_cluster(
         port = listening.getsockname()[1]  # Ray Serve opens it again itself; this shows that it is free
     stopped = threading.Event()
     with connected(address) as ray:
-        stop = _start(ray, library.address, options, replicas, port)
+        stop = _start(ray, address_for_nodes(library.address), options, replicas, port)
         before = {each: signal.signal(each, lambda *_: stopped.set()) for each in (signal.SIGINT, signal.SIGTERM)}
         try:
             ready(f"http://{options.shown_host}:{port}/")
