@@ -153,7 +153,7 @@ class Said:
     def refuses(self, words: str) -> None:
         """One sentence on stderr with the exit status 1."""
         assert self.status == 1, self
-        assert self.err.count("error:") == 1, self.err
+        assert len([line for line in self.err.splitlines() if line.startswith("error:")]) == 1, self.err
         assert "Traceback" not in self.err
         assert words in self.err, self.err
 

@@ -32,15 +32,20 @@ def answers(library: Library, asked: list[SearchRequest] | None = None) -> list[
     return found
 
 
-def test_a_copy_answers_exactly_like_the_original(drawn: Library, lake: Library) -> None:
-    assert answers(lake) == answers(drawn)
+@pytest.fixture(scope="module")
+def known(drawn: Library) -> list[Any]:
+    """What the library in a folder answers to all requests."""
+    return answers(drawn)
 
 
-def test_in_a_bucket_as_well(drawn: Library, bucket: str) -> None:
+def test_a_copy_answers_exactly_like_the_original(lake: Library, known: list[Any]) -> None:
+    assert answers(lake) == known
+
+
+def test_in_a_bucket_as_well(drawn: Library, bucket: str, known: list[Any]) -> None:
     assert copy_library(drawn.address, f"{bucket}/drawn") == (118, 0)
     assert copy_library(drawn.address, f"{bucket}/drawn") == (0, 118)
-    some = requests()[:12]
-    assert answers(opened(f"{bucket}/drawn", drawn), some) == answers(drawn, some)
+    assert answers(opened(f"{bucket}/drawn", drawn), requests()[:12]) == known[:12]
 
 
 @pytest.mark.parametrize("storage", ["int8", "fp16"])
@@ -66,9 +71,9 @@ def test_with_a_trained_model(trained: Library, tmp_path: Path, monkeypatch: pyt
     assert opened(tmp_path / "copy.lance", Library(trained.store)).verify().ok  # fetched again
 
 
-def test_there_and_back(drawn: Library, lake: Library, tmp_path: Path) -> None:
+def test_there_and_back(drawn: Library, lake: Library, tmp_path: Path, known: list[Any]) -> None:
     assert copy_library(lake.address, str(tmp_path / "back")) == (118, 0)
-    assert answers(opened(tmp_path / "back", drawn)) == answers(drawn)
+    assert answers(opened(tmp_path / "back", drawn), requests()[:30]) == known[:30]
 
 
 def test_after_every_kind_of_change(drawn: Library, lake: Library, tmp_path: Path) -> None:
@@ -85,18 +90,17 @@ def test_after_every_kind_of_change(drawn: Library, lake: Library, tmp_path: Pat
         library.store.add_tags([video.id for video in library.videos()[:40]], ["home", "new"])
         library.store.rename(videos[60], Path("/made up/2/moved.mp4"), 5)
         library.store.clean()
-    asked = [*requests()[:60], SearchRequest("sentence 0 1", filters=Filters(tags=("new",)), limit=50)]
+    asked = [*requests()[:25], SearchRequest("sentence 0 1", filters=Filters(tags=("new",)), limit=50)]
     assert answers(lake, asked) == answers(folder, asked)
     require_unique(lake, len(folder.videos()))
 
 
 def test_a_small_cache_changes_nothing_and_stays_small(
-    drawn: Library, lake: Library, monkeypatch: pytest.MonkeyPatch
+    drawn: Library, lake: Library, known: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CACHE_MEGABYTES, "0.02")
     small = opened(lake.address, drawn)
-    some = requests()[:40]
-    assert answers(small, some) == answers(drawn, some)
+    assert answers(small, requests()[:30]) == known[:30]
     assert 0 < small.store.cache.values.currsize <= small.store.cache.values.maxsize == 20971
 
 
@@ -118,9 +122,8 @@ class TestApproximate:
 
     def test_candidates_are_scored_as_in_exact_search(self, lake: Library) -> None:
         assert set(lake.index(IndexSettings(videos=40))) == {"frames", "text"}
-        for asked in [each for each in requests() if "silent" in str(each.query)][
-            :12
-        ]:  # in one track: no ranks in the score
+        one_track = [each for each in requests() if "silent" in str(each.query) and each.group_by == "video"]
+        for asked in one_track[:8]:  # fused scores of two tracks depend on the other candidates
             exact = {hit.video.id: hit.score for hit in lake.search_many([replace(asked, limit=200, offset=0)])[0]}
             found = lake.search_many([replace(asked, approximate=True)])[0]
             assert all(hit.score == pytest.approx(exact[hit.video.id], abs=1e-5) for hit in found)
