@@ -361,7 +361,7 @@ def _require_free(address: str) -> None:
     if videos is not None and videos.count_rows() > 1:
         raise DamagedTable(f"{address} has lost its table {SETTINGS!r}: restore it from a copy")
     left = {f"{VIDEOS}.lance", f"{SETTINGS}.lance"}
-    if folder.is_file() or (folder.is_dir() and {path.name for path in folder.iterdir()} - left):
+    if folder.is_dir() and {path.name for path in folder.iterdir()} - left:
         raise LibraryError(f"{address} holds something else: choose a folder that is empty or does not exist")
 
 
