@@ -147,7 +147,20 @@ def measure(s: Settings, folder: Path, find: Find, candidates: int, wanted: floa
             for name, taken in zip(times, (named - began, read - named, end - began), strict=True):
                 times[name].append(1000 * taken)
             same.append(np.isin(those, answer).mean())
-    return {"probes": probes, "recall": float(np.mean(same)), **times}
+    return {"probes": probes, "recall": float(np.mean(same)), **times, "wider": wider(find, asked, candidates, probes)}
+
+
+def wider(find: Find, asked: NDArray[np.float32], count: int, probes: int) -> dict[int, float]:
+    """Median milliseconds to find candidates in more lists, for scale_simulation.py."""
+    found = {}
+    for some in (probes, 2 * probes, 4 * probes):
+        times = []
+        for query in asked:
+            began = time.perf_counter()
+            find(query, count, some)
+            times.append(1000 * (time.perf_counter() - began))
+        found[some] = statistics.median(times)
+    return found
 
 
 def middle_and_late(times: list[float]) -> str:
@@ -157,6 +170,10 @@ def middle_and_late(times: list[float]) -> str:
 def megabytes(*places: Path) -> float:
     files = (file for place in places for file in ([place] if place.is_file() else place.rglob("*")))
     return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
+
+
+def newest_index(folder: Path) -> Path:
+    return max((folder / "sections.lance" / "_indices").iterdir(), key=lambda place: place.stat().st_mtime)
 
 
 def installed(*names: str) -> float:
@@ -175,6 +192,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where to write; by default a temporary folder")
     parser.add_argument("--keep", action="store_true", help="keep what was written, for --only")
+    parser.add_argument("--out", type=Path, help="write what was measured as JSON, for scale_simulation.py")
     parser.add_argument("--only", choices=("fill", "lance", "faiss", "measure"), help="one step, in a kept folder")
     args = parser.parse_args()
     folder = args.folder or Path(tempfile.mkdtemp())
@@ -198,13 +216,17 @@ def main() -> None:
             name: measure(s, folder, ways[name](folder), args.candidates, args.recall, args.repeats) for name in seconds
         }
         Console().print(compare(s, folder, found, seconds))
+        if args.out is not None:
+            sizes = {"rows": megabytes(folder / "sections.lance" / "data"), "index": megabytes(newest_index(folder))}
+            about = {**asdict(s), "partitions": partitions, "megabytes": sizes, "seconds": seconds["Lance"]}
+            args.out.write_text(json.dumps({**about, **found["Lance"]}, indent=1), "utf-8")
     if not args.keep and args.only is None:
         shutil.rmtree(folder)
 
 
 def compare(s: Settings, folder: Path, found: dict[str, Any], seconds: dict[str, float]) -> Table:
     packages = {"faiss": ("faiss-cpu",), "Lance": ("pylance", "pyarrow")}
-    files = {"faiss": folder / "stretches.faiss", "Lance": folder / "sections.lance" / "_indices"}
+    files = {"faiss": folder / "stretches.faiss", "Lance": newest_index(folder)}
     made = Table(title=f"{s.videos:,} videos of {s.tokens} tokens × {s.width}, {s.stretches} stretches indexed")
     for name in ("", *found):
         made.add_column(name, justify="right" if name else "left")
@@ -215,10 +237,7 @@ def compare(s: Settings, folder: Path, found: dict[str, Any], seconds: dict[str,
     row("exact best ten found", lambda name: f"{found[name]['recall']:.1%}")
     row("lists looked at", lambda name: f"{found[name]['probes']}")
     for step in ("nearest", "fetch", "whole"):
-        quantiles = {
-            name: (statistics.median(found[name][step]), np.quantile(found[name][step], 0.95)) for name in found
-        }
-        row(f"{step}: median, 95 % within (ms)", lambda name: "{:.1f}, {:.1f}".format(*quantiles[name]))  # noqa: B023
+        row(f"{step}: median, 95 % within (ms)", lambda name: middle_and_late(found[name][step]))  # noqa: B023
     row("build (s)", lambda name: f"{seconds[name]:.0f}")
     row("index (MB)", lambda name: f"{megabytes(files[name]):.0f}")
     row("installed (MB)", lambda name: f"{installed(*packages[name]):.0f}")
