@@ -220,7 +220,7 @@ def fused(query: Tensor, fetched: pa.Table, s: Settings) -> NDArray[np.float32]:
     """The exact score of a query (D,) on fetched videos (V,)."""
     found = fetched.combine_chunks()
     raw = np.frombuffer(found["side"].chunk(0).buffers()[2], np.uint8).reshape(len(found), -1)
-    tokens = found["tokens"].chunk(0).flatten().flatten().to_numpy().reshape(len(found), s.tokens, s.width)
+    tokens = found["tokens"].chunk(0).flatten().flatten().to_numpy().copy().reshape(len(found), s.tokens, s.width)
     arrays = {"pages": torch.ones(len(found), dtype=torch.int32), "local.values": torch.from_numpy(tokens)}
     about, layout = layout_of(s.tokens, s.width)
     start = 0

@@ -4,11 +4,12 @@
     python benchmarks/scale_simulation.py million.json
     python benchmarks/scale_simulation.py million.json --queries 1000 --node-memory 1024
 
-Sizes are proportional to the videos. An index of n stretches has about √n lists, as the measured one, and the lists to
-look at grow with a power of their number (``--growth``; compare two measurements to know it). Searchers keep the index
-in memory. An index that is too large for one is split among several, and a search waits for the slowest of them.
-Waiting is simulated: searches arrive at random, and take as long as the measured ones, with their spread, on one of a
-searcher's cores. Everything that was not measured is an option (``Assumed``).
+Sizes are proportional to the videos. Lists stay as long as the measured ones, because Lance splits longer ones. The
+lists to look at grow with a power of their number (``--growth``; compare two measurements to know it), and a search
+compares its query with the centre of every list. Searchers keep the index in memory. An index that is too large for
+one is split among several, and a search waits for the slowest of them. Waiting is simulated: searches arrive at random,
+and take as long as the measured ones, with their spread, on one of a searcher's cores. Everything that was not measured
+is an option (``Assumed``).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 Times = NDArray[np.float64]  # seconds
+GRAPH_LISTS = 4096  # with more lists of 256-d vectors, Lance finds the list of a stretch in a graph
 SIZES = (10**6, 10**7, 10**8, 10**9)
 
 
@@ -37,8 +39,8 @@ class Measured:
     row_bytes: float  # of a video in the table
     index_bytes: float  # of a stretch in the index
     stretches: int  # of a video
-    lists: float  # the index's lists for each square root of a stretch
-    size: int  # stretches that were indexed
+    length: float  # stretches of a list
+    lists: int
     probes: int  # lists that were looked at
     look: float  # seconds for each stretch that is looked at
     rest: float  # seconds of a search besides: start, fetch the candidates, score them
@@ -47,21 +49,21 @@ class Measured:
 
     @staticmethod
     def of(found: dict[str, Any], cores: int) -> Measured:
-        size = found["videos"] * found["stretches"]
+        size, lists = found["videos"] * found["stretches"], found["partitions"]
         probes, times = (np.array(column) for column in zip(*found["wider"].items(), strict=True))
-        slope, _ = np.polyfit(probes.astype(float) * size / found["partitions"], times / 1000, 1)
+        slope, _ = np.polyfit(probes.astype(float) * size / lists, times / 1000, 1)
         look, whole = max(slope, 0.0), np.array(found["whole"]) / 1000
         return Measured(
             row_bytes=1e6 * found["megabytes"]["rows"] / found["videos"],
             index_bytes=1e6 * found["megabytes"]["index"] / size,
             stretches=found["stretches"],
-            lists=found["partitions"] / math.sqrt(size),
-            size=size,
+            length=size / lists,
+            lists=lists,
             probes=found["probes"],
             look=cores * look,
-            rest=cores * max(0.0, float(np.median(whole)) - look * found["probes"] * size / found["partitions"]),
+            rest=cores * max(0.0, float(np.median(whole)) - look * (found["probes"] * size / lists + lists)),
             spread=float(np.log(whole).std()),
-            assign=cores * found["seconds"] / size / found["partitions"],
+            assign=cores * found["seconds"] / size / lists,
         )
 
 
@@ -92,7 +94,7 @@ class Plan:
     index_bytes: float
     lists: int
     probes: int
-    looked: float  # stretches that a search looks at
+    looked: float  # stretches and centres that a search looks at
     gpu_hours: float  # to encode the videos
     index_hours: float  # of one core, to build the index
     parts: int  # searchers that hold the index once
@@ -104,14 +106,14 @@ class Plan:
 
 def plan(videos: int, m: Measured, a: Assumed) -> Plan:
     size = videos * m.stretches
-    lists = max(1, round(m.lists * math.sqrt(size)))
-    probes = min(lists, max(1, round(m.probes * math.sqrt(size / m.size) ** a.growth)))
+    lists = max(1, round(size / m.length))
+    probes = min(lists, max(1, round(m.probes * (lists / m.lists) ** a.growth)))
     index = size * m.index_bytes
     parts = max(1, math.ceil(index / (1e9 * a.node_memory * a.memory_share)))
-    looked = probes * size / lists
+    looked = probes * m.length + lists
     service = m.look * looked / parts + m.rest
     searchers = parts * max(1, math.ceil(a.queries * service / (a.busy * a.node_cores)))
-    gpu_hours, index_hours = videos * a.frames / a.gpu_frames / 3600, size * lists * m.assign / 3600
+    gpu_hours, index_hours = videos * a.frames / a.gpu_frames / 3600, size * min(lists, GRAPH_LISTS) * m.assign / 3600
     total = videos * m.row_bytes + index
     return Plan(
         videos=videos,

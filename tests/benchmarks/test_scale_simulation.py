@@ -17,8 +17,8 @@ MEASURED = scale.Measured(
     row_bytes=20_000.0,
     index_bytes=50.0,
     stretches=10,
-    lists=1.0,
-    size=10**6,
+    length=1000.0,
+    lists=1000,
     probes=100,
     look=1e-8,
     rest=0.02,
@@ -32,18 +32,19 @@ def test_a_plan_is_the_sum_of_its_parts() -> None:
     found = scale.plan(10**5, MEASURED, ASSUMED)  # the size that was measured: 10⁶ stretches in 1,000 lists
     assert (found.lists, found.probes, found.parts) == (1000, 100, 1)
     assert found.bytes == 10**5 * (20_000 + 10 * 50)
-    assert found.service == pytest.approx(0.02 + 1e-8 * 10**5)
+    assert found.service == pytest.approx(0.02 + 1e-8 * (100 * 1000 + 1000))
     assert found.index_hours == pytest.approx(10**6 * 1000 * 1e-7 / 3600)
     assert found.searchers == 1  # 100 queries of 21 ms keep 2.1 of 64 cores busy
 
 
-def test_lists_grow_with_the_square_root_and_an_index_past_memory_is_split() -> None:
+def test_lists_keep_their_length_and_an_index_past_memory_is_split() -> None:
     found = scale.plan(10**9, MEASURED, ASSUMED)
-    assert found.lists == 10**5
-    assert found.probes == 1000  # 100 times the lists, to the power 0.5
+    assert found.lists == 10**7
+    assert found.probes == 10**4  # 10,000 times the lists, to the power 0.5: 100 times the lists to look at
+    assert found.index_hours == pytest.approx(10**10 * 4096 * 1e-7 / 3600)
     assert found.index_bytes == 10**10 * 50
     assert found.parts == math.ceil(500 / (512 * 0.7))
-    assert scale.plan(10**9, MEASURED, replace(ASSUMED, growth=1.0)).probes == 10**4
+    assert scale.plan(10**9, MEASURED, replace(ASSUMED, growth=1.0)).probes == 10**6
 
 
 def test_waiting_is_as_long_as_erlang_says() -> None:
@@ -79,7 +80,7 @@ def test_a_measurement_is_read() -> None:
         "wider": {"10": 5.0, "20": 6.0, "40": 8.0},  # 0.1 ms for each list of 100 stretches
     }
     m = scale.Measured.of(found, cores=2)
-    assert (m.row_bytes, m.index_bytes, m.lists, m.spread) == (20_000, 50, 1.0, 0.0)
+    assert (m.row_bytes, m.index_bytes, m.length, m.spread) == (20_000, 50, 100, 0.0)
     assert m.look == pytest.approx(2 * 1e-6)
-    assert m.rest == pytest.approx(2 * (0.030 - 0.001))
+    assert m.rest == pytest.approx(2 * (0.030 - 1e-6 * (1000 + 100)))
     assert m.assign == pytest.approx(2 * 50 / 10_000 / 100)
