@@ -104,7 +104,7 @@ def find_faiss(folder: Path) -> Find:
 
 def measure(s: Settings, folder: Path, find: Find, candidates: int, wanted: float, repeats: int) -> dict[str, Any]:
     """Double the lists to look at until enough is found, then measure."""
-    exact = np.load(folder / "exact.npz")
+    exact = np.load(folder / "exact.npz", allow_pickle=False)
     table = lance.dataset(folder / "sections.lance")
     asked, best, half = exact["queries"], exact["best"], s.queries // 2
 
