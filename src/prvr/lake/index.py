@@ -1,7 +1,7 @@
 """The index of a lake: it names videos that may answer, and only those are read and scored.
 
-Lance searches the column ``stretches``. Rows that were added after the index was built are compared one by one, so an
-old index costs time but misses nothing.
+Lance searches the column ``stretches``. Rows that were added after the index was built are compared one by one until
+``update_index`` adds them, so an old index costs time but misses nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 COLUMN, KIND = "stretches", "IVF_SQ"
 _CONFIG = "prvr.index"
+_LIST_TOKENS = 12_000  # in a list, about; Lance joins lists that are much smaller when rows are added to an index
+_MANY_ROWS = 1000  # that are not indexed yet; each of them makes every search slower
 _GOOD_RECALL = 0.99
 
 
@@ -98,11 +100,12 @@ def build_index(
             continue
         table = tables[name].open()
         assert table is not None
-        lists = settings.lists or max(1, round(float(sections.tokens.sum()) ** 0.5))
-        report(f"{name}: {int(sections.tokens.sum()):,} tokens in {lists:,} partitions")
+        tokens = int(sections.tokens.sum())
+        lists = settings.lists or max(1, tokens // _LIST_TOKENS)
+        report(f"{name}: {tokens:,} tokens in {lists:,} lists")
         with explained(table.uri):
             table.create_index(COLUMN, KIND, metric="cosine", num_partitions=lists, replace=True)
-        report(f"{name}: choosing how many partitions to look at")
+        report(f"{name}: choosing how many lists to look at")
         candidates = LakeCandidates(sections, LakeIndex(1, settings.videos), table)
         probes = settings.probes or _probes(candidates, backgrounds[name], lists)
         with explained(table.uri):
@@ -117,6 +120,13 @@ def _probes(candidates: LakeCandidates, background: Tensor, lists: int) -> int:
     while probes < lists and measure_recall(candidates, background, 10, probes).share < _GOOD_RECALL:
         probes = min(2 * probes, lists)
     return probes
+
+
+def update_index(table: LanceDataset) -> None:
+    """Add rows to the index that were written after it was built, if there are many."""
+    for index in table.describe_indices():
+        if COLUMN in index.field_names and table.count_rows() - index.num_rows_indexed >= _MANY_ROWS:
+            table.optimize.optimize_indices()
 
 
 def open_candidates(snapshot: Snapshot, library: str) -> dict[str, LakeCandidates]:

@@ -25,7 +25,7 @@ import numpy as np
 from torch import Tensor
 
 from prvr.files import whole_folder
-from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates
+from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates, update_index
 from prvr.lake.reading import TRACKS, ValueCache, quoted, read_snapshot, scan_sections
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, head_row, read_video, video_row, video_schema
 from prvr.lake.tables import (
@@ -286,7 +286,7 @@ class LakeStore(Store):
         return complete and bool(unreadable)
 
     def clean(self) -> None:
-        """Merge small files, and delete versions that are older than a day."""
+        """Merge small files, add new rows to the index, and delete versions that are older than a day."""
         for name in (VIDEOS, *TRACKS):
             try:
                 self._clean(name)
@@ -306,6 +306,7 @@ class LakeStore(Store):
                 row = max(1, table_bytes(table) // max(1, table.count_rows()))
                 target = 1 << (_FILE_BYTES // row).bit_length()  # a power of two: the same from one call to the next
                 table.optimize.compact_files(target_rows_per_fragment=target, batch_size=_BATCH_BYTES // row + 1)
+            update_index(table)
             table.cleanup_old_versions(KEPT)
 
     # -- candidates ---------------------------------------------------------------------------------------------------
@@ -361,7 +362,7 @@ def _require_free(address: str) -> None:
     if videos is not None and videos.count_rows() > 1:
         raise DamagedTable(f"{address} has lost its table {SETTINGS!r}: restore it from a copy")
     left = {f"{VIDEOS}.lance", f"{SETTINGS}.lance"}
-    if folder.is_file() or (folder.is_dir() and {path.name for path in folder.iterdir()} - left):
+    if folder.is_dir() and {path.name for path in folder.iterdir()} - left:
         raise LibraryError(f"{address} holds something else: choose a folder that is empty or does not exist")
 
 

@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -92,11 +93,17 @@ class Table:
             return None
 
     def create(self, rows: pa.Table) -> bool:
-        """Create the table with these rows. Returns False if it exists already, perhaps by another process."""
+        """Create the table with these rows. Returns False if it exists already, perhaps by another process.
+
+        ``write_dataset(mode="create")`` would not do: of several that run at the same time, the last one overwrites.
+        """
+        lance, fragments = require_lance(), self.write(rows) if len(rows) else []
+        first = lance.LanceOperation.Overwrite(rows.schema, fragments)
         try:
             with explained(self.lake):
-                require_lance().write_dataset(rows, self.uri, mode="create", storage_options=self.options)
-        except _Exists:
+                commit = partial(lance.LanceDataset.commit, enable_v2_manifest_paths=True, max_retries=0)
+                commit(self.uri, first, read_version=0, storage_options=self.options)
+        except (_Exists, _NotFound):  # not found: version 0, on which the first one is based
             return False
         return True
 
@@ -151,7 +158,7 @@ _SENTENCES: tuple[tuple[str, type[LakeError], str], ...] = (  # pattern, error, 
     (r"too many concurrent writers|commit conflict", CommitConflict, "other processes are writing; try again"),
     (r"dataset already exists", _Exists, "there is a table already"),
     (
-        r"no object store provider|unable to find object store|url did not match",
+        r"no object store provider|unable to find object store|url did not match|not a directory",
         LakeError,
         "this is no address of a library: write s3://BUCKET/NAME, gs://…, az://…, or a folder that ends in .lance",
     ),
@@ -201,12 +208,13 @@ def _without_names(text: str, lake: str) -> str:
 
 def table_bytes(table: LanceDataset) -> int:
     """The size of the files with a table's rows."""
-    files = (file for fragment in table.get_fragments() for file in fragment.metadata.data_files())
+    files = (file for fragment in table.get_fragments() for file in fragment.metadata.files)
     return sum(file.file_size_bytes or 0 for file in files)
 
 
 def _short(text: str, most: int = 160) -> str:
-    line = " ".join(re.sub(r"LanceError\(IO\): |External error: |https?://\S+ ", "", text).split())
+    noise = r"LanceError\(IO\): |External error: |Generic \S+ error: |Error performing \w+ request: |https?://\S+ |<.*"
+    line = " ".join(re.sub(noise, "", text, flags=re.S).split())
     return line if len(line) <= most else f"{line[:most]}…"
 
 

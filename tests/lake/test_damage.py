@@ -1,0 +1,114 @@
+"""Files of a lake that are lost or damaged: `verify` names the videos, a search says one sentence."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from prvr.errors import UserError
+from prvr.lake import open_library
+from prvr.lake.copying import _create_alike as create_alike
+from prvr.lake.tables import DamagedTable
+from prvr.library import Library
+from tests.lake.conftest import Said, drawn_videos, opened, require_unique
+
+Damage = Callable[[Path], None]
+
+
+def flip(file: Path) -> None:
+    """One bit, in the middle of the largest thing in the file: the vectors."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.fixture
+def parts(drawn: Library, tmp_path: Path) -> Library:
+    """Ten videos in five files."""
+    create_alike(drawn, str(tmp_path / "parts.lance"))
+    library = opened(tmp_path / "parts.lance", drawn)
+    for first in range(2, 12, 2):
+        library.store.commit(drawn_videos(drawn, first, first + 2))
+    return library
+
+
+def file_of(library: Library, table: str = "frames", number: int = 2) -> Path:
+    """The data file of the third commit."""
+    files = (Path(library.address) / f"{table}.lance" / "data").glob("*.lance")
+    return sorted(files, key=lambda file: file.stat().st_mtime_ns)[number]
+
+
+@pytest.mark.parametrize("damage", [cut, Path.unlink], ids=["cut", "lost"])
+def test_a_file_of_sections_that_cannot_be_read(damage: Damage, drawn: Library, parts: Library) -> None:
+    damage(file_of(parts))
+    hurt = [str(video.path) for video in parts.videos()[4:6]]
+    library = opened(parts.address, drawn)
+    assert [problem.split(":")[0] for problem in library.verify().problems] == hurt
+    with pytest.raises(DamagedTable, match=r"prvr library verify|part of the library is missing"):
+        library.search("sentence 0 1")
+    library.remove(hurt[:1])
+    assert [problem.split(":")[0] for problem in library.verify().problems] == hurt[1:]
+    library.remove(hurt[1:])  # nobody needs the file now, and it goes
+    assert len(library.search("sentence 0 1", limit=50)) == 8
+    library.store.commit(drawn_videos(drawn, 6, 8))
+    require_unique(library, 10)
+    assert len(library.search("sentence 0 1", limit=50)) == 10
+
+
+def test_a_bit_that_changed_is_found(drawn: Library, parts: Library) -> None:
+    flip(file_of(parts))
+    assert parts.verify().problems
+    hurt = {str(video.path) for video in parts.videos()[4:6]}
+    assert {problem.split(":")[0] for problem in parts.verify().problems} <= hurt
+
+
+@pytest.mark.parametrize("table", ["frames", "videos", "settings"])
+def test_a_lost_table_is_named(table: str, parts: Library, own: Path, prvr: Callable[..., Said]) -> None:
+    shutil.rmtree(f"{parts.address}/{table}.lance")
+    if table == "settings":
+        prvr("search", "red", "--library", parts.address).refuses("there is no library")
+        prvr("library", "add", own, "--library", parts.address).refuses("has lost its table 'settings'")
+        return
+    library = open_library(parts.address)
+    with pytest.raises(DamagedTable, match=f"has lost its table '{table}': restore it from a copy"):
+        library.snapshot()
+    prvr("library", "verify", "--library", parts.address)
+    if table == "frames":
+        assert len(library.verify().problems) == 10
+
+
+def test_any_damage_ends_in_a_sentence(drawn: Library, parts: Library, tmp_path: Path) -> None:
+    chance = random.Random(5)
+    names = sorted(file.relative_to(parts.address) for file in Path(parts.address).rglob("*") if file.is_file())
+    for number in range(25):
+        place = tmp_path / f"{number}.lance"
+        shutil.copytree(parts.address, place)
+        file = place / chance.choice(names)
+        content = bytearray(file.read_bytes())
+        for _ in range(3):
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        file.write_bytes(content if number % 2 else content[: chance.randrange(len(content))])
+        for ask in (Library.verify, Library.videos, lambda library: library.search("sentence 0 1"), Library.status):
+            with suppress(UserError):
+                ask(opened(place, drawn))
+
+
+def test_a_kill_while_a_lake_is_created_leaves_nothing_in_the_way(drawn: Library, tmp_path: Path) -> None:
+    """The table of videos is there, that of the settings is not, and half a file lies about."""
+    place = tmp_path / "films.lance"
+    create_alike(drawn, str(place))
+    shutil.rmtree(place / "settings.lance")
+    (place / "videos.lance" / "data" / "half.lance").write_bytes(b"half a file")
+    create_alike(drawn, str(place))
+    library = opened(place, drawn)
+    library.store.commit(drawn_videos(drawn, 2, 4))
+    require_unique(library, 2)
