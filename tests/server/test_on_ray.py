@@ -97,7 +97,7 @@ def test_replicas_answer_as_one_machine_also_while_one_is_killed(nodes: Nodes, l
         assert problems == []
         assert len(answers) == 100
         for answer in answers:  # scored together with others, whose number changes the last digits
-            assert scores(answer) == [pytest.approx(each, abs=1e-4) for each in scores(expected)]
+            assert scores(answer) == [pytest.approx(each, abs=1e-3) for each in scores(expected)]
         wait_until(lambda: len({*nodes.workers("ray::ServeReplica")} - {replicas[0]}) == 2)  # it is replaced
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
