@@ -24,7 +24,7 @@ WRITES = ("PUT", "POST", "DELETE")
 
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "_RETRIES", {**tables._RETRIES, "client_max_retries": "2", "client_retry_timeout": "2"})
+    monkeypatch.setattr(tables, "_RETRIES", {**tables._RETRIES, "client_max_retries": "1", "client_retry_timeout": "1"})
 
 
 @pytest.fixture
@@ -140,16 +140,17 @@ def test_searches_over_a_bad_network_answer_as_ever_or_say_why(drawn: Library, l
     chance = random.Random(4)
     proxy.fault = lambda method, path: chance.choice(["503", "drop", "cut"]) if chance.random() < 0.2 else None
     good = 0
-    for _ in range(12):
+    for _ in range(6):
         try:
             found = opened(library.address, drawn).search("sentence 0 1 silent")
         except StoreAway:
             continue
         assert [(hit.video.path, hit.score) for hit in found] == expected
         good += 1
-    assert good > 3
+    assert good > 1
 
 
+@pytest.mark.slow
 def test_a_copy_over_a_bad_network_is_continued(drawn: Library, bucket: str, proxy: Proxy) -> None:
     proxy.fault = lambda method, path: "503" if method == "PUT" and "videos.lance" in path else None
     with pytest.raises(StoreAway):
