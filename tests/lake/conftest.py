@@ -31,6 +31,7 @@ from prvr.cli import main
 import prvr.cli.library, prvr.lake.store, prvr.lake.writer
 prvr.lake.writer.COMMIT_SECONDS = float(sys.argv[1])
 print("ready", flush=True)
+sys.stdin.readline()
 sys.exit(main(sys.argv[2:]))
 """
 
@@ -169,10 +170,11 @@ def prvr(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     return run
 
 
-def start(*words: object, commit_seconds: float = 0.0) -> subprocess.Popen[str]:
-    """A ``prvr`` command in a process of its own, with everything imported."""
+def start(*words: object, commit_seconds: float = 0.0, held: bool = False) -> subprocess.Popen[str]:
+    """A ``prvr`` command in a process of its own, with everything imported; ``held``: it begins at ``go``."""
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, str(commit_seconds), *map(str, words)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -180,7 +182,15 @@ def start(*words: object, commit_seconds: float = 0.0) -> subprocess.Popen[str]:
     )
     assert process.stdout is not None
     assert process.stdout.readline().strip() == "ready", process.communicate()
+    if not held:
+        go(process)
     return process
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 def finish(process: subprocess.Popen[str]) -> Said:
