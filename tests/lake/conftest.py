@@ -41,6 +41,7 @@ def _look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searchers look for a newer version before every search."""
     monkeypatch.setattr(store, "CHECK_SECONDS", 0.0)
     monkeypatch.setattr(store, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(store, "PATIENCE", 600.0)
 
 
 @pytest.fixture(scope="session")
