@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ from prvr.cli import main
 import prvr.cli.library, prvr.lake.store, prvr.lake.writer
 prvr.lake.writer.COMMIT_SECONDS = float(sys.argv[1])
 print("ready", flush=True)
+sys.stdin.readline()
 sys.exit(main(sys.argv[2:]))
 """
 
@@ -41,6 +41,7 @@ def _look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searchers look for a newer version before every search."""
     monkeypatch.setattr(store, "CHECK_SECONDS", 0.0)
     monkeypatch.setattr(store, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(store, "PATIENCE", 600.0)
 
 
 @pytest.fixture(scope="session")
@@ -170,19 +171,27 @@ def prvr(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     return run
 
 
-def start(*words: object, commit_seconds: float = 0.0) -> subprocess.Popen[str]:
-    """A ``prvr`` command in a process of its own, with everything imported."""
+def start(*words: object, commit_seconds: float = 0.0, held: bool = False) -> subprocess.Popen[str]:
+    """A ``prvr`` command in a process of its own, with everything imported; ``held``: it begins at ``go``."""
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, str(commit_seconds), *map(str, words)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdout is not None
     assert process.stdout.readline().strip() == "ready", process.communicate()
+    if not held:
+        go(process)
     return process
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 def finish(process: subprocess.Popen[str]) -> Said:

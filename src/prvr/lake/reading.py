@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -238,6 +239,20 @@ def condition_of(filters: Filters) -> str:
 def quoted(text: str) -> str:
     """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def in_background(work: Callable[[], LakeSnapshot]) -> Future[LakeSnapshot]:
+    """Do something in a thread that does not keep the process from ending."""
+    future: Future[LakeSnapshot] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as problem:  # raised by ``result``
+            future.set_exception(problem)
+
+    threading.Thread(target=run, name="prvr-look", daemon=True).start()
+    return future
 
 
 def read_snapshot(

@@ -17,6 +17,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from torch import Tensor
 
 from prvr.files import whole_folder
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates, update_index
-from prvr.lake.reading import TRACKS, ValueCache, quoted, read_snapshot, scan_sections
+from prvr.lake.reading import TRACKS, LakeSnapshot, ValueCache, in_background, quoted, read_snapshot, scan_sections
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, head_row, read_video, video_row, video_schema
 from prvr.lake.tables import (
     CommitConflict,
@@ -66,6 +67,7 @@ SETTINGS, VIDEOS = "settings", "videos"
 FORMAT = 1  # of the tables; the newest that this program reads
 CHECK_SECONDS = 2.0  # between two looks for a newer version
 AWAY_SECONDS = 10.0  # the same while the storage does not answer
+PATIENCE = 0.5  # seconds that a search waits for a newer version; then it searches the one before
 _MANY_FILES = 64  # of a table; more are merged
 _MANY_DELETED = 0.1  # share of the rows of a file; above, it is written again without them
 _FILE_BYTES, _BATCH_BYTES = 1 << 29, 1 << 26  # of merged files, and of what is read at a time to merge them
@@ -87,7 +89,8 @@ class LakeStore(Store):
         self.address, self.record = address.rstrip("/"), record
         self.tables = {name: Table(self.address, name) for name in (SETTINGS, VIDEOS, *TRACKS)}
         self.cache = ValueCache()
-        self._due = 0.0  # when to look for a newer version
+        self._due = 0.0  # when to look for a newer version; 0: this process has changed it, so wait for that
+        self._look: Future[LakeSnapshot] | None = None  # that is under way
         self._table: LanceDataset | None = None  # of videos, in the version that is searched
         self._candidates: tuple[Snapshot | None, dict[str, LakeCandidates]] = (None, {})
 
@@ -138,8 +141,13 @@ class LakeStore(Store):
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
         if previous is not None and time.monotonic() < self._due:
             return previous
+        if self._look is None:
+            self._look = in_background(lambda: read_snapshot(self.tables, previous, projection, self.cache))
+        if previous is not None and wait([self._look], PATIENCE if self._due else None).not_done:
+            return previous
+        look, self._look = self._look, None
         try:
-            found = read_snapshot(self.tables, previous, projection, self.cache)
+            found = look.result()
         except StoreAway as problem:
             if previous is None:
                 raise
@@ -148,6 +156,10 @@ class LakeStore(Store):
             return previous
         self._due, self._table = time.monotonic() + CHECK_SECONDS, found.opened[0]
         return found
+
+    def _look_again(self) -> None:
+        """After a change: the next search must know it."""
+        self._due, self._look = 0.0, None
 
     def status(self) -> LibraryStatus:
         return lake_status(
@@ -222,7 +234,7 @@ class LakeStore(Store):
             return results[0], results[1]
 
         found = until_committed(attempt)
-        self._due = 0.0
+        self._look_again()
         return found
 
     def _edit(self, condition: str, edit: Callable[[dict[str, Any]], dict[str, Any]], unless: str = "false") -> None:
@@ -257,7 +269,7 @@ class LakeStore(Store):
         parts = {video.id: part for video, part in removed}
         if parts:
             self.tables[VIDEOS].delete(f"id IN ({', '.join(map(str, parts))})")
-            self._due = 0.0
+            self._look_again()
             self._drop_sections(list(parts.values()))
         return list({video.id: video for video, _ in removed}.values())
 
@@ -319,7 +331,7 @@ class LakeStore(Store):
         report: Callable[[str], None],
     ) -> list[str]:
         found = build_index(self.tables, snapshot, backgrounds, settings, report)
-        self._due = 0.0
+        self._look_again()
         return found
 
     def candidates(self, snapshot: Snapshot) -> Mapping[str, LakeCandidates]:

@@ -123,7 +123,7 @@ def _require_videos(library: Library, known: Sequence[KnownQuery], number_of: Ma
     absent = sorted({query.video for query in known} - set(number_of))
     if absent:
         raise LibraryError(
-            f"{library.folder} does not hold {absent[0]}"
+            f"{library.address} does not hold {absent[0]}"
             + (f" and {len(absent) - 1} more" if len(absent) > 1 else "")
             + ", which the known sentences are about: add them, or judge by sentences about videos that it holds"
         )
