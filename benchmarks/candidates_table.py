@@ -31,7 +31,7 @@ from prvr.scoring import Gallery, score_parts
 from prvr.tokens import VideoTokens
 from prvr.trace import Trace, with_anchors
 
-CHUNK = 20_000  # videos of a fragment
+FRAGMENT = 250_000  # videos of a fragment at most: fetching takes 0.3 ms for each fragment that rows lie in
 BLOCK = 1000  # videos made at once
 TOPICS = 2000
 CLOSE = 1000  # videos with the best tokens: the exact best ten, TRACE included, are among them
@@ -47,6 +47,11 @@ class Settings:
     stretches: int = 16
     queries: int = 100
     trace: int = 1  # 0: write, read and compute with TRACE's arrays of the first videos again and again: fills faster
+
+    @property
+    def chunk(self) -> int:
+        """Videos that a process writes at once, as one fragment."""
+        return min(FRAGMENT, BLOCK * -(-self.videos // (2 * BLOCK)))
 
 
 # -- made-up videos -----------------------------------------------------------------------------------------------
@@ -127,7 +132,7 @@ def merge_neighbours(tokens: Tensor, count: int) -> Tensor:
 
 def fill(s: Settings, folder: Path) -> None:
     """Write the table with two processes, and beside it the best ten of an exact search for each query."""
-    place, asked, chunks = folder / "sections.lance", queries(s), range(-(-s.videos // CHUNK))
+    place, asked, chunks = folder / "sections.lance", queries(s), range(-(-s.videos // s.chunk))
     with ProcessPoolExecutor(2, get_context("spawn")) as workers:
         parts = list(workers.map(partial(write_chunk, s, place, asked), chunks))
     fragments = [one for part in parts for one in part.fragments]
@@ -158,8 +163,8 @@ def write_chunk(s: Settings, place: Path, asked: Tensor, chunk: int) -> Part:
     first_side = trace_arrays(videos(s, 0)[0])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        first = chunk * CHUNK // BLOCK
-        for block in range(first, min(first + CHUNK // BLOCK, -(-s.videos // BLOCK))):
+        first = chunk * s.chunk // BLOCK
+        for block in range(first, min(first + s.chunk // BLOCK, -(-s.videos // BLOCK))):
             tokens = videos(s, block)[0]
             base.append((asked @ tokens.half().float().flatten(0, 1).T).view(len(asked), *tokens.shape[:2]).amax(-1))
             side = trace_arrays(tokens) if s.trace else first_side[: len(tokens)]

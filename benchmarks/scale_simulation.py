@@ -48,11 +48,11 @@ class Measured:
     assign: float  # seconds to find the list of a stretch, for each list
 
     @staticmethod
-    def of(found: dict[str, Any], cores: int) -> Measured:
+    def of(found: dict[str, Any]) -> Measured:
         size, lists = found["videos"] * found["stretches"], found["partitions"]
         probes, times = (np.array(column) for column in zip(*found["wider"].items(), strict=True))
         slope, _ = np.polyfit(probes.astype(float) * size / lists, times / 1000, 1)
-        look, whole = max(slope, 0.0), np.array(found["whole"]) / 1000
+        look, busy = max(slope, 0.0), np.array(found["processor"]) / 1000
         return Measured(
             row_bytes=1e6 * found["megabytes"]["rows"] / found["videos"],
             index_bytes=1e6 * found["megabytes"]["index"] / size,
@@ -60,10 +60,10 @@ class Measured:
             length=size / lists,
             lists=lists,
             probes=found["probes"],
-            look=cores * look,
-            rest=cores * max(0.0, float(np.median(whole)) - look * (found["probes"] * size / lists + lists)),
-            spread=float(np.log(whole).std()),
-            assign=cores * found["seconds"] / size / lists,
+            look=look,
+            rest=max(0.0, float(np.median(busy)) - look * (found["probes"] * size / lists + lists)),
+            spread=float(np.log(busy).std()),
+            assign=found["build"] / size / lists,
         )
 
 
@@ -71,7 +71,6 @@ class Measured:
 class Assumed:
     """What was not measured. Prices are round numbers; replace them with yours."""
 
-    cores: int = 2  # of the machine that was measured
     growth: float = 0.5  # power of the number of lists with which the lists to look at grow
     frames: float = 60.0  # of a video that are encoded
     gpu_frames: float = 10_000.0  # frames that a GPU decodes and encodes in a second
@@ -166,7 +165,7 @@ def main() -> None:
         parser.add_argument(flag, type=type(each.default), default=each.default, dest=each.name)
     args = parser.parse_args()
     a = Assumed(**{each.name: getattr(args, each.name) for each in fields(Assumed)})
-    m = Measured.of(json.loads(args.measured.read_text("utf-8")), a.cores)
+    m = Measured.of(json.loads(args.measured.read_text("utf-8")))
     console = Console(highlight=False, soft_wrap=True)
     console.print(
         f"measured: {m.row_bytes / 1000:.1f} kB a video and {m.index_bytes:.0f} bytes a stretch in the index; a core "

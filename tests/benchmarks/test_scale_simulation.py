@@ -75,12 +75,12 @@ def test_a_measurement_is_read() -> None:
         "partitions": 100,
         "probes": 10,
         "megabytes": {"rows": 20.0, "index": 0.5},
-        "seconds": 50.0,
-        "whole": [30.0] * 5,
+        "build": 50.0,
+        "processor": [30.0] * 5,
         "wider": {"10": 5.0, "20": 6.0, "40": 8.0},  # 0.1 ms for each list of 100 stretches
     }
-    m = scale.Measured.of(found, cores=2)
+    m = scale.Measured.of(found)
     assert (m.row_bytes, m.index_bytes, m.length, m.spread) == (20_000, 50, 100, 0.0)
-    assert m.look == pytest.approx(2 * 1e-6)
-    assert m.rest == pytest.approx(2 * (0.030 - 1e-6 * (1000 + 100)))
-    assert m.assign == pytest.approx(2 * 50 / 10_000 / 100)
+    assert m.look == pytest.approx(1e-6)
+    assert m.rest == pytest.approx(0.030 - 1e-6 * (1000 + 100))
+    assert m.assign == pytest.approx(50 / 10_000 / 100)
