@@ -1,8 +1,9 @@
 """``python benchmarks/ray_overhead.py``: what it costs to add videos through Ray on one machine.
 
 The same rendered films are added to fresh lakes, without Ray and with `--cluster local`, in turn. The start of Ray and
-of its workers takes the same time for one film as for a million, so it is measured with one film and shown apart. A
-worker computes in one thread, and so does one of the ways without Ray: compare those two for the cost of Ray itself.
+of its workers takes the same time for a few films as for a million, so it is measured with one film for each core and
+shown apart. A worker computes in one thread, and so does one of the ways without Ray: compare those two for the cost
+of Ray itself.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from prvr.worlds import RENDERED_SIZES, render_world
 
 @dataclass
 class Way:
-    """A way to add films, and its seconds for one film and for all."""
+    """A way to add films, and its seconds for a few films and for all."""
 
     name: str
     workers: int | None  # on Ray
     threads: int
-    one: list[float] = field(default_factory=list)
+    few: list[float] = field(default_factory=list)
     every: list[float] = field(default_factory=list)
 
     def add(self, lake: str, films: Sequence[Path]) -> float:
@@ -47,8 +48,8 @@ class Way:
 
     @property
     def rest(self) -> float:
-        """Median seconds for all films but the first."""
-        return median(every - one for one, every in zip(self.one, self.every, strict=True))
+        """Median seconds for all films but the first few."""
+        return median(every - few for few, every in zip(self.few, self.every, strict=True))
 
 
 def main() -> None:
@@ -64,15 +65,15 @@ def main() -> None:
         films = sorted(render_world(Path(folder) / "films", config, workers=2).videos.values())[: args.films]
         for number in range(args.rounds):
             for way in ways:
-                way.one.append(way.add(f"{folder}/{number} {way.name} one.lance", films[:1]))
+                way.few.append(way.add(f"{folder}/{number} {way.name} few.lance", films[:cores]))
                 way.every.append(way.add(f"{folder}/{number} {way.name}.lance", films))
     table = Table(
-        "way", "one film", "all films", "all but the first", *(f"÷ {way.threads} threads" for way in ways[:2])
+        "way", f"{cores} films", f"{len(films)} films", "difference", *(f"÷ {way.threads} threads" for way in ways[:2])
     )
     for way in ways:
-        seconds = [f"{each:.1f} s" for each in (median(way.one), median(way.every), way.rest)]
+        seconds = [f"{each:.1f} s" for each in (median(way.few), median(way.every), way.rest)]
         table.add_row(way.name, *seconds, *(f"{way.rest / base.rest:.2f}" for base in ways[:2]))
-    Console(width=120).print(f"{len(films)} films, medians of {args.rounds} rounds", table)
+    Console(width=120).print(f"medians of {args.rounds} rounds", table)
 
 
 if __name__ == "__main__":
