@@ -80,7 +80,7 @@ class LakeCandidates:
                 found = self.table.scanner(["_rowid", "_distance"], nearest=nearest).to_table()
         except DamagedTable as problem:
             remedy = "run `prvr library index` again, or search exactly"
-            raise NoCandidates(None, f"the candidate index is damaged ({problem})", remedy) from problem
+            raise NoCandidates(None, "the candidate index is damaged", remedy) from problem
         rows = found["_rowid"].to_numpy().astype(np.int64)
         ordered = sections.row_ids[self._by_row]
         places = np.searchsorted(ordered, rows).clip(max=len(ordered) - 1)
