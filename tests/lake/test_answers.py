@@ -13,7 +13,7 @@ import torch
 from prvr.lake import copy_library, index
 from prvr.lake.index import LakeCandidates
 from prvr.lake.reading import CACHE_MEGABYTES
-from prvr.library import FRAMES, Filters, IndexSettings, Library, LibrarySettings, SearchRequest
+from prvr.library import FRAMES, Filters, IndexSettings, Library, LibrarySettings, NoCandidates, SearchRequest
 from prvr.worlds import RenderedWorld
 from tests.lake.conftest import RATE, SENTENCE, drawn_videos, opened, require_unique
 from tests.library.conftest import data, run, trained  # noqa: F401
@@ -154,6 +154,17 @@ class TestApproximate:
             nearest={"column": index.COLUMN, "q": torch.zeros(16).numpy(), "k": 1}
         ).explain_plan()
         assert "ANN" in plan
+
+    def test_a_damaged_index_is_named(self, drawn: Library, lake: Library) -> None:
+        lake.index(IndexSettings(videos=40))
+        for file in Path(lake.address).rglob("index.idx"):
+            file.write_bytes(file.read_bytes()[:100])
+        damaged = opened(lake.address, drawn)
+        with pytest.raises(NoCandidates, match="run `prvr library index` again, or search exactly"):
+            damaged.search("sentence 0 1", approximate=True)
+        assert len(damaged.search("sentence 0 1")) == 10
+        damaged.index(IndexSettings(videos=40))
+        assert len(damaged.search("sentence 0 1", approximate=True)) == 10
 
     def test_queries_without_meaning_have_no_candidates_and_no_error(self, lake: Library) -> None:
         lake.index(IndexSettings(videos=40))

@@ -40,9 +40,11 @@ def together(*work: Callable[[], object]) -> None:
         raise problems[0]
 
 
-@pytest.fixture
-def empty(drawn: Library, address: str) -> Library:
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.slow)])
+def empty(request: pytest.FixtureRequest, drawn: Library, tmp_path: Path) -> Library:
     """A lake without videos."""
+    on_disk = request.param == "disk"
+    address = str(tmp_path / "films.lance") if on_disk else f"{request.getfixturevalue('bucket')}/films"
     create_alike(drawn, address)
     return opened(address, drawn)
 

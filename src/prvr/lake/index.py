@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from prvr.lake.reading import LakeSections
-from prvr.lake.tables import Table, explained
+from prvr.lake.tables import DamagedTable, Table, explained
 from prvr.library import (
     FEWEST_TOKENS,
     Ids,
@@ -75,8 +75,12 @@ class LakeCandidates:
         """The videos of the sections with the nearest stretches."""
         sections = self.sections
         nearest = {"column": COLUMN, "q": query, "k": self.index.videos, "nprobes": probes, "metric": "cosine"}
-        with explained(self.table.uri):
-            found = self.table.scanner(["_rowid", "_distance"], nearest=nearest).to_table()
+        try:
+            with explained(self.table.uri):
+                found = self.table.scanner(["_rowid", "_distance"], nearest=nearest).to_table()
+        except DamagedTable as problem:
+            remedy = "run `prvr library index` again, or search exactly"
+            raise NoCandidates(None, "the candidate index is damaged", remedy) from problem
         rows = found["_rowid"].to_numpy().astype(np.int64)
         ordered = sections.row_ids[self._by_row]
         places = np.searchsorted(ordered, rows).clip(max=len(ordered) - 1)
