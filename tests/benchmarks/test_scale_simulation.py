@@ -25,7 +25,7 @@ MEASURED = scale.Measured(
     spread=0.2,
     assign=1e-7,
 )
-ASSUMED = scale.Assumed()
+ASSUMED = scale.Assumed(growth=0.5)
 
 
 def test_a_plan_is_the_sum_of_its_parts() -> None:
