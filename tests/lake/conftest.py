@@ -15,7 +15,7 @@ import pytest
 from prvr.cli import main
 from prvr.lake import copy_library, open_library, store
 from prvr.library import IndexedVideo, Library
-from prvr.library.copying import _read
+from prvr.library.copying import read_indexed
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 from tests.lake.proxy import Proxy
 from tests.library.search.drawn_library import drawn_library
@@ -131,7 +131,7 @@ def opened(address: str | Path, like: Library) -> Library:
 def drawn_videos(drawn: Library, first: int, last: int) -> list[IndexedVideo]:
     """Some videos of the drawn library, ready to be committed elsewhere."""
     snapshot = drawn.snapshot()
-    return [_read(drawn, snapshot, video) for video in drawn.videos()[first:last]]
+    return [read_indexed(drawn, snapshot, video) for video in drawn.videos()[first:last]]
 
 
 def require_unique(library: Library, videos: int | None = None) -> None:

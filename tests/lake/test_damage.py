@@ -12,7 +12,7 @@ import pytest
 
 from prvr.errors import UserError
 from prvr.lake import open_library
-from prvr.lake.copying import _create_alike as create_alike
+from prvr.lake.copying import create_alike
 from prvr.lake.tables import DamagedTable
 from prvr.library import Library
 from tests.lake.conftest import Said, drawn_videos, opened, require_unique

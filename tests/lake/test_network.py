@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from prvr.lake import LakeError, StoreAway, copy_library, open_library, store, tables
-from prvr.lake.copying import _create_alike as create_alike
+from prvr.lake.copying import create_alike
 from prvr.library import Library
 from prvr.server import create_app
 from tests.lake.conftest import SENTENCE, Said, drawn_videos, opened, require_unique

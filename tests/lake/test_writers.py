@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from prvr.lake import open_library, store
-from prvr.lake.copying import _create_alike as create_alike
+from prvr.lake.copying import create_alike
 from prvr.lake.tables import Table
 from prvr.lake.writer import SectionWriter
 from prvr.library import Library

@@ -26,7 +26,8 @@ from typing import Any
 from prvr import __version__
 from prvr.errors import UserError
 from prvr.lake.connection import ClusterError, address_for_nodes, connected, require_same_version
-from prvr.lake.store import LakeStore, open_lake
+from prvr.lake.libraries import open_lake
+from prvr.lake.store import LakeStore
 from prvr.lake.writer import SectionWriter, WrittenFiles
 from prvr.library import (
     Adder,

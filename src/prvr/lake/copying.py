@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prvr.files import whole_folder
 from prvr.lake.libraries import library_exists, open_library
-from prvr.lake.store import create_lake
+from prvr.lake.settings import create_tables
 from prvr.lake.tables import is_lake
 from prvr.library import Library, copy_videos, write_record
 
@@ -26,16 +26,16 @@ def copy_library(source: str, target: str, report: Callable[[str], None] = lambd
     """
     origin = open_library(source)
     if not library_exists(target):
-        _create_alike(origin, target)
+        create_alike(origin, target)
     return copy_videos(origin, open_library(target), report)
 
 
-def _create_alike(origin: Library, target: str) -> None:
+def create_alike(origin: Library, target: str) -> None:
     """Create an empty library with the settings and the model of another one."""
     record = origin.record
     model = None if record.model is None else origin.store.model_folder()
     if is_lake(target):
-        create_lake(target, record, model)
+        create_tables(target, record, model)
         return
     if record.model is not None and model is not None:
         with whole_folder(Path(target) / record.model.folder) as folder:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from prvr.lake.store import create_lake, lake_exists, open_lake
+from prvr.lake.settings import create_tables, lake_exists, read_lake_record
+from prvr.lake.store import LakeStore
 from prvr.lake.tables import is_lake
 from prvr.library import (
     RECORD_FILE,
@@ -40,7 +41,13 @@ def create_library(
     with tempfile.TemporaryDirectory() as folder:
         plan.keep_model(Path(folder))
         model = None if plan.record.model is None else Path(folder) / plan.record.model.folder
-        return Library(create_lake(address, plan.record, model), plan.encoders)
+        create_tables(address, plan.record, model)
+    return Library(open_lake(address), plan.encoders)
+
+
+def open_lake(address: str) -> LakeStore:
+    """Open the lake at an address."""
+    return LakeStore(address, read_lake_record(address))
 
 
 def library_exists(address: str) -> bool:

@@ -11,13 +11,13 @@ many commands run. Sections are only ever appended before, and deleted after, th
 from __future__ import annotations
 
 import getpass
-import json
 import logging
 import math
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from prvr.files import whole_folder
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates, update_index
 from prvr.lake.reading import TRACKS, LakeSnapshot, ValueCache, in_background, quoted, read_snapshot, scan_sections
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, head_row, read_video, video_row, video_schema
+from prvr.lake.settings import SETTINGS, VIDEOS, read_settings
 from prvr.lake.tables import (
     CommitConflict,
     DamagedTable,
@@ -42,7 +43,6 @@ from prvr.lake.tables import (
 from prvr.lake.verify import lake_status, verify_lake
 from prvr.lake.writer import COMMIT_SECONDS, SectionWriter, TimedWriter, WrittenFiles
 from prvr.library import (
-    RECORD_FILE,
     Committer,
     HeldClaim,
     IndexedVideo,
@@ -56,15 +56,12 @@ from prvr.library import (
     Verification,
     Video,
     model_problem,
-    parse_record,
 )
 from prvr.media import TimedLine, VideoFile
 
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-SETTINGS, VIDEOS = "settings", "videos"
-FORMAT = 1  # of the tables; the newest that this program reads
 CHECK_SECONDS = 2.0  # between two looks for a newer version
 AWAY_SECONDS = 10.0  # the same while the storage does not answer
 PATIENCE = 0.5  # seconds that a search waits for a newer version; then it searches the one before
@@ -80,6 +77,16 @@ class _NoClaim:
 
     def release(self) -> None:
         pass
+
+
+@dataclass(frozen=True)
+class VideoChange:
+    """A change of the table of videos."""
+
+    rows: list[dict[str, Any]]  # new or changed
+    next_number: int  # that is free afterwards
+    accepted: list[WrittenVideo] = field(default_factory=list)
+    unused: list[int] = field(default_factory=list)  # parts that no video names any more
 
 
 class LakeStore(Store):
@@ -103,7 +110,7 @@ class LakeStore(Store):
             prefix = f"{self.record.model.folder}/"
             place.parent.mkdir(parents=True, exist_ok=True)
             with whole_folder(place) as folder:
-                for name, content in read_settings(self.tables[SETTINGS]).items():
+                for name, content in read_settings(self.address).items():
                     if name.startswith(prefix):
                         file = folder / name.removeprefix(prefix)
                         file.parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +204,7 @@ class LakeStore(Store):
             self.tables[track].append(files)
         latest = {str(each.video.path): each for each in written.videos}
 
-        def rows(table: LanceDataset, number: int) -> tuple[list[dict[str, Any]], list[WrittenVideo], list[int]]:
+        def change(table: LanceDataset, number: int) -> VideoChange:
             known = {row["path"]: row for row in _rows_in(table, "path", latest)}
             changes, accepted, unused = [], [], []
             for path, each in latest.items():
@@ -213,38 +220,40 @@ class LakeStore(Store):
                     unused.append(row["part"])
                 changes.append(video_row(each, number - 1 if row is None else row["id"], row["tags"] if row else ()))
                 accepted.append(each)
-            return [head_row(number), *changes], accepted, unused
+            return VideoChange(changes, number, accepted, unused)
 
-        accepted, unused = self._change(rows)
-        self._drop_sections(unused + [each.part for each in written.videos if latest[str(each.video.path)] is not each])
-        return accepted
+        done = self._change(change)
+        repeated = [each.part for each in written.videos if latest[str(each.video.path)] is not each]
+        self._drop_sections(done.unused + repeated)
+        return done.accepted
 
-    def _change(self, rows: Callable[[LanceDataset, int], tuple[list[dict[str, Any]], Any, Any]]) -> tuple[Any, Any]:
-        """Change rows of ``videos``. ``rows`` gets the table and the next free number; its first row is the head."""
+    def _change(self, change: Callable[[LanceDataset, int], VideoChange]) -> VideoChange:
+        """Change rows of ``videos``; ``change`` gets the newest version of the table and the next free number."""
         import pyarrow as pa
 
-        def attempt() -> tuple[Any, Any]:
+        def attempt() -> VideoChange:
             table = self._require(VIDEOS)
             with explained(self.address):
                 (head,) = table.to_table(columns=["size"], filter=f"id = {HEAD}").to_pylist()
-                changes, *results = rows(table, head["size"])
-                if len(changes) > 1:
+                made = change(table, head["size"])
+                if made.rows:
+                    rows = pa.Table.from_pylist([head_row(made.next_number), *made.rows], schema=video_schema())
                     merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-                    merge.conflict_retries(0).execute(pa.Table.from_pylist(changes, schema=video_schema()))
-            return results[0], results[1]
+                    merge.conflict_retries(0).execute(rows)
+            return made
 
-        found = until_committed(attempt)
+        made = until_committed(attempt)
         self._look_again()
-        return found
+        return made
 
     def _edit(self, condition: str, edit: Callable[[dict[str, Any]], dict[str, Any]], unless: str = "false") -> None:
         """Change the rows for which a condition holds, unless there are rows for which another one holds."""
 
-        def rows(table: LanceDataset, number: int) -> tuple[list[dict[str, Any]], None, None]:
+        def change(table: LanceDataset, number: int) -> VideoChange:
             found = [] if table.count_rows(unless) else table.to_table(filter=condition).to_pylist()
-            return [head_row(number), *(row | edit(row) for row in found)], None, None
+            return VideoChange([row | edit(row) for row in found], number)
 
-        self._change(rows)
+        self._change(change)
 
     def rename(self, video: Video, path: VideoFile, mtime: int) -> None:
         known = f"id = {video.id} AND path = {quoted(str(video.path))}"
@@ -342,68 +351,6 @@ class LakeStore(Store):
     def has_index(self) -> bool:
         opened = (self.tables[track].open() for track in TRACKS)
         return any(table is not None and LakeIndex.of(table) is not None for table in opened)
-
-
-# -- creating and opening ---------------------------------------------------------------------------------------------
-
-
-def create_lake(address: str, record: LibraryRecord, model: Path | None = None) -> LakeStore:
-    """Create an empty library. If another process is first, its library is opened.
-
-    Args:
-        address: where the tables will be.
-        record: the library's settings.
-        model: the folder of its trained model, if it has one.
-    """
-    import pyarrow as pa
-
-    files = {RECORD_FILE: json.dumps({**json.loads(record.to_json()), "lake": FORMAT}).encode()}
-    if record.model is not None and model is not None:
-        found = [path for path in model.rglob("*") if path.is_file()]
-        files |= {f"{record.model.folder}/{path.relative_to(model).as_posix()}": path.read_bytes() for path in found}
-    _require_free(address)
-    Table(address, VIDEOS).create(pa.Table.from_pylist([head_row(1)], schema=video_schema()))
-    rows = pa.table({"name": list(files), "content": pa.array(list(files.values()), pa.large_binary())})
-    Table(address, SETTINGS).create(rows)  # last: a lake exists when its settings do
-    return open_lake(address)
-
-
-def _require_free(address: str) -> None:
-    """Refuse an address that holds something else than what a killed process left behind while it created a lake."""
-    videos, folder = Table(address, VIDEOS).open(), Path(address)
-    if videos is not None and videos.count_rows() > 1:
-        raise DamagedTable(f"{address} has lost its table {SETTINGS!r}: restore it from a copy")
-    left = {f"{VIDEOS}.lance", f"{SETTINGS}.lance"}
-    if folder.is_dir() and {path.name for path in folder.iterdir()} - left:
-        raise LibraryError(f"{address} holds something else: choose a folder that is empty or does not exist")
-
-
-def open_lake(address: str) -> LakeStore:
-    """Open the library at an address."""
-    files = read_settings(Table(address, SETTINGS))
-    if RECORD_FILE not in files:
-        raise LibraryError(
-            f"there is no library at {address}: `prvr library add --library {address} VIDEOS…` creates one"
-        )
-    text = files[RECORD_FILE].decode("utf-8", "replace")
-    record = parse_record(text, f"{address}/{RECORD_FILE}", address)
-    if json.loads(text).get("lake", 0) > FORMAT:
-        raise LibraryError(f"{address} was created by a newer prvr ({record.made_by}): update prvr")
-    return LakeStore(address, record)
-
-
-def lake_exists(address: str) -> bool:
-    """Whether there is a library at an address."""
-    return Table(address, SETTINGS).open() is not None
-
-
-def read_settings(table: Table) -> dict[str, bytes]:
-    """The files that are kept in the table of settings, by name; none if there is no such table."""
-    opened = table.open()
-    if opened is None:
-        return {}
-    with explained(table.lake):
-        return {row["name"]: row["content"] for row in opened.to_table().to_pylist()}
 
 
 def _rows_in(table: LanceDataset, column: str, values: Iterable[str]) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ def copy_videos(origin: Library, copy: Library, report: Callable[[str], None]) -
                 report(f"{number} of {len(todo)} videos copied")
             claim = copy.store.claim(video.path, wait=True)
             assert claim is not None
-            committer.put(_read(origin, snapshot, video), claim)
+            committer.put(read_indexed(origin, snapshot, video), claim)
     finally:
         committer.close()
     report(f"comparing {len(snapshot.videos)} videos")
@@ -61,7 +61,7 @@ def _identity(video: Video) -> tuple[object, ...]:
     return video.size, video.mtime, video.digest, video.subtitles, video.state, video.tags
 
 
-def _read(library: Library, snapshot: Snapshot, video: Video) -> IndexedVideo:
+def read_indexed(library: Library, snapshot: Snapshot, video: Video) -> IndexedVideo:
     """What is stored of a video."""
     values = {name: value for name, value in vars(video).items() if name != "id"}
     indexed = IndexedVideo(NewVideo(**values), lines=tuple(library.store.lines(video.id)))

@@ -1,0 +1,74 @@
+"""The settings of a lake, in a table of their own: ``library.json``, and the files of a trained model.
+
+A lake exists when its settings do. They never change.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from prvr.lake.rows import head_row, video_schema
+from prvr.lake.tables import DamagedTable, Table, explained
+from prvr.library import RECORD_FILE, LibraryError, LibraryRecord, parse_record
+
+SETTINGS, VIDEOS = "settings", "videos"  # names of tables
+FORMAT = 1  # of the tables; the newest that this program reads
+
+
+def create_tables(address: str, record: LibraryRecord, model: Path | None = None) -> None:
+    """Create an empty lake. If another process is first, its settings count.
+
+    Args:
+        address: where the tables will be.
+        record: the library's settings.
+        model: the folder of its trained model, if it has one.
+    """
+    import pyarrow as pa
+
+    files = {RECORD_FILE: json.dumps({**json.loads(record.to_json()), "lake": FORMAT}).encode()}
+    if record.model is not None and model is not None:
+        found = [path for path in model.rglob("*") if path.is_file()]
+        files |= {f"{record.model.folder}/{path.relative_to(model).as_posix()}": path.read_bytes() for path in found}
+    _require_free(address)
+    Table(address, VIDEOS).create(pa.Table.from_pylist([head_row(1)], schema=video_schema()))
+    rows = pa.table({"name": list(files), "content": pa.array(list(files.values()), pa.large_binary())})
+    Table(address, SETTINGS).create(rows)  # last: a lake exists when its settings do
+
+
+def _require_free(address: str) -> None:
+    """Refuse an address that holds something else than what a killed process left behind while it created a lake."""
+    videos, folder = Table(address, VIDEOS).open(), Path(address)
+    if videos is not None and videos.count_rows() > 1:
+        raise DamagedTable(f"{address} has lost its table {SETTINGS!r}: restore it from a copy")
+    left = {f"{VIDEOS}.lance", f"{SETTINGS}.lance"}
+    if folder.is_dir() and {path.name for path in folder.iterdir()} - left:
+        raise LibraryError(f"{address} holds something else: choose a folder that is empty or does not exist")
+
+
+def read_lake_record(address: str) -> LibraryRecord:
+    """The settings of the library at an address."""
+    files = read_settings(address)
+    if RECORD_FILE not in files:
+        raise LibraryError(
+            f"there is no library at {address}: `prvr library add --library {address} VIDEOS…` creates one"
+        )
+    text = files[RECORD_FILE].decode("utf-8", "replace")
+    record = parse_record(text, f"{address}/{RECORD_FILE}", address)
+    if json.loads(text).get("lake", 0) > FORMAT:
+        raise LibraryError(f"{address} was created by a newer prvr ({record.made_by}): update prvr")
+    return record
+
+
+def read_settings(address: str) -> dict[str, bytes]:
+    """The files that are kept in the table of settings, by name; none if there is no such table."""
+    opened = Table(address, SETTINGS).open()
+    if opened is None:
+        return {}
+    with explained(address):
+        return {row["name"]: row["content"] for row in opened.to_table().to_pylist()}
+
+
+def lake_exists(address: str) -> bool:
+    """Whether there is a library at an address."""
+    return Table(address, SETTINGS).open() is not None
