@@ -62,11 +62,11 @@ def test_in_every_way_to_store_vectors(storage: str, films: RenderedWorld, tmp_p
 def test_with_a_trained_model(trained: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """The model travels with the library: on another machine it is fetched from the lake."""
     copy_library(trained.address, str(tmp_path / "copy.lance"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     copy = opened(tmp_path / "copy.lance", Library(trained.store))
     asked = [SearchRequest(SENTENCE), SearchRequest("something blue falls", trace=False)]
     assert answers(copy, asked) == answers(trained, asked)
-    (weights,) = tmp_path.glob("prvr-models-*/*/weights/*/model.safetensors")
+    (weights,) = tmp_path.glob("prvr/*/weights/*/model.safetensors")
     weights.write_bytes(b"damaged")
     assert opened(tmp_path / "copy.lance", Library(trained.store)).verify().ok  # fetched again
 

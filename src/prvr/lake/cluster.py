@@ -5,8 +5,8 @@
 A worker is an actor that opens the lake itself and gets groups of files. It returns what it has written: facts about
 videos and the names of files, no frames and no vectors. Nothing of it belongs to the library before this process
 commits it. So workers, nodes and this process may be killed at any time: what was not committed is done again, and
-sections that were left behind are never read, and deleted after a day. Of two commands that add the same file, the
-commit keeps the first row and drops the other's sections.
+files that were left behind are never read. Of two commands that add the same file, the commit keeps the first row and
+drops the other's sections.
 
 ``WorkerPool`` gives out the groups, and not Ray Data: that repeats a file which crashes its decoder without end, and
 two commands on one cluster, or one after another that was interrupted, made it give up (Ray 2.60).

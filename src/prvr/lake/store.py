@@ -10,10 +10,9 @@ many commands run. Sections are only ever appended before, and deleted after, th
 
 from __future__ import annotations
 
-import getpass
 import logging
 import math
-import tempfile
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -105,7 +104,7 @@ class LakeStore(Store):
 
     def model_folder(self) -> Path:
         assert self.record.model is not None
-        place = Path(tempfile.gettempdir()) / f"prvr-models-{getpass.getuser()}" / self.record.model.sha256
+        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prvr" / self.record.model.sha256
         if model_problem(self.record.model, place) is not None:
             prefix = f"{self.record.model.folder}/"
             place.parent.mkdir(parents=True, exist_ok=True)
