@@ -197,16 +197,14 @@ def test_every_route_needs_the_token(served: Served, base: Path) -> None:
         assert client.get("/v1/videos").status_code == 200
 
 
-def test_an_error_of_the_library_is_shown_without_paths(served: Served) -> None:
-    class Broken:
-        message = ""
+def test_an_error_of_the_library_is_shown_without_paths(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = LibraryError("")
 
-        def search_many(self, requests: object) -> NoReturn:
-            raise LibraryError(self.message)
+    def search_many(requests: object) -> NoReturn:
+        raise problem
 
-    searcher = Broken()
-    app = create_app(served.library, ServerOptions(), searcher)
-    with TestClient(app, base_url="http://localhost") as client:
+    monkeypatch.setattr(served.library, "search_many", search_many)
+    with TestClient(create_app(served.library, ServerOptions()), base_url="http://localhost") as client:
         for message, shown in (
             (
                 f"{served.library.folder} is damaged: run prvr library verify",
@@ -214,6 +212,6 @@ def test_an_error_of_the_library_is_shown_without_paths(served: Served) -> None:
             ),
             ("/etc/secret is damaged", "The library cannot do this."),
         ):
-            searcher.message = message
+            problem = LibraryError(message)
             answer = client.post("/v1/search", json={"query": "a red square"})
             assert (answer.status_code, answer.json()["detail"]) == (409, shown)
