@@ -180,6 +180,7 @@ def fill(lib: Library, videos: int, frames: int, distinct: int = DISTINCT) -> No
             video = NewVideo(path, frames, 0, str(number), duration=float(frames), frames=frames)
             items.append(IndexedVideo(video, {"frames": made[number % distinct] if made else fresh[number - first]}))
         lib.store.commit(items)
+    lib.store.clean()  # as `prvr library add` does at its end
 
 
 def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> list[SectionBuffer]:
