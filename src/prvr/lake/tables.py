@@ -163,6 +163,7 @@ _SENTENCES: tuple[tuple[str, type[LakeError], str], ...] = (  # pattern, error, 
         "this is no address of a library: write s3://BUCKET/NAME, gs://…, az://…, or a folder that ends in .lance",
     ),
     (r"nosuchbucket|bucket .*does not exist|container .*not exist", LakeError, "there is no such bucket: create it"),
+    (r"resolve region", LakeError, "the bucket cannot be found: check its name and the network, or set AWS_REGION"),
     (
         r"accessdenied|access denied|invalidaccesskey|signaturedoesnotmatch|forbidden|unauthorized|\b40[13]\b|"
         r"no credentials|missing credentials|credential",
