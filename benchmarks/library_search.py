@@ -86,6 +86,7 @@ def walk(frames: int, width: int, rng: np.random.Generator) -> Array:
     return unit_rows(np.repeat(scenes, lengths, 0)[:frames] + 0.35 * rng.standard_normal((frames, width), np.float32))
 
 
+_ALONE = 280  # approximate searches that are timed without exact ones between them
 TOGETHER = 512  # videos in a commit
 DISTINCT = 100  # videos that differ; the others repeat them, which an exact search cannot tell by its time
 
@@ -98,7 +99,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--storage", default="fp16", choices=("fp16", "int8", "fp32"))
     parser.add_argument("--local", default="windows", choices=("windows", "frames", "moments"))
-    parser.add_argument("--searches", type=int, default=20)
+    parser.add_argument("--searches", type=int, default=20, help="to compare exact and approximate ones; 0 for none")
     parser.add_argument("--exact", type=int, default=20, help="exact searches; 0 for none")
     parser.add_argument("--index", action="store_true", help="index candidates too, and compare")
     parser.add_argument("--library", help="folder or lake to make (kept, and used again if it is there)")
@@ -150,6 +151,13 @@ def approximate(lib: Library, searches: int, console: Console) -> None:
             console.print("too small to index")
             return
         console.print(f"indexed in {time.perf_counter() - began:.0f} s; candidates hold {lib.recall()['frames']}")
+    alone = 1000 * np.array(
+        timed(lib, SearchRequest("0", approximate=True), _ALONE + 20)[20:]
+    )  # the first ones warm up
+    median, most = np.quantile(alone, [0.5, 0.95])
+    console.print(f"approximate: median {median:.0f} ms of {_ALONE} searches, 95 % within {most:.0f} ms")
+    if not searches:
+        return
     times: dict[bool, list[float]] = {False: [], True: []}
     found = []
     for seed in range(-2, searches):  # the first two warm up
