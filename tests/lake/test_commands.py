@@ -65,6 +65,8 @@ def test_copy(address: str, own: Path, tmp_path: Path, prvr: Prvr) -> None:
     assert prvr("library", "copy", folder, address).status == 0
     assert all(video.tags == ("new",) for video in open_library(address).videos())
     assert prvr("library", "copy", address, tmp_path / "back").out.startswith("3 copied")
+    prvr("library", "add", own, "--library", tmp_path / "back", "--tags", "mine")  # the copy may have more tags
+    assert prvr("library", "copy", address, tmp_path / "back").out.startswith("0 copied, 3 unchanged")
     assert prvr("library", "verify", "--library", tmp_path / "back").status == 0
     other = tmp_path / "other.lance"
     assert prvr("library", "add", own, "--library", other, "--rate", 1).status == 0
@@ -171,3 +173,10 @@ def test_names_do_not_decide_what_an_error_means(own: Path, tmp_path: Path) -> N
     assert main(["library", "add", str(own), "--library", str(place), "--rate", "2"]) == 0
     with pytest.raises(LakeError, match="a part of the library is missing"), explained(str(place)):
         raise OSError(f"LanceError(IO): Not found: {place}/frames.lance/data/a-503.lance, /home/a/b.rs:1:2")
+
+
+def test_a_copy_does_not_write_into_other_things(lake: Library, tmp_path: Path, prvr: Prvr) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    prvr("library", "copy", lake.address, tmp_path / "mine").refuses("holds something else")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]

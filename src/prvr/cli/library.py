@@ -238,8 +238,8 @@ class Verify:
 class Copy:
     """Copy a library to another place: from a folder to a lake, back, or between two of a kind.
 
-    You can interrupt it and run it again: videos that are there already are skipped. At the end, everything that was
-    copied is read again and compared.
+    You can interrupt it and run it again: videos that are there already are skipped. At the end, every vector is
+    read in both places and compared.
     """
 
     source: Annotated[LibraryPath, tyro.conf.Positional]

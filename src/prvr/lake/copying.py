@@ -10,7 +10,7 @@ from prvr.files import whole_folder
 from prvr.lake.libraries import library_exists, open_library
 from prvr.lake.settings import create_tables
 from prvr.lake.tables import is_lake
-from prvr.library import Library, copy_videos, write_record
+from prvr.library import Library, copy_videos, require_empty, write_record
 
 
 def copy_library(source: str, target: str, report: Callable[[str], None] = lambda _: None) -> tuple[int, int]:
@@ -37,6 +37,7 @@ def create_alike(origin: Library, target: str) -> None:
     if is_lake(target):
         create_tables(target, record, model)
         return
+    require_empty(Path(target))
     if record.model is not None and model is not None:
         with whole_folder(Path(target) / record.model.folder) as folder:
             shutil.copytree(model, folder, dirs_exist_ok=True)

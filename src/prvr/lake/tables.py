@@ -59,6 +59,7 @@ def require_lance() -> Any:
     for name in ("LANCE_LOG", "RUST_LOG"):
         os.environ.setdefault(name, "error")  # otherwise Lance prints notes about every search
     try:
+        import cachetools  # noqa: F401 (comes with the same extra)
         import lance
     except ImportError as problem:
         raise MissingExtra("Lance, which libraries for many machines need,", "scale", problem) from None

@@ -13,7 +13,7 @@ files into vectors, ``search/`` turns a query into hits.
 
 from prvr.library.copying import copy_videos
 from prvr.library.errors import LibraryError, NoCandidates
-from prvr.library.folder import FolderStore
+from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport, ProgressClock
 from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, absolute_path, find_videos
 from prvr.library.ingest.frozen import FrozenEmbedding
@@ -127,5 +127,6 @@ __all__ = [
     "read_record",
     "reference_videos",
     "rendered_queries",
+    "require_empty",
     "write_record",
 ]

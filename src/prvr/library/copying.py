@@ -24,9 +24,9 @@ def copy_videos(origin: Library, copy: Library, report: Callable[[str], None]) -
         How many videos were copied, and how many were there already.
     """
     _require_alike(origin, copy)
-    there = {video.path: _identity(video) for video in copy.videos()}
+    there = {video.path: video for video in copy.videos()}
     snapshot, videos = origin.snapshot(), origin.videos()
-    todo = [video for video in videos if there.get(video.path) != _identity(video)]
+    todo = [video for video in videos if not _is_copied(video, there.get(video.path))]
     committer = copy.store.committer(lambda _: None)
     try:
         for number, video in enumerate(todo):
@@ -37,6 +37,7 @@ def copy_videos(origin: Library, copy: Library, report: Callable[[str], None]) -
             committer.put(read_indexed(origin, snapshot, video), claim)
     finally:
         committer.close()
+    copy.store.clean()
     report(f"comparing {len(snapshot.videos)} videos")
     _compare(snapshot, copy)
     return len(todo), len(videos) - len(todo)
@@ -56,9 +57,13 @@ def _require_alike(origin: Library, copy: Library) -> None:
             )
 
 
-def _identity(video: Video) -> tuple[object, ...]:
-    """What must be equal for a video to be the same one."""
-    return video.size, video.mtime, video.digest, video.subtitles, video.state, video.tags
+def _is_copied(video: Video, there: Video | None) -> bool:
+    """Whether the copy holds a video already, with all its tags. It may have more of them."""
+    if there is None or not {*video.tags} <= {*there.tags}:
+        return False
+    return all(
+        getattr(video, name) == getattr(there, name) for name in ("size", "mtime", "digest", "subtitles", "state")
+    )
 
 
 def read_indexed(library: Library, snapshot: Snapshot, video: Video) -> IndexedVideo:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from prvr.library.errors import LibraryError
 from prvr.library.search.candidate_build import build_indexes
 from prvr.library.search.candidates import INDEX_FOLDER, IndexSettings, OpenIndexes, TrackCandidates
 from prvr.library.store.arrays import sweep
@@ -16,7 +17,7 @@ from prvr.library.store.catalogue import Catalogue, Video, read_lines, read_vide
 from prvr.library.store.claims import Claim, claim
 from prvr.library.store.commit import Committer, commit_videos, disk_error
 from prvr.library.store.edit import add_tags, free_space, remove_videos
-from prvr.library.store.settings import LibraryRecord
+from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
 from prvr.library.stores import Store
@@ -108,3 +109,11 @@ class FolderStore(Store):
 
     def has_index(self) -> bool:
         return any((self.folder / INDEX_FOLDER).glob("*.json"))
+
+
+def require_empty(folder: Path) -> None:
+    """Refuse a folder that holds something, except what a killed process left behind while it created a library."""
+    if (folder / RECORD_FILE).exists():
+        raise LibraryError(f"{folder} already holds a library: open it, or choose another folder")
+    if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
+        raise LibraryError(f"{folder} holds something else: choose a folder that is empty or does not exist")

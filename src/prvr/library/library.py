@@ -25,8 +25,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from prvr.library.errors import LibraryError
-from prvr.library.folder import FolderStore
+from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
 from prvr.library.ingest.files import absolute_path, find_videos
 from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, open_tracks, plan_library, require_encoder
@@ -43,9 +42,7 @@ from prvr.library.search.results import SearchResult, empty_result
 from prvr.library.store.catalogue import Video
 from prvr.library.store.model import require_model
 from prvr.library.store.settings import (
-    RECORD_FILE,
     LibrarySettings,
-    is_leftover,
     read_record,
     write_record,
 )
@@ -91,7 +88,7 @@ class Library:
             model: a trained run to search with. The library keeps a copy of its weights.
             settings: the other fields of ``LibrarySettings``.
         """
-        _require_empty(Path(path))
+        require_empty(Path(path))
         chosen = LibrarySettings(
             encoder=encoder if isinstance(encoder, str) else encoder.name,
             text_encoder=text_encoder if text_encoder is None or isinstance(text_encoder, str) else text_encoder.name,
@@ -104,7 +101,7 @@ class Library:
     @staticmethod
     def create_planned(folder: Path, plan: LibraryPlan) -> Library:
         """Create an empty library from settings that were checked. If another process was first, open its library."""
-        _require_empty(folder)
+        require_empty(folder)
         plan.keep_model(folder)
         write_record(folder, plan.record)
         return Library(FolderStore(folder, read_record(folder)), plan.encoders)
@@ -337,14 +334,6 @@ class Library:
         """By track, the share of the exact best videos of background sentences that approximate search finds."""
         candidates = self.store.candidates(self.snapshot())
         return {name: measure_recall(each, self.tracks[name].background, best) for name, each in candidates.items()}
-
-
-def _require_empty(folder: Path) -> None:
-    """Refuse a folder that holds something, except what a killed process left behind while it created a library."""
-    if (folder / RECORD_FILE).exists():
-        raise LibraryError(f"{folder} already holds a library: open it, or choose another folder")
-    if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
-        raise LibraryError(f"{folder} holds something else: choose a folder that is empty or does not exist")
 
 
 def _if_open(encoder: str | _Encoder | None) -> _Encoder | None:

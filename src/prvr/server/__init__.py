@@ -1,7 +1,7 @@
 """Serve a library over HTTP: an API for programs and a page for people. Needs ``pip install "prvr[server]"``."""
 
 from prvr.media import MissingExtra
-from prvr.server.options import ServerError, ServerOptions, is_loopback
+from prvr.server.options import ServerError, ServerOptions
 
 try:
     import fastapi  # noqa: F401
@@ -18,7 +18,6 @@ __all__ = [
     "ServerOptions",
     "build_server",
     "create_app",
-    "is_loopback",
     "listen",
     "serve",
     "serve_on_cluster",
