@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from prvr.lake.reading import LakeSections
-from prvr.lake.tables import DamagedTable, Table, explained
+from prvr.lake.tables import DamagedTable, LakeError, Table, explained
 from prvr.library import (
     FEWEST_TOKENS,
     Ids,
@@ -97,6 +97,9 @@ def build_index(
     report: Callable[[str], None],
 ) -> list[str]:
     """Build and tune the index of every track that is large enough."""
+    usual = IndexSettings()
+    if (settings.every, settings.neighbours) != (usual.every, usual.neighbours):
+        raise LakeError("a lake indexes merged tokens and names videos itself: leave --every and --neighbours out")
     built = []
     for name, sections in snapshot.tracks.items():
         assert isinstance(sections, LakeSections)
