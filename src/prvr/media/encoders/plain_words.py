@@ -13,12 +13,12 @@ import re
 
 import numpy as np
 
+from prvr.words import split_words
 from prvr.media.encoders import plain_parts as parts
 from prvr.media.encoders.base import Array, unit_rows
 from prvr.media.encoders.colours import COLOUR_NAMES
 
 WORD_WIDTH = 64
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 # Words that name a colour, or a thing that mostly has one.
 _COLOUR_OF = {name: name for name in COLOUR_NAMES} | {
@@ -63,15 +63,6 @@ _EDGES_OF = {
     "circle": tuple(range(8)), "ball": tuple(range(8)), "disc": tuple(range(8)), "ring": tuple(range(8)),
     "round": tuple(range(8)), "horizontal": (4,), "vertical": (0,), "waves": (3, 4, 5), "stripes": (0,),
 }  # fmt: skip
-
-
-def split_words(text: str) -> list[str]:
-    """Words in lower case, without punctuation.
-
-    >>> split_words("A man's RED hat – gone!")
-    ['a', "man's", 'red', 'hat', 'gone']
-    """
-    return _WORD.findall(text.lower().replace("’", "'"))
 
 
 def known_words(text: str) -> list[str]:
