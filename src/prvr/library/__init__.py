@@ -30,13 +30,13 @@ from prvr.library.search.candidates import (
     most_tokens,
     reference_videos,
 )
-from prvr.library.search.confidence import CONFIDENT
+from prvr.library.search.confidence import Presence
 from prvr.library.search.explain import MomentEvidence, VideoExplanation
 from prvr.library.search.filters import Filters
 from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
 from prvr.library.search.moments import FoundMoment, MomentOptions
 from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
-from prvr.library.search.results import SCORES_NOTE, Hit, SearchResult
+from prvr.library.search.results import PLAIN_LIMITS, SCORES_NOTE, Hit, SearchResult
 from prvr.library.store.arrays import PAGED_ARRAYS, Section
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo, Video
@@ -57,12 +57,12 @@ from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store
 
 __all__ = [
-    "CONFIDENT",
     "FEWEST_TOKENS",
     "FRAMES",
     "INDEX_FOLDER",
     "PAGED_ARRAYS",
     "PAGE_TOKENS",
+    "PLAIN_LIMITS",
     "RECORD_FILE",
     "SCORES_NOTE",
     "TEXT",
@@ -97,6 +97,7 @@ __all__ = [
     "NewVideo",
     "NoCandidates",
     "Piece",
+    "Presence",
     "ProgressClock",
     "QueryInput",
     "QueryProjection",

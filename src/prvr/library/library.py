@@ -34,6 +34,7 @@ from prvr.library.search.candidate_build import CandidateRecall, measure_recall
 from prvr.library.search.candidates import IndexSettings
 from prvr.library.search.explain import VideoExplanation, explain_video
 from prvr.library.search.filters import Filters
+from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.moments import MomentOptions
 from prvr.library.search.pipeline import run_search
 from prvr.library.search.query import encode_queries
@@ -131,6 +132,11 @@ class Library:
     def tracks(self) -> dict[str, Track]:
         """The tracks by name, with encoders and model loaded."""
         return open_tracks(self.store, self._encoders)
+
+    @cached_property
+    def knowledge(self) -> Knowledge:
+        """How far answers can be trusted."""
+        return Knowledge.of(self.tracks[FRAMES], own_sentences=self.record.background == "encoder")
 
     def require_model(self, run: str | Path) -> None:
         """Refuse a run that is not the model this library was created with."""
@@ -292,6 +298,7 @@ class Library:
             snapshot,
             encode=self.encode,
             candidates=self.store.candidates(snapshot) if approximate else {},
+            knowledge=self.knowledge,
             lines=self.lines,
             pool=self.pool,
         )

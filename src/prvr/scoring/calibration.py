@@ -65,7 +65,7 @@ class LibraryOdds:
     def __init__(self, calibration: Calibration, scores: NDArray[np.float32], weights: Values | None = None):
         """``scores`` (n,): of all videos, or of some, each of which stands for as many as its weight says."""
         self.calibration = calibration
-        logs = calibration.match(scores)
+        logs = calibration.match(scores.astype(np.float64))
         self.log_total = _log_sum(logs, weights)  # log of the sum of likelihood ratios
         self.videos = float(len(scores) if weights is None else weights.sum())
 
@@ -127,12 +127,10 @@ class KnownSearches:
     right_odds: Values  # log odds that the first answer is right, straightened
 
     @property
-    def presence(self) -> Values:
-        return _sigmoid(self.presence_odds)
-
-    @property
-    def first(self) -> Values:
-        return _sigmoid(self.right_odds)
+    def quality(self) -> CalibrationQuality:
+        """How true the probabilities are."""
+        presence, first = _sigmoid(self.presence_odds), _sigmoid(self.right_odds)
+        return CalibrationQuality.of(presence, self.present, first, self.right)
 
 
 def known_searches(
@@ -164,13 +162,14 @@ class CalibrationQuality:
     right_auc: float
 
     @staticmethod
-    def of(known: KnownSearches) -> CalibrationQuality:
+    def of(presence: Values, present: NDArray[np.bool_], first: Values, right: NDArray[np.bool_]) -> CalibrationQuality:
+        """From what was said of each search and what was true, (n,) each."""
         return CalibrationQuality(
-            searches=len(known.present),
-            presence_error=calibration_error(known.presence, known.present),
-            presence_auc=area_under_roc(known.presence, known.present),
-            right_error=calibration_error(known.first, known.right),
-            right_auc=area_under_roc(known.first, known.right),
+            searches=len(present),
+            presence_error=calibration_error(presence, present),
+            presence_auc=area_under_roc(presence, present),
+            right_error=calibration_error(first, right),
+            right_auc=area_under_roc(first, right),
         )
 
     def __str__(self) -> str:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.data import Dataset
+from prvr.files import NotAnObject, read_json_object, write_whole
 from prvr.scoring import (
     AlignedPairs,
     Calibration,
@@ -28,7 +29,6 @@ from prvr.scoring import (
     score_parts,
 )
 from prvr.trace import Peaked, VerdictScale
-from prvr.files import NotAnObject, read_json_object, write_whole
 from prvr.training.model import TraceModel
 from prvr.training.run import Run, RunError
 from prvr.training.validation import split_scores

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from prvr.backbones import Backbone
-from prvr.media import Image, TextEncoder
+from prvr.media import Image, TextEncoder, Understanding
 from prvr.tokens import VideoTokens
 from prvr.trace import Trace
 
@@ -45,6 +45,10 @@ class Embedding(ABC):
     @abstractmethod
     def picture(self, image: Image) -> Tensor | None:
         """Encode a picture as a query (D,); None if this embedding cannot."""
+
+    def understanding(self, text: str) -> Understanding | None:
+        """Which words of a sentence are understood; None if all are."""
+        return self.encoder.understanding(text)
 
     @property
     def query_projection(self) -> Tensor | None:

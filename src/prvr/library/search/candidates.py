@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.library.errors import LibraryError, NoCandidates
-from prvr.library.store.background import FEWEST_VIDEOS
 from prvr.library.store.sections import Ids, MappedSections, MappedShard, TrackSections
 from prvr.library.store.snapshot import Snapshot
 
@@ -29,6 +28,7 @@ FEWEST_TOKENS = 20_000  # with fewer indexed tokens, reading them all is as fast
 SHARD_BITS = 40  # an indexed token's number is its shard's number, then its slot in the shard
 _REFERENCE_VIDEOS = 64  # scored with every query, at most
 _REFERENCE_TOKENS = 1 << 16  # in them, about
+_FEWEST_REFERENCE = 40  # videos, however long they are
 
 _REMEDY = "run `prvr library index` again, or search exactly"
 
@@ -175,7 +175,7 @@ def reference_videos(sections: TrackSections) -> Ids:
     tokens = np.add.reduceat(sections.tokens[groups.numbers], groups.starts[:-1])
     order = np.random.default_rng(0).permutation(len(groups.videos))[:_REFERENCE_VIDEOS]
     sample = tokens[order].cumsum() <= _REFERENCE_TOKENS
-    sample[: 2 * FEWEST_VIDEOS] = True
+    sample[:_FEWEST_REFERENCE] = True
     return np.sort(groups.videos[order[sample]])
 
 

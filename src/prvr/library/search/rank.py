@@ -18,15 +18,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import FRAMES
-from prvr.library.search.confidence import CONFIDENT, Spread, confidence
+from prvr.library.search.confidence import Presence, Standing
+from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.query import TrackQuery
 from prvr.library.search.request import SearchRequest
-from prvr.library.store.background import Background
-from prvr.library.store.sections import Ids, SectionsByVideo, TrackSections
+from prvr.library.store.sections import Ids, TrackSections
 
 DEPTH = 100  # places of each track that count in a fusion
 _RRF = 60  # the usual constant of reciprocal rank fusion
+_STANDS_OUT = 0.9  # share of background sentences that a line must score above, to count beside the pictures
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +37,7 @@ class TrackRanking:
 
     query: TrackQuery
     scores: NDArray[np.float32]  # (V,) of ``query.sections.videos``
-    background: Background
-    spread: Spread | None
+    standing: Standing
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -71,31 +72,36 @@ class TrackRanking:
         return float(self.scores[column])
 
     def confidence(self, score: float) -> float | None:
-        return confidence(score, self.background, self.spread)
+        return self.standing.confidence(score)
 
 
 def rank_track(
-    queries: Sequence[TrackQuery], scores: Sequence[NDArray[np.float32]], sections: TrackSections
+    queries: Sequence[TrackQuery],
+    scores: Sequence[NDArray[np.float32]],
+    sections: TrackSections,
+    knowledge: Knowledge,
 ) -> list[TrackRanking]:
-    """Rank videos by their best section, for each query and its section scores (S',)."""
-    backgrounds: dict[tuple[int, float], Background] = {}
+    """Rank videos by their best section, for each query and the scores of the sections that it reads (S',)."""
     rankings = []
     for query, of_sections in zip(queries, scores, strict=True):
-        # Candidates are not a fair sample of the library, so a search among them is compared with all of it.
-        group = sections.by_video if query.reference is not None else query.sections
-        key = (id(group), query.fusion_weight)
-        if key not in backgrounds:
-            backgrounds[key] = _background(sections, group, query.fusion_weight)
-        by_video = query.sections.best(of_sections)
-        sample = by_video if query.reference is None else by_video[np.isin(query.sections.videos, query.reference)]
-        rankings.append(TrackRanking(query, by_video, backgrounds[key], Spread.of(sample)))
+        read = query.read.best(of_sections)
+        standing = Standing(
+            read,
+            sections.plain_background if query.fusion_weight == 0 else sections.background,
+            knowledge.calibrations.get(query.fusion_weight > 0),
+            None if query.reference is None else _weights(query, len(sections.by_video.videos)),
+            compares=knowledge.compares,
+        )
+        found = np.searchsorted(query.read.videos, query.sections.videos)
+        rankings.append(TrackRanking(query, read[found], standing))
     return rankings
 
 
-def _background(sections: TrackSections, group: SectionsByVideo, weight: float) -> Background:
-    if len(group) < len(sections):
-        return sections.background_on(group, weight)
-    return sections.plain_background if weight == 0 else sections.background
+def _weights(query: TrackQuery, videos: int) -> NDArray[np.float64]:
+    """For how many videos of the library each one that was read stands: the sample stands for all that were not."""
+    assert query.reference is not None
+    sample = np.isin(query.read.videos, query.reference)
+    return np.where(sample, 1 + (videos - len(sample)) / max(1, sample.sum()), 1.0)
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,7 @@ class Ranking:
     page: tuple[RankedVideo, ...]  # the videos of the page, if the request is grouped by video
     more: bool  # whether another page follows it
     total: int  # videos that were searched
-    confidence: float | None  # of the best video
+    presence: Presence  # whether what was asked for is in the library at all
 
     @property
     def lead(self) -> str:
@@ -135,9 +141,14 @@ def rank_requests(
 
 
 def _rank(request: SearchRequest, tracks: Mapping[str, TrackRanking]) -> Ranking:
+    lead = tracks[lead_track(tracks)]
+    if request.min_confidence > 0 and lead.standing.odds is None:
+        raise LibraryError(
+            "this library states no probabilities, so min_confidence cannot be used: they need a trained model "
+            "(`prvr library add --model RUN`) that was calibrated when it was trained"
+        )
     order = _SingleOrder(tracks) if len(tracks) == 1 else _FusedOrder(tracks)
     videos = order.page(request) if request.group_by == "video" else []
-    best = order.top(1)
     return Ranking(
         request=request,
         tracks=tracks,
@@ -145,7 +156,7 @@ def _rank(request: SearchRequest, tracks: Mapping[str, TrackRanking]) -> Ranking
         page=tuple(order.entry(video) for video in videos[: request.limit]),
         more=len(videos) > request.limit,
         total=order.total,
-        confidence=order.confidence(best[0]) if best else None,
+        presence=lead.standing.presence,
     )
 
 
@@ -275,6 +286,5 @@ def fuse_ranks(orders: Mapping[str, Sequence[int]]) -> dict[int, float]:
 
 
 def _standing_out(track: TrackRanking) -> list[int]:
-    """Videos that score above background sentences, best first; all of the best if confidence is unknown."""
-    values = {video: track.confidence(track.score(video)) for video in track.top(DEPTH)}
-    return [video for video, value in values.items() if value is None or value >= CONFIDENT]
+    """Videos that score above nearly all background sentences, best first."""
+    return [video for video in track.top(DEPTH) if track.standing.above_background(track.score(video)) >= _STANDS_OUT]

@@ -17,7 +17,8 @@ from prvr.files import write_whole
 from prvr.library.errors import LibraryError
 from prvr.library.store.model import ModelRecord
 
-FORMAT = 2  # the newest format this program reads; a library without a trained model is written in format 1
+FORMAT = 3  # the newest this program reads; 1: no trained model, 2: with one, 3: background sentences of its encoder
+BackgroundKind = Literal["common", "encoder"]
 RECORD_FILE = "library.json"
 _LONGEST_WINDOW = 1e6  # seconds
 
@@ -65,9 +66,12 @@ class LibraryRecord:
     recipes: dict[str, dict[str, Any]]  # by track: how its vectors were made
     model: ModelRecord | None = None
     made_by: str = __version__
+    background: BackgroundKind = "common"  # which background sentences are stored with the sections
 
     @property
     def format(self) -> int:
+        if self.background != "common":
+            return 3
         return 1 if self.model is None else 2
 
     def to_json(self) -> str:
@@ -129,7 +133,10 @@ def parse_record(text: str, path: str, library: str) -> LibraryRecord:
         _require_types(given)
         settings = LibrarySettings(**given)
         model = None if found.get("model") is None else ModelRecord(**found["model"])
-        return LibraryRecord(settings, dict(found["recipes"]), model, str(found["made_by"]))
+        background = found.get("background", "common")
+        if background not in get_args(BackgroundKind):
+            raise ValueError(f"background is {background!r:.40}")
+        return LibraryRecord(settings, dict(found["recipes"]), model, str(found["made_by"]), background)
     except (TypeError, KeyError, ValueError, AttributeError) as problem:
         raise LibraryError(f"{path} does not describe a library ({problem}): restore it from a copy") from None
 

@@ -23,7 +23,7 @@ An encoder of your own derives from ``Encoder`` and can be given wherever one is
 
 from __future__ import annotations
 
-from prvr.media.encoders.base import Array, Encoder, TextEncoder, unit_rows
+from prvr.media.encoders.base import Array, Encoder, TextEncoder, Understanding, unit_rows
 from prvr.media.encoders.plain import PlainEncoder
 
 # Models that are known to work and are published as safetensors.
@@ -68,6 +68,7 @@ __all__ = [
     "Encoder",
     "PlainEncoder",
     "TextEncoder",
+    "Understanding",
     "open_encoder",
     "open_text_encoder",
     "unit_rows",

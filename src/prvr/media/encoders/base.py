@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,14 @@ from prvr.media.recipe import WORDS, Recipe
 from prvr.media.resize import fit_picture
 
 Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Understanding:
+    """What an encoder with a limited vocabulary made of a sentence."""
+
+    used: tuple[str, ...]
+    ignored: tuple[str, ...]  # words that carry meaning, but that it does not know
 
 
 class TextEncoder(ABC):
@@ -35,6 +44,14 @@ class TextEncoder(ABC):
     def encode_word_lists(self, texts: Sequence[str]) -> list[Array]:
         """``encode_words`` of many texts. Override it where encoding many at once is faster."""
         return [self.encode_words(text) for text in texts]
+
+    def understanding(self, text: str) -> Understanding | None:
+        """Which words of a text are used, for an encoder with a limited vocabulary; None if it reads every word."""
+        return None
+
+    def usual_sentences(self, count: int) -> tuple[str, ...] | None:
+        """Sentences in the encoder's own vocabulary, for an encoder with a limited one; None if it has no limit."""
+        return None
 
     def text_recipe(self, *, words: bool = False) -> Recipe:
         """The recipe of sentence vectors, or of word features."""

@@ -1,0 +1,45 @@
+"""What is known about a library's answers before it is searched, from its encoder and from the model's calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from prvr.library.ingest.tracks import Track
+from prvr.media import Understanding
+from prvr.scoring import Calibration
+from prvr.trace import VerdictScale
+
+
+def _every_word(text: str) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """How far the answers of the pictures' track can be trusted."""
+
+    calibrations: Mapping[bool, Calibration] = field(default_factory=dict)  # with TRACE (True), and without it
+    verdicts: VerdictScale | None = None
+    understand: Callable[[str], Understanding | None] = _every_word
+    compares: bool = True  # whether its background sentences are of the kind that people can ask it
+
+    @staticmethod
+    def of(track: Track, *, own_sentences: bool) -> Knowledge:
+        """``own_sentences``: whether an encoder with few words has background sentences made of those words."""
+        from prvr.library.ingest.trained import TrainedEmbedding
+
+        embedding = track.embedding
+        limited = track.encoder.usual_sentences(1) is not None
+        if not isinstance(embedding, TrainedEmbedding):
+            return Knowledge(understand=embedding.understanding, compares=own_sentences or not limited)
+        known = embedding.calibration
+        if known is None:
+            return Knowledge(understand=embedding.understanding, compares=not limited)
+        calibrations = {False: known.base, True: known.trace or known.base}
+        return Knowledge(
+            {traced: found for traced, found in calibrations.items() if found is not None},
+            known.verdicts,
+            embedding.understanding,
+            compares=not limited,
+        )
