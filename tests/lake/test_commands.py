@@ -53,7 +53,6 @@ def test_index_prints_the_recall(lake: Library, prvr: Prvr, monkeypatch: pytest.
     assert "frames: the candidates hold" in said.out, said
     for video in lake.videos():  # drawn videos have no files
         assert not video.path.exists()
-    prvr("library", "index", "--library", lake.address, "--every", 4).refuses("leave --every and --neighbours out")
     assert "approximate search, frames: finds" in prvr("library", "verify", "--library", lake.address).out
 
 

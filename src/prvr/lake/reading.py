@@ -30,6 +30,7 @@ from prvr.library import (
     Video,
     absolute_path,
 )
+from prvr.media import MissingExtra
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,8 +49,10 @@ class ValueCache:
     """The values of sections that were read last, up to a number of bytes. Any thread may use it."""
 
     def __init__(self, most: int | None = None):
-        from cachetools import LRUCache
-
+        try:
+            from cachetools import LRUCache
+        except ImportError as problem:
+            raise MissingExtra("cachetools, which lakes need,", "scale", problem) from None
         self.values: LRUCache[Hashable, bytes] = LRUCache(_cache_bytes() if most is None else most, getsizeof=len)
         self.lock = threading.Lock()
 

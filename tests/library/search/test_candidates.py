@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from dataclasses import replace
@@ -10,11 +11,20 @@ from pathlib import Path
 import pytest
 
 from prvr.cli import main
-from prvr.library import INDEX_FOLDER, CandidateIndex, Filters, IndexSettings, Library, LibraryError, SearchRequest
-from prvr.library.search import candidates
+from prvr.library import (
+    INDEX_FOLDER,
+    CandidateIndex,
+    Filters,
+    IndexSettings,
+    Library,
+    LibraryError,
+    NoCandidates,
+    SearchRequest,
+)
+from prvr.library.search import candidate_build, candidates
 from prvr.worlds import RenderedWorld
 
-pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')
+pytest.importorskip("lance", reason='needs Lance: pip install "prvr[candidates]"')
 QUERY = "a red circle moves to the left"
 
 
@@ -45,7 +55,7 @@ def test_candidates_are_scored_as_in_exact_search(mine: Library) -> None:
 
 def test_neighbours_in_a_pass_change_nothing(mine: Library) -> None:
     """Each query has candidates of its own, whatever else is asked at the same time, and with what options."""
-    mine.index(IndexSettings(videos=2, neighbours=4))
+    mine.index(IndexSettings(videos=2))
     mates = ["something blue falls", "a yellow star", "a green circle over sand"]
     request = SearchRequest(QUERY, limit=50, approximate=True)
     alone = mine.search_many([request])[0]
@@ -84,7 +94,7 @@ def test_what_came_later_is_found_and_what_went_is_not(mine: Library, films: Ren
 
 
 def test_filters_are_answered_exactly(mine: Library) -> None:
-    mine.index(IndexSettings(videos=1, neighbours=1))
+    mine.index(IndexSettings(videos=1))
     everything = Filters(min_duration=0.1)
     exact, found = (mine.search(QUERY, limit=50, filters=everything, approximate=way) for way in (False, True))
     assert [hit.video for hit in found] == [hit.video for hit in exact]
@@ -95,12 +105,68 @@ def test_without_an_index_it_says_what_to_do(mine: Library) -> None:
         mine.search(QUERY, approximate=True)
 
 
-def test_a_damaged_index_is_named(mine: Library) -> None:
+@pytest.mark.parametrize("part", ["*.json", "*.lance/_versions/*", "*.lance/data/*", "*.lance/_indices/*/*"])
+def test_a_damaged_index_is_named(mine: Library, part: str) -> None:
     mine.index()
-    (file,) = (mine.folder / INDEX_FOLDER).glob("*.faiss")
-    file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(LibraryError, match="library index` again"):
+    for file in (mine.folder / INDEX_FOLDER).glob(part):
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 3])
+    with pytest.raises(NoCandidates, match="library index` again"):
+        Library.open(mine.folder).search(QUERY, approximate=True)
+    mine.index()
+    assert len(mine.search(QUERY, limit=3, approximate=True)) == 3
+
+
+def test_a_lost_index_is_named(mine: Library) -> None:
+    mine.index()
+    shutil.rmtree(table_of(mine))
+    with pytest.raises(NoCandidates, match="library index` again"):
         mine.search(QUERY, approximate=True)
+
+
+@pytest.mark.parametrize(("format", "remedy"), [(1, "run `prvr library index` again"), (99, "update prvr")])
+def test_an_index_of_another_format_is_named(mine: Library, format: int, remedy: str) -> None:
+    mine.index()
+    record = mine.folder / INDEX_FOLDER / "frames.json"
+    record.write_text(json.dumps({**json.loads(record.read_text("utf-8")), "format": format}), "utf-8")
+    with pytest.raises(NoCandidates, match=remedy):
+        mine.search(QUERY, approximate=True)
+
+
+def table_of(library: Library) -> Path:
+    """The table that the index of pictures uses."""
+    folder = library.folder / INDEX_FOLDER
+    return folder / json.loads((folder / "frames.json").read_text("utf-8"))["table"]
+
+
+def test_an_index_stays_until_nobody_searches_it_any_more(mine: Library) -> None:
+    """A search that has begun may use the table that was replaced. Older ones and leftovers are deleted."""
+    mine.index()
+    reader = mine.store.candidates(mine.snapshot())["frames"]
+    background = mine.tracks["frames"].background[:1]
+    expected, first = reader.of(background)[0].tolist(), table_of(mine)
+    for leftover in ("frames-old.faiss", "frames-killed.lance"):
+        (mine.folder / INDEX_FOLDER / leftover).write_bytes(b"")
+    mine.index()
+    second = table_of(mine)
+    assert reader.of(background)[0].tolist() == expected
+    assert {path.name for path in (mine.folder / INDEX_FOLDER).glob("frames-*")} == {first.name, second.name}
+    mine.index()
+    assert {path.name for path in (mine.folder / INDEX_FOLDER).glob("frames-*")} == {second.name, table_of(mine).name}
+
+
+def test_an_index_that_cannot_be_written_leaves_the_old_one(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine.index()
+    table = table_of(mine)
+
+    def full_disk(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(candidate_build, "build_stretch_index", full_disk)
+        with pytest.raises(LibraryError, match=r"could not be written.*No space left"):
+            mine.index()
+    assert [*(mine.folder / INDEX_FOLDER).glob("frames-*")] == [table]
+    assert mine.search(QUERY, approximate=True).hits
 
 
 def test_a_small_library_needs_none(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,8 +175,8 @@ def test_a_small_library_needs_none(mine: Library, monkeypatch: pytest.MonkeyPat
     assert not (mine.folder / INDEX_FOLDER).exists()
 
 
-def test_without_faiss_it_names_the_install(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "faiss", None)
+def test_without_lance_it_names_the_install(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lance", None)
     with pytest.raises(LibraryError, match=r'pip install "prvr\[candidates\]"'):
         mine.index()
 
