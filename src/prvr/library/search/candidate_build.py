@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.files import sync_folder, write_whole
-from prvr.library.errors import LibraryError, NoCandidates
+from prvr.library.errors import LibraryError
 from prvr.library.search import candidates
 from prvr.library.search.candidates import (
     INDEX_FOLDER,
@@ -136,35 +136,26 @@ def _build_index(
         return None
     lists = settings.lists_for(tokens)
     report(f"{track}: {tokens:,} tokens in {lists:,} lists")
-    name = f"{track}-{uuid.uuid4().hex}.lance"  # a new name: another process may use the old table
+    name = f"{track}-{uuid.uuid4().hex}.lance"  # a new name: others search the old table meanwhile
     table = _write_table(library / INDEX_FOLDER / name, sections, lists)
     rows = {str(shard.id): len(shard.gallery) for shard in sections.shards}
     record = IndexRecord(name, rows, len(sections), settings.probes or lists, settings)
     if not settings.probes:
         report(f"{track}: choosing how many lists to look at")
-        index = CandidateIndex(library, record, table)
+        index = CandidateIndex(library, track, record, table)
         record = replace(record, probes=choose_probes(TrackCandidates(index, sections), background, lists))
-    replaced = _table_in_use(library, track)
     write_whole(library / INDEX_FOLDER / f"{track}.json", record.to_json())
-    _delete_tables(library, track, keep={name, replaced})  # a search that has begun may still use the old one
+    _delete_tables(library, track, keep=name)
     return CandidateIndex.open(library, track)
 
 
-def _table_in_use(library: Path, track: str) -> str | None:
-    try:
-        record = IndexRecord.read(library, track)
-    except NoCandidates:  # damaged, or of another format
-        return None
-    return None if record is None else record.table
-
-
-def _delete_tables(library: Path, track: str, keep: Collection[str | None] = ()) -> None:
-    """Delete the tables of a track, and its record if none is kept. Older versions wrote files instead of tables."""
+def _delete_tables(library: Path, track: str, keep: str | None = None) -> None:
+    """Delete the tables of a track but one, and its record if none is kept. Older versions wrote files instead."""
     folder = library / INDEX_FOLDER
-    if not keep:
+    if keep is None:
         (folder / f"{track}.json").unlink(missing_ok=True)
     for old in folder.glob(f"{track}-*"):
-        if old.name not in keep:
+        if old.name != keep:
             shutil.rmtree(old, ignore_errors=True) if old.is_dir() else old.unlink(missing_ok=True)
 
 

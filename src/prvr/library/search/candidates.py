@@ -119,25 +119,37 @@ class IndexRecord:
 
 
 class CandidateIndex:
-    """The index of one track."""
+    """The index of one track. If another process replaces it, its table is deleted, and the new one is used."""
 
-    def __init__(self, library: Path, record: IndexRecord, table: LanceDataset):
-        self.library, self.record, self.table = library, record, table
+    def __init__(self, library: Path, track: str, record: IndexRecord, table: LanceDataset):
+        self.library, self.track, self.record, self.table = library, track, record, table
 
     @staticmethod
     def open(library: Path, track: str) -> CandidateIndex | None:
         """Open the index of a track; None if none was built."""
         record = IndexRecord.read(library, track)
-        if record is None:
-            return None
-        lance = lance_for_candidates()
-        with _damage_named(library, record):
-            return CandidateIndex(library, record, lance.dataset(library / INDEX_FOLDER / record.table))
+        while record is not None:
+            lance = lance_for_candidates()
+            try:
+                with _damage_named(library, record):
+                    table = lance.dataset(library / INDEX_FOLDER / record.table)
+                return CandidateIndex(library, track, record, table)
+            except NoCandidates:
+                tried, record = record, IndexRecord.read(library, track)
+                if record == tried:
+                    raise
+        return None
 
     def near(self, query: Tensor, count: int, probes: int | None = None) -> Ids:
         """The places of the sections that are nearest to a query (D,), best first."""
-        with _damage_named(self.library, self.record):
-            return nearest_rows(self.table, query.float().numpy(), count, probes or self.record.probes, ROW)
+        try:
+            with _damage_named(self.library, self.record):
+                return nearest_rows(self.table, query.float().numpy(), count, probes or self.record.probes, ROW)
+        except NoCandidates:
+            current = CandidateIndex.open(self.library, self.track)
+            if current is None or current.record == self.record:
+                raise
+            return current.near(query, count)
 
 
 @contextmanager
