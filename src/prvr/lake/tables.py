@@ -81,6 +81,16 @@ class Table:
         except _NotFound:
             return None
 
+    def require(self) -> LanceDataset:
+        """The newest version of a table that must exist."""
+        table = self.open()
+        if table is None:
+            raise self.lost()
+        return table
+
+    def lost(self) -> DamagedTable:
+        return DamagedTable(f"{self.lake} has lost its table {self.name!r}: restore it from a copy")
+
     def create(self, rows: pa.Table) -> bool:
         """Create the table with these rows. Returns False if it exists already, perhaps by another process.
 
@@ -114,9 +124,7 @@ class Table:
 
     def _commit(self, operation: Any) -> None:
         def attempt() -> None:
-            table = self.open()
-            if table is None:
-                raise DamagedTable(f"{self.lake} has lost its table {self.name!r}: restore it from a copy")
+            table = self.require()
             with explained(self.lake):
                 commit = _lance().LanceDataset.commit
                 commit(self.uri, operation, read_version=table.version, storage_options=self.options)
