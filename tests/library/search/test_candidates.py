@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from prvr.cli import main
@@ -22,9 +23,13 @@ from prvr.library import (
     SearchRequest,
 )
 from prvr.library.search import candidate_build, candidates
+from prvr.library.search.stretches import merge_tokens
+from prvr.library.store import arrays
+from prvr.library.store.sections import MappedSections
+from prvr.scoring import Vectors
 from prvr.worlds import RenderedWorld
 
-pytest.importorskip("lance", reason='needs Lance: pip install "prvr[candidates]"')
+lance = pytest.importorskip("lance", reason='needs Lance: pip install "prvr[candidates]"')
 QUERY = "a red circle moves to the left"
 
 
@@ -166,6 +171,31 @@ def test_an_index_that_cannot_be_written_leaves_the_old_one(mine: Library, monke
             mine.index()
     assert [*(mine.folder / INDEX_FOLDER).glob("frames-*")] == [table]
     assert mine.search(QUERY, approximate=True).hits
+
+
+def test_the_table_holds_the_stretches_of_every_section(
+    mine: Library, films: RenderedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several shards, one of them with rows of removed videos."""
+    paths = sorted(films.videos.values())
+    mine.remove(paths[2:3])
+    monkeypatch.setattr(arrays, "SHARD_LIMIT", 1)
+    mine.add(paths[2:3])
+    mine.store.remove(paths[5:6], missing=False)  # without freeing the space
+    monkeypatch.setattr(candidate_build, "_TOKENS_AT_ONCE", 20)  # several batches of a shard
+    mine.index()
+    sections = mine.snapshot().tracks["frames"]
+    assert isinstance(sections, MappedSections)
+    assert [len(shard.rows) for shard in sections.shards] == [len(paths) - 2, 1]
+    assert len(sections.shards[0].gallery) == len(paths) - 1
+    stored = {row["row"]: row["stretches"] for row in lance.dataset(table_of(mine)).to_table().to_pylist()}
+    for number, owner in enumerate(sections.owners):
+        (section,) = sections.sections_of(owner)
+        local = Vectors(section.arrays["local.values"], section.arrays.get("local.scale"))
+        tokens = local.restore().flatten(0, 1)[: section.tokens].numpy()
+        place = sections.shards[sections.shard[number]].id << candidates.SHARD_BITS | int(sections.row[number])
+        np.testing.assert_allclose(stored.pop(place), merge_tokens(tokens, np.array([len(tokens)]))[0])
+    assert stored == {}
 
 
 def test_a_small_library_needs_none(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
