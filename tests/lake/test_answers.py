@@ -13,7 +13,16 @@ import torch
 from prvr.lake import copy_library, index
 from prvr.lake.index import LakeCandidates
 from prvr.lake.reading import CACHE_MEGABYTES
-from prvr.library import FRAMES, Filters, IndexSettings, Library, LibrarySettings, NoCandidates, SearchRequest
+from prvr.library import (
+    FRAMES,
+    STRETCHES,
+    Filters,
+    IndexSettings,
+    Library,
+    LibrarySettings,
+    NoCandidates,
+    SearchRequest,
+)
 from prvr.worlds import RenderedWorld
 from tests.lake.conftest import RATE, SENTENCE, drawn_videos, opened, require_unique
 from tests.library.conftest import data, run, trained  # noqa: F401
@@ -151,7 +160,7 @@ class TestApproximate:
         candidates = lake.store.candidates(lake.snapshot())[FRAMES]
         assert isinstance(candidates, LakeCandidates)
         plan = candidates.sections.table.scanner(
-            nearest={"column": index.COLUMN, "q": torch.zeros(16).numpy(), "k": 1}
+            nearest={"column": STRETCHES, "q": torch.zeros(16).numpy(), "k": 1}
         ).explain_plan()
         assert "ANN" in plan
 

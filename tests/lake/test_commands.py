@@ -17,6 +17,7 @@ from prvr.cli import main
 from prvr.lake import index, open_library
 from prvr.lake.tables import LakeError, Table, explained
 from prvr.library import Library
+from prvr.media import MissingExtra
 from prvr.server import create_app
 from tests.lake.conftest import SENTENCE, Said, finish, start
 from tests.s3 import S3Server
@@ -53,7 +54,6 @@ def test_index_prints_the_recall(lake: Library, prvr: Prvr, monkeypatch: pytest.
     assert "frames: the candidates hold" in said.out, said
     for video in lake.videos():  # drawn videos have no files
         assert not video.path.exists()
-    prvr("library", "index", "--library", lake.address, "--every", 4).refuses("leave --every and --neighbours out")
     assert "approximate search, frames: finds" in prvr("library", "verify", "--library", lake.address).out
 
 
@@ -181,3 +181,12 @@ def test_a_copy_does_not_write_into_other_things(lake: Library, tmp_path: Path, 
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     prvr("library", "copy", lake.address, tmp_path / "mine").refuses("holds something else")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize("package", ["lance", "cachetools"])
+def test_a_missing_package_is_named_with_its_extra(
+    lake: Library, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=r'pip install "prvr\[scale\]"'):
+        open_library(lake.address)

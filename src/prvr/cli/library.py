@@ -188,8 +188,8 @@ class Index:
     """Build an index of a very large library, for `prvr search --approximate`.
 
     The index finds videos that may hold the answer; those are then scored exactly, with TRACE. Videos added later are
-    searched as well, but more slowly: build the index of a folder again from time to time (it needs faiss:
-    pip install "prvr[candidates]"). That of a lake takes them in by itself, and has no --every and --neighbours.
+    searched as well, but more slowly: build the index of a folder again from time to time. That of a lake takes them
+    in by itself. Needs Lance: pip install "prvr[candidates]".
     """
 
     library: LibraryPath = field(default_factory=default_library)

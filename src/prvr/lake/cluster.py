@@ -15,7 +15,6 @@ two commands on one cluster, or one after another that was interrupted, made it 
 from __future__ import annotations
 
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -225,9 +224,8 @@ class IndexWorker:
         """Open the lake and load the encoders and the model."""
         require_same_version(self.version)
         with _named_node():
-            self.library = Library(open_lake(self.lake))
-            for track in self.library.tracks.values():  # a tokenizer cannot be used by two threads at the same time
-                track.encoder.encode_texts = _one_at_a_time(track.encoder.encode_texts)  # type: ignore[method-assign]
+            library = Library(open_lake(self.lake))
+            self.tracks, self.rate = library.tracks, library.settings.rate
 
     def index(self, group: FileGroup) -> WrittenFiles:
         """Index files and write their sections together."""
@@ -240,8 +238,8 @@ class IndexWorker:
     def _index(self, source: SourceFile) -> IndexedVideo:
         if not source.path.is_file():
             return _failed(source, self.tags, f"{_UNSEEN} {socket.gethostname()}")
-        video, rate = new_video(source, Adder.fingerprint(source), self.tags), self.library.settings.rate
-        return index_file(None, video, self.library.tracks, rate, lambda seconds, duration: None, decode_threads=1)
+        video = new_video(source, Adder.fingerprint(source), self.tags)
+        return index_file(None, video, self.tracks, self.rate, lambda seconds, duration: None, decode_threads=1)
 
 
 @contextmanager
@@ -251,13 +249,3 @@ def _named_node() -> Iterator[None]:
         yield
     except (UserError, OSError) as problem:
         raise ClusterError(f"node {socket.gethostname()}: {problem}") from None
-
-
-def _one_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
-    lock = threading.Lock()
-
-    def locked(*arguments: Any) -> Any:
-        with lock:
-            return function(*arguments)
-
-    return locked

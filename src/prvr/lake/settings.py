@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from prvr.lake.rows import head_row, video_schema
-from prvr.lake.tables import DamagedTable, Table, explained
+from prvr.lake.tables import Table, explained
 from prvr.library import RECORD_FILE, LibraryError, LibraryRecord, parse_record
 
 SETTINGS, VIDEOS = "settings", "videos"  # names of tables
@@ -40,7 +40,7 @@ def _require_free(address: str) -> None:
     """Refuse an address that holds something else than what a killed process left behind while it created a lake."""
     videos, folder = Table(address, VIDEOS).open(), Path(address)
     if videos is not None and videos.count_rows() > 1:
-        raise DamagedTable(f"{address} has lost its table {SETTINGS!r}: restore it from a copy")
+        raise Table(address, SETTINGS).lost()
     left = {f"{VIDEOS}.lance", f"{SETTINGS}.lance"}
     if folder.is_dir() and {path.name for path in folder.iterdir()} - left:
         raise LibraryError(f"{address} holds something else: choose a folder that is empty or does not exist")

@@ -117,16 +117,10 @@ class LakeStore(Store):
         return place
 
     def _videos(self, condition: str, columns: Sequence[str] = VIDEO_COLUMNS) -> list[dict[str, Any]]:
-        table = self._require(VIDEOS)
+        table = self.tables[VIDEOS].require()
         with explained(self.address):
             rows: list[dict[str, Any]] = table.to_table(columns=list(columns), filter=condition).to_pylist()
         return sorted(rows, key=lambda row: row["id"])
-
-    def _require(self, name: str) -> LanceDataset:
-        table = self.tables[name].open()
-        if table is None:
-            raise DamagedTable(f"{self.address} has lost its table {name!r}: restore it from a copy")
-        return table
 
     def videos(self, state: str | None = None) -> list[Video]:
         condition = f"id != {HEAD}" if state is None else f"state = {quoted(state)}"
@@ -137,7 +131,7 @@ class LakeStore(Store):
         return [read_video(row) for row in self._videos(f"id != {HEAD} AND {condition}")]
 
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
-        table = self._table or self._require(VIDEOS)
+        table = self._table or self.tables[VIDEOS].require()
         with explained(self.address):
             found = table.to_table(columns=["lines"], filter=f"id = {int(video)}").to_pylist()
         lines = [TimedLine(**line) for line in found[0]["lines"]] if found else []
@@ -231,7 +225,7 @@ class LakeStore(Store):
         import pyarrow as pa
 
         def attempt() -> VideoChange:
-            table = self._require(VIDEOS)
+            table = self.tables[VIDEOS].require()
             with explained(self.address):
                 (head,) = table.to_table(columns=["size"], filter=f"id = {HEAD}").to_pylist()
                 made = change(table, head["size"])
@@ -297,7 +291,7 @@ class LakeStore(Store):
 
     def _drop_unreadable(self, track: str) -> bool:
         """Delete files of sections that cannot be read, if all that remains is complete without them."""
-        table, videos = self._require(track), self._videos(f"id != {HEAD}", ["id", "part", f"{track}_sections"])
+        table, videos = self.tables[track].require(), self._videos(f"id != {HEAD}", ["id", "part", f"{track}_sections"])
         rows, unreadable = scan_sections(table, ["part"], damaged=True)
         found = int(np.isin(rows["part"], [row["part"] for row in videos]).sum())
         complete = found == sum(row[f"{track}_sections"] for row in videos)

@@ -21,7 +21,7 @@ from prvr.library.ingest.index import index_file, new_video
 from prvr.library.ingest.setup import EncoderOverrides, plan_library
 from prvr.library.ingest.tracks import FRAMES, PAGE_TOKENS, TEXT, Piece, Track
 from prvr.library.library import Library
-from prvr.library.search.candidate_build import CandidateRecall, measure_recall
+from prvr.library.search.candidate_build import CandidateRecall, choose_probes, measure_recall
 from prvr.library.search.candidates import (
     FEWEST_TOKENS,
     INDEX_FOLDER,
@@ -37,6 +37,17 @@ from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_que
 from prvr.library.search.moments import FoundMoment, MomentOptions
 from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import PLAIN_LIMITS, SCORES_NOTE, Hit, SearchResult
+from prvr.library.search.stretches import (
+    STRETCHES,
+    build_stretch_index,
+    first_videos,
+    is_lance_error,
+    nearest_rows,
+    require_lance,
+    rows_to_ask,
+    stretch_column,
+    stretch_type,
+)
 from prvr.library.store.arrays import PAGED_ARRAYS, Section
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo, Video
@@ -65,6 +76,7 @@ __all__ = [
     "PLAIN_LIMITS",
     "RECORD_FILE",
     "SCORES_NOTE",
+    "STRETCHES",
     "TEXT",
     "VIDEO_SUFFIXES",
     "AddProgress",
@@ -115,13 +127,18 @@ __all__ = [
     "Video",
     "VideoExplanation",
     "absolute_path",
+    "build_stretch_index",
+    "choose_probes",
     "copy_videos",
     "find_videos",
+    "first_videos",
     "index_file",
+    "is_lance_error",
     "judge",
     "measure_recall",
     "model_problem",
     "most_tokens",
+    "nearest_rows",
     "new_video",
     "parse_record",
     "plan_library",
@@ -129,5 +146,9 @@ __all__ = [
     "reference_videos",
     "rendered_queries",
     "require_empty",
+    "require_lance",
+    "rows_to_ask",
+    "stretch_column",
+    "stretch_type",
     "write_record",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from prvr.media import Encoder, EncoderError, Fit, Image, open_encoder, open_text_encoder, weights_hash
+from prvr.media.encoders.weights import load_pretrained
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,18 @@ def test_neither_batches_nor_loading_change_anything(pair: Encoder, pair_folder:
     np.testing.assert_array_equal(pair.encode_frames(images), again.encode_frames(images))
     np.testing.assert_allclose(pair.encode_frames(images)[17], pair.encode_frames(images[17:18])[0], atol=1e-5)
     np.testing.assert_allclose(pair.encode_texts(texts)[1], pair.encode_texts(texts[1:2])[0], atol=1e-5)
+
+
+def test_any_number_of_threads_may_tokenize(pair_folder: Path) -> None:
+    """A tokenizer alone raises "Already borrowed", or cuts at another thread's length."""
+    pretrained = load_pretrained(str(pair_folder))
+    texts = ["a red square moves to the left " * 20] * 50
+
+    def length(longest: int) -> int:
+        return int(pretrained.tokens(texts, longest)["input_ids"].shape[1])
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(length, [4, 6, 8, 10] * 25)) == [4, 6, 8, 10] * 25
 
 
 def test_long_sentences_are_cut_and_words_counted(pair: Encoder) -> None:

@@ -26,7 +26,7 @@ class ImageTextEncoder(Encoder):
         self.name = name
         self.device = best_device(device)
         self.pretrained = load_pretrained(name)
-        self.model, self.tokenizer = self.pretrained.model, self.pretrained.tokenizer
+        self.model = self.pretrained.model
         missing = [m for m in ("get_image_features", "get_text_features") if not hasattr(self.model, m)]
         if missing:
             kind = type(self.model).__name__
@@ -83,9 +83,7 @@ class ImageTextEncoder(Encoder):
         return states[real].float().cpu().numpy() if real.any() else states[:1].float().cpu().numpy()
 
     def _tokens(self, texts: Sequence[str]) -> dict[str, Any]:
-        tokens = self.tokenizer(
-            list(texts), padding=self.padding, truncation=True, max_length=self.longest, return_tensors="pt"
-        )
+        tokens = self.pretrained.tokens(texts, self.longest, self.padding)
         return {
             name: values.to(self.device) for name, values in tokens.items() if name in ("input_ids", "attention_mask")
         }
