@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "bench": {"tokens", "backbones", "trace", "scoring", "training", "data"},
     "library": {"words", "tokens", "files", "data", "media", "worlds", "backbones", "trace", "scoring", "training"},
     "lake": {"files", "library", "media", "scoring"},
-    "server": {"processes", "lake", "library", "media"},
+    "server": {"processes", "lake", "library", "media", "trace"},
     "doctor": {"scoring", "lake", "library", "media", "files"},
     "cli": {
         "doctor",

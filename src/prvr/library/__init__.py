@@ -30,7 +30,7 @@ from prvr.library.search.candidates import (
     most_tokens,
     reference_videos,
 )
-from prvr.library.search.confidence import Presence
+from prvr.library.search.confidence import Presence, PresenceWord
 from prvr.library.search.explain import MomentEvidence, VideoExplanation
 from prvr.library.search.filters import Filters
 from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
@@ -110,6 +110,7 @@ __all__ = [
     "NoCandidates",
     "Piece",
     "Presence",
+    "PresenceWord",
     "ProgressClock",
     "QueryInput",
     "QueryProjection",

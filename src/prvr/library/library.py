@@ -327,7 +327,7 @@ class Library:
             trace: cut moments out of the routed evidence; off: out of the direct evidence.
             moments: how moments are cut out.
         """
-        return explain_video(
+        found = explain_video(
             self.snapshot(),
             lambda name: self.encode(name, [query])[0],
             video,
@@ -336,6 +336,10 @@ class Library:
             trace=trace,
             options=moments or MomentOptions(),
         )
+        understood = self.knowledge.understand(query)
+        if found.track != FRAMES or (understood is not None and understood.ignored):
+            return found
+        return replace(found, verdict=self.knowledge.verdict(found.evidence))
 
     def recall(self, best: int = 10) -> dict[str, CandidateRecall]:
         """By track, the share of the exact best videos of background sentences that approximate search finds."""

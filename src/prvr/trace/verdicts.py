@@ -15,6 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from prvr.trace.curves import Peaked
+
 Verdict = Literal["supported", "weakly supported", "unsupported"]
 _Z = 1.96  # 95 %
 _FEWEST = 30  # first answers; with fewer there are no thirds to speak of
@@ -98,6 +100,31 @@ class VerdictScale:
     def from_dict(fields: dict[str, Any]) -> VerdictScale:
         shares = {name: Share(**fields[name]) for name in ("supported", "unsupported")}
         return VerdictScale(float(fields["low"]), float(fields["high"]), **shares)
+
+
+_SUPPORT = {
+    "supported": "The rest of the video supports it.",
+    "weakly supported": "The rest of the video supports it a little.",
+    "unsupported": "The rest of the video does not support it.",
+}
+
+
+def why_this_one(found: Peaked, spans: NDArray[np.float32], verdict: Verdict | None) -> str:
+    """Why a moment was found, in words, for page, picture and terminal. ``spans`` (m, 2) are seconds."""
+    direct, routed = spans[found.direct_peak], spans[found.routed_peak]
+    elsewhere = bool(direct[1] <= routed[0] or routed[1] <= direct[0])
+    words = [f"What you describe is closest to {_times(direct)}."]
+    if verdict is not None:
+        words.append(_SUPPORT[verdict])
+    if elsewhere:
+        words.append(f"Weighed with the rest of the video, {_times(routed)} is stronger, so that was taken.")
+    return " ".join(words)
+
+
+def _times(span: NDArray[np.float32]) -> str:
+    """Start and end of a stretch, to the second."""
+    start, end = (divmod(round(float(edge)), 60) for edge in span)
+    return f"{start[0]}:{start[1]:02d}–{end[0]}:{end[1]:02d}"
 
 
 def shares_by_verdict(

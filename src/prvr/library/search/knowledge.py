@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from prvr.library.ingest.tracks import Track
 from prvr.media import Understanding
 from prvr.scoring import Calibration
-from prvr.trace import VerdictScale
+from prvr.trace import Peaked, Verdict, VerdictScale
 
 
 def _every_word(text: str) -> None:
@@ -23,6 +23,10 @@ class Knowledge:
     verdicts: VerdictScale | None = None
     understand: Callable[[str], Understanding | None] = _every_word
     compares: bool = True  # whether its background sentences are of the kind that people can ask it
+
+    def verdict(self, evidence: Peaked) -> Verdict | None:
+        """Whether the rest of a video supports its best moment; None where that says nothing."""
+        return None if self.verdicts is None else self.verdicts.verdict(evidence.support_lift)
 
     @staticmethod
     def of(track: Track, *, own_sentences: bool) -> Knowledge:

@@ -154,7 +154,6 @@ def _with_ignored_words(presence: Presence) -> Presence:
 def _hit(entry: Explained, snapshot: Snapshot, knowledge: Knowledge | None, lines: ReadLines) -> Hit:
     """``knowledge``: None if words were ignored, so that nothing is known about the answers."""
     best = entry.moments[0]
-    verdicts = knowledge.verdicts if knowledge is not None and entry.track == FRAMES else None
     line = None
     if entry.track == TEXT:
         start, end = entry.evidence.spans[best.peak]
@@ -170,7 +169,7 @@ def _hit(entry: Explained, snapshot: Snapshot, knowledge: Knowledge | None, line
         track=entry.track,
         ranks=entry.places,
         line=line,
-        verdict=None if verdicts is None else verdicts.verdict(entry.evidence.support_lift),
+        verdict=knowledge.verdict(entry.evidence) if knowledge is not None and entry.track == FRAMES else None,
     )
 
 
