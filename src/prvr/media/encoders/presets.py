@@ -43,32 +43,32 @@ _BOTH: Literal["pictures and sentences"] = "pictures and sentences"
 _PRESETS = (
     EncoderPreset(
         "siglip2", "google/siglip2-base-patch16-224", _BOTH, 1540, "Apache-2.0",
-        "the usual choice: accurate, many languages, usable without a GPU", 224, 35.4,
+        "the usual choice; many languages", 224, 35.4,
     ),
     EncoderPreset(
         "siglip2-large", "google/siglip2-large-patch16-256", _BOTH, 3565, "Apache-2.0",
-        "more accurate than siglip2, for a machine with a GPU", 256, 162.6,
+        "better than siglip2 by its authors' numbers; with a GPU", 256, 162.6,
     ),
     EncoderPreset(
         "siglip2-so400m", "google/siglip2-so400m-patch14-384", _BOTH, 4583, "Apache-2.0",
-        "the most accurate here, also for small things in the picture; needs a GPU", 384, 670.3,
+        "the best here by its authors' numbers, and sees small things; with a good GPU", 384, 670.3,
     ),
     EncoderPreset(
-        "clip-base", "openai/clip-vit-base-patch32", _BOTH, 609, "MIT (repository)",
-        "English; quick on a machine without a GPU", 224, 8.8,
+        "clip-base", "openai/clip-vit-base-patch32", _BOTH, 609, "MIT",
+        "English; for a machine without a GPU", 224, 8.8,
         revision="d15b5f29721ca72dac15f8526b284be910de18be",
     ),
     EncoderPreset(
-        "clip", "openai/clip-vit-large-patch14", _BOTH, 1714, "MIT (repository)",
-        "English; the features that many published datasets use", 224, 162.0,
+        "clip", "openai/clip-vit-large-patch14", _BOTH, 1714, "MIT",
+        "English; widely used, also for published features", 224, 162.0,
     ),
     EncoderPreset(
         "tinyclip-8m", "wkcn/TinyCLIP-ViT-8M-16-Text-3M-YFCC15M", _BOTH, 96, "MIT",
-        "English; the smallest, for a first try or a weak machine; misses more", 224, 3.6,
+        "English; the smallest, for a first try or a weak machine", 224, 3.6,
     ),
     EncoderPreset(
         "tinyclip-39m", "wkcn/TinyCLIP-ViT-39M-16-Text-19M-YFCC15M", _BOTH, 335, "MIT",
-        "English; small, and close to clip-base", 224, 16.0,
+        "English; small, close to clip-base by its authors' numbers", 224, 16.0,
     ),
     EncoderPreset(
         "minilm", "sentence-transformers/all-MiniLM-L6-v2", "sentences", 92, "Apache-2.0",
