@@ -56,7 +56,7 @@ class Model:
 
     def __init__(self, folder: Path):
         self.folder, self.clip = folder, "clip" in folder.name
-        self.encoder = open_encoder(str(folder), device="cpu")
+        self.encoder: Any = open_encoder(str(folder), device="cpu")
         self.processor = transformers.AutoProcessor.from_pretrained(folder)
         self.model = transformers.AutoModel.from_pretrained(folder).eval()
 
@@ -138,8 +138,9 @@ def test_words_are_those_of_the_sentence_without_padding(model: Model) -> None:
 
 
 def test_a_cut_sentence_keeps_its_end_mark(model: Model) -> None:
-    cut = model.encoder.sentences.tokens(model.encoder.tokenizer, ["word " * 60])["input_ids"][0]  # type: ignore[attr-defined]
-    assert cut[-1] == model.encoder.tokenizer.eos_token_id  # type: ignore[attr-defined]
+    pretrained = model.encoder.pretrained
+    cut = pretrained.tokens(["word " * 60], model.encoder.sentences.longest)["input_ids"][0]
+    assert cut[-1] == pretrained.tokenizer.eos_token_id
 
 
 def test_an_end_mark_that_the_model_does_not_know_is_refused(tmp_path: Path) -> None:

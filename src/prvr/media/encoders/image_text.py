@@ -31,7 +31,7 @@ class ImageTextEncoder(Encoder):
         self.name = name
         self.device = best_device(device)
         self.pretrained = load_pretrained(name)
-        self.model, self.tokenizer = self.pretrained.model, self.pretrained.tokenizer
+        self.model = self.pretrained.model
         missing = [m for m in ("get_image_features", "get_text_features") if not hasattr(self.model, m)]
         if missing:
             kind = type(self.model).__name__
@@ -80,11 +80,10 @@ class ImageTextEncoder(Encoder):
 
     def _inputs(self, texts: Sequence[str]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """What the text model reads, and which tokens are no padding (N, L)."""
-        tokens = {name: part.to(self.device) for name, part in self.sentences.tokens(self.tokenizer, texts).items()}
-        real = tokens["attention_mask"].bool()
-        if self.sentences.as_trained:
-            del tokens["attention_mask"]
-        return tokens, real
+        how = self.sentences
+        tokens = self.pretrained.tokens(how.written(texts), how.longest, how.padding).to(self.device)
+        read = ("input_ids",) if how.as_trained else ("input_ids", "attention_mask")
+        return {name: tokens[name] for name in read}, tokens["attention_mask"].bool()
 
     def _require_end_mark(self) -> None:
         """CLIP's vector of a sentence is that of its end mark; without one, all sentences would get the same vector."""

@@ -55,17 +55,14 @@ class TextPreparation:
     longest: int  # tokens; longer sentences are cut, and keep their end mark
     as_trained: bool  # SigLIP: lower case, padded to the full length, and the padding is read as well
 
-    def tokens(self, tokenizer: Any, texts: Sequence[str]) -> dict[str, torch.Tensor]:
-        """``input_ids`` and ``attention_mask``, (N, L); the mask marks the tokens that are no padding."""
-        found = tokenizer(
-            [text.lower() for text in texts] if self.as_trained else list(texts),
-            padding="max_length" if self.as_trained else True,
-            truncation=True,
-            max_length=self.longest,
-            return_attention_mask=True,
-            return_tensors="pt",
-        )
-        return {name: found[name] for name in ("input_ids", "attention_mask")}
+    @property
+    def padding(self) -> bool | str:
+        """For the tokenizer: to the full length, or to that of the longest sentence."""
+        return "max_length" if self.as_trained else True
+
+    def written(self, texts: Sequence[str]) -> list[str]:
+        """The sentences as the tokenizer gets them."""
+        return [text.lower() for text in texts] if self.as_trained else list(texts)
 
     def __str__(self) -> str:
         if self.as_trained:

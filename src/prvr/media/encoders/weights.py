@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,11 +26,24 @@ class PretrainedModel:
     model: Any  # in evaluation mode
     tokenizer: Any
     hashes: Mapping[str, str] = field(default_factory=dict)  # sha256 of the files that were checked while loading
+    _tokenizing: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @cached_property
     def weights(self) -> str:
         """The sha256 of its weights."""
         return weights_hash(self.folder, self.hashes)
+
+    def tokens(self, texts: Sequence[str], longest: int, padding: bool | str = True) -> Any:
+        """The words of texts as tensors, padded to one length and cut at the longest. Any thread may call this."""
+        with self._tokenizing:  # a tokenizer cannot be used by two threads at the same time
+            return self.tokenizer(
+                list(texts),
+                padding=padding,
+                truncation=True,
+                max_length=longest,
+                return_attention_mask=True,
+                return_tensors="pt",
+            )
 
 
 def load_pretrained(name: str) -> PretrainedModel:
