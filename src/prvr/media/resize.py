@@ -21,7 +21,8 @@ def resize(image: Image, width: int, height: int, mode: Literal["bilinear", "bic
 
     planes = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)[None]
     scaled = interpolate(planes, (height, width), mode=mode, antialias=True)
-    return scaled[0].permute(1, 2, 0).contiguous().numpy()
+    # Copied by numpy: torch would wait for its threads, which the decoder's keep busy.
+    return np.ascontiguousarray(scaled[0].numpy().transpose(1, 2, 0))
 
 
 def fit_picture(image: Image, fit: Fit) -> Image:

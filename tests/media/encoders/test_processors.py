@@ -131,6 +131,17 @@ def test_upper_and_lower_case_mean_the_same(model: Model) -> None:
     np.testing.assert_allclose(shout, whisper, atol=1e-6)
 
 
+def test_siglip_reads_its_padding_whatever_the_tokenizer_says(model: Model, tmp_path: Path) -> None:
+    """It was trained without a mask. A tokenizer that returns one must not change the vectors."""
+    folder = Path(shutil.copytree(model.folder, tmp_path / "copy"))
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config["model_input_names"] = ["input_ids", "attention_mask"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    texts = ["a dog", "a man opens the red door"]
+    found = open_encoder(str(folder), device="cpu").encode_texts(texts)
+    np.testing.assert_allclose(found, model.encoder.encode_texts(texts), atol=1e-6)
+
+
 def test_words_are_those_of_the_sentence_without_padding(model: Model) -> None:
     ends = 2 if model.clip else 1  # CLIP also marks the beginning
     assert len(model.encoder.encode_words("abc")) == 3 + ends
@@ -208,6 +219,19 @@ def test_a_picture_that_is_scaled_larger_than_it_is_cut(tmp_path: Path) -> None:
 def test_what_is_not_done_here_is_refused(changed: dict[str, Any], problem: str, tmp_path: Path) -> None:
     with pytest.raises(EncoderError, match=problem):
         open_encoder(str(save_clip(tmp_path / "clip", **changed)), device="cpu")
+
+
+def test_models_for_pictures_of_any_size_are_refused(tmp_path: Path) -> None:
+    folder = save_siglip2(tmp_path / "naflex")
+    settings = {
+        "image_processor_type": "Siglip2ImageProcessor",
+        "patch_size": 16,
+        "max_num_patches": 256,
+        "resample": 2,
+    }
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    with pytest.raises(EncoderError, match=r"any size \(NaFlex\) are not supported"):
+        open_encoder(str(folder), device="cpu")
 
 
 def test_a_processor_that_does_more_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 from prvr.media.encoders.weights import cached_models, find_model
 
 # Model types of `transformers` that encode pictures and sentences separately, into one space.
-IMAGE_TEXT_TYPES = {"align", "altclip", "chinese_clip", "clip", "metaclip_2", "siglip"}
+IMAGE_TEXT_TYPES = {"altclip", "chinese_clip", "clip", "metaclip_2", "siglip"}
 _FAST, _MEDIUM = 20, 100  # GFLOPs per frame, at most
 
 
