@@ -101,10 +101,12 @@ class Recipe:
         )
 
 
-def _short(*texts: str) -> list[str]:
+def _short(left: str, right: str) -> tuple[str, str]:
     """Long texts cut to the part where they begin to differ."""
-    differ = next((i for i, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1), 0)
-    start = max(0, differ - 10) if max(map(len, texts)) > 40 else 0
-    return [
-        f"{'…' if start else ''}{text[start : start + 38]}{'…' if len(text) > start + 38 else ''}" for text in texts
-    ]
+    differ = next((i for i, (one, other) in enumerate(zip(left, right, strict=False)) if one != other), 0)
+    start = max(0, differ - 10) if max(len(left), len(right)) > 40 else 0
+
+    def cut(text: str) -> str:
+        return ("…" if start else "") + text[start : start + 38] + ("…" if text[start + 38 :] else "")
+
+    return cut(left), cut(right)
