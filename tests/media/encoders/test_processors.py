@@ -170,10 +170,10 @@ def recipe_text(encoder: Encoder) -> str:
 
 def test_the_recipe_states_filter_numbers_and_sentences(model: Model) -> None:
     expected = (
-        "bicubic short side 48 × 0.00392157 mean 0.481455 0.457827 0.408211 std 0.26863 0.261303 0.275777; "
-        "sentences as typed, at most 77 tokens"
+        "bicubic short side 48 × 0.0039215686 mean 0.48145466 0.4578275 0.40821073 "
+        "std 0.26862954 0.26130258 0.27577711; sentences as typed, at most 77 tokens"
         if model.clip
-        else "bilinear both sides × 0.00392157 mean 0.5 0.5 0.5 std 0.5 0.5 0.5; "
+        else "bilinear both sides × 0.0039215686 mean 0.5 0.5 0.5 std 0.5 0.5 0.5; "
         "sentences as typed, lower case, padded to 64 tokens, no mask"
     )
     assert recipe_text(model.encoder) == expected

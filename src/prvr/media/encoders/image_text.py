@@ -82,7 +82,7 @@ class ImageTextEncoder(Encoder):
         """What the text model reads, and which tokens are no padding (N, L)."""
         how = self.sentences
         tokens = self.pretrained.tokens(how.written(texts), how.longest, how.padding).to(self.device)
-        read = ("input_ids",) if how.as_trained else ("input_ids", "attention_mask")
+        read = ("input_ids",) if how.siglip else ("input_ids", "attention_mask")
         return {name: tokens[name] for name in read}, tokens["attention_mask"].bool()
 
     def _require_end_mark(self) -> None:

@@ -20,8 +20,8 @@ from prvr.media.packages import require_transformers
 from prvr.media.resize import fit_picture
 
 _FILTERS: dict[int, ScalingFilter] = {2: "bilinear", 3: "bicubic"}  # by Pillow's numbers, which the files state
-# Of 255, on average, between our pixels and those of the model's own processor. Rounding gives 0.01 on the test picture,
-# another filter 6, a cut that is off by one pixel 35.
+# Of 255, on average, between our pixels and those of the model's own processor, for the test picture: rounding gives
+# 0.01, another filter 6, a cut that is off by one pixel 35.
 _MOST_LEVELS_APART = 0.5
 
 
@@ -45,8 +45,8 @@ class PicturePreparation:
 
     def __str__(self) -> str:
         scaled = f"short side {self.fit.short_side}" if self.fit.short_side else "both sides"
-        numbers = (" ".join(f"{value:g}" for value in values) for values in self.statistics)
-        return "{} {} × {:.6g} mean {} std {}".format(self.fit.filter, scaled, self.factor, *numbers)
+        numbers = (" ".join(f"{value:.8g}" for value in values) for values in self.statistics)
+        return "{} {} × {:.8g} mean {} std {}".format(self.fit.filter, scaled, self.factor, *numbers)
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,19 @@ class TextPreparation:
     photo of {label}.", are for bare labels, and these models were trained on whole sentences."""
 
     longest: int  # tokens; longer sentences are cut, and keep their end mark
-    as_trained: bool  # SigLIP: lower case, padded to the full length, and the padding is read as well
+    siglip: bool  # lower case, padded to the full length, and the padding is read as well: its training
 
     @property
     def padding(self) -> bool | str:
         """For the tokenizer: to the full length, or to that of the longest sentence."""
-        return "max_length" if self.as_trained else True
+        return "max_length" if self.siglip else True
 
     def written(self, texts: Sequence[str]) -> list[str]:
         """The sentences as the tokenizer gets them."""
-        return [text.lower() for text in texts] if self.as_trained else list(texts)
+        return [text.lower() for text in texts] if self.siglip else list(texts)
 
     def __str__(self) -> str:
-        if self.as_trained:
+        if self.siglip:
             return f"sentences as typed, lower case, padded to {self.longest} tokens, no mask"
         return f"sentences as typed, at most {self.longest} tokens"
 
