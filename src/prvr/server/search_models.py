@@ -40,6 +40,7 @@ from prvr.server.roots import LibraryFolders
 from prvr.trace import Verdict
 
 _MAX_LIMIT = 100
+_HIT_FIELDS = ("start", "end", "score", "confidence", "verdict", "track", "ranks", "line")
 
 
 class SearchFilters(RequestModel):
@@ -165,10 +166,7 @@ class HitModel(BaseModel):
             moments=[MomentModel.of(video, moment) for moment in hit.moments],
             thumbnail_urls=[thumbnail_url(video, time) for time in times],
             evidence_url=f"/v1/videos/{video}/evidence?{parameters}&track={hit.track}",
-            **{
-                name: fields[name]
-                for name in ("start", "end", "score", "confidence", "verdict", "track", "ranks", "line")
-            },
+            **{name: fields[name] for name in _HIT_FIELDS},
         )
 
 
