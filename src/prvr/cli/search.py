@@ -16,7 +16,7 @@ from rich.text import Text
 
 from prvr.cli.console import format_time, print_table
 from prvr.cli.errors import print_error
-from prvr.cli.libraries import LibraryPath, default_library
+from prvr.cli.libraries import LibraryPath, default_library, print_limits
 from prvr.lake import open_library
 from prvr.library import (
     SCORES_NOTE,
@@ -76,7 +76,8 @@ def search_command(argv: list[str]) -> int:
     arguments = tyro.cli(SearchArguments, prog="prvr search", args=argv)
     if bool(arguments.query.strip()) == (arguments.image is not None):
         raise LibraryError('give either a sentence (prvr search "a red car") or --image FILE')
-    found = open_library(arguments.library).search(
+    lib = open_library(arguments.library)
+    found = lib.search(
         arguments.image if arguments.image is not None else arguments.query,
         limit=arguments.limit,
         offset=arguments.offset,
@@ -95,6 +96,7 @@ def search_command(argv: list[str]) -> int:
         print(json.dumps(document, indent=1))
     else:
         _show(found, arguments)
+        print_limits(lib)
         for path in clips.values():
             Console().print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
     complete = arguments.export is None or len(clips) == len(found.hits)

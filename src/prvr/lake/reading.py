@@ -23,6 +23,7 @@ from prvr.library import (
     BlockRows,
     Filters,
     Ids,
+    LibraryRecord,
     QueryProjection,
     SectionBlock,
     Snapshot,
@@ -260,6 +261,7 @@ def read_snapshot(
     previous: Snapshot | None,
     projection: QueryProjection,
     cache: ValueCache,
+    record: LibraryRecord,
     *,
     damaged: bool = False,
 ) -> LakeSnapshot:
@@ -302,4 +304,4 @@ def read_snapshot(
         if expected[track] and track not in found and not damaged:
             raise DamagedTable(f"{tables[track].lake} has lost its table {track!r}: restore it from a copy")
     with_sections = {track: of_track for track, of_track in sections.items() if len(of_track)}
-    return LakeSnapshot(versions, rows, with_sections, (videos, *found.values()))
+    return LakeSnapshot(versions, rows, with_sections, record, (videos, *found.values()))

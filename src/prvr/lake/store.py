@@ -50,6 +50,7 @@ from prvr.library import (
     LibraryRecord,
     LibraryStatus,
     QueryProjection,
+    Rebuild,
     Snapshot,
     Store,
     Verification,
@@ -148,7 +149,9 @@ class LakeStore(Store):
         if previous is not None and time.monotonic() < self._due:
             return previous
         if self._look is None:
-            self._look = in_background(lambda: read_snapshot(self.tables, previous, projection, self.cache))
+            self._look = in_background(
+                lambda: read_snapshot(self.tables, previous, projection, self.cache, self.record)
+            )
         if previous is not None and wait([self._look], PATIENCE if self._due else None).not_done:
             return previous
         look, self._look = self._look, None
@@ -163,6 +166,9 @@ class LakeStore(Store):
         self._due, self._table = time.monotonic() + CHECK_SECONDS, found.opened[0]
         return found
 
+    def following(self, record: LibraryRecord) -> LakeStore:
+        return LakeStore(self.address, record)
+
     def _look_again(self) -> None:
         """After a change: the next search must know it."""
         self._due, self._look = 0.0, None
@@ -174,7 +180,7 @@ class LakeStore(Store):
 
     def verify(self) -> Verification:
         problem = None if self.record.model is None else model_problem(self.record.model, self.model_folder())
-        snapshot = read_snapshot(self.tables, None, lambda _: None, self.cache, damaged=True)
+        snapshot = read_snapshot(self.tables, None, lambda _: None, self.cache, self.record, damaged=True)
         return verify_lake(snapshot, self.videos(), problem)
 
     # -- changing -----------------------------------------------------------------------------------------------------
@@ -329,6 +335,12 @@ class LakeStore(Store):
             update_index(table)
             table.cleanup_old_versions(KEPT)
 
+    def rebuild(self, record: LibraryRecord) -> Rebuild:
+        raise LibraryError(
+            f"{self.address} is a lake, whose vectors cannot be replaced in place: create another one with `prvr "
+            f"library add VIDEOS… --library NEW.lance --encoder {record.settings.encoder}`, and delete this one when it is done"
+        )
+
     # -- candidates ---------------------------------------------------------------------------------------------------
 
     def index(
@@ -350,6 +362,9 @@ class LakeStore(Store):
     def has_index(self) -> bool:
         opened = (self.tables[track].open() for track in TRACKS)
         return any(table is not None and LakeIndex.of(table) is not None for table in opened)
+
+    def drop_index(self) -> None:
+        raise NotImplementedError  # nothing replaces the vectors of a lake
 
 
 def _rows_in(table: LanceDataset, column: str, values: Iterable[str]) -> list[dict[str, Any]]:

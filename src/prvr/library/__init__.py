@@ -2,7 +2,7 @@
 
     from prvr.library import Library
 
-    library = Library.create("films.prvr")
+    library = Library.create("films.prvr", encoder="siglip2")
     library.add(["holiday/"])
     for hit in library.search("a red car turns left"):
         print(hit.video.path, hit.start, hit.end, hit.confidence)
@@ -15,12 +15,14 @@ from prvr.library.copying import copy_videos
 from prvr.library.errors import LibraryError, NoCandidates
 from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport, ProgressClock
+from prvr.library.ingest.choice import PLAIN_LIMITS, default_encoder, library_limits, usual_encoder
 from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, absolute_path, find_videos
 from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.index import index_file, new_video
 from prvr.library.ingest.setup import EncoderOverrides, plan_library
 from prvr.library.ingest.tracks import FRAMES, PAGE_TOKENS, TEXT, Piece, Track
 from prvr.library.library import Library
+from prvr.library.reindex import ReindexReport
 from prvr.library.search.candidate_build import CandidateRecall, measure_recall
 from prvr.library.search.candidates import (
     FEWEST_TOKENS,
@@ -43,6 +45,7 @@ from prvr.library.store.catalogue import NewVideo, Video
 from prvr.library.store.claims import HeldClaim
 from prvr.library.store.commit import Committer
 from prvr.library.store.model import model_problem
+from prvr.library.store.rebuild import Rebuild
 from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
 from prvr.library.store.settings import (
     RECORD_FILE,
@@ -63,6 +66,7 @@ __all__ = [
     "INDEX_FOLDER",
     "PAGED_ARRAYS",
     "PAGE_TOKENS",
+    "PLAIN_LIMITS",
     "RECORD_FILE",
     "SCORES_NOTE",
     "TEXT",
@@ -100,6 +104,8 @@ __all__ = [
     "ProgressClock",
     "QueryInput",
     "QueryProjection",
+    "Rebuild",
+    "ReindexReport",
     "SearchRequest",
     "SearchResult",
     "Section",
@@ -115,9 +121,11 @@ __all__ = [
     "VideoExplanation",
     "absolute_path",
     "copy_videos",
+    "default_encoder",
     "find_videos",
     "index_file",
     "judge",
+    "library_limits",
     "measure_recall",
     "model_problem",
     "most_tokens",
@@ -128,5 +136,6 @@ __all__ = [
     "reference_videos",
     "rendered_queries",
     "require_empty",
+    "usual_encoder",
     "write_record",
 ]

@@ -72,7 +72,7 @@ class Library:
     def create(
         path: str | Path,
         *,
-        encoder: str | Encoder = "plain",
+        encoder: str | Encoder | None = None,
         text_encoder: str | TextEncoder | None = None,
         model: str | Path | None = None,
         **settings: Any,
@@ -81,14 +81,15 @@ class Library:
 
         Args:
             path: a folder that is empty or does not exist.
-            encoder: of frames and sentences: a name, a folder, or an open encoder.
+            encoder: of frames and sentences: a name, a folder, or an open encoder. Without one, the image–text encoder
+                that ``prvr prepare`` has fetched is taken; where there is none, that is an error.
             text_encoder: of subtitles; without one, subtitles are not searched.
             model: a trained run to search with. The library keeps a copy of its weights.
             settings: the other fields of ``LibrarySettings``.
         """
         require_empty(Path(path))
         chosen = LibrarySettings(
-            encoder=encoder if isinstance(encoder, str) else encoder.name,
+            encoder="" if encoder is None else encoder if isinstance(encoder, str) else encoder.name,
             text_encoder=text_encoder if text_encoder is None or isinstance(text_encoder, str) else text_encoder.name,
             model=None if model is None else str(model),
             **settings,

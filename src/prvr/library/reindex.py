@@ -7,7 +7,7 @@ running the same command again continues.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from prvr.library.ingest.add import AddProgress
 from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.index import FileProgress, index_file
 from prvr.library.ingest.setup import plan_library
-from prvr.library.ingest.tracks import FRAMES, TEXT, Track
+from prvr.library.ingest.tracks import FRAMES, Track
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import NewVideo, Video
 from prvr.library.store.rebuild import Rebuild
@@ -50,7 +50,9 @@ def reindex_videos(
     """
     began = time.perf_counter()
     settings = _new_settings(store, encoder, rate)
-    plan = plan_library(replace(settings, text_encoder=None), {FRAMES: encoder if isinstance(encoder, Encoder) else None})
+    plan = plan_library(
+        replace(settings, text_encoder=None), {FRAMES: encoder if isinstance(encoder, Encoder) else None}
+    )
     opened = plan.encoders[FRAMES]
     assert isinstance(opened, Encoder)
     recipes = {**store.record.recipes, FRAMES: plan.record.recipes[FRAMES]}
@@ -97,32 +99,53 @@ def _encode(
 ) -> None:
     """Build the new vectors of these videos. Files that cannot be read are an error, after all others are done."""
     failed: dict[Video, str] = {}
-    done, size, seconds_before = 0, sum(video.size for video in videos), 0.0
-    for number, video in enumerate(videos):
-
-        def show(
-            seconds: float, duration: float | None, video: Video = video, number: int = number, done: int = done
-        ) -> None:
-            if progress is not None:
-                share = min(1.0, seconds / duration) if duration else 0.0
-                elapsed = time.perf_counter() - began
-                at = done + round(share * video.size)
-                progress(AddProgress(video.path, len(videos), number, size, at, seconds_before + seconds, elapsed))
-
-        indexed = _index(scratch, video, track, rate, show)
+    clock = _Clock(videos, began, progress)
+    for video in videos:
+        indexed = _index(scratch, video, track, rate, clock.start(video))
         if indexed.video.state == "ok":
             rebuild.put(video, indexed)
         else:
             failed[video] = str(indexed.video.problem)
-        done, seconds_before = done + video.size, seconds_before + (video.duration or 0.0)
     if failed:
         named = "; ".join(f"{video.path}: {reason}" for video, reason in list(failed.items())[:_SHOWN])
         others = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
         raise LibraryError(
-            f"{len(failed)} of {len(videos)} files could not be read, so the old vectors stay in use ({named}{others}). "
-            "Put the files back, or take them out of the library (`prvr library remove --missing`, or remove FILE), "
+            f"{len(failed)} of {len(videos)} files could not be read, so the old vectors stay in use "
+            f"({named}{others}). Put the files back, or take them out of the library (`prvr library remove --missing`, or remove FILE), "
             "and run the command again: what is done stays done"
         )
+
+
+class _Clock:
+    """Turns progress within files into progress of the whole."""
+
+    def __init__(self, videos: Sequence[Video], began: float, progress: Callable[[AddProgress], None] | None):
+        self.videos, self.began, self.progress = videos, began, progress
+        self.bytes = sum(video.size for video in videos)
+        self.number, self.bytes_done, self.seconds_done = -1, 0, 0.0
+
+    def start(self, video: Video) -> FileProgress:
+        if self.number >= 0:
+            last = self.videos[self.number]
+            self.bytes_done, self.seconds_done = self.bytes_done + last.size, self.seconds_done + (last.duration or 0.0)
+        self.number += 1
+
+        def show(seconds: float, duration: float | None) -> None:
+            if self.progress is not None:
+                share = min(1.0, seconds / duration) if duration else 0.0
+                self.progress(
+                    AddProgress(
+                        path=video.path,
+                        files=len(self.videos),
+                        files_done=self.number,
+                        bytes=self.bytes,
+                        bytes_done=self.bytes_done + round(share * video.size),
+                        video_seconds=self.seconds_done + seconds,
+                        elapsed=time.perf_counter() - self.began,
+                    )
+                )
+
+        return show
 
 
 def _index(scratch: Path | None, video: Video, track: Track, rate: float, progress: FileProgress) -> IndexedVideo:

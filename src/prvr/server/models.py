@@ -212,6 +212,7 @@ class LibraryModel(BaseModel):
     failed: int = Field(description="number of files that could not be read")
     seconds: float = Field(description="total length of the videos, in seconds")
     encoder: str
+    limits: str | None = Field(description="what the encoder cannot do, for people; null if there is nothing to say")
     folders: list[str]
     tags: list[str]
     roots: list[str] = Field(description="names of the folders that videos may be added from")

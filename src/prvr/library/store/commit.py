@@ -21,9 +21,7 @@ _QUEUED = 4  # videos that may wait for the disk
 _Item_contra = TypeVar("_Item_contra", contravariant=True)
 
 
-def commit_videos(
-    catalogue: Catalogue, folder: Path, videos: Sequence[IndexedVideo], record: LibraryRecord
-) -> None:
+def commit_videos(catalogue: Catalogue, folder: Path, videos: Sequence[IndexedVideo], record: LibraryRecord) -> None:
     """Make videos part of the library: all of them, or none. ``record`` says how their vectors were made."""
     try:
         with catalogue.writing() as db, Appender(db, folder) as appender:

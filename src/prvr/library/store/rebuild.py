@@ -1,8 +1,8 @@
 """Build new vectors of the pictures beside the old ones, then switch to them in one step.
 
-The new sections are those of a track that no search reads (``arrays.NEW``). A video is done when it has some. The switch
-is one transaction: it deletes the old sections, renames the track, and writes the record that says how the vectors were
-made. Numbers, tags, subtitles and files that failed stay as they are.
+The new sections are those of a track that no search reads (``arrays.NEW``). A video is done when it has some. The
+switch is one transaction: it deletes the old sections, renames the track, and writes the record that says how the
+vectors were made. Numbers, tags, subtitles and files that failed stay as they are.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ _LONGEST_WINDOW = 1e6  # seconds
 class LibrarySettings:
     """How videos are turned into vectors."""
 
-    encoder: str = "plain"
-    """plain, a folder, or a hub name that `prvr prepare` has fetched"""
+    encoder: str = ""
+    """a name that `prvr prepare` has fetched, a folder, or plain [the image–text encoder that is prepared]"""
     rate: float = 1.0
     """frames per second to encode"""
     text_encoder: str | None = None
@@ -99,7 +99,9 @@ def write_record(folder: Path, about: LibraryRecord) -> bool:
 
 def write_reindexed_record(folder: Path, about: LibraryRecord) -> None:
     """Replace ``library.json`` by one that says: look for the record in the catalogue first."""
-    write_whole(folder / RECORD_FILE, json.dumps({**json.loads(about.to_json()), "format": _REINDEXED}, indent=1) + "\n")
+    write_whole(
+        folder / RECORD_FILE, json.dumps({**json.loads(about.to_json()), "format": _REINDEXED}, indent=1) + "\n"
+    )
 
 
 def kept_record(db: sqlite3.Connection, folder: Path) -> LibraryRecord | None:

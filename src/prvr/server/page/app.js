@@ -94,6 +94,7 @@ async function describe() {
     byId("holds").textContent = `${library.videos} video${library.videos === 1 ? "" : "s"}, ${hours(library.seconds)}${library.failed ? `, ${library.failed} unreadable` : ""}`;
     fill("folder", library.folders.filter(Boolean)); fill("tag", library.tags);
     byId("holds").dataset.videos = library.videos;
+    byId("limits").textContent = library.limits || ""; byId("limits").hidden = !library.limits;
     if (!request?.query) welcome();
   } catch (problem) {
     if (problem.status === 401) return askToken();
