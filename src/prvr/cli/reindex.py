@@ -42,7 +42,8 @@ class Reindex:
             console.print(f"nothing to do: {self.library} has these vectors already ({vectors})", markup=False)
             return 0
         console.print(
-            f"{report.videos} videos encoded anew in {format_time(report.elapsed)}: {self.library} ({vectors})",
+            f"{report.videos} video{'' if report.videos == 1 else 's'} encoded anew in {format_time(report.elapsed)}: "
+            f"{self.library} ({vectors})",
             markup=False,
         )
         if report.index_dropped:

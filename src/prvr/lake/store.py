@@ -338,7 +338,8 @@ class LakeStore(Store):
     def rebuild(self, record: LibraryRecord) -> Rebuild:
         raise LibraryError(
             f"{self.address} is a lake, whose vectors cannot be replaced in place: create another one with `prvr "
-            f"library add VIDEOS… --library NEW.lance --encoder {record.settings.encoder}`, and delete this one when it is done"
+            f"library add VIDEOS… --library NEW.lance --encoder {record.settings.encoder}`, and delete this one "
+            "when it is done"
         )
 
     # -- candidates ---------------------------------------------------------------------------------------------------

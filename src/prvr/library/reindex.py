@@ -111,8 +111,8 @@ def _encode(
         others = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
         raise LibraryError(
             f"{len(failed)} of {len(videos)} files could not be read, so the old vectors stay in use "
-            f"({named}{others}). Put the files back, or take them out of the library (`prvr library remove --missing`, or remove FILE), "
-            "and run the command again: what is done stays done"
+            f"({named}{others}). Put the files back, or take them out of the library (`prvr library remove "
+            "--missing`, or remove FILE), and run the command again: what is done stays done"
         )
 
 
