@@ -28,7 +28,7 @@ from prvr.library import (
     MomentOptions,
     SearchResult,
 )
-from prvr.media import MediaError, cut_clip
+from prvr.media import MediaError, VideoFile, cut_clip
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # of an evidence curve
@@ -142,6 +142,8 @@ def _show(found: SearchResult, arguments: SearchArguments) -> None:
         more = f" +{len(hit.moments) - 1}" if len(hit.moments) > 1 else ""
         curve = sparkline(hit.evidence, traced=arguments.trace)
         table.add_row(str(number), times + more, sure, f"{hit.score:.3f}", curve, _name(hit))
+        for path in hit.also_at:
+            table.add_row("", "", "", "", "", Text(f"also at {_shown(path)}", "dim"))
     print_table(console, table)
     notes = [f"{found.total} videos in {1000 * found.seconds:.0f} ms; {SCORES_NOTE}"]
     if found.next_offset is not None:
@@ -157,9 +159,12 @@ def time_range(hit: Hit) -> str:
 
 
 def _name(hit: Hit) -> Text:
-    path = hit.video.path
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return Text.assemble(str(shown), (f"  “{hit.line}”", "italic") if hit.line else "")
+    return Text.assemble(_shown(hit.video.path), (f"  “{hit.line}”", "italic") if hit.line else "")
+
+
+def _shown(path: VideoFile) -> str:
+    """Folder and name, relative to the working folder if the file is in it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def sparkline(evidence: MomentEvidence, columns: int = _COLUMNS, *, traced: bool = True) -> str:

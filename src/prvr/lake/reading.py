@@ -30,6 +30,7 @@ from prvr.library import (
     TrackSections,
     Video,
     absolute_path,
+    other_copies,
 )
 
 if TYPE_CHECKING:
@@ -211,6 +212,15 @@ class LakeSnapshot(Snapshot):
     videos: LakeVideos
     tracks: Mapping[str, LakeSections]
     opened: tuple[LanceDataset, ...]  # the table of videos, then those of sections
+
+    @cached_property
+    def copies(self) -> Mapping[int, tuple[int, ...]]:
+        import pyarrow.compute as pc
+
+        counts = pc.value_counts(self.videos.rows["digest"])
+        several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+        rows = self.videos.rows.filter(pc.is_in(self.videos.rows["digest"], value_set=several))
+        return other_copies(zip(rows["digest"].to_pylist(), rows["id"].to_pylist(), strict=True))
 
     def choose(self, filters: Filters) -> Ids:
         table = self.opened[0]

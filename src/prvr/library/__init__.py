@@ -55,7 +55,7 @@ from prvr.library.store.settings import (
     read_record,
     write_record,
 )
-from prvr.library.store.snapshot import QueryProjection, Snapshot
+from prvr.library.store.snapshot import QueryProjection, Snapshot, other_copies
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store
 
@@ -130,6 +130,7 @@ __all__ = [
     "model_problem",
     "most_tokens",
     "new_video",
+    "other_copies",
     "parse_record",
     "plan_library",
     "read_record",

@@ -33,7 +33,7 @@ def library(state: Shared) -> LibraryModel:
         seconds=sum(video.duration or 0.0 for video in searchable),
         encoder=state.library.settings.encoder,
         limits=library_limits(state.library.record),
-        folders=sorted({folders.name(video) for video in searchable}),
+        folders=sorted({folders.name(video.path) for video in searchable}),
         tags=sorted({tag for video in searchable for tag in video.tags}),
         roots=list(state.roots.by_name),
     )

@@ -14,6 +14,7 @@ from prvr.library.search.rank import Ranking
 from prvr.library.search.request import SearchRequest
 from prvr.library.store.catalogue import Video
 from prvr.library.store.snapshot import Snapshot
+from prvr.media import VideoFile
 
 SCORES_NOTE = "scores can be compared within this search only"
 
@@ -34,6 +35,7 @@ class Hit:
     track: str  # frames or text: where the moment was found
     ranks: dict[str, int]  # the video's place in each track's own ranking, from 1
     line: str | None = None  # what is said there, for a moment of the text track
+    also_at: tuple[VideoFile, ...] = ()  # other files with the same video: links, copies, re-encodes
 
     def to_dict(self, *, evidence: bool = True) -> dict[str, Any]:
         """For JSON."""
@@ -49,6 +51,7 @@ class Hit:
             "track": self.track,
             "ranks": self.ranks,
             "line": self.line,
+            "also_at": [str(path) for path in self.also_at],
             "moments": [{"start": round(each.start, 3), "end": round(each.end, 3)} for each in self.moments],
         }
         return {**fields, "evidence": self.evidence.to_dict()} if evidence else fields
@@ -135,6 +138,7 @@ def _hit(entry: Explained, snapshot: Snapshot, lines: ReadLines) -> Hit:
         track=entry.track,
         ranks=entry.places,
         line=line,
+        also_at=tuple(snapshot.videos[number].path for number in entry.also),
     )
 
 

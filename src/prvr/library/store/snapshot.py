@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,9 +36,27 @@ class Snapshot:
     tracks: Mapping[str, TrackSections]  # by name; a track without sections is absent
     record: LibraryRecord  # how its vectors were made
 
+    @cached_property
+    def copies(self) -> Mapping[int, tuple[int, ...]]:
+        """For each video that is there more than once, the numbers of the other files with the same content."""
+        return other_copies((video.digest, video.id) for video in self.videos.values())
+
     def choose(self, filters: Filters) -> Ids:
         """Numbers of the videos that pass the filters, ascending."""
         return np.array(sorted(filters.choose(self.videos.values())), np.int64)
+
+
+def other_copies(digests: Iterable[tuple[str, int]]) -> dict[int, tuple[int, ...]]:
+    """Numbers of videos with the same digest, for each video that has such.
+
+    >>> other_copies([("a", 1), ("b", 2), ("a", 3)])
+    {1: (3,), 3: (1,)}
+    """
+    groups: dict[str, list[int]] = {}
+    for digest, number in digests:
+        groups.setdefault(digest, []).append(number)
+    found = (group for digest, group in groups.items() if digest and len(group) > 1)
+    return {number: tuple(each for each in group if each != number) for group in found for number in group}
 
 
 def take_snapshot(
