@@ -83,7 +83,9 @@ def test_serve_in_a_test_client(address: str, own: Path, prvr: Prvr) -> None:
         assert client.get(found["hits"][0]["evidence_url"], params={"query": SENTENCE}).status_code == 200
         other = shutil.copy(own / "test0000.mp4", own / "new.mp4")
         assert prvr("library", "add", other, "--library", address).status == 0
-        assert len(client.post("/v1/search", json={"query": SENTENCE}).json()["hits"]) == 4  # without a restart
+        found = client.post("/v1/search", json={"query": SENTENCE}).json()
+        assert found["videos_searched"] == 4  # without a restart
+        assert sorted(hit["also_at"] for hit in found["hits"]) == [[], [], ["new.mp4"]]
 
 
 def test_serve_as_a_process(bucket: str, own: Path, prvr: Prvr) -> None:
