@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prvr.library import Library, LibraryError
+from prvr.lake import open_library
+from prvr.lake import store as lake_store
+from prvr.library import FRAMES, FolderStore, Library, LibraryError
 from prvr.media import Array, Encoder, Fit, Image, unit_rows
 from tests.library.conftest import RATE
 
@@ -58,11 +60,13 @@ def facts(lib: Library) -> list[tuple[object, ...]]:
 
 
 @pytest.fixture
-def filled(in_folder: Library, own: Path) -> Library:
-    """Six films with tags, and a file that is none."""
+def filled(library: Library, own: Path, monkeypatch: pytest.MonkeyPatch) -> Library:
+    """Six films with tags, and a file that is none; in a folder, and in a lake."""
+    monkeypatch.setattr(lake_store, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(lake_store, "PATIENCE", 60.0)
     (own / "broken.mp4").write_text("no video")
-    in_folder.add([own], tags=["mine"])
-    return in_folder
+    library.add([own], tags=["mine"])
+    return library
 
 
 def test_a_new_encoder_answers_as_in_a_library_made_with_it(filled: Library, own: Path, tmp_path: Path) -> None:
@@ -76,10 +80,11 @@ def test_a_new_encoder_answers_as_in_a_library_made_with_it(filled: Library, own
     assert filled.status().tokens == fresh.status().tokens
     assert [video.frames for video in filled.videos()] == [video.frames for video in fresh.videos()]
     assert filled.verify().ok
-    again = Library.open(filled.folder, encoder=MeanColour())
+    again = open_library(filled.address, {FRAMES: MeanColour()})
     assert (again.settings.encoder, again.settings.rate) == ("mean-colour-1", 1.0)
     assert answers(again) == answers(fresh)
-    assert len([*(filled.folder / "shards").iterdir()]) == 1  # the old vectors are gone
+    if isinstance(filled.store, FolderStore):
+        assert len([*(filled.folder / "shards").iterdir()]) == 1  # the old vectors are gone
     assert filled.reindex(encoder=MeanColour()).record is None  # nothing to do
     assert filled.reindex(encoder="plain", rate=RATE).videos == 6  # and back
     assert answers(filled) == before
@@ -89,23 +94,29 @@ def test_it_continues_where_it_was_stopped_and_the_old_vectors_answer_until_then
     before = answers(filled)
     with pytest.raises(KeyboardInterrupt):
         filled.reindex(encoder=Interrupted())
-    for lib in (filled, Library.open(filled.folder)):
+    for lib in (filled, open_library(filled.address)):
         assert answers(lib) == before
         assert lib.status().tokens == filled.status().tokens
         assert lib.verify().ok
     (own / "late.mp4").write_bytes((own / "test0000.mp4").read_bytes())  # a copy that is added in between
     assert len(filled.add([own / "late.mp4"]).added) == 1
+    filled.add([own / "late.mp4"], tags=["new"])
     assert filled.remove([own / "test0001.mp4"])
     report = filled.reindex(encoder=MeanColour())
     assert report.videos == 7 - 1 - 2  # three were done, of which one was removed
-    assert {hit.video.name for hit in filled.search("red")} == {path.name for path in own.glob("*.mp4")} - {
-        "test0001.mp4",
-        "broken.mp4",
-    }
+    found = {hit.video.name: [path.name for path in hit.also_at] for hit in filled.search("red", limit=50)}
+    names = {path.name for path in own.glob("*.mp4")} - {"test0001.mp4", "broken.mp4", "late.mp4"}
+    assert found == dict.fromkeys(names, []) | {"test0000.mp4": ["late.mp4"]}
+    (late,) = (video for video in filled.videos() if video.name == "late.mp4")
+    assert late.tags == ("new",)
+    (own / "later.mp4").write_bytes((own / "test0002.mp4").read_bytes() + b"0")
+    filled.add([own / "later.mp4"])
+    assert max(video.id for video in filled.videos()) == late.id + 1
+    assert filled.verify().ok
 
 
 def test_an_open_library_and_an_open_adder_notice_the_switch(filled: Library, own: Path) -> None:
-    other = Library.open(filled.folder, encoder=None)
+    other = open_library(filled.address)
     assert answers(other) == answers(filled)
     adder = other.adder()
     filled.reindex(encoder="plain", rate=1.0)
@@ -136,10 +147,11 @@ def test_a_library_with_a_trained_model_has_its_encoder(trained: Library) -> Non
         trained.reindex()
 
 
-def test_an_older_prvr_refuses_a_library_with_new_vectors_in_it(filled: Library) -> None:
+def test_an_older_prvr_refuses_a_library_with_new_vectors_in_it(in_folder: Library, own: Path) -> None:
+    in_folder.add([own])
     with pytest.raises(KeyboardInterrupt):
-        filled.reindex(encoder=Interrupted())
-    assert json.loads((filled.folder / "library.json").read_text())["format"] == 3
+        in_folder.reindex(encoder=Interrupted())
+    assert json.loads((in_folder.folder / "library.json").read_text())["format"] == 3
 
 
 @pytest.mark.slow
@@ -148,7 +160,7 @@ def test_kills_at_random_moments_leave_a_library_that_answers(filled: Library, o
     filled.reindex(encoder="plain", rate=8.0)
     after = answers(filled)
     filled.reindex(encoder="plain", rate=RATE)
-    command = [sys.executable, "-m", "prvr", "library", "reindex", "--library", str(filled.folder), "--rate", "8"]
+    command = [sys.executable, "-m", "prvr", "library", "reindex", "--library", filled.address, "--rate", "8"]
     for _ in range(20):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"})
         try:
@@ -157,11 +169,11 @@ def test_kills_at_random_moments_leave_a_library_that_answers(filled: Library, o
             process.kill()
             process.wait()
         ends.append(process.returncode)
-        lib = Library.open(filled.folder)
+        lib = open_library(filled.address)
         assert answers(lib) in (before, after)
         assert lib.verify().ok
         if lib.settings.rate == 8:
             break
     else:
         assert subprocess.run(command, check=False).returncode == 0
-    assert answers(Library.open(filled.folder)) == after
+    assert answers(open_library(filled.address)) == after

@@ -115,7 +115,7 @@ def commit_results(
     try:
         for group, written in results:
             if written is None:
-                writer = SectionWriter(store.address)
+                writer = SectionWriter(store.place)
                 for source in group.files:
                     writer.add(_failed(source, adder.tags, _CRASHED))
                 written = writer.take()
@@ -225,14 +225,15 @@ class IndexWorker:
         """Open the lake and load the encoders and the model."""
         require_same_version(self.version)
         with _named_node():
-            self.library = Library(open_lake(self.lake))
+            store = open_lake(self.lake)
+            self.library, self.place = Library(store), store.place
             for track in self.library.tracks.values():  # a tokenizer cannot be used by two threads at the same time
                 track.encoder.encode_texts = _one_at_a_time(track.encoder.encode_texts)  # type: ignore[method-assign]
 
     def index(self, group: FileGroup) -> WrittenFiles:
         """Index files and write their sections together."""
         with _named_node():
-            writer = SectionWriter(self.lake)
+            writer = SectionWriter(self.place)
             for indexed in self.threads.map(self._index, group.files):
                 writer.add(indexed)
             return writer.take()

@@ -244,6 +244,7 @@ class Library:
         report, opened = reindex_videos(self.store, encoder, rate, progress)
         if report.record is not None:
             with self._lock:
+                self._snapshot = None
                 self._follow(report.record, opened)
         return report
 
@@ -262,7 +263,7 @@ class Library:
         """The library as it is now. Later changes do not affect it."""
         with self._lock:
             self._snapshot = self.store.snapshot(self._snapshot, self._projection)
-            if self._snapshot.record != self.record:
+            if self._snapshot.record is not self.record:
                 self._follow(self._snapshot.record)
             return self._snapshot
 
