@@ -58,7 +58,7 @@ def measure(path: Path, rate: float, rounds: int) -> None:
 
 def add(path: Path, rate: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        Library.create(Path(folder) / "library", rate=rate).add([path])
+        Library.create(Path(folder) / "library", encoder="plain", rate=rate).add([path])
 
 
 def jumps(path: Path, rounds: int) -> None:

@@ -45,7 +45,9 @@ def test_the_page_opens_where_somebody_looks(
 ) -> None:
     opened: list[Path] = []
     monkeypatch.setattr("prvr.cli.serve.open_page", lambda library, options: opened.append(library.folder))
-    monkeypatch.setattr(demo, "rendered_demo", lambda out, console, workers: Library.create(out / "library"))
+    monkeypatch.setattr(
+        demo, "rendered_demo", lambda out, console, workers: Library.create(out / "library", encoder="plain")
+    )
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert prvr(["demo", "--out", str(tmp_path / "demo")]) == 0
     assert opened == [tmp_path / "demo" / "library"]

@@ -59,7 +59,7 @@ def test_in_a_bucket_as_well(drawn: Library, bucket: str, known: list[Any]) -> N
 
 @pytest.mark.parametrize("storage", ["int8", "fp16"])
 def test_in_every_way_to_store_vectors(storage: str, films: RenderedWorld, tmp_path: Path) -> None:
-    folder = Library.create(tmp_path / "library", rate=RATE, storage=storage)
+    folder = Library.create(tmp_path / "library", encoder="plain", rate=RATE, storage=storage)
     folder.add(sorted(films.videos.values())[:4])
     copy_library(folder.address, str(tmp_path / "copy.lance"))
     asked = [SearchRequest(SENTENCE), SearchRequest("something blue falls", trace=False, group_by="moment")]

@@ -55,7 +55,7 @@ def rendered_demo(out: Path, console: Console, workers: int) -> Library:
     console.print(f"  the evidence for one of them: {picture}", highlight=False, markup=False, soft_wrap=True)
 
     print_step(console, 5, _STEPS, f"how good: {len(known)} sentences about the unseen films, TRACE off and on")
-    untrained = Library.create(out / "untrained", rate=RATE)
+    untrained = Library.create(out / "untrained", encoder="plain", rate=RATE)
     untrained.add(unseen)
     print_table(console, _table({"trained": lib, "no training": untrained}, known))
     return lib

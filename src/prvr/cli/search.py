@@ -16,7 +16,7 @@ from rich.text import Text
 
 from prvr.cli.console import format_time, print_table
 from prvr.cli.errors import print_error
-from prvr.cli.libraries import LibraryPath, default_library
+from prvr.cli.libraries import LibraryPath, default_library, print_limits
 from prvr.lake import open_library
 from prvr.library import (
     SCORES_NOTE,
@@ -28,7 +28,7 @@ from prvr.library import (
     MomentOptions,
     SearchResult,
 )
-from prvr.media import MediaError, cut_clip
+from prvr.media import MediaError, VideoFile, cut_clip
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # of an evidence curve
@@ -77,7 +77,8 @@ def search_command(argv: list[str]) -> int:
     arguments = tyro.cli(SearchArguments, prog="prvr search", args=argv)
     if bool(arguments.query.strip()) == (arguments.image is not None):
         raise LibraryError('give either a sentence (prvr search "a red car") or --image FILE')
-    found = open_library(arguments.library).search(
+    lib = open_library(arguments.library)
+    found = lib.search(
         arguments.image if arguments.image is not None else arguments.query,
         limit=arguments.limit,
         offset=arguments.offset,
@@ -96,6 +97,7 @@ def search_command(argv: list[str]) -> int:
         print(json.dumps(document, indent=1))
     else:
         _show(found, arguments)
+        print_limits(lib)
         for path in clips.values():
             Console().print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
     complete = arguments.export is None or len(clips) == len(found.hits)
@@ -141,6 +143,8 @@ def _show(found: SearchResult, arguments: SearchArguments) -> None:
         more = f" +{len(hit.moments) - 1}" if len(hit.moments) > 1 else ""
         curve = sparkline(hit.evidence, traced=arguments.trace)
         table.add_row(str(number), times + more, right, f"{hit.score:.3f}", curve, _name(hit))
+        for path in hit.also_at:
+            table.add_row("", "", "", "", "", Text(f"also at {_shown(path)}", "dim"))
     print_table(console, table)
     notes = [f"{found.total} videos in {1000 * found.seconds:.0f} ms; {SCORES_NOTE}"]
     if found.next_offset is not None:
@@ -169,9 +173,12 @@ def time_range(hit: Hit) -> str:
 
 
 def _name(hit: Hit) -> Text:
-    path = hit.video.path
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return Text.assemble(str(shown), (f"  “{hit.line}”", "italic") if hit.line else "")
+    return Text.assemble(_shown(hit.video.path), (f"  “{hit.line}”", "italic") if hit.line else "")
+
+
+def _shown(path: VideoFile) -> str:
+    """Folder and name, relative to the working folder if the file is in it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def sparkline(evidence: MomentEvidence, columns: int = _COLUMNS, *, traced: bool = True) -> str:

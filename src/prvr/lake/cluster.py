@@ -114,7 +114,7 @@ def commit_results(
     try:
         for group, written in results:
             if written is None:
-                writer = SectionWriter(store.address)
+                writer = SectionWriter(store.place)
                 for source in group.files:
                     writer.add(_failed(source, adder.tags, _CRASHED))
                 written = writer.take()
@@ -224,13 +224,14 @@ class IndexWorker:
         """Open the lake and load the encoders and the model."""
         require_same_version(self.version)
         with _named_node():
-            library = Library(open_lake(self.lake))
-            self.tracks, self.rate = library.tracks, library.settings.rate
+            store = open_lake(self.lake)
+            library = Library(store)
+            self.tracks, self.rate, self.place = library.tracks, library.settings.rate, store.place
 
     def index(self, group: FileGroup) -> WrittenFiles:
         """Index files and write their sections together."""
         with _named_node():
-            writer = SectionWriter(self.lake)
+            writer = SectionWriter(self.place)
             for indexed in self.threads.map(self._index, group.files):
                 writer.add(indexed)
             return writer.take()

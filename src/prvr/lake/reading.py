@@ -23,12 +23,14 @@ from prvr.library import (
     BlockRows,
     Filters,
     Ids,
+    LibraryRecord,
     QueryProjection,
     SectionBlock,
     Snapshot,
     TrackSections,
     Video,
     absolute_path,
+    other_copies,
 )
 from prvr.media import MissingExtra
 
@@ -226,6 +228,15 @@ class LakeSnapshot(Snapshot):
         """Whether all sections of all videos are there."""
         return all(self.videos.sections(track) == len(self.tracks.get(track, ())) for track in TRACKS)
 
+    @cached_property
+    def copies(self) -> Mapping[int, tuple[int, ...]]:
+        import pyarrow.compute as pc
+
+        counts = pc.value_counts(self.videos.rows["digest"])
+        several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+        rows = self.videos.rows.filter(pc.is_in(self.videos.rows["digest"], value_set=several))
+        return other_copies(zip(rows["digest"].to_pylist(), rows["id"].to_pylist(), strict=True))
+
     def choose(self, filters: Filters) -> Ids:
         table = self.opened[0]
         with explained(table.uri):
@@ -275,6 +286,7 @@ def read_snapshot(
     previous: Snapshot | None,
     projection: QueryProjection,
     cache: ValueCache,
+    record: LibraryRecord,
     *,
     damaged: bool = False,
 ) -> LakeSnapshot:
@@ -287,7 +299,7 @@ def read_snapshot(
         if last is not None and all(each.latest_version == each.version for each in last.opened):
             return last
     for _ in range(_TRIES):
-        found = _read_version(tables, projection, cache, damaged)
+        found = _read_version(tables, projection, cache, record, damaged)
         if found.complete or tables["videos"].require().version == found.opened[0].version:
             break  # if incomplete, then not because a video was replaced meanwhile: ``verify`` names it
     for track, sections in found.tracks.items():
@@ -297,7 +309,7 @@ def read_snapshot(
 
 
 def _read_version(
-    tables: Mapping[str, Table], projection: QueryProjection, cache: ValueCache, damaged: bool
+    tables: Mapping[str, Table], projection: QueryProjection, cache: ValueCache, record: LibraryRecord, damaged: bool
 ) -> LakeSnapshot:
     """Open all tables and read whose sections there are."""
     table = tables["videos"].require()  # before the sections: those of every video in it are there already
@@ -315,4 +327,4 @@ def _read_version(
     }
     versions = tuple(each.version for each in (table, *found.values()))
     with_sections = {track: sections for track, sections in tracks.items() if len(sections)}
-    return LakeSnapshot(versions, videos, with_sections, (table, *found.values()))
+    return LakeSnapshot(versions, videos, with_sections, record, (table, *found.values()))

@@ -150,6 +150,9 @@ class HitModel(BaseModel):
     track: str = Field(description="the track it was found in: `frames` or `text`")
     ranks: dict[str, int] = Field(description="rank of the video in each track")
     line: str | None = Field(description="the line of subtitles, if it was found in the text")
+    also_at: list[str] = Field(
+        description="folder and name of other files with the same video: links, copies, re-encodes"
+    )
     moments: list[MomentModel]
     thumbnail_urls: list[str] = Field(description="three pictures from the moment, in order of time")
     evidence_url: str
@@ -163,6 +166,7 @@ class HitModel(BaseModel):
         return HitModel(
             rank=rank,
             video=describer.describe(hit.video),
+            also_at=[describer.name(path) for path in hit.also_at],
             moments=[MomentModel.of(video, moment) for moment in hit.moments],
             thumbnail_urls=[thumbnail_url(video, time) for time in times],
             evidence_url=f"/v1/videos/{video}/evidence?{parameters}&track={hit.track}",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
@@ -15,6 +15,9 @@ from prvr.backbones import Backbone
 from prvr.media import Image, TextEncoder, Understanding
 from prvr.tokens import VideoTokens
 from prvr.trace import Trace
+
+if TYPE_CHECKING:
+    from prvr.training import RunCalibration
 
 
 class Embedded(NamedTuple):
@@ -32,6 +35,7 @@ class Embedding(ABC):
     trace: Trace
     step: int  # samples from one section of a long video to the next
     overlap: int  # samples that neighbouring sections share
+    calibration: RunCalibration | None = None  # of a trained model: how its scores become probabilities
     own_keys = False  # True if tokens are unit vectors and TRACE does not project them: keys need not be stored
 
     @abstractmethod

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prvr.library.errors import LibraryError
+from prvr.library.ingest.choice import default_encoder
 from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
@@ -37,13 +38,18 @@ class LibraryPlan:
 
 
 def plan_library(settings: LibrarySettings, encoders: EncoderOverrides) -> LibraryPlan:
-    """Open the encoders that the settings name, unless they are given, and check that everything fits together."""
+    """Open the encoders that the settings name, unless they are given, and check that everything fits together.
+
+    Without a name, a model or an open encoder, the image–text encoder that is prepared is taken.
+    """
     run = None
     if settings.model is not None:
         from prvr.library.ingest.trained import open_run  # imports the models of every method
 
         run = open_run(settings.model)
         settings = settings_for_model(settings, run, given_encoder=encoders.get(FRAMES) is not None)
+    elif not settings.encoder and encoders.get(FRAMES) is None:
+        settings = replace(settings, encoder=default_encoder())
     frames = encoders.get(FRAMES) or open_encoder(settings.encoder)
     assert isinstance(frames, Encoder)
     recipes = {FRAMES: asdict(frames.recipe(settings.rate, decoder_name()))}

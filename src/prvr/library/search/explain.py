@@ -179,6 +179,7 @@ class Explained:
     places: dict[str, int]  # the video's place in each track's own ranking, from 1
     moments: tuple[FoundMoment, ...]  # the best first
     evidence: MomentEvidence
+    also: tuple[int, ...] = ()  # other files with the same video
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,6 +254,7 @@ def _explain_page(ranking: Ranking, reader: _EvidenceReader) -> ExplainedPage:
                 places=places_of(moment.video, ranking.tracks),
                 moments=(moment.moment,),
                 evidence=moment.evidence,
+                also=moment.also,
             )
         )
     return ExplainedPage(tuple(entries), more)

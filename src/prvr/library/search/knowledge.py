@@ -31,19 +31,14 @@ class Knowledge:
     @staticmethod
     def of(track: Track, *, own_sentences: bool) -> Knowledge:
         """``own_sentences``: whether an encoder with few words has background sentences made of those words."""
-        from prvr.library.ingest.trained import TrainedEmbedding
-
-        embedding = track.embedding
-        limited = track.encoder.usual_sentences(1) is not None
-        if not isinstance(embedding, TrainedEmbedding):
-            return Knowledge(understand=embedding.understanding, compares=own_sentences or not limited)
-        known = embedding.calibration
+        embedding, known = track.embedding, track.embedding.calibration
+        compares = own_sentences or track.encoder.usual_sentences(1) is None
         if known is None:
-            return Knowledge(understand=embedding.understanding, compares=not limited)
+            return Knowledge(understand=embedding.understanding, compares=compares)
         calibrations = {False: known.base, True: known.trace or known.base}
         return Knowledge(
             {traced: found for traced, found in calibrations.items() if found is not None},
             known.verdicts,
             embedding.understanding,
-            compares=not limited,
+            compares,
         )

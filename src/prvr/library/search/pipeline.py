@@ -59,7 +59,7 @@ def run_search(
             by_track = rank_track(of_track, score_queries(of_track, sections, pool), sections, known)
             for row, track_ranking in zip(rows, by_track, strict=True):
                 tracks[row][name] = track_ranking
-    rankings = rank_requests(requests, tracks)
+    rankings = rank_requests(requests, tracks, snapshot)
     pages = explain_pages(rankings, snapshot, pool)
     results = []
     for request, ranking, page in zip(requests, rankings, pages, strict=True):

@@ -24,7 +24,9 @@ from prvr.library.search.confidence import Presence, Standing
 from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.query import TrackQuery
 from prvr.library.search.request import SearchRequest
+from prvr.library.search.same import AHEAD, SameVideos
 from prvr.library.store.sections import Ids, TrackSections
+from prvr.library.store.snapshot import Snapshot
 
 DEPTH = 100  # places of each track that count in a fusion
 _RRF = 60  # the usual constant of reciprocal rank fusion
@@ -64,6 +66,10 @@ class TrackRanking:
             return None
         score = self.scores[column]
         return int((self.scores > score).sum() + (self.scores[:column] == score).sum())
+
+    def holds(self, video: int) -> bool:
+        """Whether the track has this video."""
+        return self.query.sections.column(video) is not None
 
     def score(self, video: int) -> float:
         """The score of a video that the track holds."""
@@ -113,6 +119,7 @@ class RankedVideo:
     score: float
     confidence: float | None
     places: dict[str, int]  # its place in each track's own ranking, from 1
+    also: tuple[int, ...] = ()  # other files with the same video
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +133,7 @@ class Ranking:
     more: bool  # whether another page follows it
     total: int  # videos that were searched
     presence: Presence  # whether what was asked for is in the library at all
+    same: SameVideos | None = None  # groups files with the same video; None: each file is a hit of its own
 
     @property
     def lead(self) -> str:
@@ -134,13 +142,21 @@ class Ranking:
 
 
 def rank_requests(
-    requests: Sequence[SearchRequest], tracks: Sequence[Mapping[str, TrackRanking]]
+    requests: Sequence[SearchRequest],
+    tracks: Sequence[Mapping[str, TrackRanking]],
+    snapshot: Snapshot | None = None,
 ) -> list[Ranking | None]:
-    """Rank videos for each request, from the rankings of its tracks; None if no track understands it."""
-    return [_rank(request, by_track) if by_track else None for request, by_track in zip(requests, tracks, strict=True)]
+    """Rank videos for each request, from the rankings of its tracks; None if no track understands it.
+
+    With a snapshot, files that hold the same video become one hit.
+    """
+    return [
+        _rank(request, by_track, None if snapshot is None else SameVideos(snapshot, by_track)) if by_track else None
+        for request, by_track in zip(requests, tracks, strict=True)
+    ]
 
 
-def _rank(request: SearchRequest, tracks: Mapping[str, TrackRanking]) -> Ranking:
+def _rank(request: SearchRequest, tracks: Mapping[str, TrackRanking], same: SameVideos | None) -> Ranking:
     lead = tracks[lead_track(tracks)]
     if request.min_confidence > 0 and lead.standing.odds is None:
         raise LibraryError(
@@ -148,16 +164,25 @@ def _rank(request: SearchRequest, tracks: Mapping[str, TrackRanking]) -> Ranking
             "(`prvr library add --model RUN`) that was calibrated when it was trained"
         )
     order = _SingleOrder(tracks) if len(tracks) == 1 else _FusedOrder(tracks)
-    videos = order.page(request) if request.group_by == "video" else []
+    videos = _page(order.passing(request), request, same) if request.group_by == "video" else []
+    entries = [order.entry(video) for video in videos[: request.limit]]
     return Ranking(
         request=request,
         tracks=tracks,
         fused=order.fused,
-        page=tuple(order.entry(video) for video in videos[: request.limit]),
+        page=tuple(entries if same is None else map(same.shown, entries)),
         more=len(videos) > request.limit,
         total=order.total,
         presence=lead.standing.presence,
+        same=same,
     )
+
+
+def _page(videos: Iterator[int], request: SearchRequest, same: SameVideos | None) -> list[int]:
+    """The videos of the page, and one more if there is one."""
+    if same is None:
+        return list(islice(videos, request.offset, request.page_end + 1))
+    return same.first_of_each(videos, request.page_end + 1)[request.offset :]
 
 
 class _SingleOrder:
@@ -178,12 +203,13 @@ class _SingleOrder:
     def confidence(self, video: int) -> float | None:
         return self.track.confidence(self.track.score(video))
 
-    def page(self, request: SearchRequest) -> list[int]:
-        """The videos of the page, and one more if there is one."""
-        videos = self.top(request.page_end + 1)
-        if request.min_confidence > 0:  # confidence falls with the score, so the first video that fails ends the list
-            videos = list(takewhile(lambda video: request.accepts(self.confidence(video)), videos))
-        return videos[request.offset :]
+    def passing(self, request: SearchRequest) -> Iterator[int]:
+        """The videos that may be shown, best first."""
+        videos = walk(self.top, request.page_end + 1 + AHEAD)
+        if request.min_confidence == 0:
+            return videos
+        # confidence falls with the score, so the first video that fails ends the list
+        return takewhile(lambda video: request.accepts(self.confidence(video)), videos)
 
     def entry(self, video: int) -> RankedVideo:
         places = places_of(video, {self.name: self.track})
@@ -221,13 +247,12 @@ class _FusedOrder:
         values = [track.confidence(track.score(video)) for track in holding]
         return max((value for value in values if value is not None), default=None)
 
-    def page(self, request: SearchRequest) -> list[int]:
-        """The videos of the page, and one more if there is one."""
+    def passing(self, request: SearchRequest) -> Iterator[int]:
+        """The videos that may be shown, best first."""
+        videos = walk(self.top, max(DEPTH, request.page_end + 1 + AHEAD))
         if request.min_confidence == 0:
-            return self.top(request.page_end + 1)[request.offset :]
-        videos = walk(self.top, max(DEPTH, request.page_end + 1))
-        passing = (video for video in videos if request.accepts(self.confidence(video)))
-        return list(islice(passing, request.offset, request.page_end + 1))
+            return videos
+        return (video for video in videos if request.accepts(self.confidence(video)))
 
     def entry(self, video: int) -> RankedVideo:
         score = self.points.get(video, 0.0)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, overload
 
+from prvr.library.ingest.choice import PLAIN_LIMITS, usual_encoder
 from prvr.library.ingest.tracks import FRAMES, TEXT
 from prvr.library.search.confidence import Presence
 from prvr.library.search.explain import Explained, ExplainedPage, MomentEvidence
@@ -15,13 +16,9 @@ from prvr.library.search.rank import Ranking
 from prvr.library.search.request import SearchRequest
 from prvr.library.store.catalogue import Video
 from prvr.library.store.snapshot import Snapshot
-from prvr.media import Understanding
+from prvr.media import Understanding, VideoFile
 from prvr.trace import Verdict
 
-PLAIN_LIMITS = (
-    "The encoder `plain` knows colours, simple shapes, places in the picture and motion only, such as “a red square "
-    "moves left”. An image–text encoder knows more: `prvr library reindex --encoder siglip2`."
-)
 SCORES_NOTE = "scores can be compared within this search only"
 
 ReadLines = Callable[[int, float, float], Sequence[str]]  # video, start, end -> what is said there
@@ -42,6 +39,7 @@ class Hit:
     ranks: dict[str, int]  # the video's place in each track's own ranking, from 1
     line: str | None = None  # what is said there, for a moment of the text track
     verdict: Verdict | None = None  # whether the rest of the video supports it; None where that says nothing
+    also_at: tuple[VideoFile, ...] = ()  # other files with the same video: links, copies, re-encodes
 
     def to_dict(self, *, evidence: bool = True) -> dict[str, Any]:
         """For JSON."""
@@ -58,6 +56,7 @@ class Hit:
             "ranks": self.ranks,
             "line": self.line,
             "verdict": self.verdict,
+            "also_at": [str(path) for path in self.also_at],
             "moments": [{"start": round(each.start, 3), "end": round(each.end, 3)} for each in self.moments],
         }
         return {**fields, "evidence": self.evidence.to_dict()} if evidence else fields
@@ -121,7 +120,11 @@ def not_understood(request: SearchRequest, knowledge: Knowledge) -> SearchResult
     understood = knowledge.understand(request.query)
     if understood is None:
         return empty_result(request, "The encoder understands nothing of this query. Try other words.")
-    return empty_result(request, f"Nothing of this query is understood. {PLAIN_LIMITS}", understood)
+    limits = (
+        f"The encoder `plain` {PLAIN_LIMITS}: try “a red square moves left”, or index the videos with an image–text "
+        f"encoder (`prvr library reindex --encoder {usual_encoder().name}`)."
+    )
+    return empty_result(request, f"Nothing of this query is understood. {limits}", understood)
 
 
 def result_of(
@@ -170,6 +173,7 @@ def _hit(entry: Explained, snapshot: Snapshot, knowledge: Knowledge | None, line
         ranks=entry.places,
         line=line,
         verdict=knowledge.verdict(entry.evidence) if knowledge is not None and entry.track == FRAMES else None,
+        also_at=tuple(snapshot.videos[number].path for number in entry.also),
     )
 
 

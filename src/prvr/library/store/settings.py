@@ -1,13 +1,15 @@
 """The settings of a library, decided once and kept in ``library.json``.
 
-The file never changes after the library is created. It names the folder's format, so that an older program refuses a
-newer library instead of damaging it, and the encoders that its vectors come from.
+The file names the folder's format, so that an older program refuses a newer library instead of damaging it, and the
+encoders that its vectors come from. Only ``reindex`` changes them: the catalogue then holds the record that counts, so
+that record and vectors change in one transaction.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -15,11 +17,16 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from prvr import __version__
 from prvr.files import write_whole
 from prvr.library.errors import LibraryError
+from prvr.library.store.catalogue import CATALOGUE_FILE, Catalogue, read_notes
 from prvr.library.store.model import ModelRecord
 
-FORMAT = 3  # the newest this program reads; 1: no trained model, 2: with one, 3: background sentences of its encoder
+FORMAT = (
+    3  # the newest this program reads; 1: no trained model, 2: with one, 3: reindexed, or its encoder's own sentences
+)
+_REINDEXED = 3
 BackgroundKind = Literal["common", "encoder"]
 RECORD_FILE = "library.json"
+RECORD_NOTE = "record"  # the name of the record in the catalogue of a library that was reindexed
 _LONGEST_WINDOW = 1e6  # seconds
 
 
@@ -27,8 +34,8 @@ _LONGEST_WINDOW = 1e6  # seconds
 class LibrarySettings:
     """How videos are turned into vectors."""
 
-    encoder: str = "plain"
-    """plain, a folder, or a hub name that `prvr prepare` has fetched"""
+    encoder: str = ""
+    """a name that `prvr prepare` has fetched, a folder, or plain [the image–text encoder that is prepared]"""
     rate: float = 1.0
     """frames per second to encode"""
     text_encoder: str | None = None
@@ -96,6 +103,19 @@ def write_record(folder: Path, about: LibraryRecord) -> bool:
     return True
 
 
+def write_reindexed_record(folder: Path, about: LibraryRecord) -> None:
+    """Replace ``library.json`` by one that says: look for the record in the catalogue first."""
+    write_whole(
+        folder / RECORD_FILE, json.dumps({**json.loads(about.to_json()), "format": _REINDEXED}, indent=1) + "\n"
+    )
+
+
+def kept_record(db: sqlite3.Connection, folder: Path) -> LibraryRecord | None:
+    """The record in the catalogue; None if the library was never reindexed."""
+    kept = read_notes(db, RECORD_NOTE).get(RECORD_NOTE)
+    return None if kept is None else parse_record(kept, str(folder / CATALOGUE_FILE), str(folder))
+
+
 def is_leftover(path: Path) -> bool:
     """Whether a file was left behind by a process that was killed while it created a library."""
     return path.name.lstrip(".").startswith((RECORD_FILE, "model-"))
@@ -112,7 +132,11 @@ def read_record(folder: Path) -> LibraryRecord:
         ) from None
     except ValueError as problem:
         raise LibraryError(_unreadable(str(path), problem)) from None
-    return parse_record(text, str(path), str(folder))
+    record = parse_record(text, str(path), str(folder))
+    if json.loads(text)["format"] < _REINDEXED or not (folder / CATALOGUE_FILE).exists():
+        return record
+    with Catalogue(folder).reading() as db:
+        return kept_record(db, folder) or record
 
 
 def parse_record(text: str, path: str, library: str) -> LibraryRecord:

@@ -87,14 +87,14 @@ function card(hit) {
   const moved = earlier && earlier !== hit.rank ? `rank ${earlier} ${request.trace ? "by single matches" : "with TRACE"}` : null;
   const facts = make("span", { class: "facts" }, make("span", { class: "when" }, when), confidence ? make("span", { class: hit.confidence >= 0.9 ? "yes" : "", title: "how probable it is that this is the moment you mean" }, confidence) : null,
     hit.verdict ? make("span", {}, hit.verdict) : null,
-    moved ? make("span", {}, moved) : null,
-    hit.video.folder ? make("span", {}, hit.video.folder) : null);
-  const title = make("span", { class: "title" }, make("span", {}, `${hit.rank}`), hit.video.title);
-  const text = make("div", { class: "text" }, make("div", {}, title), facts, hit.line ? make("p", { class: "subtitle" }, `“${hit.line}”`) : null);
-  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.title, when, confidence, moved, hit.line].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text);
+    moved ? make("span", {}, moved) : null);
+  const title = make("span", { class: "title" }, make("span", {}, `${hit.rank}`), hit.video.name);
+  const also = hit.also_at.length ? `also at ${hit.also_at.join(", ")}` : null;
+  const text = make("div", { class: "text" }, make("div", {}, title), facts, hit.line ? make("p", { class: "subtitle" }, `“${hit.line}”`) : null, also ? make("p", { class: "also" }, also) : null);
+  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.name, when, confidence, moved, hit.line, also].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text);
   const others = hit.moments.slice(1);
   const chips = others.length ? make("div", { class: "chips", role: "group", "aria-label": "Other moments of this video" },
-    ...others.map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.title} at ${clock(m.start)}` }, `also ${clock(m.start)}`))) : make("div", { class: "chips" });
+    ...others.map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.name} at ${clock(m.start)}` }, `also ${clock(m.start)}`))) : make("div", { class: "chips" });
   const item = make("li", { class: "hit", "data-video": hit.video.id }, button, chips);
   return item;
 }
@@ -105,6 +105,7 @@ async function describe() {
     byId("holds").textContent = `${library.videos} video${library.videos === 1 ? "" : "s"}, ${hours(library.seconds)}${library.failed ? `, ${library.failed} unreadable` : ""}`;
     fill("folder", library.folders.filter(Boolean)); fill("tag", library.tags);
     byId("holds").dataset.videos = library.videos;
+    byId("limits").textContent = library.limits || ""; byId("limits").hidden = !library.limits;
     if (!request?.query) welcome();
   } catch (problem) {
     if (problem.status === 401) return askToken();

@@ -37,7 +37,7 @@ export async function play(hit, start, trace) {
   const number = ++latest;
   byId("stage").hidden = false;
   document.querySelector(".columns").classList.add("open");
-  byId("playing").textContent = hit.video.title;
+  byId("playing").textContent = hit.video.name;
   byId("media-problem").hidden = true;
   if (video().getAttribute("src") !== hit.video.media_url) { video().src = hit.video.media_url; }
   const begin = () => { video().currentTime = start; video().play().catch(() => {}); };
