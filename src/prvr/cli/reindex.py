@@ -23,7 +23,7 @@ class Reindex:
     """
 
     library: LibraryPath = field(default_factory=default_library)
-    """the library's folder [$PRVR_LIBRARY or library.prvr]"""
+    """the library's folder, or the address of a lake [$PRVR_LIBRARY or library.prvr]"""
     encoder: str | None = None
     """a name that `prvr prepare` has fetched, a folder, or plain [the library's]"""
     rate: float | None = None
