@@ -27,6 +27,7 @@ from prvr.library import (
     MomentEvidence,
     MomentOptions,
     SearchResult,
+    TextMatch,
 )
 from prvr.media import MediaError, cut_clip
 
@@ -42,6 +43,9 @@ class SearchArguments:
     `prvr search "a man opens a red door"` prints the best videos, each with the moment that matches best.
     "sure" is a confidence: the share of common sentences that find nothing as good in this library. Scores can be
     compared within one search only. The curve shows the evidence over the length of the video.
+
+    The words of the sentence are also looked up in subtitles, file names, folders and tags. Put a phrase in quotation
+    marks, or a * behind the beginning of a word.
 
     The exit status is 1 if nothing was found.
     """
@@ -138,7 +142,7 @@ def _show(found: SearchResult, arguments: SearchArguments) -> None:
         sure = "" if hit.confidence is None else f"{100 * hit.confidence:.0f} %"
         times = time_range(hit)
         more = f" +{len(hit.moments) - 1}" if len(hit.moments) > 1 else ""
-        curve = sparkline(hit.evidence, traced=arguments.trace)
+        curve = "" if hit.evidence is None else sparkline(hit.evidence, traced=arguments.trace)
         table.add_row(str(number), times + more, sure, f"{hit.score:.3f}", curve, _name(hit))
     print_table(console, table)
     notes = [f"{found.total} videos in {1000 * found.seconds:.0f} ms; {SCORES_NOTE}"]
@@ -157,7 +161,18 @@ def time_range(hit: Hit) -> str:
 def _name(hit: Hit) -> Text:
     path = hit.video.path
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return Text.assemble(str(shown), (f"  “{hit.line}”", "italic") if hit.line else "")
+    return Text.assemble(str(shown), (f"  {note}", "italic") if (note := match_note(hit)) else "")
+
+
+def match_note(hit: Hit) -> str:
+    """Where the words of the query were found, or what is said at the moment."""
+    match hit.matched:
+        case None:
+            return f"“{hit.line}”" if hit.line else ""
+        case TextMatch("subtitles" | "tags" as where, text):
+            return f"in the {where}: “{text}”"
+        case TextMatch(where):
+            return f"in the {where}"
 
 
 def sparkline(evidence: MomentEvidence, columns: int = _COLUMNS, *, traced: bool = True) -> str:

@@ -37,6 +37,7 @@ from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_que
 from prvr.library.search.moments import FoundMoment, MomentOptions
 from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import SCORES_NOTE, Hit, SearchResult
+from prvr.library.search.words import WORDS, TextMatch
 from prvr.library.store.arrays import PAGED_ARRAYS, Section
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo, Video
@@ -54,6 +55,7 @@ from prvr.library.store.settings import (
 )
 from prvr.library.store.snapshot import QueryProjection, Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
+from prvr.library.store.words import ScratchWords
 from prvr.library.stores import Store
 
 __all__ = [
@@ -67,6 +69,7 @@ __all__ = [
     "SCORES_NOTE",
     "TEXT",
     "VIDEO_SUFFIXES",
+    "WORDS",
     "AddProgress",
     "AddReport",
     "Adder",
@@ -100,6 +103,7 @@ __all__ = [
     "ProgressClock",
     "QueryInput",
     "QueryProjection",
+    "ScratchWords",
     "SearchRequest",
     "SearchResult",
     "Section",
@@ -108,6 +112,7 @@ __all__ = [
     "Snapshot",
     "SourceFile",
     "Store",
+    "TextMatch",
     "Track",
     "TrackSections",
     "Verification",

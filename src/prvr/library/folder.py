@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from torch import Tensor
@@ -20,6 +22,7 @@ from prvr.library.store.edit import add_tags, free_space, remove_videos
 from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
+from prvr.library.store.words import ScratchWords
 from prvr.library.stores import Store
 from prvr.media import TimedLine, VideoFile
 
@@ -32,6 +35,7 @@ class FolderStore(Store):
         self.address, self.record = str(folder), record
         self.catalogue = Catalogue(folder)
         self._indexes = OpenIndexes(folder)
+        self._words: ScratchWords | None = None
 
     def model_folder(self) -> Path:
         assert self.record.model is not None
@@ -50,6 +54,17 @@ class FolderStore(Store):
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
         with self.catalogue.reading() as db:
             return read_lines(db, video, start, end)
+
+    def words(self, snapshot: Snapshot) -> AbstractContextManager[sqlite3.Connection]:
+        if self.catalogue.upgrade():
+            return self.catalogue.reading()
+        if self._words is None:  # an older version wrote the library, and this process may not change it
+            self._words = ScratchWords()
+        return self._words.holding(
+            snapshot.generation,
+            lambda: {number: (str(video.path), video.tags, video) for number, video in snapshot.videos.items()},
+            lambda numbers: [(number, self.lines(number)) for number in numbers],
+        )
 
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
         return take_snapshot(self.catalogue, self.folder, previous, projection)

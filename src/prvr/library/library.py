@@ -84,7 +84,7 @@ class Library:
         Args:
             path: a folder that is empty or does not exist.
             encoder: of frames and sentences: a name, a folder, or an open encoder.
-            text_encoder: of subtitles; without one, subtitles are not searched.
+            text_encoder: of subtitles; without one, they are searched by their words only.
             model: a trained run to search with. The library keeps a copy of its weights.
             settings: the other fields of ``LibrarySettings``.
         """
@@ -190,7 +190,6 @@ class Library:
             tags=tuple(tags),
             retry=retry,
             progress=progress,
-            with_text=self.settings.text_encoder is not None,
         )
 
     def remove(self, paths: Iterable[str | VideoFile] = (), *, missing: bool = False) -> list[Video]:
@@ -292,6 +291,7 @@ class Library:
             snapshot,
             encode=self.encode,
             candidates=self.store.candidates(snapshot) if approximate else {},
+            words=lambda: self.store.words(snapshot),
             lines=self.lines,
             pool=self.pool,
         )

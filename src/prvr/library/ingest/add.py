@@ -66,7 +66,6 @@ class Adder:
     tags: tuple[str, ...]
     retry: bool
     progress: Callable[[AddProgress], None] | None
-    with_text: bool
     report: AddReport = field(default_factory=AddReport)
     began: float = field(default_factory=time.perf_counter)
 
@@ -109,7 +108,7 @@ class Adder:
                 return False
             self.report.failed[video.path] = str(video.problem)
             return True
-        if self.with_text and subtitle_signature(source.path) != video.subtitles:
+        if subtitle_signature(source.path) != video.subtitles:
             return False
         self.report.unchanged.append(video.path)
         return True
@@ -170,7 +169,7 @@ class Adder:
             moved = video.path != path
             if video.state != "ok" or (moved and (video.path.exists() or same_name)):
                 continue  # a copy, or two known names of which this one has new content
-            if self.with_text and fingerprint.subtitles != video.subtitles:
+            if fingerprint.subtitles != video.subtitles:
                 continue
             self.store.rename(video, path, source.mtime)
             if self.tags:

@@ -118,15 +118,14 @@ def index_parts(
     problem = opened.problem
     sections = {FRAMES: pictures}
     lines: tuple[TimedLine, ...] = ()
-    if TEXT in tracks:
-        try:
-            lines = _subtitle_lines(video.path)
-        except MediaError as unread:
-            problem = f"subtitles: {unread.reason}" if problem is None else problem
-        if lines:
-            sections[TEXT] = SectionBuffer(scratch)
-            for section in tracks[TEXT].sections(_line_pieces(lines, tracks[TEXT])):
-                sections[TEXT].add(section)
+    try:
+        lines = _subtitle_lines(video.path)
+    except MediaError as unread:
+        problem = f"subtitles: {unread.reason}" if problem is None else problem
+    if lines and TEXT in tracks:
+        sections[TEXT] = SectionBuffer(scratch)
+        for section in tracks[TEXT].sections(_line_pieces(lines, tracks[TEXT])):
+            sections[TEXT].add(section)
     facts = replace(
         video,
         problem=problem,

@@ -12,6 +12,7 @@ from prvr.library.search.explain import Explained, ExplainedPage, MomentEvidence
 from prvr.library.search.moments import FoundMoment
 from prvr.library.search.rank import Ranking
 from prvr.library.search.request import SearchRequest
+from prvr.library.search.words import TextMatch
 from prvr.library.store.catalogue import Video
 from prvr.library.store.snapshot import Snapshot
 
@@ -29,11 +30,12 @@ class Hit:
     end: float
     score: float  # comparable within this search only
     confidence: float | None  # share of background sentences that find nothing as good; None if unknown
-    evidence: MomentEvidence
+    evidence: MomentEvidence | None  # None if the query was found by its words, and no encoder understands it
     moments: tuple[FoundMoment, ...]
-    track: str  # frames or text: where the moment was found
-    ranks: dict[str, int]  # the video's place in each track's own ranking, from 1
-    line: str | None = None  # what is said there, for a moment of the text track
+    track: str  # frames or text: where the evidence comes from; words if there is none
+    ranks: dict[str, int]  # the video's place in each track's own ranking and among the words, from 1
+    line: str | None = None  # what is said there, for a moment of the subtitles
+    matched: TextMatch | None = None  # where the words of the query were found
 
     def to_dict(self, *, evidence: bool = True) -> dict[str, Any]:
         """For JSON."""
@@ -49,9 +51,11 @@ class Hit:
             "track": self.track,
             "ranks": self.ranks,
             "line": self.line,
+            "matched": None if self.matched is None else self.matched.to_dict(),
             "moments": [{"start": round(each.start, 3), "end": round(each.end, 3)} for each in self.moments],
         }
-        return {**fields, "evidence": self.evidence.to_dict()} if evidence else fields
+        curves = None if self.evidence is None else self.evidence.to_dict()
+        return {**fields, "evidence": curves} if evidence else fields
 
 
 @dataclass(frozen=True)
@@ -112,16 +116,16 @@ def result_of(ranking: Ranking, page: ExplainedPage, snapshot: Snapshot, lines: 
         query=request.text,
         hits=hits,
         confident=ranking.confidence is not None and ranking.confidence >= CONFIDENT,
-        message=_message(request, ranking.confidence, any_hits=bool(hits)),
+        message=_message(request, ranking, any_hits=bool(hits)),
         total=ranking.total,
         next_offset=request.page_end if page.more else None,
     )
 
 
 def _hit(entry: Explained, snapshot: Snapshot, lines: ReadLines) -> Hit:
-    best = entry.moments[0]
-    line = None
-    if entry.track == TEXT:
+    best, said = entry.moments[0], entry.match
+    line = said.text if said is not None and said.where == "subtitles" else None
+    if line is None and entry.track == TEXT and entry.evidence is not None:
         start, end = entry.evidence.spans[best.peak]
         line = " ".join(lines(entry.video, float(start), float(end))) or None
     return Hit(
@@ -135,14 +139,21 @@ def _hit(entry: Explained, snapshot: Snapshot, lines: ReadLines) -> Hit:
         track=entry.track,
         ranks=entry.places,
         line=line,
+        matched=entry.match,
     )
 
 
-def _message(request: SearchRequest, top: float | None, *, any_hits: bool) -> str:
+def _message(request: SearchRequest, ranking: Ranking, *, any_hits: bool) -> str:
+    top, count = ranking.confidence, len(ranking.words)
     if request.offset:
         return "" if any_hits else f"There are no results after the first {request.offset}."
     if not any_hits:
         return f"Nothing reaches the requested confidence of {request.min_confidence:g}."
+    holding = f"{count} video{'s hold' if count > 1 else ' holds'} the words of the query"
+    if not ranking.tracks:
+        return f"{holding}. The pictures were not searched: the encoder understands nothing of the query."
+    if count and (top is None or top < CONFIDENT):
+        return f"{holding}. No confident match in the pictures: nothing stands out there."
     if top is None:
         return "Confidence is unknown: the encoder understands too few of the background sentences."
     return "" if top >= CONFIDENT else "No confident match: nothing stands out. The nearest moments are shown."

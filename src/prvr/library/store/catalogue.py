@@ -12,11 +12,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
+from prvr.library.store.words import add_words, has_words
 from prvr.media import TimedLine, VideoFile, video_path
 
 CATALOGUE_FILE = "catalogue.sqlite"
@@ -96,6 +97,7 @@ class Catalogue:
 
     def __init__(self, folder: Path):
         self.path = folder / CATALOGUE_FILE
+        self._has_words = False
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -106,8 +108,7 @@ class Catalogue:
                 yield db
             return
         # The next process rolls back the journal of a killed writer. That needs write permission.
-        writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
-        with _closing(self._connect("rw" if writable else "ro")) as db, _explain_problems(self.path):
+        with _closing(self._connect("rw" if self._writable else "ro")) as db, _explain_problems(self.path):
             db.execute("BEGIN")
             if _has_tables(db):
                 _require_whole(db, self.path)
@@ -129,6 +130,8 @@ class Catalogue:
                     for statement in _SCHEMA.split(";\n"):
                         db.execute(statement)
                     db.execute("INSERT INTO state SELECT 0 WHERE NOT EXISTS (SELECT * FROM state)")
+                if not has_words(db):
+                    add_words(db)
                 yield db
                 db.execute("UPDATE state SET generation = generation + 1")
                 db.execute("COMMIT")
@@ -136,6 +139,22 @@ class Catalogue:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+
+    def upgrade(self) -> bool:
+        """Add the tables of words to a catalogue that an older version wrote. Returns False if that is not possible."""
+        if not self._has_words:
+            with self.reading() as db:
+                self._has_words = has_words(db)
+            if not self._has_words and self._writable:
+                with suppress(LibraryError):
+                    with self.writing():
+                        pass
+                    self._has_words = True
+        return self._has_words
+
+    @property
+    def _writable(self) -> bool:
+        return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def _require_new(self) -> None:
         """Raise an error if arrays exist but the catalogue is empty: it was lost."""
@@ -158,6 +177,7 @@ def _empty() -> Iterator[sqlite3.Connection]:
     """The catalogue of a library that never held a video."""
     with _closing(sqlite3.connect(":memory:")) as db:
         db.executescript(_SCHEMA)
+        add_words(db)
         yield db
 
 
@@ -190,6 +210,8 @@ def _explain_problems(path: Path) -> Iterator[None]:
             remedy = "free some space and run the command again; what was added so far is kept"
         elif "locked" in text:
             remedy = "another process is still writing; try again when it is done"
+        elif "fts5" in text:
+            remedy = "the SQLite of this Python was built without full-text search (FTS5); use another Python"
         elif "readonly" in text:
             remedy = "this user can search the library, but not change it"
         else:

@@ -63,6 +63,12 @@ function paint(response, more) {
 
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
+function note(hit) { // where the words of the query were found, or what is said at the moment
+  if (!hit.matched) return hit.line ? `“${hit.line}”` : null;
+  const { where, text } = hit.matched;
+  return where === "subtitles" || where === "tags" ? `in the ${where}: “${text}”` : `in the ${where}`;
+}
+
 function card(hit) {
   const when = `${clock(hit.start)} – ${clock(hit.end)}`;
   const confidence = hit.confidence === null ? "confidence unknown" : `${Math.round(100 * hit.confidence)} % confidence`;
@@ -79,8 +85,8 @@ function card(hit) {
     moved ? make("span", {}, moved) : null,
     hit.video.folder ? make("span", {}, hit.video.folder) : null);
   const title = make("span", { class: "title" }, make("span", {}, `${hit.rank}`), hit.video.title);
-  const text = make("div", { class: "text" }, make("div", {}, title), facts, hit.line ? make("p", { class: "subtitle" }, `“${hit.line}”`) : null);
-  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.title, when, confidence, moved, hit.line].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text);
+  const text = make("div", { class: "text" }, make("div", {}, title), facts, note(hit) ? make("p", { class: "subtitle" }, note(hit)) : null);
+  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.title, when, confidence, moved, note(hit)].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text);
   const others = hit.moments.slice(1);
   const chips = others.length ? make("div", { class: "chips", role: "group", "aria-label": "Other moments of this video" },
     ...others.map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.title} at ${clock(m.start)}` }, `also ${clock(m.start)}`))) : make("div", { class: "chips" });
