@@ -94,8 +94,9 @@ def _search(lib: Library, known: list[KnownQuery], stem: Path, console: Console)
 def draw_hit(hit: Hit, query: KnownQuery, stem: Path) -> Path:
     """Draw why a film was found: evidence curves, the annotated moment if it is the right film, and stills."""
     own = hit.video.path == query.video
-    length = float(hit.evidence.spans[:, 1].max())
     seen = hit.evidence
+    assert seen is not None
+    length = float(seen.spans[:, 1].max())
     curves = EvidenceCurves(
         hit.video.path.name,
         direct=seen.direct.astype(np.float64),

@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from prvr.media import EncoderError, download, find_model, plan_download, prepared_encoders, presets
+from prvr.media import SPEECH_MODELS, EncoderError, download, find_model, plan_download, prepared_encoders, presets
 
 _LEGEND = """here: on this machine. MB: to download, about. frame: side of its pictures, in pixels.
 GFLOPs: per frame; fast up to 20, medium up to 100, slow above.
@@ -25,6 +25,7 @@ class PrepareArguments:
 
     The size is shown first, and nothing is downloaded until you agree. ENCODER is a short name that --list shows, or a
     hub name such as google/siglip2-base-patch16-384. The encoder `plain` needs no weights.
+    Speech models, for `prvr library add --speech`: whisper-tiny, -base, -small, -medium, -large-v3.
 
     For a machine without a network, run this on another one, copy the folder that is printed at the end, and give that
     folder wherever an encoder is expected.
@@ -54,7 +55,7 @@ def prepare_command(argv: list[str]) -> int:
     if Path(arguments.encoder).is_dir():
         console.print(f"{arguments.encoder} is a folder: it can be used as it is", soft_wrap=True)
         return 0
-    plan = plan_download(arguments.encoder)
+    plan = plan_download(SPEECH_MODELS.get(arguments.encoder, arguments.encoder))
     console.print(
         f"{plan.name}: {plan.bytes / 1e6:,.1f} MB in {len(plan.files)} files (revision {plan.revision[:12]})",
         soft_wrap=True,

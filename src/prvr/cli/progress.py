@@ -27,6 +27,8 @@ def encoding_progress() -> Iterator[tuple[Console, Callable[[AddProgress], None]
             nonlocal last_line
             left = "" if now.left is None else f" · {format_time(now.left)} left"
             note = f"{now.files_done + 1}/{now.files} · {now.speed:.0f} × real time{left}"
+            if now.heard is not None:
+                note += f" · speech until {format_time(now.heard)}"
             if not bar.console.is_terminal and time.monotonic() - last_line > _LOG_SECONDS:
                 last_line = time.monotonic()
                 bar.console.print(f"{now.path.name}: {note}", highlight=False, markup=False, soft_wrap=True)

@@ -27,6 +27,7 @@ from prvr.library import (
     MomentEvidence,
     MomentOptions,
     SearchResult,
+    TextMatch,
 )
 from prvr.media import MediaError, VideoFile, cut_clip
 
@@ -43,6 +44,9 @@ class SearchArguments:
     A library made with a calibrated model says how probable it is that the moment is there at all, and "right" is the
     probability that a hit is it. Other libraries say in words whether anything stands out. Scores can be compared
     within one search only. The curve shows the evidence over the length of the video.
+
+    The words of the sentence are also looked up in subtitles, file names, folders and tags. Put a phrase in quotation
+    marks, or a * behind the beginning of a word.
 
     The exit status is 1 if nothing was found.
     """
@@ -141,7 +145,7 @@ def _show(found: SearchResult, arguments: SearchArguments) -> None:
         right = "" if hit.confidence is None else f"{100 * hit.confidence:.0f} %"
         times = time_range(hit)
         more = f" +{len(hit.moments) - 1}" if len(hit.moments) > 1 else ""
-        curve = sparkline(hit.evidence, traced=arguments.trace)
+        curve = "" if hit.evidence is None else sparkline(hit.evidence, traced=arguments.trace)
         table.add_row(str(number), times + more, right, f"{hit.score:.3f}", curve, _name(hit))
         for path in hit.also_at:
             table.add_row("", "", "", "", "", Text(f"also at {_shown(path)}", "dim"))
@@ -173,12 +177,23 @@ def time_range(hit: Hit) -> str:
 
 
 def _name(hit: Hit) -> Text:
-    return Text.assemble(_shown(hit.video.path), (f"  “{hit.line}”", "italic") if hit.line else "")
+    return Text.assemble(_shown(hit.video.path), (f"  {note}", "italic") if (note := match_note(hit)) else "")
 
 
 def _shown(path: VideoFile) -> str:
     """Folder and name, relative to the working folder if the file is in it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def match_note(hit: Hit) -> str:
+    """Where the words of the query were found, or what is said at the moment."""
+    match hit.matched:
+        case None:
+            return f"“{hit.line}”" if hit.line else ""
+        case TextMatch("subtitles" | "tags" as where, text):
+            return f"in the {where}: “{text}”"
+        case TextMatch(where):
+            return f"in the {where}"
 
 
 def sparkline(evidence: MomentEvidence, columns: int = _COLUMNS, *, traced: bool = True) -> str:

@@ -13,12 +13,14 @@ from __future__ import annotations
 import logging
 import math
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +54,7 @@ from prvr.library import (
     LibraryStatus,
     QueryProjection,
     Rebuild,
+    ScratchWords,
     Snapshot,
     Store,
     Verification,
@@ -68,6 +71,7 @@ AWAY_SECONDS = 10.0  # the same while the storage does not answer
 PATIENCE = 0.5  # seconds that a search waits for a newer version; then it searches the one before
 _MANY_FILES = 64  # of a table; more are merged
 _MANY_DELETED = 0.1  # share of the rows of a file; above, it is written again without them
+_MANY_ROWS = 1000  # whose lines are read one by one; for more, the whole table is read
 _FILE_BYTES, _BATCH_BYTES = 1 << 29, 1 << 26  # of merged files, and of what is read at a time to merge them
 KEPT = timedelta(days=1)  # how long old versions stay, for readers that still use them
 _REINDEXED = "{} was reindexed with another encoder meanwhile: run the command again"
@@ -143,6 +147,27 @@ class LakeStore(Store):
         lines = [TimedLine(**line) for line in found[0]["lines"]] if found else []
         chosen = [line for line in lines if line.start < end and line.end > start]
         return sorted(chosen, key=lambda line: line.start)
+
+    @cached_property
+    def _words(self) -> ScratchWords:
+        return ScratchWords()
+
+    def words(self, snapshot: Snapshot) -> AbstractContextManager[sqlite3.Connection]:
+        assert isinstance(snapshot, LakeSnapshot)
+        rows, table = snapshot.videos.rows, snapshot.opened[0]
+
+        def videos() -> dict[int, tuple[str, tuple[str, ...], int]]:
+            columns = (rows[name].to_pylist() for name in ("id", "path", "tags", "part"))
+            return {number: (path, tuple(tags), part) for number, path, tags, part in zip(*columns, strict=True)}
+
+        def read_lines(numbers: list[int]) -> list[tuple[int, list[TimedLine]]]:
+            condition = "state = 'ok'" if len(numbers) > _MANY_ROWS else f"id IN ({', '.join(map(str, numbers))})"
+            with explained(self.address):
+                found = table.to_table(columns=["id", "lines"], filter=condition).to_pylist()
+            wanted, found = set(numbers), sorted(found, key=lambda row: row["id"])
+            return [(row["id"], [TimedLine(**line) for line in row["lines"]]) for row in found if row["id"] in wanted]
+
+        return self._words.holding(snapshot.generation, videos, read_lines)
 
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
         if previous is not None and time.monotonic() < self._due:

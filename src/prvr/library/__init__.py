@@ -50,6 +50,7 @@ from prvr.library.search.stretches import (
     stretch_column,
     stretch_type,
 )
+from prvr.library.search.words import WORDS, TextMatch, find_words
 from prvr.library.store.arrays import PAGED_ARRAYS, Section
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo, Video
@@ -68,6 +69,7 @@ from prvr.library.store.settings import (
 )
 from prvr.library.store.snapshot import QueryProjection, Snapshot, other_copies
 from prvr.library.store.verify import LibraryStatus, Verification
+from prvr.library.store.words import ScratchWords
 from prvr.library.stores import Store
 
 __all__ = [
@@ -82,6 +84,7 @@ __all__ = [
     "STRETCHES",
     "TEXT",
     "VIDEO_SUFFIXES",
+    "WORDS",
     "AddProgress",
     "AddReport",
     "Adder",
@@ -119,6 +122,7 @@ __all__ = [
     "QueryProjection",
     "Rebuild",
     "ReindexReport",
+    "ScratchWords",
     "SearchRequest",
     "SearchResult",
     "Section",
@@ -127,6 +131,7 @@ __all__ = [
     "Snapshot",
     "SourceFile",
     "Store",
+    "TextMatch",
     "Track",
     "TrackSections",
     "Verification",
@@ -138,6 +143,7 @@ __all__ = [
     "copy_videos",
     "default_encoder",
     "find_videos",
+    "find_words",
     "first_videos",
     "index_file",
     "is_lance_error",

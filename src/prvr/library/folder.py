@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 
 from torch import Tensor
@@ -22,6 +25,7 @@ from prvr.library.store.rebuild import FolderRebuild
 from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
+from prvr.library.store.words import ScratchWords
 from prvr.library.stores import Store
 from prvr.media import TimedLine, VideoFile
 
@@ -52,6 +56,19 @@ class FolderStore(Store):
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
         with self.catalogue.reading() as db:
             return read_lines(db, video, start, end)
+
+    @cached_property
+    def _scratch_words(self) -> ScratchWords:
+        return ScratchWords()
+
+    def words(self, snapshot: Snapshot) -> AbstractContextManager[sqlite3.Connection]:
+        if self.catalogue.upgrade():
+            return self.catalogue.reading()
+        return self._scratch_words.holding(  # an older version wrote the library, and this process may not change it
+            snapshot.generation,
+            lambda: {number: (str(video.path), video.tags, video) for number, video in snapshot.videos.items()},
+            lambda numbers: [(number, self.lines(number)) for number in numbers],
+        )
 
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
         return take_snapshot(self.catalogue, self.folder, previous, projection, self.record)

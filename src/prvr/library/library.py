@@ -47,7 +47,7 @@ from prvr.library.store.settings import LibraryRecord, LibrarySettings, read_rec
 from prvr.library.store.snapshot import Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store
-from prvr.media import BucketPath, Encoder, TextEncoder, VideoFile
+from prvr.media import BucketPath, Encoder, TextEncoder, Transcriber, VideoFile
 from prvr.scoring import ScoringPool
 
 _Encoder = TypeVar("_Encoder", bound=TextEncoder)
@@ -84,7 +84,7 @@ class Library:
             path: a folder that is empty or does not exist.
             encoder: of frames and sentences: a name, a folder, or an open encoder. Without one, the image–text encoder
                 that ``prvr prepare`` has fetched is taken; where there is none, that is an error.
-            text_encoder: of subtitles; without one, subtitles are not searched.
+            text_encoder: of subtitles; without one, they are searched by their words only.
             model: a trained run to search with. The library keeps a copy of its weights.
             settings: the other fields of ``LibrarySettings``.
         """
@@ -170,6 +170,7 @@ class Library:
         *,
         tags: Sequence[str] = (),
         retry: bool = False,
+        speech: str | Transcriber | None = None,
         progress: Callable[[AddProgress], None] | None = None,
     ) -> AddReport:
         """Add files, or all videos in folders. You can interrupt it and run it again.
@@ -178,11 +179,12 @@ class Library:
             paths: video files and folders, or their addresses in a bucket. Unchanged files are skipped.
             tags: attached to all of them.
             retry: try files again that failed before; all of them, if no path is given.
+            speech: a speech model that writes the lines of videos without subtitles, such as ``whisper-base``.
             progress: called while files are decoded.
         """
         if isinstance(paths, str | Path | BucketPath):
             paths = [paths]
-        return self.add_files(find_videos(paths), tags=tags, retry=retry, progress=progress)
+        return self.add_files(find_videos(paths), tags=tags, retry=retry, speech=speech, progress=progress)
 
     def add_files(
         self,
@@ -190,12 +192,13 @@ class Library:
         *,
         tags: Sequence[str] = (),
         retry: bool = False,
+        speech: str | Transcriber | None = None,
         progress: Callable[[AddProgress], None] | None = None,
     ) -> AddReport:
         """Add files that ``find_videos`` has found. See ``add``."""
         if not files and retry:
             files = [video.path for video in self.videos(state="failed")]
-        report = self.adder(tags=tags, retry=retry, progress=progress).run(files)
+        report = self.adder(tags=tags, retry=retry, speech=speech, progress=progress).run(files)
         self.store.clean()
         return report
 
@@ -204,6 +207,7 @@ class Library:
         *,
         tags: Sequence[str] = (),
         retry: bool = False,
+        speech: str | Transcriber | None = None,
         progress: Callable[[AddProgress], None] | None = None,
     ) -> Adder:
         """What adds files to this library: plans, indexes and commits them, and keeps the report."""
@@ -214,8 +218,8 @@ class Library:
             rate=self.settings.rate,
             tags=tuple(tags),
             retry=retry,
+            speech=speech,
             progress=progress,
-            with_text=self.settings.text_encoder is not None,
         )
 
     def remove(self, paths: Iterable[str | VideoFile] = (), *, missing: bool = False) -> list[Video]:
@@ -343,6 +347,7 @@ class Library:
             encode=lambda name, queries: encode_queries(queries, self._tracks_of(snapshot.record)[name]),
             candidates=self.store.candidates(snapshot) if approximate else {},
             knowledge=self._knowledge_of(snapshot.record),
+            words=lambda: self.store.words(snapshot),
             lines=self.lines,
             pool=self.pool,
         )

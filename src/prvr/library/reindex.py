@@ -130,7 +130,7 @@ class _Clock:
             self.bytes_done, self.seconds_done = self.bytes_done + last.size, self.seconds_done + (last.duration or 0.0)
         self.number += 1
 
-        def show(seconds: float, duration: float | None) -> None:
+        def show(seconds: float, duration: float | None, heard: float | None = None) -> None:
             if self.progress is not None:
                 share = min(1.0, seconds / duration) if duration else 0.0
                 self.progress(

@@ -6,8 +6,10 @@ There are two: a folder on this machine (``folder.py``), and Lance tables for ma
 from __future__ import annotations
 
 import math
+import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from torch import Tensor
@@ -48,6 +50,10 @@ class Store(ABC):
     @abstractmethod
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
         """The subtitle lines of a video between two times, in order."""
+
+    @abstractmethod
+    def words(self, snapshot: Snapshot) -> AbstractContextManager[sqlite3.Connection]:
+        """A database with the tables of ``store/words.py``: of this snapshot, or of the library as it is now."""
 
     @abstractmethod
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:

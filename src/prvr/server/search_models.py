@@ -17,6 +17,7 @@ from prvr.library import (
     PresenceWord,
     SearchRequest,
     SearchResult,
+    TextMatch,
     VideoExplanation,
 )
 from prvr.server.models import (
@@ -133,6 +134,18 @@ class MomentModel(BaseModel):
         return MomentModel(start=start, end=end, thumbnail_url=thumbnail_url(video, (start + end) / 2))
 
 
+class MatchModel(BaseModel):
+    """Where the words of a query were found."""
+
+    where: Literal["subtitles", "name", "folder", "tags"]
+    text: str = Field(description="the line, name, folder or tags")
+
+    @staticmethod
+    def of(match: TextMatch, video: VideoModel) -> MatchModel:
+        """A folder is named as in ``video``, because no answer contains a path of this machine."""
+        return MatchModel(where=match.where, text=video.folder if match.where == "folder" else match.text)
+
+
 class HitModel(BaseModel):
     """A video and its best moment. If hits are grouped by video, `moments` holds the other moments too."""
 
@@ -147,29 +160,32 @@ class HitModel(BaseModel):
     verdict: Verdict | None = Field(
         description="whether the rest of the video supports it; null where that was not found to say anything"
     )
-    track: str = Field(description="the track it was found in: `frames` or `text`")
-    ranks: dict[str, int] = Field(description="rank of the video in each track")
-    line: str | None = Field(description="the line of subtitles, if it was found in the text")
+    track: str = Field(description="the track of the evidence: `frames` or `text`; `words` if there is none")
+    ranks: dict[str, int] = Field(description="rank of the video in each track, and among the `words` of the query")
+    line: str | None = Field(description="the line of subtitles, if it was found there")
+    matched: MatchModel | None = Field(description="where the words of the query were found; null if nowhere")
     also_at: list[str] = Field(
         description="folder and name of other files with the same video: links, copies, re-encodes"
     )
     moments: list[MomentModel]
     thumbnail_urls: list[str] = Field(description="three pictures from the moment, in order of time")
-    evidence_url: str
+    evidence_url: str | None = Field(description="null if no encoder understands the query")
 
     @staticmethod
     def of(hit: Hit, rank: int, describer: VideoDescriber, parameters: str) -> HitModel:
         """``parameters``: query and options of the search, encoded for a URL."""
         fields = hit.to_dict(evidence=False)
-        video = hit.video.id
+        video, described = hit.video.id, describer.describe(hit.video)
+        url = f"/v1/videos/{video}/evidence?{parameters}&track={hit.track}"
         times = [hit.start + (hit.end - hit.start) * share for share in (0.1, 0.5, 0.9)]
         return HitModel(
             rank=rank,
-            video=describer.describe(hit.video),
+            video=described,
             also_at=[describer.name(path) for path in hit.also_at],
+            matched=None if hit.matched is None else MatchModel.of(hit.matched, described),
             moments=[MomentModel.of(video, moment) for moment in hit.moments],
             thumbnail_urls=[thumbnail_url(video, time) for time in times],
-            evidence_url=f"/v1/videos/{video}/evidence?{parameters}&track={hit.track}",
+            evidence_url=None if hit.evidence is None else url,
             **{name: fields[name] for name in _HIT_FIELDS},
         )
 

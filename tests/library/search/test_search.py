@@ -209,7 +209,8 @@ def test_subtitles_are_a_second_track_fused_by_rank(own: Path, tmp_path: Path) -
     assert (hit.video.name, hit.track, hit.line) == ("test0003.mp4", "text", "the purple parrot")
     assert (hit.start, hit.end) == (4.0, 5.5)
     assert hit.ranks["text"] == 1
-    assert hit.score == pytest.approx(1 / (60 + hit.ranks["frames"]) + 1 / 61)
+    assert hit.ranks["words"] == 1
+    assert hit.score == pytest.approx(1 / (60 + hit.ranks["frames"]) + 2 / 61)
     only = lib.search("nobody expected")  # words that the picture encoder does not know
     assert [(h.video.name, h.line) for h in only] == [("test0003.mp4", "nobody expected")]
     (own / "test0001.srt").write_text(lines.replace("parrot", "ferret"))
@@ -228,12 +229,12 @@ def test_moments_of_fused_tracks_stand_in_order_of_their_own_places(own: Path, t
     hits = lib.search("a red line", group_by="moment", limit=50, moments=everything)
     assert {h.video.name for h in hits} == {p.name for p in own.glob("*.mp4")}
     assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
-    said = [h for h in hits if h.track == "text"]
+    said = [h for h in hits if h.line]
     assert said[0].line == "a red line"
-    assert 1 / 61 <= said[0].score <= 2 / 61
+    assert 2 / 61 <= said[0].score <= 3 / 61  # the line by its words and by its meaning, and perhaps the pictures
     for one, hit in enumerate(hits):  # no moment is told twice
         for other in hits[one + 1 :]:
-            if other.video.id == hit.video.id and other.track != hit.track:
+            if other.video.id == hit.video.id and (other.track, other.line is None) != (hit.track, hit.line is None):
                 assert other.end <= hit.start or hit.end <= other.start
 
 

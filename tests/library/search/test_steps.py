@@ -23,6 +23,7 @@ from prvr.library import (
 from prvr.library.search.confidence import Standing
 from prvr.library.search.explain import EvidenceRequest, evidence_in_videos, explain_pages
 from prvr.library.search.knowledge import Knowledge
+from prvr.library.search.pipeline import search_words
 from prvr.library.search.query import TrackQuery, encode_queries, track_queries
 from prvr.library.search.rank import TrackRanking, fuse_ranks, rank_requests, rank_track
 from prvr.library.search.results import result_of
@@ -135,7 +136,10 @@ def test_the_steps_together_are_a_search(small: Library) -> None:
     (queries,) = track_queries([request], rows, snapshot, {})
     sections = snapshot.tracks[FRAMES]
     scores = score_queries([queries[FRAMES]], sections, small.pool)
-    (ranking,) = rank_requests([request], [{FRAMES: rank_track([queries[FRAMES]], scores, sections, Knowledge())[0]}])
+    words = search_words([request], snapshot, lambda: small.store.words(snapshot))
+    assert list(words[0]) == [3]  # the name and the tag of the third video
+    ranked = rank_track([queries[FRAMES]], scores, sections, Knowledge())[0]
+    (ranking,) = rank_requests([request], [{FRAMES: ranked}], words)
     assert ranking is not None
     (page,) = explain_pages([ranking], snapshot, small.pool)
     assert page is not None

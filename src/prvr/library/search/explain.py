@@ -14,9 +14,10 @@ from torch import Tensor
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import FRAMES
-from prvr.library.search.moment_rank import rank_moments
+from prvr.library.search.moment_rank import line_moments, rank_moments
 from prvr.library.search.moments import Curve, FoundMoment, MomentOptions, find_moments
-from prvr.library.search.rank import Ranking, places_of
+from prvr.library.search.rank import RankedVideo, Ranking
+from prvr.library.search.words import WORDS, TextMatch
 from prvr.library.store.sections import SectionBlock, TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import AlignedPairs, GalleryEvidence, ScoringPool
@@ -173,12 +174,13 @@ class Explained:
     """A video, or one moment of it, with the evidence that explains its score."""
 
     video: int
-    track: str
+    track: str  # of the evidence; "words" if there is none
     score: float
     confidence: float | None
-    places: dict[str, int]  # the video's place in each track's own ranking, from 1
+    places: dict[str, int]  # the video's place in each track's own ranking and among the words, from 1
     moments: tuple[FoundMoment, ...]  # the best first
-    evidence: MomentEvidence
+    evidence: MomentEvidence | None  # None if no track of the video understands the query
+    match: TextMatch | None = None  # where the words of the query were found
     also: tuple[int, ...] = ()  # other files with the same video
 
 
@@ -195,15 +197,16 @@ def explain_pages(
 ) -> list[ExplainedPage | None]:
     """Explain the page of each ranking. The evidence that pages need for certain is computed in one batch."""
     reader = _EvidenceReader(snapshot, pool)
-    reader.load([(ranking, *pair) for ranking in rankings if ranking is not None for pair in _needed(ranking)])
+    reader.load([(ranking, *pair) for ranking in rankings if ranking is not None for pair in _needed(ranking, reader)])
     return [None if ranking is None else _explain_page(ranking, reader) for ranking in rankings]
 
 
-def _needed(ranking: Ranking) -> list[tuple[str, int]]:
+def _needed(ranking: Ranking, reader: _EvidenceReader) -> list[tuple[str, int]]:
     """Tracks and videos whose evidence the page needs for certain. A page of moments may turn out to need more."""
     if ranking.request.group_by == "video":
-        return [(entry.track, entry.video) for entry in ranking.page]
-    if ranking.fused:
+        pairs = [(reader.track_of(ranking, entry.track, entry.video), entry.video) for entry in ranking.page]
+        return [pair for pair in pairs if pair[0] != WORDS]
+    if ranking.fused or ranking.words:
         return [(name, video) for name, videos in ranking.fused.items() for video in videos]
     return [(ranking.lead, video) for video in ranking.tracks[ranking.lead].top(ranking.request.page_end)]
 
@@ -227,6 +230,14 @@ class _EvidenceReader:
                 requests.append(EvidenceRequest(query.vector, sections.by_video.of_video(video), query.fusion_weight))
             self.known.update(zip(of_track, evidence_in_videos(sections, requests, self.pool), strict=True))
 
+    def track_of(self, ranking: Ranking, track: str, video: int) -> str:
+        """The track that explains a video: the one that ranks it, or for "words" the first that holds the video."""
+        if track != WORDS:
+            return track
+        names = sorted(ranking.tracks, key=lambda name: name != ranking.lead)
+        holding = (name for name in names if self.snapshot.tracks[name].by_video.of_video(video))
+        return next(holding, WORDS)
+
     def explain(self, ranking: Ranking, track: str, video: int) -> tuple[MomentEvidence, list[FoundMoment]]:
         key = (ranking, track, video)
         if key not in self.known:
@@ -237,13 +248,17 @@ class _EvidenceReader:
 
 
 def _explain_page(ranking: Ranking, reader: _EvidenceReader) -> ExplainedPage:
-    entries = []
     if ranking.request.group_by == "video":
-        for ranked in ranking.page:
-            evidence, moments = reader.explain(ranking, ranked.track, ranked.video)
-            entries.append(Explained(**vars(ranked), moments=tuple(moments), evidence=evidence))
-        return ExplainedPage(tuple(entries), ranking.more)
-    ranked_moments, more = rank_moments(ranking, lambda track, video: reader.explain(ranking, track, video))
+        return ExplainedPage(tuple(_explain_video(ranking, ranked, reader) for ranked in ranking.page), ranking.more)
+
+    def explain(track: str, video: int) -> tuple[str, MomentEvidence | None, list[FoundMoment]]:
+        track = reader.track_of(ranking, track, video)
+        if track != WORDS:
+            return track, *reader.explain(ranking, track, video)
+        return track, None, [_whole(reader.snapshot, video)]
+
+    entries = []
+    ranked_moments, more = rank_moments(ranking, explain)
     for moment in ranked_moments:
         entries.append(
             Explained(
@@ -251,10 +266,32 @@ def _explain_page(ranking: Ranking, reader: _EvidenceReader) -> ExplainedPage:
                 track=moment.track,
                 score=moment.score,
                 confidence=moment.confidence,
-                places=places_of(moment.video, ranking.tracks),
+                places=ranking.places(moment.video),
                 moments=(moment.moment,),
                 evidence=moment.evidence,
                 also=moment.also,
+                match=moment.match,
             )
         )
     return ExplainedPage(tuple(entries), more)
+
+
+def _explain_video(ranking: Ranking, ranked: RankedVideo, reader: _EvidenceReader) -> Explained:
+    """The moments of a video: first the lines that hold the words of the query, then those of its evidence."""
+    track = reader.track_of(ranking, ranked.track, ranked.video)
+    evidence, moments = None, [_whole(reader.snapshot, ranked.video)]
+    if track != WORDS:
+        evidence, moments = reader.explain(ranking, track, ranked.video)
+    if ranked.match is not None and ranked.match.best.where == "subtitles":
+        lines = line_moments(ranked.match, None if evidence is None else evidence.spans)
+        others = [] if evidence is None else moments
+        apart = [each for each in others if not any(each.start < said.end and said.start < each.end for said in lines)]
+        moments = [*lines, *apart][: max(len(lines), ranking.request.moments.most)]
+    fields = {name: value for name, value in vars(ranked).items() if name not in ("track", "match")}
+    match = None if ranked.match is None else ranked.match.best
+    return Explained(**fields, track=track, moments=tuple(moments), evidence=evidence, match=match)
+
+
+def _whole(snapshot: Snapshot, video: int) -> FoundMoment:
+    """All of a video, as a moment."""
+    return FoundMoment(0.0, snapshot.videos[video].duration or 0.0, 0)

@@ -13,15 +13,18 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prvr.library.search.moments import FoundMoment
 from prvr.library.search.rank import DEPTH, Ranking, rank_points, walk
 from prvr.library.search.same import AHEAD, SameVideos
+from prvr.library.search.words import WORDS, TextMatch, VideoMatch
 
 if TYPE_CHECKING:
     from prvr.library.search.explain import MomentEvidence
 
-    Explain = Callable[[str, int], tuple[MomentEvidence, list[FoundMoment]]]  # track, video -> evidence and moments
+    # track, video -> the track that explains it, its evidence and moments; at least one
+    Explain = Callable[[str, int], tuple[str, MomentEvidence | None, list[FoundMoment]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +36,8 @@ class RankedMoment:
     score: float
     confidence: float | None
     moment: FoundMoment
-    evidence: MomentEvidence
+    evidence: MomentEvidence | None
+    match: TextMatch | None = None  # where the words of the query were found
     also: tuple[int, ...] = ()  # other files with the same video
 
 
@@ -46,9 +50,11 @@ def rank_moments(ranking: Ranking, explain: Explain) -> tuple[list[RankedMoment]
     """
     request = ranking.request
     streams = {name: _moments_of_track(ranking, name, explain) for name in ranking.tracks}
-    if ranking.fused:
-        first = {name: list(islice(stream, DEPTH)) for name, stream in streams.items()}
-        others = (replace(moment, score=0.0) for moment in streams[ranking.lead])
+    if ranking.fused or ranking.words:
+        said = {WORDS: _moments_of_words(ranking, explain)} if ranking.words else {}
+        first = {name: list(islice(stream, DEPTH)) for name, stream in (said | streams).items()}
+        rest = [*said.values(), *(streams[name] for name in streams if name == ranking.lead)]
+        others = (replace(moment, score=0.0) for moment in chain(*rest))
         moments: Iterator[RankedMoment] = chain(fuse_moments(first), others)
     else:
         moments = streams[ranking.lead]
@@ -89,7 +95,8 @@ def _moments_of_track(ranking: Ranking, name: str, explain: Explain) -> Iterator
     while following is not None:
         video, following = following, next(videos, None)
         video_score = track.score(video)
-        evidence, moments = explain(name, video)
+        _, evidence, moments = explain(name, video)
+        assert evidence is not None
         for moment in moments:
             score = min(float(evidence.value[moment.peak]), video_score)
             waiting.append(RankedMoment(video, name, score, track.confidence(score), moment, evidence))
@@ -99,26 +106,57 @@ def _moments_of_track(ranking: Ranking, name: str, explain: Explain) -> Iterator
             yield waiting.pop(0)
 
 
+def _moments_of_words(ranking: Ranking, explain: Explain) -> Iterator[RankedMoment]:
+    """The lines that hold the words of the query; for a name, folder or tag the best moment of its video."""
+    for video, found in ranking.words.items():
+        track, evidence, moments = explain(WORDS, video)
+        if found.best.where == "subtitles":
+            moments = line_moments(found, None if evidence is None else evidence.spans)
+        for number, (moment, match) in enumerate(zip(moments, found.matches, strict=False)):
+            yield RankedMoment(video, track, rank_points(found.place + number), None, moment, evidence, match)
+
+
+def line_moments(found: VideoMatch, spans: NDArray[np.float32] | None) -> list[FoundMoment]:
+    """Subtitle lines as moments. Their peak is the token in the middle; ``spans`` (m, 2) are those of the evidence."""
+    moments = []
+    for match in found.matches:
+        assert match.start is not None
+        assert match.end is not None
+        middle = (match.start + match.end) / 2
+        peak = 0 if spans is None else int(np.abs(spans.mean(1) - middle).argmin())
+        moments.append(FoundMoment(match.start, match.end, peak))
+    return moments
+
+
 def fuse_moments(orders: Mapping[str, Sequence[RankedMoment]]) -> list[RankedMoment]:
-    """Reciprocal rank fusion of moments. Moments of two tracks that overlap in time become one: the better placed."""
+    """Reciprocal rank fusion of moments. Moments of two tracks that overlap in time become one: the better placed.
+
+    Moments in ``orders["words"]`` bring their points along, because several of them may share a place.
+    """
     fused: list[RankedMoment] = []
     by_video: dict[int, list[int]] = defaultdict(list)  # places in ``fused``
-    placed = [(place, moment) for order in orders.values() for place, moment in enumerate(order)]
-    for place, moment in sorted(placed, key=lambda pair: pair[0]):
+    placed = [(place, name, moment) for name, order in orders.items() for place, moment in enumerate(order)]
+    for place, name, moment in sorted(placed, key=lambda each: each[0]):
+        points = moment.score if name == WORDS else rank_points(place)
         for number in by_video[moment.video]:
             if _overlap_across_tracks(moment, fused[number]):
                 values = [value for value in (moment.confidence, fused[number].confidence) if value is not None]
-                score = fused[number].score + rank_points(place)
-                fused[number] = replace(fused[number], score=score, confidence=max(values, default=None))
+                fused[number] = replace(
+                    fused[number],
+                    score=fused[number].score + points,
+                    confidence=max(values, default=None),
+                    match=fused[number].match or moment.match,
+                )
                 break
         else:
             by_video[moment.video].append(len(fused))
-            fused.append(replace(moment, score=rank_points(place)))
+            fused.append(replace(moment, score=points))
     return sorted(fused, key=lambda moment: -moment.score)
 
 
 def _overlap_across_tracks(one: RankedMoment, other: RankedMoment) -> bool:
-    return one.track != other.track and _overlap(one, other)
+    across = one.track != other.track or (one.match is None) != (other.match is None)
+    return across and _overlap(one, other)
 
 
 def _overlap(one: RankedMoment, other: RankedMoment) -> bool:

@@ -1,26 +1,32 @@
 """One search from beginning to end, for several requests at once.
 
     request ─▶ encode ─▶ score ─▶ rank ─▶ explain ─▶ result
+        └──────────── words ────────┘
 
 Each step is a function of plain data in a file of its own; read them in this order: ``request.py``, ``query.py``,
-``score.py``, ``rank.py``, ``explain.py``, ``results.py``.
+``score.py``, ``words.py``, ``rank.py``, ``explain.py``, ``results.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 
 from torch import Tensor
 
 from prvr.library.ingest.tracks import FRAMES
 from prvr.library.search.candidates import Candidates
 from prvr.library.search.explain import explain_pages
+from prvr.library.search.filters import Filters
 from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.query import track_queries
 from prvr.library.search.rank import TrackRanking, rank_requests, rank_track
 from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.search.results import ReadLines, SearchResult, not_understood, result_of
 from prvr.library.search.score import score_queries
+from prvr.library.search.words import WordMatches, find_words
 from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import ScoringPool
 
@@ -34,6 +40,7 @@ def run_search(
     encode: EncodeQueries,
     candidates: Mapping[str, Candidates],
     knowledge: Knowledge,
+    words: Callable[[], AbstractContextManager[sqlite3.Connection]],
     lines: ReadLines,
     pool: ScoringPool,
 ) -> list[SearchResult]:
@@ -45,6 +52,7 @@ def run_search(
         encode: encodes queries as one track's vectors (Q, D); a row is zero if the track cannot use that query.
         candidates: by track, the candidate index for approximate searches.
         knowledge: how far the answers of the pictures can be trusted.
+        words: opens the database of words in names and subtitles.
         lines: reads what is said in a video between two times.
         pool: the threads that score.
     """
@@ -59,7 +67,7 @@ def run_search(
             by_track = rank_track(of_track, score_queries(of_track, sections, pool), sections, known)
             for row, track_ranking in zip(rows, by_track, strict=True):
                 tracks[row][name] = track_ranking
-    rankings = rank_requests(requests, tracks, snapshot)
+    rankings = rank_requests(requests, tracks, search_words(requests, snapshot, words), snapshot)
     pages = explain_pages(rankings, snapshot, pool)
     results = []
     for request, ranking, page in zip(requests, rankings, pages, strict=True):
@@ -68,3 +76,23 @@ def run_search(
         else:
             results.append(result_of(ranking, page, snapshot, knowledge, lines))
     return results
+
+
+def search_words(
+    requests: Sequence[SearchRequest],
+    snapshot: Snapshot,
+    words: Callable[[], AbstractContextManager[sqlite3.Connection]],
+) -> list[WordMatches]:
+    """For each request the videos that hold its words and pass its filters."""
+    if not any(isinstance(request.query, str) for request in requests):
+        return [{} for _ in requests]
+
+    def choose(filters: Filters, numbers: Iterable[int]) -> set[int]:
+        known = {number for number in numbers if number in snapshot.videos}
+        return filters.choose(snapshot.videos[number] for number in known) if filters.any else known
+
+    with words() as db:
+        return [
+            find_words(db, request.query, partial(choose, request.filters)) if isinstance(request.query, str) else {}
+            for request in requests
+        ]

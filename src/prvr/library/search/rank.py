@@ -2,7 +2,8 @@
 
 A video scores as its best section. With one track, that is the order. With several, tracks are fused by rank
 (reciprocal rank fusion), because scores of different encoders cannot be compared. Videos are ordered by their frames;
-another track changes the order only where it stands out from background sentences.
+another track changes the order only where it stands out from background sentences. Videos that hold the words of the
+query (``words.py``) join the fusion like a track.
 
 Moments are ranked in ``moment_rank.py``, because their scores come from the evidence.
 """
@@ -25,6 +26,7 @@ from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.query import TrackQuery
 from prvr.library.search.request import SearchRequest
 from prvr.library.search.same import AHEAD, SameVideos
+from prvr.library.search.words import WORDS, VideoMatch, WordMatches
 from prvr.library.store.sections import Ids, TrackSections
 from prvr.library.store.snapshot import Snapshot
 
@@ -115,10 +117,11 @@ class RankedVideo:
     """One video in the order of a request."""
 
     video: int
-    track: str  # in which it ranks highest: its moment is taken from there
+    track: str  # in which it ranks highest: its moment is taken from there; "words" if no track ranks it
     score: float
     confidence: float | None
     places: dict[str, int]  # its place in each track's own ranking, from 1
+    match: VideoMatch | None = None  # where it holds the words of the query
     also: tuple[int, ...] = ()  # other files with the same video
 
 
@@ -127,8 +130,9 @@ class Ranking:
     """The videos that answer one request, best first."""
 
     request: SearchRequest
-    tracks: Mapping[str, TrackRanking]  # at least one
-    fused: Mapping[str, list[int]]  # with several tracks: the videos of each that count in the fusion, best first
+    tracks: Mapping[str, TrackRanking]  # none if only words answer
+    words: WordMatches  # videos that hold the words of the query
+    fused: Mapping[str, list[int]]  # where ranks are fused: the videos of each track that count, best first
     page: tuple[RankedVideo, ...]  # the videos of the page, if the request is grouped by video
     more: bool  # whether another page follows it
     total: int  # videos that were searched
@@ -140,40 +144,58 @@ class Ranking:
         """The track that orders videos which no track puts forward."""
         return lead_track(self.tracks)
 
+    def places(self, video: int) -> dict[str, int]:
+        """The video's place in each track's own ranking and among the words, from 1."""
+        return places_of(video, self.tracks, self.words)
+
 
 def rank_requests(
     requests: Sequence[SearchRequest],
     tracks: Sequence[Mapping[str, TrackRanking]],
+    words: Sequence[WordMatches] | None = None,
     snapshot: Snapshot | None = None,
 ) -> list[Ranking | None]:
-    """Rank videos for each request, from the rankings of its tracks; None if no track understands it.
+    """Rank videos for each request.
 
-    With a snapshot, files that hold the same video become one hit.
+    Args:
+        requests: Q requests.
+        tracks: for each request the rankings of the tracks that understand it.
+        words: for each request the videos that hold its words.
+        snapshot: with one, files that hold the same video become one hit.
+
+    Returns:
+        For each request its ranking; None if no track understands it and no video holds its words.
     """
+    words = words or [{} for _ in requests]
     return [
-        _rank(request, by_track, None if snapshot is None else SameVideos(snapshot, by_track)) if by_track else None
-        for request, by_track in zip(requests, tracks, strict=True)
+        _rank(request, by_track, matches, None if snapshot is None else SameVideos(snapshot, by_track))
+        if by_track or matches
+        else None
+        for request, by_track, matches in zip(requests, tracks, words, strict=True)
     ]
 
 
-def _rank(request: SearchRequest, tracks: Mapping[str, TrackRanking], same: SameVideos | None) -> Ranking:
-    lead = tracks[lead_track(tracks)]
-    if request.min_confidence > 0 and lead.standing.odds is None:
+def _rank(
+    request: SearchRequest, tracks: Mapping[str, TrackRanking], words: WordMatches, same: SameVideos | None
+) -> Ranking:
+    lead = tracks[lead_track(tracks)].standing if tracks else None
+    if request.min_confidence > 0 and lead is not None and lead.odds is None:
         raise LibraryError(
             "this library states no probabilities, so min_confidence cannot be used: they need a trained model "
             "(`prvr library add --model RUN`) that was calibrated when it was trained"
         )
-    order = _SingleOrder(tracks) if len(tracks) == 1 else _FusedOrder(tracks)
+    order = _SingleOrder(tracks) if len(tracks) == 1 and not words else _FusedOrder(tracks, words)
     videos = _page(order.passing(request), request, same) if request.group_by == "video" else []
     entries = [order.entry(video) for video in videos[: request.limit]]
     return Ranking(
         request=request,
         tracks=tracks,
+        words=words,
         fused=order.fused,
         page=tuple(entries if same is None else map(same.shown, entries)),
         more=len(videos) > request.limit,
         total=order.total,
-        presence=lead.standing.presence,
+        presence=Presence() if lead is None else lead.presence,
         same=same,
     )
 
@@ -212,35 +234,39 @@ class _SingleOrder:
         return takewhile(lambda video: request.accepts(self.confidence(video)), videos)
 
     def entry(self, video: int) -> RankedVideo:
-        places = places_of(video, {self.name: self.track})
+        places = places_of(video, {self.name: self.track}, {})
         return RankedVideo(video, self.name, self.track.score(video), self.confidence(video), places)
 
 
 class _FusedOrder:
-    """The order of videos by reciprocal rank fusion of several tracks."""
+    """The order of videos by reciprocal rank fusion of several tracks, and of the words."""
 
-    def __init__(self, tracks: Mapping[str, TrackRanking]):
-        self.tracks, self.lead = tracks, lead_track(tracks)
+    def __init__(self, tracks: Mapping[str, TrackRanking], words: WordMatches):
+        self.tracks, self.words = tracks, words
+        self.lead = tracks[lead_track(tracks)] if tracks else None
         self.fused = {
-            name: track.top(DEPTH) if name == self.lead else _standing_out(track) for name, track in tracks.items()
+            name: track.top(DEPTH) if track is self.lead else _standing_out(track) for name, track in tracks.items()
         }
         self.points = fuse_ranks(self.fused)
-        lead = tracks[self.lead]
+        for video, match in words.items():
+            self.points[video] = self.points.get(video, 0.0) + rank_points(match.place)
 
-        def order(video: int) -> tuple[float, float, int]:
-            place = lead.place(video)
-            return -self.points[video], np.inf if place is None else place, video
+        def order(video: int) -> tuple[float, float, float, int]:
+            place = None if self.lead is None else self.lead.place(video)
+            by_words = words[video].place if video in words else np.inf
+            return -self.points[video], np.inf if place is None else place, by_words, video
 
         self.first = sorted(self.points, key=order)  # all others follow in the order of the lead track
 
     @property
     def total(self) -> int:
-        lead = self.tracks[self.lead]
-        return len(lead) + sum(lead.place(video) is None for video in self.points)
+        if self.lead is None:
+            return len(self.points)
+        return len(self.lead) + sum(self.lead.place(video) is None for video in self.points)
 
     def top(self, count: int) -> list[int]:
-        others = (video for video in self.tracks[self.lead].top(count) if video not in self.points)
-        return [*self.first, *others][:count]
+        lead = [] if self.lead is None else self.lead.top(count)
+        return [*self.first, *(video for video in lead if video not in self.points)][:count]
 
     def confidence(self, video: int) -> float | None:
         holding = [track for track in self.tracks.values() if track.place(video) is not None]
@@ -256,14 +282,17 @@ class _FusedOrder:
 
     def entry(self, video: int) -> RankedVideo:
         score = self.points.get(video, 0.0)
-        places = places_of(video, self.tracks)
-        return RankedVideo(video, self._best_track(video), score, self.confidence(video), places)
+        places, match = places_of(video, self.tracks, self.words), self.words.get(video)
+        return RankedVideo(video, self._best_track(video), score, self.confidence(video), places, match)
 
     def _best_track(self, video: int) -> str:
         places = {name: order.index(video) for name, order in self.fused.items() if video in order}
-        if self.lead not in places and (place := self.tracks[self.lead].place(video)) is not None:
-            places[self.lead] = place
-        return min(places, key=lambda name: (places[name], name != self.lead))
+        if self.lead is not None:
+            lead = lead_track(self.tracks)
+            if lead not in places and (place := self.lead.place(video)) is not None:
+                places[lead] = place
+            return min(places, key=lambda name: (places[name], name != lead), default=WORDS)
+        return WORDS
 
 
 def lead_track(tracks: Mapping[str, TrackRanking]) -> str:
@@ -271,9 +300,10 @@ def lead_track(tracks: Mapping[str, TrackRanking]) -> str:
     return FRAMES if FRAMES in tracks else next(iter(tracks))
 
 
-def places_of(video: int, tracks: Mapping[str, TrackRanking]) -> dict[str, int]:
-    """The video's place in each track's own ranking, from 1."""
+def places_of(video: int, tracks: Mapping[str, TrackRanking], words: WordMatches) -> dict[str, int]:
+    """The video's place in each track's own ranking and among the words, from 1."""
     places = {name: track.place(video) for name, track in tracks.items()}
+    places[WORDS] = words[video].place if video in words else None
     return {name: place + 1 for name, place in places.items() if place is not None}
 
 

@@ -14,6 +14,7 @@ from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.moments import FoundMoment
 from prvr.library.search.rank import Ranking
 from prvr.library.search.request import SearchRequest
+from prvr.library.search.words import TextMatch
 from prvr.library.store.catalogue import Video
 from prvr.library.store.snapshot import Snapshot
 from prvr.media import Understanding, VideoFile
@@ -33,11 +34,12 @@ class Hit:
     end: float
     score: float  # comparable within this search only
     confidence: float | None  # probability that this is right; None if the library's model is not calibrated
-    evidence: MomentEvidence
+    evidence: MomentEvidence | None  # None if the query was found by its words, and no encoder understands it
     moments: tuple[FoundMoment, ...]
-    track: str  # frames or text: where the moment was found
-    ranks: dict[str, int]  # the video's place in each track's own ranking, from 1
-    line: str | None = None  # what is said there, for a moment of the text track
+    track: str  # frames or text: where the evidence comes from; words if there is none
+    ranks: dict[str, int]  # the video's place in each track's own ranking and among the words, from 1
+    line: str | None = None  # what is said there, for a moment of the subtitles
+    matched: TextMatch | None = None  # where the words of the query were found
     verdict: Verdict | None = None  # whether the rest of the video supports it; None where that says nothing
     also_at: tuple[VideoFile, ...] = ()  # other files with the same video: links, copies, re-encodes
 
@@ -57,9 +59,11 @@ class Hit:
             "line": self.line,
             "verdict": self.verdict,
             "also_at": [str(path) for path in self.also_at],
+            "matched": None if self.matched is None else self.matched.to_dict(),
             "moments": [{"start": round(each.start, 3), "end": round(each.end, 3)} for each in self.moments],
         }
-        return {**fields, "evidence": self.evidence.to_dict()} if evidence else fields
+        curves = None if self.evidence is None else self.evidence.to_dict()
+        return {**fields, "evidence": curves} if evidence else fields
 
 
 @dataclass(frozen=True)
@@ -142,8 +146,8 @@ def result_of(
         query=request.text,
         hits=hits,
         presence=presence,
-        message=_message(request, presence, any_hits=bool(hits), ignored=ignored),
-        total=ranking.total,
+        message=_message(request, ranking, presence, any_hits=bool(hits), ignored=ignored),
+        total=ranking.total if ranking.tracks else _videos_searched(request, snapshot),
         next_offset=request.page_end if page.more else None,
         understood=understood,
     )
@@ -154,11 +158,15 @@ def _with_ignored_words(presence: Presence) -> Presence:
     return Presence("maybe" if presence.word == "stands out" else presence.word)
 
 
+def _videos_searched(request: SearchRequest, snapshot: Snapshot) -> int:
+    return len(snapshot.choose(request.filters) if request.filters.any else snapshot.videos)
+
+
 def _hit(entry: Explained, snapshot: Snapshot, knowledge: Knowledge | None, lines: ReadLines) -> Hit:
     """``knowledge``: None if words were ignored, so that nothing is known about the answers."""
-    best = entry.moments[0]
-    line = None
-    if entry.track == TEXT:
+    best, said = entry.moments[0], entry.match
+    line = said.text if said is not None and said.where == "subtitles" else None
+    if line is None and entry.track == TEXT and entry.evidence is not None:
         start, end = entry.evidence.spans[best.peak]
         line = " ".join(lines(entry.video, float(start), float(end))) or None
     return Hit(
@@ -172,18 +180,34 @@ def _hit(entry: Explained, snapshot: Snapshot, knowledge: Knowledge | None, line
         track=entry.track,
         ranks=entry.places,
         line=line,
-        verdict=knowledge.verdict(entry.evidence) if knowledge is not None and entry.track == FRAMES else None,
+        matched=entry.match,
+        verdict=_verdict(entry, knowledge),
         also_at=tuple(snapshot.videos[number].path for number in entry.also),
     )
 
 
-def _message(request: SearchRequest, presence: Presence, *, any_hits: bool, ignored: bool) -> str:
+def _verdict(entry: Explained, knowledge: Knowledge | None) -> Verdict | None:
+    if knowledge is None or entry.evidence is None or entry.track != FRAMES:
+        return None
+    return knowledge.verdict(entry.evidence)
+
+
+def _message(request: SearchRequest, ranking: Ranking, presence: Presence, *, any_hits: bool, ignored: bool) -> str:
+    count = len(ranking.words)
     if request.offset:
         return "" if any_hits else f"There are no results after the first {request.offset}."
     if not any_hits:
         return f"No hit is right with a probability of {request.min_confidence:g} or more."
+    holding = f"{count} video{'s hold' if count > 1 else ' holds'} the words of the query."
+    if not ranking.tracks:
+        return f"{holding} The pictures were not searched: the encoder understands nothing of the query."
+    about_pictures = _about_pictures(presence, ignored=ignored)
+    return f"{holding} {about_pictures}".strip() if count else about_pictures
+
+
+def _about_pictures(presence: Presence, *, ignored: bool) -> str:
     if ignored:
-        return "Words were ignored, so these are answers to another sentence than yours."
+        return "Words were ignored, so the pictures answer another sentence than yours."
     if presence.probability is not None:
         return "" if presence.probability >= 0.5 else f"Probably not in this library ({presence.percent} that it is)."
     words = {

@@ -54,7 +54,12 @@ class SameVideos:
         return self._group_of[video]
 
     def shown(self, hit: _Hit) -> _Hit:
-        """A ranked file as the hit of its group: named by the oldest file, with the numbers of all the others."""
+        """A ranked file as the hit of its group, with the numbers of all others.
+
+        It is named by the oldest file, or by the one that holds the words of the query.
+        """
+        if hit.match is not None:
+            return replace(hit, also=self.others(hit.video))
         oldest = min(video for video in self.group(hit.video) if self.tracks[hit.track].holds(video))
         return replace(hit, video=oldest, also=self.others(oldest))
 

@@ -12,11 +12,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
+from prvr.library.store.words import add_words, has_words
 from prvr.media import TimedLine, VideoFile, video_path
 
 CATALOGUE_FILE = "catalogue.sqlite"
@@ -50,7 +51,7 @@ class Video:
     size: int  # bytes
     mtime: int  # nanoseconds
     digest: str
-    subtitles: str  # which subtitle files were read with it
+    subtitles: str  # where its lines come from: subtitle files beside it, tracks inside it, or its speech
     state: str
     problem: str | None
     duration: float | None  # seconds
@@ -69,6 +70,11 @@ class Video:
     @property
     def name(self) -> str:
         return self.path.name
+
+    @property
+    def speech(self) -> str | None:
+        """The model that wrote down what is said, and the language it detected; None if no model did."""
+        return self.subtitles.removeprefix("/speech ") if self.subtitles.startswith("/speech ") else None
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,7 @@ class Catalogue:
 
     def __init__(self, folder: Path):
         self.path = folder / CATALOGUE_FILE
+        self._has_words = False
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -106,8 +113,7 @@ class Catalogue:
                 yield db
             return
         # The next process rolls back the journal of a killed writer. That needs write permission.
-        writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
-        with _closing(self._connect("rw" if writable else "ro")) as db, _explain_problems(self.path):
+        with _closing(self._connect("rw" if self._writable else "ro")) as db, _explain_problems(self.path):
             db.execute("BEGIN")
             if _has_tables(db):
                 _require_whole(db, self.path)
@@ -132,6 +138,8 @@ class Catalogue:
                     for statement in _SCHEMA.split(";\n"):
                         db.execute(statement)
                     db.execute("INSERT INTO state SELECT 0 WHERE NOT EXISTS (SELECT * FROM state)")
+                if not has_words(db):
+                    add_words(db)
                 yield db
                 if visible:
                     db.execute("UPDATE state SET generation = generation + 1")
@@ -140,6 +148,22 @@ class Catalogue:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+
+    def upgrade(self) -> bool:
+        """Add the tables of words to a catalogue that an older version wrote. Returns False if that is not possible."""
+        if not self._has_words:
+            with self.reading() as db:
+                self._has_words = has_words(db)
+            if not self._has_words and self._writable:
+                with suppress(LibraryError):
+                    with self.writing():
+                        pass
+                    self._has_words = True
+        return self._has_words
+
+    @property
+    def _writable(self) -> bool:
+        return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def _require_new(self) -> None:
         """Raise an error if arrays exist but the catalogue is empty: it was lost."""
@@ -162,6 +186,7 @@ def _empty() -> Iterator[sqlite3.Connection]:
     """The catalogue of a library that never held a video."""
     with _closing(sqlite3.connect(":memory:")) as db:
         db.executescript(_SCHEMA)
+        add_words(db)
         yield db
 
 
@@ -198,6 +223,8 @@ def _explain_problems(path: Path) -> Iterator[None]:
             remedy = "free some space and run the command again; what was added so far is kept"
         elif "locked" in text:
             remedy = "another process is still writing; try again when it is done"
+        elif "fts5" in text:
+            remedy = "the SQLite of this Python was built without full-text search (FTS5); use another Python"
         elif "readonly" in text:
             remedy = "this user can search the library, but not change it"
         else:

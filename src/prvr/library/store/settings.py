@@ -39,7 +39,7 @@ class LibrarySettings:
     rate: float = 1.0
     """frames per second to encode"""
     text_encoder: str | None = None
-    """encoder of subtitles: a folder or a prepared name such as minilm; without one, subtitles are not searched"""
+    """encoder of subtitles: a folder or a prepared name such as minilm; without one, only their words are searched"""
     local: Literal["windows", "frames", "moments"] = "windows"
     """what a search compares with the query: windows of a few seconds, single frames, or adaptive moments"""
     window: float = 2.0

@@ -20,6 +20,7 @@ from prvr.media.packages import require_hub
 _SUFFIXES = (".safetensors", ".json", ".txt", ".model")
 _LOADED = re.compile(r"model(-\d+-of-\d+)?\.safetensors")  # what `transformers` reads
 _OTHER_RUNTIMES = ("onnx/", "openvino/", "flax_", "tf_")  # copies of the same weights
+_CONVERTED = "model.bin"  # weights in the format of CTranslate2, which is no pickle; a vocabulary lies beside them
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,16 @@ def plan_download(name: str) -> DownloadPlan:
             f"The hub did not answer for {name} ({type(problem).__name__}: {first}). Check the name and the network. "
             "On a machine without a network, give a folder that holds the model instead of its name."
         ) from problem
+    names = {file.rfilename for file in about.siblings}
+    converted = {_CONVERTED} if names >= {_CONVERTED} and names & {"vocabulary.txt", "vocabulary.json"} else set()
     chosen = [
         file
         for file in about.siblings
-        if file.rfilename.endswith(_SUFFIXES) and not file.rfilename.startswith(_OTHER_RUNTIMES)
+        if (file.rfilename.endswith(_SUFFIXES) and not file.rfilename.startswith(_OTHER_RUNTIMES))
+        or file.rfilename in converted
     ]
     weights = [file for file in chosen if file.rfilename.endswith(".safetensors")]
-    if not weights:
+    if not converted and not weights:
         raise EncoderError(f"{name} is published without .safetensors files. Pickled weights are not read.")
     loaded = [file for file in weights if _LOADED.fullmatch(file.rfilename)]
     if loaded:  # the others are copies for other programs

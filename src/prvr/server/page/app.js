@@ -73,6 +73,12 @@ function about(response) {
 
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
+function note(hit) { // where the words of the query were found, or what is said at the moment
+  if (!hit.matched) return hit.line ? `“${hit.line}”` : null;
+  const { where, text } = hit.matched;
+  return where === "subtitles" || where === "tags" ? `in the ${where}: “${text}”` : `in the ${where}`;
+}
+
 function card(hit) {
   const when = `${clock(hit.start)} – ${clock(hit.end)}`;
   const confidence = hit.confidence === null ? null : `${Math.round(100 * hit.confidence)} % right`;
@@ -90,8 +96,8 @@ function card(hit) {
     moved ? make("span", {}, moved) : null);
   const title = make("span", { class: "title" }, make("span", {}, `${hit.rank}`), hit.video.name);
   const also = hit.also_at.length ? `also at ${hit.also_at.join(", ")}` : null;
-  const text = make("div", { class: "text" }, make("div", {}, title), facts, hit.line ? make("p", { class: "subtitle" }, `“${hit.line}”`) : null, also ? make("p", { class: "also" }, also) : null);
-  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.name, when, confidence, moved, hit.line, also].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text);
+  const text = make("div", { class: "text" }, make("div", {}, title), facts, note(hit) ? make("p", { class: "subtitle" }, note(hit)) : null, also ? make("p", { class: "also" }, also) : null);
+  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.name, when, confidence, moved, note(hit), also].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text);
   const others = hit.moments.slice(1);
   const chips = others.length ? make("div", { class: "chips", role: "group", "aria-label": "Other moments of this video" },
     ...others.map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.name} at ${clock(m.start)}` }, `also ${clock(m.start)}`))) : make("div", { class: "chips" });

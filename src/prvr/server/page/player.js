@@ -48,6 +48,10 @@ export async function play(hit, start, trace) {
   byId("registers").replaceChildren(); byId("moments").replaceChildren();
   if (matchMedia("(max-width: 64rem)").matches) byId("stage").scrollIntoView({ block: "start" });
   byId("close").focus({ preventScroll: true });
+  if (!hit.evidence_url) {
+    byId("curves").textContent = "The words of the query were found here. The encoder understands none of them, so there is no evidence in the pictures.";
+    return;
+  }
   let evidence;
   try {
     evidence = await call("GET", hit.evidence_url);
