@@ -161,7 +161,7 @@ def test_nothing_stands_out_is_said_and_the_nearest_are_shown(whole: Library) ->
     nothing = whole.search("xyzzy plugh")
     assert len(nothing) == 0
     assert nothing.understood == Understanding((), ("xyzzy", "plugh"))
-    assert "reindex --encoder" in nothing.message
+    assert "reindex --encoder" in nothing.message  # what to do
 
 
 def test_evidence_curves_explain_the_score(whole: Library) -> None:

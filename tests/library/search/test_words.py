@@ -45,7 +45,7 @@ def spoken(request: pytest.FixtureRequest, films: RenderedWorld, tmp_path_factor
     if request.param == "lake":
         pytest.importorskip("lance", reason='a lake needs Lance: pip install "prvr[scale]"')
     name = "library.lance" if request.param == "lake" else "library"
-    library = create_library(str(place / name), LibrarySettings(rate=RATE))
+    library = create_library(str(place / name), LibrarySettings("plain", rate=RATE))
     library.add([place / "own"])
     library.add([place / "own" / "test0003.mp4"], tags=["wedding", "Größe"])
     return library

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from prvr.library.ingest.choice import PLAIN_LIMITS, usual_encoder
+from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.tracks import Track
 from prvr.media import Understanding
 from prvr.scoring import Calibration
@@ -22,6 +24,7 @@ class Knowledge:
     calibrations: Mapping[bool, Calibration] = field(default_factory=dict)  # with TRACE (True), and without it
     verdicts: VerdictScale | None = None
     understand: Callable[[str], Understanding | None] = _every_word
+    advice: str = "Try other words."  # for a query of which nothing is understood
     compares: bool = True  # whether its background sentences are of the kind that people can ask it
 
     def verdict(self, evidence: Peaked) -> Verdict | None:
@@ -32,13 +35,18 @@ class Knowledge:
     def of(track: Track, *, own_sentences: bool) -> Knowledge:
         """``own_sentences``: whether an encoder with few words has background sentences made of those words."""
         embedding, known = track.embedding, track.embedding.calibration
-        compares = own_sentences or track.encoder.usual_sentences(1) is None
-        if known is None:
-            return Knowledge(understand=embedding.understanding, compares=compares)
-        calibrations = {False: known.base, True: known.trace or known.base}
-        return Knowledge(
-            {traced: found for traced, found in calibrations.items() if found is not None},
-            known.verdicts,
-            embedding.understanding,
-            compares,
+        limited = track.encoder.usual_sentences(1) is not None
+        advice = (
+            f"The encoder `plain` {PLAIN_LIMITS}: try “a red square moves left”, or index the videos with an "
+            f"image–text encoder (`prvr library reindex --encoder {usual_encoder().name}`)."
         )
+        untrained = Knowledge(
+            understand=embedding.understanding,
+            advice=advice if limited and isinstance(embedding, FrozenEmbedding) else "Try other words.",
+            compares=own_sentences or not limited,
+        )
+        if known is None:
+            return untrained
+        calibrations = {False: known.base, True: known.trace or known.base}
+        by_trace = {traced: found for traced, found in calibrations.items() if found is not None}
+        return replace(untrained, calibrations=by_trace, verdicts=known.verdicts)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, overload
 
-from prvr.library.ingest.choice import PLAIN_LIMITS, usual_encoder
 from prvr.library.ingest.tracks import FRAMES, TEXT
 from prvr.library.search.confidence import Presence
 from prvr.library.search.explain import Explained, ExplainedPage, MomentEvidence
@@ -122,13 +121,7 @@ def not_understood(request: SearchRequest, knowledge: Knowledge) -> SearchResult
             request, "The library's encoder or model cannot read this picture. Search with words instead."
         )
     understood = knowledge.understand(request.query)
-    if understood is None:
-        return empty_result(request, "The encoder understands nothing of this query. Try other words.")
-    limits = (
-        f"The encoder `plain` {PLAIN_LIMITS}: try “a red square moves left”, or index the videos with an image–text "
-        f"encoder (`prvr library reindex --encoder {usual_encoder().name}`)."
-    )
-    return empty_result(request, f"Nothing of this query is understood. {limits}", understood)
+    return empty_result(request, f"The encoder understands nothing of this query. {knowledge.advice}", understood)
 
 
 def result_of(
