@@ -16,12 +16,14 @@ import numpy as np
 
 from prvr.library.search.moments import FoundMoment
 from prvr.library.search.rank import DEPTH, Ranking, rank_points, walk
-from prvr.library.search.same import AHEAD, SameVideos
+from prvr.library.search.same import SameVideos
 
 if TYPE_CHECKING:
     from prvr.library.search.explain import MomentEvidence
 
     Explain = Callable[[str, int], tuple[MomentEvidence, list[FoundMoment]]]  # track, video -> evidence and moments
+
+_AHEAD = 4  # moments after the page that may be of other files of its hits; each needs the evidence of a video
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +70,7 @@ def _tell_once(moments: Iterator[RankedMoment], count: int, same: SameVideos) ->
         if len(told) < count and not any(each.video in files and _told_by(moment, each) for each in told):
             told.append(moment)
         beyond += len(told) == count
-        if beyond > AHEAD:
+        if beyond > _AHEAD:
             break
     return [same.shown(moment) for moment in told]
 
