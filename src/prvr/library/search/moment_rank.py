@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from prvr.library.search.moments import FoundMoment
 from prvr.library.search.rank import DEPTH, Ranking, rank_points, walk
-from prvr.library.search.same import AHEAD, SameVideos
+from prvr.library.search.same import SameVideos
 from prvr.library.search.words import WORDS, TextMatch, VideoMatch
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     # track, video -> the track that explains it, its evidence and moments; at least one
     Explain = Callable[[str, int], tuple[str, MomentEvidence | None, list[FoundMoment]]]
+
+_AHEAD = 4  # moments after the page that may be of other files of its hits; each needs the evidence of a video
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +76,7 @@ def _tell_once(moments: Iterator[RankedMoment], count: int, same: SameVideos) ->
         if len(told) < count and not any(each.video in files and _told_by(moment, each) for each in told):
             told.append(moment)
         beyond += len(told) == count
-        if beyond > AHEAD:
+        if beyond > _AHEAD:
             break
     return [same.shown(moment) for moment in told]
 

@@ -9,11 +9,12 @@ would look the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.library.ingest.tracks import FRAMES
@@ -27,10 +28,26 @@ MEAN_COSINE, LEAST_COSINE = 0.998, 0.99  # of the tokens of a re-encode with tho
 MOST_STILL = 0.95  # a video whose tokens all have a higher cosine with the first one hardly changes
 AHEAD = 16  # videos after the page that may be files of its hits
 _SECONDS = 0.2  # that durations may differ
-_SCORES = 0.05  # that the scores of a re-encode may differ
+_SCORES = 0.03  # that the scores of a re-encode may differ, for the query and for background sentences
 _NEAR = 32  # hits before a video that it is compared with
+_COMPARED = 1000  # first files of an order whose vectors are compared; the same for every page
 
 _Hit = TypeVar("_Hit", "RankedVideo", "RankedMoment")
+
+
+@dataclass(frozen=True)
+class _Facts:
+    duration: float
+    tokens: int
+    score: float  # of the request's query
+
+    def resembles(self, other: _Facts | None) -> bool:
+        return (
+            other is not None
+            and self.tokens == other.tokens
+            and abs(self.duration - other.duration) <= _SECONDS
+            and abs(self.score - other.score) <= _SCORES
+        )
 
 
 class SameVideos:
@@ -40,6 +57,8 @@ class SameVideos:
         self.snapshot, self.tracks, self.ranking = snapshot, tracks, tracks.get(FRAMES)
         self.groups: list[list[int]] = []
         self._group_of: dict[int, list[int]] = {}
+        self._known: dict[int, _Facts | None] = {}
+        self._scores: dict[int, NDArray[np.float32]] = {}
         self._tokens: dict[int, Tensor] = {}
 
     def group(self, video: int) -> list[int]:
@@ -85,22 +104,45 @@ class SameVideos:
         for copy in self._copies(video):
             if copy in self._group_of:
                 return self._group_of[copy]
-        return next((group for group in reversed(self.groups[-_NEAR:]) if self._looks_like(video, group[0])), None)
+        if len(self._group_of) >= _COMPARED:
+            return None
+        facts = self._facts(video)
+        if facts is None:
+            return None
+        near = [group for group in self.groups[-_NEAR:] if facts.resembles(self._facts(group[0]))]
+        if near:  # background sentences tell most of them apart without reading a vector
+            theirs = np.stack([self._background(group[0]) for group in near])  # (n, B)
+            close = np.abs(theirs - self._background(video)).max(1) <= _SCORES
+            near = [group for group, alike in zip(near, close.tolist(), strict=True) if alike]
+        return next((group for group in reversed(near) if self._looks_like(video, group[0])), None)
+
+    def _facts(self, video: int) -> _Facts | None:
+        """What is cheap to know of a video; None if that is too little."""
+        if video not in self._known:
+            duration = self.snapshot.videos[video].duration
+            known = None
+            if self.ranking is not None and self.ranking.holds(video) and duration is not None:
+                sections = self.snapshot.tracks[FRAMES]
+                tokens = int(sections.tokens[list(sections.by_video.of_video(video))].sum())
+                known = _Facts(duration, tokens, self.ranking.score(video))
+            self._known[video] = known
+        return self._known[video]
 
     def _looks_like(self, video: int, other: int) -> bool:
-        """Whether two videos have nearly equal samples. What is cheap to know is compared first."""
-        if self.ranking is None or not (self.ranking.holds(video) and self.ranking.holds(other)):
-            return False
-        if abs(self.ranking.score(video) - self.ranking.score(other)) > _SCORES:
-            return False
-        one, two = (self.snapshot.videos[each].duration for each in (video, other))
-        if one is None or two is None or abs(one - two) > _SECONDS:
-            return False
+        """Whether two videos have nearly equal samples."""
         mine, theirs = self._read(video), self._read(other)  # (m, D)
         if mine.shape != theirs.shape or float((mine @ mine[0]).min()) > MOST_STILL:
             return False
         cosines = (mine * theirs).sum(1)
         return float(cosines.min()) >= LEAST_COSINE and float(cosines.mean()) >= MEAN_COSINE
+
+    def _background(self, video: int) -> NDArray[np.float32]:
+        """(B,): what background sentences score on the first section of a video."""
+        if video not in self._scores:
+            sections = self.snapshot.tracks[FRAMES]
+            first = np.array(sections.by_video.of_video(video)[:1], np.int64)
+            self._scores[video] = sections.background_scores(first)[0, :, 0]
+        return self._scores[video]
 
     def _read(self, video: int) -> Tensor:
         """All tokens of a video as unit vectors, (m, D)."""
