@@ -109,6 +109,22 @@ def test_pictures_and_words_are_fused(spoken: Library) -> None:
     assert "1 video holds the words" in found.message
 
 
+def test_a_common_word_does_not_move_a_good_picture(films: RenderedWorld, tmp_path: Path) -> None:
+    """All films mention red. The answers, and the moment of the first, are those of the pictures."""
+    library = Library.create(tmp_path / "library", rate=RATE)
+    make_films(films, tmp_path / "own")
+    library.add([tmp_path / "own"])
+    before = library.search("red")
+    for path in (tmp_path / "own").rglob("*.mp4"):
+        path.with_suffix(".srt").write_text("1\n00:00:00,200 --> 00:00:00,400\nred\n")
+    library.add([tmp_path / "own"])
+    after = library.search("red")
+    assert [hit.video.name for hit in after] == [hit.video.name for hit in before]
+    assert (after[0].start, after[0].end, after[0].line) == (before[0].start, before[0].end, None)
+    assert after[0].matched is not None
+    assert after[-1].line == "red"
+
+
 def test_few_words_of_a_sentence_change_nothing(spoken: Library) -> None:
     """The line says "turn left", the sentence much more: the pictures decide alone."""
     found = spoken.search("a red square turns to the left")
@@ -247,6 +263,14 @@ class TestFinding:
             assert find_words(db, "spanish inquisition nobody expects")[1].best.start == 0
             assert find_words(db, "spanish inquisition")[1].best.start == 2
             assert [each.start for each in find_words(db, "nobody")[1].matches] == [0, 9]
+
+    def test_a_word_that_many_videos_hold_counts_little(self) -> None:
+        """Nobody who looks for pictures of a dog wants every film in which one is mentioned."""
+        many = self.find({number: [f"a dog {number}"] for number in range(1, 301)}, "dog")
+        assert len(many) == 300
+        assert min(match.counted for match in many.values()) == 149  # behind the first hundred: it counts nothing
+        few = self.find({number: ["a dog" if number < 4 else "a cat"] for number in range(1, 301)}, "dog")
+        assert [(match.place, match.counted) for match in few.values()] == [(0, 1), (0, 1), (0, 1)]
 
     def test_the_folder_of_all_videos_is_not_searched(self) -> None:
         texts = {1: ["coming home"], 2: []}
