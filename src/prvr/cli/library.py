@@ -52,6 +52,10 @@ class Add:
     """words to attach to these videos, for `prvr search --tags`"""
     retry: bool = False
     """try again to read files that failed before; without paths, all of them"""
+    speech: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
+    """write down what is said in videos without subtitles, so that its words are found: whisper-tiny, whisper-base,
+    whisper-small, … after `prvr prepare MODEL`, or a folder. Needs pip install "prvr[speech]". Videos that were added
+    before without any lines are indexed again"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """decode and encode on a Ray cluster: auto (the one this machine is in), host:port, or local (a new one on this
     machine). The library must be a lake, and all nodes must reach it and the videos at the same address"""
@@ -79,6 +83,8 @@ class Add:
                 nonlocal last_line
                 left = "" if now.left is None else f" · {format_time(now.left)} left"
                 note = f"{now.files_done + 1}/{now.files} · {now.speed:.0f} × real time{left}"
+                if now.heard is not None:
+                    note += f" · speech until {format_time(now.heard)}"
                 if not bar.console.is_terminal and time.monotonic() - last_line > _LOG_SECONDS:
                     last_line = time.monotonic()
                     bar.console.print(f"{now.path.name}: {note}", highlight=False, markup=False, soft_wrap=True)
@@ -86,9 +92,9 @@ class Add:
 
             try:
                 if self.cluster is not None:
-                    adder = lib.adder(tags=self.tags, retry=self.retry, progress=show)
+                    adder = lib.adder(tags=self.tags, retry=self.retry, speech=self.speech, progress=show)
                     return add_on_cluster(lib, adder, files, self.cluster, self.cluster_workers)
-                return lib.add_files(files, tags=self.tags, retry=self.retry, progress=show)
+                return lib.add_files(files, tags=self.tags, retry=self.retry, speech=self.speech, progress=show)
             except (KeyboardInterrupt, StorageError):
                 bar.console.print("stopped; finished videos are kept, and the same command continues from here")
                 raise
@@ -176,7 +182,8 @@ class Status:
             f"{status.frames} frames encoded ({lib.settings.rate:g} per second), {status.tokens} vectors, "
             f"{status.lines} lines of subtitles",
             f"{format_bytes(status.bytes)} on disk{per_frame}{free}",
-            f"encoder {lib.settings.encoder}, subtitles {lib.settings.text_encoder or 'not searched'}",
+            f"encoder {lib.settings.encoder}, subtitles by their words"
+            + (f" and by {lib.settings.text_encoder}" if lib.settings.text_encoder else ""),
             *([f"model {model.method}, {model.weights} weights of {model.run}"] if model is not None else []),
         ]
         Console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
@@ -282,6 +289,10 @@ def _show_report(report: AddReport, where: str) -> None:
     parts += [f"{len(report.failed)} could not be read"] if report.failed else []
     pace = f" ({format_time(report.video_seconds)} of video in {format_time(report.elapsed)})" if report.added else ""
     console.print(f"{', '.join(parts)}{pace}: {where}", highlight=False, markup=False, soft_wrap=True)
+    if report.transcribed:
+        languages = sorted({text.rpartition(", ")[2] for text in report.transcribed.values() if ", " in text})
+        spoken = f" ({', '.join(languages)})" if languages else ""
+        console.print(f"speech was looked for in {len(report.transcribed)} of them{spoken}", highlight=False)
     for mark, files in (("damaged", report.damaged), ("failed", report.failed)):
         for path, reason in list(files.items())[:_SHOWN]:
             console.print(Text.assemble((f"{mark} ", "yellow"), f"{path}: {reason}"), soft_wrap=True)
@@ -291,6 +302,7 @@ def _show_report(report: AddReport, where: str) -> None:
 
 def _row(video: Video) -> list[str | Text]:
     state = "ok" if video.state == "ok" and video.problem is None else f"{video.state}: {video.problem}"
+    state += f", speech: {video.speech}" if video.speech else ""
     length = "" if video.duration is None else format_time(video.duration)
     return [length, format_bytes(video.size), Text(state), Text(", ".join(video.tags)), Text(str(video.path))]
 

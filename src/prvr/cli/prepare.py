@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from prvr.media import SHORT_NAMES, EncoderError, download, plan_download
+from prvr.media import SHORT_NAMES, SPEECH_MODELS, EncoderError, download, plan_download
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class PrepareArguments:
 
     The size is shown first, and nothing is downloaded until you agree. ENCODER is a hub name such as
     google/siglip2-base-patch16-224, or a short name: siglip2 or clip (pictures and sentences), minilm (sentences, for
-    subtitles). The encoder `plain` needs no weights.
+    subtitles), whisper-tiny, whisper-base, whisper-small, whisper-medium or whisper-large-v3 (speech, for `prvr library
+    add --speech`). The encoder `plain` needs no weights.
 
     For a machine without a network, run this on another one, copy the folder that is printed at the end, and give that
     folder wherever an encoder is expected.
@@ -40,7 +41,7 @@ def prepare_command(argv: list[str]) -> int:
     if Path(arguments.encoder).is_dir():
         console.print(f"{arguments.encoder} is a folder: it can be used as it is", soft_wrap=True)
         return 0
-    plan = plan_download(SHORT_NAMES.get(arguments.encoder, arguments.encoder))
+    plan = plan_download((SHORT_NAMES | SPEECH_MODELS).get(arguments.encoder, arguments.encoder))
     console.print(
         f"{plan.name}: {plan.bytes / 1e6:,.1f} MB in {len(plan.files)} files (revision {plan.revision[:12]})",
         soft_wrap=True,

@@ -39,7 +39,7 @@ from prvr.library import (
     index_file,
     new_video,
 )
-from prvr.media import VideoFile
+from prvr.media import VideoFile, open_transcriber
 
 _GROUP_FILES, _GROUP_BYTES = 32, 1 << 28  # most that a worker gets at once; their sections share files of the tables
 _SHARES = 4  # groups for each worker at least, so that all end at about the same time
@@ -99,7 +99,9 @@ def _index(ray: Any, store: LakeStore, adder: Adder, sources: Sequence[SourceFil
     workers, threads = workers or gpus or cpus, max(1, cpus // gpus) if gpus else 1
     needs = {"num_cpus": 1, "num_gpus": 1} if gpus else {"num_cpus": 1}
     actor = ray.remote(**needs, scheduling_strategy="SPREAD")(IndexWorker)
-    opening = (address_for_nodes(store.address), __version__, adder.tags, threads)
+    if adder.speech is not None and not isinstance(adder.speech, str):
+        raise ClusterError("the nodes of a cluster open a speech model by its name: give a name or a folder")
+    opening = (address_for_nodes(store.address), __version__, adder.tags, threads, adder.speech)
     pool = WorkerPool(ray, lambda: actor.remote(*opening))
     try:
         commit_results(store, adder, sources, pool.results(file_groups(sources, workers), workers))
@@ -216,9 +218,9 @@ class WorkerPool:
 class IndexWorker:
     """A process on a node that decodes and encodes videos and writes their sections."""
 
-    def __init__(self, lake: str, version: str, tags: tuple[str, ...], threads: int = 1):
+    def __init__(self, lake: str, version: str, tags: tuple[str, ...], threads: int = 1, speech: str | None = None):
         """``threads``: that decode; several feed one encoder on a GPU."""
-        self.lake, self.version, self.tags = lake, version, tags
+        self.lake, self.version, self.tags, self.speech = lake, version, tags, speech
         self.threads = ThreadPoolExecutor(threads, "prvr-decode")
 
     def open(self) -> None:
@@ -226,6 +228,7 @@ class IndexWorker:
         require_same_version(self.version)
         with _named_node():
             self.library = Library(open_lake(self.lake))
+            self.transcriber = None if self.speech is None else open_transcriber(self.speech)
             for track in self.library.tracks.values():  # a tokenizer cannot be used by two threads at the same time
                 track.encoder.encode_texts = _one_at_a_time(track.encoder.encode_texts)  # type: ignore[method-assign]
 
@@ -241,7 +244,12 @@ class IndexWorker:
         if not source.path.is_file():
             return _failed(source, self.tags, f"{_UNSEEN} {socket.gethostname()}")
         video, rate = new_video(source, Adder.fingerprint(source), self.tags), self.library.settings.rate
-        return index_file(None, video, self.library.tracks, rate, lambda seconds, duration: None, decode_threads=1)
+        tracks, transcriber = self.library.tracks, self.transcriber
+        return index_file(None, video, tracks, rate, _ignore, decode_threads=1, transcriber=transcriber)
+
+
+def _ignore(seconds: float, duration: float | None, heard: float | None = None) -> None:
+    """Progress that nobody sees: the process that commits reports whole files."""
 
 
 @contextmanager

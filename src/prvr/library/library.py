@@ -49,7 +49,7 @@ from prvr.library.store.settings import (
 from prvr.library.store.snapshot import Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store
-from prvr.media import BucketPath, Encoder, TextEncoder, VideoFile
+from prvr.media import BucketPath, Encoder, TextEncoder, Transcriber, VideoFile
 from prvr.scoring import ScoringPool
 
 _Encoder = TypeVar("_Encoder", bound=TextEncoder)
@@ -146,6 +146,7 @@ class Library:
         *,
         tags: Sequence[str] = (),
         retry: bool = False,
+        speech: str | Transcriber | None = None,
         progress: Callable[[AddProgress], None] | None = None,
     ) -> AddReport:
         """Add files, or all videos in folders. You can interrupt it and run it again.
@@ -154,11 +155,12 @@ class Library:
             paths: video files and folders, or their addresses in a bucket. Unchanged files are skipped.
             tags: attached to all of them.
             retry: try files again that failed before; all of them, if no path is given.
+            speech: a speech model that writes the lines of videos without subtitles, such as ``whisper-base``.
             progress: called while files are decoded.
         """
         if isinstance(paths, str | Path | BucketPath):
             paths = [paths]
-        return self.add_files(find_videos(paths), tags=tags, retry=retry, progress=progress)
+        return self.add_files(find_videos(paths), tags=tags, retry=retry, speech=speech, progress=progress)
 
     def add_files(
         self,
@@ -166,12 +168,13 @@ class Library:
         *,
         tags: Sequence[str] = (),
         retry: bool = False,
+        speech: str | Transcriber | None = None,
         progress: Callable[[AddProgress], None] | None = None,
     ) -> AddReport:
         """Add files that ``find_videos`` has found. See ``add``."""
         if not files and retry:
             files = [video.path for video in self.videos(state="failed")]
-        report = self.adder(tags=tags, retry=retry, progress=progress).run(files)
+        report = self.adder(tags=tags, retry=retry, speech=speech, progress=progress).run(files)
         self.store.clean()
         return report
 
@@ -180,6 +183,7 @@ class Library:
         *,
         tags: Sequence[str] = (),
         retry: bool = False,
+        speech: str | Transcriber | None = None,
         progress: Callable[[AddProgress], None] | None = None,
     ) -> Adder:
         """What adds files to this library: plans, indexes and commits them, and keeps the report."""
@@ -189,6 +193,7 @@ class Library:
             rate=self.settings.rate,
             tags=tuple(tags),
             retry=retry,
+            speech=speech,
             progress=progress,
         )
 

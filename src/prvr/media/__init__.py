@@ -50,12 +50,14 @@ from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.pictures import load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
+from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
 from prvr.media.subtitles import SubtitleTrack, TimedLine, read_subtitles, subtitle_files, subtitle_tracks
 from prvr.media.thumbnails import THUMBNAIL_PROGRAM, thumbnail
 from prvr.media.writer import write_video
 
 __all__ = [
     "SHORT_NAMES",
+    "SPEECH_MODELS",
     "THUMBNAIL_PROGRAM",
     "Array",
     "Backend",
@@ -74,12 +76,15 @@ __all__ = [
     "PlainEncoder",
     "Recipe",
     "RecipeMismatch",
+    "Sound",
+    "Speech",
     "StorageError",
     "StreamInfo",
     "SubtitleTrack",
     "TextEncoder",
     "TextFeatures",
     "TimedLine",
+    "Transcriber",
     "VideoFeatures",
     "VideoFile",
     "VideoInfo",
@@ -94,6 +99,7 @@ __all__ = [
     "model_folder",
     "open_encoder",
     "open_text_encoder",
+    "open_transcriber",
     "open_video",
     "picture_bytes",
     "plan_download",

@@ -32,3 +32,12 @@ def require_hub() -> Any:
     except ImportError as problem:
         raise MissingExtra("huggingface_hub, which finds models on this machine,", "encoders", problem) from problem
     return huggingface_hub
+
+
+def require_faster_whisper() -> Any:
+    """The ``faster-whisper`` library, which runs speech models."""
+    try:
+        import faster_whisper
+    except ImportError as problem:
+        raise MissingExtra("faster-whisper, which writes down what is said,", "speech", problem) from problem
+    return faster_whisper

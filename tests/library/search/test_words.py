@@ -223,7 +223,7 @@ class TestFinding:
 
     def test_more_of_the_query_comes_first_and_equals_share_a_place(self) -> None:
         said = {1: "red door", 2: "old red wooden door", 3: "red wooden door", 4: "red wooden door"}
-        texts = {number: [text, *["something else"] * 20] for number, text in said.items()}
+        texts = {number: [text, *["an old thing", "something else"] * 9] for number, text in said.items()}
         found = self.find(texts, "old red wooden door")
         assert next(iter(found)) == 2
         assert found[3].place == found[4].place == 1

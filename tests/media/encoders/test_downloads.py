@@ -70,6 +70,21 @@ def test_a_wrong_hash_and_pickles_are_refused(fake: Hub) -> None:
         plan_download("some/model")
 
 
+def test_weights_of_speech_models_are_no_pickles(fake: Hub) -> None:
+    """CTranslate2 writes model.bin in a format of its own, beside a vocabulary."""
+    del fake.files["model.safetensors"]
+    fake.files |= {"model.bin": WEIGHTS, "vocabulary.txt": b"a", "tokenizer.json": b"{}"}
+    plan = plan_download("some/model")
+    assert set(plan.files) == {"model.bin", "vocabulary.txt", "tokenizer.json", "config.json"}
+    assert require_unchanged(download(plan))["model.bin"] == hashlib.sha256(WEIGHTS).hexdigest()
+    (fake.folder / "model.bin").write_bytes(b"something else")
+    with pytest.raises(EncoderError, match="damaged or replaced"):
+        require_unchanged(fake.folder)
+    del fake.files["vocabulary.txt"]
+    with pytest.raises(EncoderError, match="Pickled weights are not read"):
+        plan_download("some/model")
+
+
 def test_without_a_network_the_error_says_what_to_do(fake: Hub) -> None:
     with pytest.raises(EncoderError, match="give a folder"):
         plan_download("other/model")

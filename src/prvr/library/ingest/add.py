@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from prvr.library.ingest.files import Fingerprint, SourceFile, subtitle_signature
+from prvr.library.ingest.files import SPEECH, Fingerprint, SourceFile, same_subtitles, subtitle_signature
 from prvr.library.ingest.index import FileProgress, index_file, new_video
 from prvr.library.ingest.tracks import Track
 from prvr.library.store.buffer import IndexedVideo
@@ -17,7 +18,7 @@ from prvr.library.store.catalogue import Video
 from prvr.library.store.claims import HeldClaim
 from prvr.library.store.commit import Committer, disk_error
 from prvr.library.stores import Store
-from prvr.media import MediaError, VideoFile
+from prvr.media import MediaError, Transcriber, VideoFile, open_transcriber
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class AddProgress:
     bytes_done: int
     video_seconds: float  # encoded so far
     elapsed: float
+    heard: float | None = None  # seconds of the current file that are transcribed; None while its pictures are encoded
 
     @property
     def speed(self) -> float:
@@ -52,6 +54,7 @@ class AddReport:
     moved: list[VideoFile] = field(default_factory=list)
     failed: dict[VideoFile, str] = field(default_factory=dict)  # now or before, with the reason
     damaged: dict[VideoFile, str] = field(default_factory=dict)  # added, but a part is missing
+    transcribed: dict[VideoFile, str] = field(default_factory=dict)  # added, with the speech model and the language
     video_seconds: float = 0.0
     elapsed: float = 0.0
 
@@ -66,6 +69,7 @@ class Adder:
     tags: tuple[str, ...]
     retry: bool
     progress: Callable[[AddProgress], None] | None
+    speech: str | Transcriber | None = None  # writes the lines of videos that have none
     report: AddReport = field(default_factory=AddReport)
     began: float = field(default_factory=time.perf_counter)
 
@@ -108,10 +112,18 @@ class Adder:
                 return False
             self.report.failed[video.path] = str(video.problem)
             return True
-        if subtitle_signature(source.path) != video.subtitles:
+        if not same_subtitles(video.subtitles, subtitle_signature(source.path)) or self._lacks_lines(video):
             return False
         self.report.unchanged.append(video.path)
         return True
+
+    def _lacks_lines(self, video: Video) -> bool:
+        """Whether a video has no lines, and nobody has listened for them yet."""
+        return self.speech is not None and video.subtitles == ""
+
+    @cached_property
+    def transcriber(self) -> Transcriber | None:
+        return open_transcriber(self.speech) if isinstance(self.speech, str) else self.speech
 
     def _work(self, sources: Sequence[SourceFile]) -> None:
         """Decode and encode in this process, commit in a thread."""
@@ -140,7 +152,7 @@ class Adder:
             fingerprint = self.fingerprint(source)
             if not self.is_known(source, fingerprint):
                 video = new_video(source, fingerprint, self.tags)
-                indexed = index_file(self.store.scratch, video, self.tracks(), self.rate, progress)
+                indexed = index_file(self.store.scratch, video, self.tracks(), self.rate, progress, 0, self.transcriber)
                 handed_over = True
                 committer.put(indexed, held)
         except OSError as problem:
@@ -169,7 +181,7 @@ class Adder:
             moved = video.path != path
             if video.state != "ok" or (moved and (video.path.exists() or same_name)):
                 continue  # a copy, or two known names of which this one has new content
-            if fingerprint.subtitles != video.subtitles:
+            if not same_subtitles(video.subtitles, fingerprint.subtitles) or (not moved and self._lacks_lines(video)):
                 continue
             self.store.rename(video, path, source.mtime)
             if self.tags:
@@ -185,6 +197,8 @@ class Adder:
             self.report.failed[video.path] = str(video.problem)
             return
         self.report.added.append(video.path)
+        if video.subtitles.startswith(SPEECH):
+            self.report.transcribed[video.path] = video.subtitles.removeprefix(SPEECH)
         if video.problem is not None:
             self.report.damaged[video.path] = video.problem
 
@@ -200,7 +214,7 @@ class ProgressClock:
     def start(self, source: SourceFile) -> FileProgress:
         seconds_before = self.adder.report.video_seconds
 
-        def progress(seconds: float, duration: float | None) -> None:
+        def progress(seconds: float, duration: float | None, heard: float | None = None) -> None:
             self.adder.report.video_seconds = seconds_before + seconds
             if self.adder.progress is not None:
                 share = min(1.0, seconds / duration) if duration else 0.0
@@ -213,6 +227,7 @@ class ProgressClock:
                         bytes_done=self.bytes_done + round(share * source.size),
                         video_seconds=self.adder.report.video_seconds,
                         elapsed=time.perf_counter() - self.adder.began,
+                        heard=heard,
                     )
                 )
 

@@ -118,6 +118,16 @@ def content_digest(path: VideoFile) -> str:
     return digest.hexdigest()
 
 
+# What ``Video.subtitles`` says of lines that come from no file. No name of a file begins with a slash.
+INSIDE = "/inside"  # from text tracks inside the video
+SPEECH = "/speech "  # from a speech model: its name and the language follow
+
+
+def same_subtitles(stored: str, signature: str) -> bool:
+    """Whether the subtitle files beside a video (``signature``) are those that its lines were read from."""
+    return ("" if stored.startswith("/") else stored) == signature
+
+
 def subtitle_signature(path: VideoFile) -> str:
     """Names, sizes and modification times of the subtitle files beside a video."""
     return "|".join(f"{each.name}:{each.stat().st_size}:{each.stat().st_mtime_ns}" for each in subtitle_files(path))

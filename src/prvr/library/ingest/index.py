@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from prvr.library.ingest.files import Fingerprint, SourceFile
+from prvr.library.ingest.files import INSIDE, SPEECH, Fingerprint, SourceFile
 from prvr.library.ingest.tracks import FRAMES, TEXT, Piece, Track, timed_pieces
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo
@@ -18,6 +18,7 @@ from prvr.media import (
     FeaturePart,
     MediaError,
     TimedLine,
+    Transcriber,
     VideoFile,
     VideoInfo,
     feature_parts,
@@ -26,7 +27,13 @@ from prvr.media import (
     video_path,
 )
 
-FileProgress = Callable[[float, float | None], None]  # seconds of video that are encoded, and how many there are
+
+class FileProgress(Protocol):
+    """Called with the seconds of video that are encoded, how many there are, and those that were transcribed."""
+
+    def __call__(self, seconds: float, duration: float | None, heard: float | None = None) -> None: ...
+
+
 FILE_PROBLEMS = (MediaError, ValueError, ArithmeticError, OSError)  # that may be the fault of the file
 _LINES_AT_ONCE = 512
 
@@ -38,6 +45,7 @@ def index_file(
     rate: float,
     progress: FileProgress,
     decode_threads: int = 0,
+    transcriber: Transcriber | None = None,
 ) -> IndexedVideo:
     """Decode and encode a file. If the file is faulty, the result says why; such problems are not raised."""
     try:
@@ -45,7 +53,7 @@ def index_file(
             encoder = tracks[FRAMES].encoder
             assert isinstance(encoder, Encoder)
             parts = feature_parts(opened, encoder, rate)
-            return index_parts(scratch, video, opened, parts, tracks, rate, progress)
+            return index_parts(scratch, video, opened, parts, tracks, rate, progress, transcriber)
     except FILE_PROBLEMS as problem:
         return failed_video(video, problem)
 
@@ -89,6 +97,7 @@ def index_parts(
     tracks: Mapping[str, Track],
     rate: float,
     progress: FileProgress,
+    transcriber: Transcriber | None = None,
 ) -> IndexedVideo:
     """Cut encoded frames and subtitles into sections.
 
@@ -100,6 +109,7 @@ def index_parts(
         tracks: by name, how sections are made.
         rate: frames per second.
         progress: called after each part.
+        transcriber: writes down what is said if there are no subtitles.
     """
     info, count = opened.info, 0
 
@@ -117,18 +127,17 @@ def index_parts(
         raise MediaError(video.path, opened.problem or "no picture could be decoded from it")
     problem = opened.problem
     sections = {FRAMES: pictures}
-    lines: tuple[TimedLine, ...] = ()
-    try:
-        lines = _subtitle_lines(video.path)
-    except MediaError as unread:
-        problem = f"subtitles: {unread.reason}" if problem is None else problem
+    lines, subtitles, unread = _read_lines(
+        video, transcriber, lambda heard: progress(info.duration or count / rate, info.duration, heard=heard)
+    )
     if lines and TEXT in tracks:
         sections[TEXT] = SectionBuffer(scratch)
         for section in tracks[TEXT].sections(_line_pieces(lines, tracks[TEXT])):
             sections[TEXT].add(section)
     facts = replace(
         video,
-        problem=problem,
+        subtitles=subtitles,
+        problem=unread if problem is None else problem,
         duration=info.duration if info.duration is not None else count / rate,
         width=info.width,
         height=info.height,
@@ -136,6 +145,24 @@ def index_parts(
         frames=count,
     )
     return IndexedVideo(facts, sections, lines)
+
+
+def _read_lines(
+    video: NewVideo, transcriber: Transcriber | None, heard: Callable[[float], None]
+) -> tuple[tuple[TimedLine, ...], str, str | None]:
+    """Lines of subtitles, or of what is said; where they come from; and what is wrong with them."""
+    try:
+        lines = _subtitle_lines(video.path)
+        if lines or transcriber is None:
+            return lines, video.subtitles or (INSIDE if lines else ""), None
+    except MediaError as problem:
+        return (), video.subtitles, f"subtitles: {problem.reason}"
+    try:
+        speech = transcriber.transcribe(video.path, heard)
+    except MediaError as problem:
+        return (), video.subtitles, f"speech: {problem.reason}"
+    source = f"{SPEECH}{transcriber.name}{f', {speech.language}' if speech.language else ''}"
+    return speech.lines, video.subtitles or source, None
 
 
 def _subtitle_lines(path: VideoFile) -> tuple[TimedLine, ...]:

@@ -51,7 +51,7 @@ class Video:
     size: int  # bytes
     mtime: int  # nanoseconds
     digest: str
-    subtitles: str  # which subtitle files were read with it
+    subtitles: str  # where its lines come from: subtitle files beside it, tracks inside it, or its speech
     state: str
     problem: str | None
     duration: float | None  # seconds
@@ -70,6 +70,11 @@ class Video:
     @property
     def name(self) -> str:
         return self.path.name
+
+    @property
+    def speech(self) -> str | None:
+        """The model that wrote down what is said, and the language it detected; None if no model did."""
+        return self.subtitles.removeprefix("/speech ") if self.subtitles.startswith("/speech ") else None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from prvr.media.packages import require_hub
 
 _SUFFIXES = (".safetensors", ".json", ".txt", ".model")
 _OTHER_RUNTIMES = ("onnx/", "openvino/", "flax_", "tf_")  # copies of the same weights
+_CONVERTED = "model.bin"  # weights in the format of CTranslate2, which is no pickle; a vocabulary lies beside them
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,15 @@ def plan_download(name: str) -> DownloadPlan:
             f"The hub did not answer for {name} ({type(problem).__name__}: {first}). Check the name and the network. "
             "On a machine without a network, give a folder that holds the model instead of its name."
         ) from problem
+    names = {file.rfilename for file in about.siblings}
+    converted = {_CONVERTED} if names >= {_CONVERTED} and names & {"vocabulary.txt", "vocabulary.json"} else set()
     chosen = [
         file
         for file in about.siblings
-        if file.rfilename.endswith(_SUFFIXES) and not file.rfilename.startswith(_OTHER_RUNTIMES)
+        if (file.rfilename.endswith(_SUFFIXES) and not file.rfilename.startswith(_OTHER_RUNTIMES))
+        or file.rfilename in converted
     ]
-    if not any(file.rfilename.endswith(".safetensors") for file in chosen):
+    if not converted and not any(file.rfilename.endswith(".safetensors") for file in chosen):
         raise EncoderError(f"{name} is published without .safetensors files. Pickled weights are not read.")
     hashes = {file.rfilename: file.lfs.sha256 for file in chosen if getattr(file, "lfs", None)}
     return DownloadPlan(name, about.sha, {file.rfilename: int(file.size or 0) for file in chosen}, hashes)

@@ -1,0 +1,103 @@
+"""Videos without subtitles get lines from a speech model; a stand-in speaks here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prvr.cli import main
+from prvr.library import AddProgress, Library
+from prvr.media import MediaError, Sound, TimedLine, Transcriber, write_video
+
+
+class Speaker(Transcriber):
+    """Says the same in every video, in Dutch."""
+
+    name = "speaker"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def hear(self, sound: Sound, language: str | None) -> tuple[str, Iterable[TimedLine]]:
+        self.calls += 1
+        return "nl", [TimedLine(0.5, 1.5, "goedemorgen"), TimedLine(2.0, 3.0, "de papegaai")]
+
+
+@pytest.fixture
+def films(tmp_path: Path) -> Path:
+    """One film with sound, one with sound and subtitles, one without sound."""
+    folder = tmp_path / "films"
+    folder.mkdir()
+    for number, name in enumerate(("spoken", "titled", "silent")):
+        pictures = [np.full((48, 64, 3), 60 * number + 3 * shade, np.uint8) for shade in range(16)]
+        write_video(folder / f"{name}.mp4", pictures, fps=4, audio_seconds=0.0 if name == "silent" else 4.0)
+    (folder / "titled.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na ferret\n")
+    return folder
+
+
+def test_what_is_said_is_found_where_no_subtitles_are(films: Path, library: Library) -> None:
+    shown: list[AddProgress] = []
+    speaker = Speaker()
+    report = library.add([films], speech=speaker, progress=shown.append)
+    assert (len(report.added), report.failed, report.damaged) == (3, {}, {})
+    assert speaker.calls == 1  # not in the film with subtitles, and there is nothing to hear in the silent one
+    (hit,) = library.search("papegaai")
+    assert (hit.video.name, hit.start, hit.end, hit.line) == ("spoken.mp4", 2.0, 3.0, "de papegaai")
+    assert [hit.video.name for hit in library.search("ferret")] == ["titled.mp4"]
+    videos = {video.name: video.speech for video in library.videos()}
+    assert videos == {"spoken.mp4": "speaker, nl", "titled.mp4": None, "silent.mp4": "speaker"}
+    assert {path.name: text for path, text in report.transcribed.items()} == {
+        "spoken.mp4": "speaker, nl",
+        "silent.mp4": "speaker",
+    }
+    assert [each.heard for each in shown if each.heard is not None] == [1.5, 3.0]
+    assert all(each.bytes_done <= each.bytes for each in shown)
+    again = library.add([films], speech=speaker)
+    assert (len(again.unchanged), speaker.calls) == (3, 1)
+    assert len(library.add([films]).unchanged) == 3  # without a model, what was heard stays
+
+
+def test_a_library_learns_what_is_said_later(films: Path, library: Library) -> None:
+    library.add([films])
+    assert list(library.search("papegaai")) == []
+    report = library.add([films], speech=Speaker())
+    assert sorted(path.name for path in report.added) == ["silent.mp4", "spoken.mp4"]
+    assert [hit.video.name for hit in library.search("papegaai")] == ["spoken.mp4"]
+    (films / "spoken.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\neen fret\n")  # subtitles are better
+    library.add([films], speech=Speaker())
+    assert list(library.search("papegaai")) == []
+    assert [hit.video.name for hit in library.search("fret")] == ["spoken.mp4"]
+    assert library.verify().ok
+
+
+def test_sound_that_cannot_be_read_leaves_the_pictures(films: Path, in_folder: Library) -> None:
+    class Deaf(Speaker):
+        def hear(self, sound: Sound, language: str | None) -> tuple[str, Iterable[TimedLine]]:
+            raise MediaError("spoken.mp4", "has a sound of another world")
+
+    report = in_folder.add([films / "spoken.mp4"], speech=Deaf())
+    assert list(report.damaged.values()) == ["speech: has a sound of another world"]
+    assert in_folder.status().videos == 1
+
+
+def test_the_command_shows_the_language(
+    films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened: list[str] = []
+
+    def stand_in(name: str) -> Transcriber:
+        opened.append(name)
+        return Speaker()
+
+    monkeypatch.setattr("prvr.library.ingest.add.open_transcriber", stand_in)
+    place = ["--library", str(tmp_path / "library")]
+    assert main(["library", "add", str(films), "--encoder", "plain", "--speech", "whisper-tiny", *place]) == 0
+    assert "speech was looked for in 2 of them (nl)" in capsys.readouterr().out
+    assert opened == ["whisper-tiny"]
+    assert main(["library", "list", *place]) == 0
+    assert "speech: speaker, nl" in " ".join(capsys.readouterr().out.split())
+    assert main(["search", "goedemorgen", *place]) == 0
+    assert "in the subtitles: “goedemorgen”" in " ".join(capsys.readouterr().out.split())
