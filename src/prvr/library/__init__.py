@@ -37,7 +37,7 @@ from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_que
 from prvr.library.search.moments import FoundMoment, MomentOptions
 from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import SCORES_NOTE, Hit, SearchResult
-from prvr.library.search.words import WORDS, TextMatch
+from prvr.library.search.words import WORDS, TextMatch, find_words
 from prvr.library.store.arrays import PAGED_ARRAYS, Section
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo, Video
@@ -121,6 +121,7 @@ __all__ = [
     "absolute_path",
     "copy_videos",
     "find_videos",
+    "find_words",
     "index_file",
     "judge",
     "measure_recall",
