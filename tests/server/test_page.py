@@ -75,6 +75,18 @@ def test_search_play_seek_and_switch(page: Any, sentence: str) -> None:
     assert page.locator("#stage").is_hidden()
 
 
+def test_a_hit_that_words_have_found(page: Any) -> None:
+    search_for(page, "inner")
+    page.wait_for_selector(".hit")
+    assert page.locator(".hit").count() == 1
+    assert page.inner_text(".hit .subtitle") == "in the folder"
+    assert "in the folder" in page.locator(".hit > button").first.get_attribute("aria-label")
+    assert "holds the words of the query" in page.inner_text("#status")
+    page.locator(".hit > button").first.click()
+    until(page, "document.getElementById('curves').innerText.includes('no evidence in the pictures')")
+    until(page, "document.getElementById('video').duration > 0")
+
+
 def test_picture_for_the_readme(page: Any, world: RenderedWorld, address: str, tmp_path: Path) -> None:
     """The most confident answer that is right: the query's own video comes first, and the middle of the moment lies
     inside the true one. The picture in docs/ is replaced only if PRVR_PICTURES is set, because two machines never draw

@@ -15,7 +15,7 @@ import sqlite3
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from prvr.library.store.words import (
@@ -109,37 +109,43 @@ class VideoMatch:
 WordMatches = Mapping[int, VideoMatch]  # by the video's number, best first
 
 
-@dataclass
+@dataclass(slots=True)
 class _Held:
-    """What a text holds of a query: its terms by number, and how well they match (BM25)."""
+    """What a text holds of a query: its terms, a bit for each, and how well they match (BM25)."""
 
-    terms: set[int] = field(default_factory=set)
+    terms: int = 0
     score: float = 0.0
 
+    def add(self, terms: int, score: float) -> None:
+        self.terms |= terms
+        self.score += score
 
-@dataclass(frozen=True)
+
 class _Query:
-    """Terms that are compared with texts, and how much each weighs."""
+    """Terms that are compared with texts, and how much each weighs. Several terms are a number with a bit for each."""
 
-    terms: Sequence[Term]
-    weights: Sequence[float]
+    def __init__(self, terms: Sequence[Term], weights: Sequence[float]):
+        self.terms, self.weights = terms, weights
+        self.required = sum(1 << number for number, term in enumerate(terms) if term.required)
+        self._shares: dict[int, float] = {}
 
-    def weight(self, terms: Iterable[int]) -> float:
-        return sum(self.weights[term] for term in terms)
+    def share(self, terms: int) -> float:
+        """How much of the query's weight these terms have."""
+        if terms not in self._shares:
+            held = sum(weight for number, weight in enumerate(self.weights) if terms >> number & 1)
+            self._shares[terms] = round(held / sum(self.weights), 3)
+        return self._shares[terms]
 
-    def share(self, terms: Iterable[int]) -> float:
-        return self.weight(terms) / self.weight(range(len(self.terms)))
-
-    def accepts(self, terms: set[int]) -> bool:
-        required = {number for number, term in enumerate(self.terms) if term.required}
-        return required <= terms and self.share(terms) >= LEAST_SHARE - 1e-9
+    def accepts(self, terms: int) -> bool:
+        return terms & self.required == self.required and self.share(terms) >= LEAST_SHARE
 
     @property
     def rarest(self) -> list[int]:
-        """The rarest terms: a text without any of them does not match, whatever else it holds."""
+        """Numbers of the rarest terms: a text without any of them does not match, whatever else it holds."""
         order = sorted(range(len(self.terms)), key=lambda number: -self.weights[number])
-        count = 1
-        while self.share(order[count:]) >= LEAST_SHARE:
+        others, count = (1 << len(order)) - 1, 0
+        while self.share(others) >= LEAST_SHARE:
+            others &= ~(1 << order[count])
             count += 1
         return order[:count]
 
@@ -162,9 +168,9 @@ def find_words(db: sqlite3.Connection, text: str, choose: Callable[[Iterable[int
     for number, term in enumerate(query.terms):
         for column in NAME_COLUMNS:
             for video, score in matching_names(db, term.match, column):
-                _hold(names[video][column], number, score)
+                names[video][column].add(1 << number, score)
         for row, video, score in matching_lines(db, term.match, None if number in rarest else within):
-            _hold(lines[video, row], number, score)
+            lines[video, row].add(1 << number, score)
     found = _best_texts(query, names, lines)
     order = sorted(choose(found), key=lambda video: (found[video].order, video))[:_MOST_VIDEOS]
     read = found_lines(db, [row for video in order for row in found[video].rows[:_MOST_LINES]])
@@ -201,11 +207,6 @@ def _rarity(texts: int, count: int) -> float:
     return math.log(1 + (texts - count + 0.5) / (count + 0.5))
 
 
-def _hold(held: _Held, term: int, score: float) -> None:
-    held.terms.add(term)
-    held.score += score
-
-
 @dataclass
 class _Found:
     """The best texts of a video."""
@@ -219,23 +220,20 @@ def _best_texts(
     query: _Query, names: Mapping[int, Mapping[str, _Held]], lines: Mapping[tuple[int, int], _Held]
 ) -> dict[int, _Found]:
     """The videos that match, each with its best lines or its best column. A line counts together with the names."""
-    of_names = {
-        video: _Held(
-            set[int]().union(*(held.terms for held in columns.values())), sum(held.score for held in columns.values())
-        )
-        for video, columns in names.items()
-    }
-    found = {}
-    for video, held in of_names.items():
+    found, of_names = {}, dict[int, _Held]()
+    for video, columns in names.items():
+        held = of_names[video] = _Held()
+        for each in columns.values():
+            held.add(each.terms, each.score)
         if query.accepts(held.terms):
-            column = max(NAME_COLUMNS, key=lambda name: query.weight(names[video][name].terms))
+            column = max(NAME_COLUMNS, key=lambda name: query.share(columns[name].terms) if name in columns else 0.0)
             found[video] = _Found(_order(query, held), [], column)
     by_video: dict[int, list[tuple[tuple[float, float], int]]] = defaultdict(list)
-    for (video, row), held in lines.items():
+    for (video, row), line in lines.items():
         named = of_names.get(video, _Held())
-        both = _Held(held.terms | named.terms, held.score + named.score)
-        adds = query.weight(held.terms - named.terms) > 0 or query.share(held.terms) >= LEAST_SHARE
-        if query.accepts(both.terms) and adds:
+        both = _Held(line.terms | named.terms, line.score + named.score)
+        adds = line.terms & ~named.terms or query.share(line.terms) >= LEAST_SHARE
+        if adds and query.accepts(both.terms):
             by_video[video].append((_order(query, both), row))
     for video, rows in by_video.items():
         rows.sort()
@@ -247,7 +245,7 @@ def _best_texts(
 
 def _order(query: _Query, held: _Held) -> tuple[float, float]:
     """Sorts texts: the share of the query that they hold, then BM25. Rounded, so that what matches equally is equal."""
-    return -round(query.share(held.terms), 3), -round(held.score, 3)
+    return -query.share(held.terms), -round(held.score, 3)
 
 
 def _apart(lines: Iterable[FoundLine]) -> tuple[TextMatch, ...]:
