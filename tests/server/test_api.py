@@ -95,16 +95,14 @@ def test_evidence_of_a_hit_equals_that_of_the_search(served: Served) -> None:
 
 def test_words_are_found_without_evidence_and_without_paths_of_the_machine(served: Served) -> None:
     """`plain` understands neither "inner", the folder of a film, nor "drawn", the tag of all."""
-    answer = served.client.post("/v1/search", json={"query": "inner"}).json()
+    found = served.client.post("/v1/search", json={"query": "inner"})
+    answer = found.json()
     (hit,) = answer["hits"]
     assert hit["matched"] == {"where": "folder", "text": "inner"}
     assert (hit["evidence_url"], hit["track"], hit["ranks"]) == (None, "words", {"words": 1})
     assert (hit["start"], hit["end"]) == (0.0, pytest.approx(hit["video"]["duration"], abs=1e-3))
     assert answer["message"].startswith("1 video holds the words of the query.")
-    assert (
-        str(served.library.videos()[0].path.parent)
-        not in served.client.post("/v1/search", json={"query": "inner"}).text
-    )
+    assert str(served.library.videos()[0].path.parent) not in found.text
     page = served.client.post("/v1/search", json={"query": "drawn", "limit": 4}).json()
     assert {hit["matched"]["where"] for hit in page["hits"]} == {"tags"}
     rest = served.client.post("/v1/search", json={"query": "drawn", "limit": 50, "cursor": page["next_cursor"]}).json()

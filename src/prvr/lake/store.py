@@ -20,6 +20,7 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,6 @@ class LakeStore(Store):
         self._due = 0.0  # when to look for a newer version; 0: this process has changed it, so wait for that
         self._look: Future[LakeSnapshot] | None = None  # that is under way
         self._table: LanceDataset | None = None  # of videos, in the version that is searched
-        self._words = ScratchWords()
         self._candidates: tuple[Snapshot | None, dict[str, LakeCandidates]] = (None, {})
 
     # -- looking ------------------------------------------------------------------------------------------------------
@@ -148,6 +148,10 @@ class LakeStore(Store):
         lines = [TimedLine(**line) for line in found[0]["lines"]] if found else []
         chosen = [line for line in lines if line.start < end and line.end > start]
         return sorted(chosen, key=lambda line: line.start)
+
+    @cached_property
+    def _words(self) -> ScratchWords:
+        return ScratchWords()
 
     def words(self, snapshot: Snapshot) -> AbstractContextManager[sqlite3.Connection]:
         assert isinstance(snapshot, LakeSnapshot)

@@ -6,6 +6,7 @@ import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 
 from torch import Tensor
@@ -35,7 +36,6 @@ class FolderStore(Store):
         self.address, self.record = str(folder), record
         self.catalogue = Catalogue(folder)
         self._indexes = OpenIndexes(folder)
-        self._words: ScratchWords | None = None
 
     def model_folder(self) -> Path:
         assert self.record.model is not None
@@ -55,12 +55,14 @@ class FolderStore(Store):
         with self.catalogue.reading() as db:
             return read_lines(db, video, start, end)
 
+    @cached_property
+    def _scratch_words(self) -> ScratchWords:
+        return ScratchWords()
+
     def words(self, snapshot: Snapshot) -> AbstractContextManager[sqlite3.Connection]:
         if self.catalogue.upgrade():
             return self.catalogue.reading()
-        if self._words is None:  # an older version wrote the library, and this process may not change it
-            self._words = ScratchWords()
-        return self._words.holding(
+        return self._scratch_words.holding(  # an older version wrote the library, and this process may not change it
             snapshot.generation,
             lambda: {number: (str(video.path), video.tags, video) for number, video in snapshot.videos.items()},
             lambda numbers: [(number, self.lines(number)) for number in numbers],

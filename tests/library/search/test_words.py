@@ -234,6 +234,12 @@ class TestFinding:
         found = self.find(texts, "parrot in paris", {1: "/v/paris/1.mp4", 2: "/v/rome/2.mp4"})
         assert list(found) == [1]
 
+    def test_the_folder_of_all_videos_is_not_searched(self) -> None:
+        texts = {1: ["coming home"], 2: []}
+        paths = {1: "/home/anna/1.mp4", 2: "/home/bert/2.mp4"}
+        assert {video: each.best.where for video, each in self.find(texts, "home", paths).items()} == {1: "subtitles"}
+        assert {video: each.best.where for video, each in self.find(texts, "anna", paths).items()} == {1: "folder"}
+
     def test_lines_that_overlap_are_shown_once(self) -> None:
         videos = {1: ("/v/1.mp4", (), 0)}
         lines = [TimedLine(0, 2, "parrot"), TimedLine(1, 3, "parrot!"), TimedLine(5, 6, "parrot?")]
@@ -264,7 +270,11 @@ class TestFinding:
         assert self.find({1: ["parrot"]}, " ".join(f"w{n}" for n in range(5000))) == {}
 
 
-def test_the_command_line_says_where(spoken: Library, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_says_where(
+    spoken: Library, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+
     def said(query: str) -> str:
         assert main(["search", query, "--library", spoken.address]) == 0
         return " ".join(capsys.readouterr().out.split())

@@ -158,7 +158,8 @@ def find_words(db: sqlite3.Connection, text: str, choose: Callable[[Iterable[int
         text: the query.
         choose: of the videos that were found, those that may be shown.
     """
-    query = _weigh(db, query_terms(text))
+    sizes = text_counts(db)
+    query = _weigh(db, query_terms(text), sizes)
     if query is None:
         return {}
     names: dict[int, dict[str, _Held]] = defaultdict(lambda: defaultdict(_Held))  # by video and column
@@ -167,7 +168,10 @@ def find_words(db: sqlite3.Connection, text: str, choose: Callable[[Iterable[int
     within = " OR ".join(query.terms[number].match for number in rarest)
     for number, term in enumerate(query.terms):
         for column in NAME_COLUMNS:
-            for video, score in matching_names(db, term.match, column):
+            rows = list(matching_names(db, term.match, column))
+            if column == "folder" and len(rows) == sizes[1]:  # a folder that all videos are in says nothing
+                continue
+            for video, score in rows:
                 names[video][column].add(1 << number, score)
         for row, video, score in matching_lines(db, term.match, None if number in rarest else within):
             lines[video, row].add(1 << number, score)
@@ -187,9 +191,9 @@ def find_words(db: sqlite3.Connection, text: str, choose: Callable[[Iterable[int
     return matches
 
 
-def _weigh(db: sqlite3.Connection, terms: Sequence[Term]) -> _Query | None:
+def _weigh(db: sqlite3.Connection, terms: Sequence[Term], sizes: tuple[int, int]) -> _Query | None:
     """Weigh terms by how rare they are; None if no term occurs anywhere."""
-    sizes, read, weights, any_found = text_counts(db), [], [], False
+    read, weights, any_found = [], [], False
     for term in terms:
         counts = match_counts(db, term.match)
         if not any(counts) and not term.required and len(term.text) >= _SHORTEST_PREFIX:
