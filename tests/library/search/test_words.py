@@ -58,7 +58,8 @@ def names(library: Library, query: str, **options: object) -> list[str]:
 
 def test_a_line_a_name_a_folder_and_a_tag_are_found(spoken: Library) -> None:
     """`plain` knows none of these words, so that words alone answer. Nothing had to be switched on."""
-    (hit,) = spoken.search("where is grandmother's parrot")
+    (hit,) = found = spoken.search("where is grandmother's parrot")
+    assert found.total == 6  # videos that were searched
     assert (hit.video.name, hit.start, hit.end) == ("test0000.mp4", 3.0, 4.5)
     assert hit.line == "the grandmothers' parrot, said Zoë"
     assert hit.matched is not None

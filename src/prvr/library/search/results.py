@@ -117,9 +117,13 @@ def result_of(ranking: Ranking, page: ExplainedPage, snapshot: Snapshot, lines: 
         hits=hits,
         confident=ranking.confidence is not None and ranking.confidence >= CONFIDENT,
         message=_message(request, ranking, any_hits=bool(hits)),
-        total=ranking.total,
+        total=ranking.total if ranking.tracks else _videos_searched(request, snapshot),
         next_offset=request.page_end if page.more else None,
     )
+
+
+def _videos_searched(request: SearchRequest, snapshot: Snapshot) -> int:
+    return len(snapshot.choose(request.filters) if request.filters.any else snapshot.videos)
 
 
 def _hit(entry: Explained, snapshot: Snapshot, lines: ReadLines) -> Hit:
