@@ -86,7 +86,7 @@ def test_a_line_a_name_a_folder_and_a_tag_are_found(spoken: Library) -> None:
         ("turn*", True),
         ('"left at the door"', True),
         ('"door at the left"', False),  # a phrase is in this order
-        ('parrot "left at the door"', False),  # no text holds both
+        ('nobody "left at the door"', False),  # no text holds both
         ("the", False),
         ("who is it", False),
         ('"the"', True),  # in quotation marks every word counts
@@ -212,7 +212,7 @@ class TestFinding:
         videos = {number: ((paths or {}).get(number, f"/v/{number}.mp4"), (), 0) for number in texts}
 
         def lines(numbers: list[int]) -> list[tuple[int, list[TimedLine]]]:
-            return [(n, [TimedLine(i, i + 1, text) for i, text in enumerate(texts[n])]) for n in numbers]
+            return [(n, [TimedLine(9 * i, 9 * i + 1, text) for i, text in enumerate(texts[n])]) for n in numbers]
 
         with ScratchWords().holding(1, lambda: videos, lines) as db:
             return find_words(db, query)
@@ -234,6 +234,19 @@ class TestFinding:
         texts = {1: ["a parrot"], 2: ["a parrot"]}
         found = self.find(texts, "parrot in paris", {1: "/v/paris/1.mp4", 2: "/v/rome/2.mp4"})
         assert list(found) == [1]
+
+    def test_a_sentence_may_go_on_in_the_next_line(self) -> None:
+        lines = [
+            TimedLine(0, 2, "nobody expected"),
+            TimedLine(2, 4, "the Spanish inquisition"),
+            TimedLine(9, 10, "nobody"),
+        ]
+        with ScratchWords().holding(1, lambda: {1: ("/v/1.mp4", (), 0)}, lambda _: [(1, lines)]) as db:
+            (match,) = find_words(db, "nobody expected the spanish inquisition")[1].matches
+            assert (match.start, match.end, match.text) == (0, 4, "nobody expected the Spanish inquisition")
+            assert find_words(db, "spanish inquisition nobody expects")[1].best.start == 0
+            assert find_words(db, "spanish inquisition")[1].best.start == 2
+            assert [each.start for each in find_words(db, "nobody")[1].matches] == [0, 9]
 
     def test_the_folder_of_all_videos_is_not_searched(self) -> None:
         texts = {1: ["coming home"], 2: []}

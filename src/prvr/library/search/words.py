@@ -14,14 +14,13 @@ import re
 import sqlite3
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from prvr.library.store.words import (
     NAME_COLUMNS,
     FoundLine,
-    found_lines,
     found_names,
     match_counts,
     matching_lines,
@@ -34,6 +33,8 @@ LEAST_SHARE = 0.7  # of a query's weight that a text must hold to match
 _MOST_TERMS = 32  # of a query; further ones are ignored
 _MOST_VIDEOS = 1000  # that one query finds by its words
 _MOST_LINES = 5  # of one video
+_MANY_LINES = 200  # that hold a term; more are read only where a rarer term is too
+_PAUSE = 3.0  # seconds between two lines that are read as one
 _SHORTEST_PREFIX = 3  # letters
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»″", '"'))
 _TERM = re.compile(r'"([^"]*)"|([^\W_]+)(\*?)')
@@ -120,12 +121,23 @@ class _Held:
         self.terms |= terms
         self.score += score
 
+    def __or__(self, other: _Held) -> _Held:
+        return _Held(self.terms | other.terms, self.score + other.score)
+
+
+@dataclass(slots=True)
+class _Line:
+    """A subtitle line, or two neighbours, and what it holds."""
+
+    line: FoundLine
+    held: _Held
+
 
 class _Query:
     """Terms that are compared with texts, and how much each weighs. Several terms are a number with a bit for each."""
 
-    def __init__(self, terms: Sequence[Term], weights: Sequence[float]):
-        self.terms, self.weights = terms, weights
+    def __init__(self, terms: Sequence[Term], weights: Sequence[float], counts: Sequence[int]):
+        self.terms, self.weights, self.counts = terms, weights, counts  # counts: lines that hold each term
         self.required = sum(1 << number for number, term in enumerate(terms) if term.required)
         self._shares: dict[int, float] = {}
 
@@ -163,7 +175,7 @@ def find_words(db: sqlite3.Connection, text: str, choose: Callable[[Iterable[int
     if query is None:
         return {}
     names: dict[int, dict[str, _Held]] = defaultdict(lambda: defaultdict(_Held))  # by video and column
-    lines: dict[tuple[int, int], _Held] = defaultdict(_Held)  # by video and row
+    lines: dict[int, _Line] = {}  # by row
     rarest = query.rarest
     within = " OR ".join(query.terms[number].match for number in rarest)
     for number, term in enumerate(query.terms):
@@ -173,11 +185,11 @@ def find_words(db: sqlite3.Connection, text: str, choose: Callable[[Iterable[int
                 continue
             for video, score in rows:
                 names[video][column].add(1 << number, score)
-        for row, video, score in matching_lines(db, term.match, None if number in rarest else within):
-            lines[video, row].add(1 << number, score)
-    found = _best_texts(query, names, lines)
+        narrow = number not in rarest and query.counts[number] > _MANY_LINES
+        for row, line, score in matching_lines(db, term.match, within if narrow else None):
+            lines.setdefault(row, _Line(line, _Held())).held.add(1 << number, score)
+    found = _best_texts(query, names, [*lines.values(), *_neighbours(query, lines)])
     order = sorted(choose(found), key=lambda video: (found[video].order, video))[:_MOST_VIDEOS]
-    read = found_lines(db, [row for video in order for row in found[video].rows[:_MOST_LINES]])
     texts = found_names(db, [video for video in order if found[video].column])
     places: dict[tuple[float, float], int] = {}
     matches = {}
@@ -186,14 +198,26 @@ def find_words(db: sqlite3.Connection, text: str, choose: Callable[[Iterable[int
         if column:
             shown: tuple[TextMatch, ...] = (TextMatch(column, texts[video][column]),)  # type: ignore[arg-type]
         else:
-            shown = _apart(read[row] for row in found[video].rows[:_MOST_LINES])
+            shown = _apart(found[video].lines)
         matches[video] = VideoMatch(places.setdefault(found[video].order, place), shown)
     return matches
 
 
+def _neighbours(query: _Query, lines: Mapping[int, _Line]) -> Iterator[_Line]:
+    """Two lines that match only together: a sentence often goes on in the next line."""
+    for row, one in lines.items():
+        other = lines.get(row + 1)  # the lines of a video are stored in order of time
+        if other is None or one.line.video != other.line.video or other.line.start - one.line.end > _PAUSE:
+            continue
+        both = one.held | other.held
+        if query.accepts(both.terms) and both.terms not in (one.held.terms, other.held.terms):
+            text, end = f"{one.line.text} {other.line.text}", max(one.line.end, other.line.end)
+            yield _Line(FoundLine(one.line.video, one.line.start, end, text), both)
+
+
 def _weigh(db: sqlite3.Connection, terms: Sequence[Term], sizes: tuple[int, int]) -> _Query | None:
     """Weigh terms by how rare they are; None if no term occurs anywhere."""
-    read, weights, any_found = [], [], False
+    read, weights, lines, any_found = list[Term](), list[float](), list[int](), False
     for term in terms:
         counts = match_counts(db, term.match)
         if not any(counts) and not term.required and len(term.text) >= _SHORTEST_PREFIX:
@@ -201,9 +225,10 @@ def _weigh(db: sqlite3.Connection, terms: Sequence[Term], sizes: tuple[int, int]
             counts = match_counts(db, term.match)
         any_found |= any(counts)
         read.append(term)
+        lines.append(counts[0])
         rarity = [_rarity(size, count) for size, count in zip(sizes, counts, strict=True) if count]
         weights.append(min(rarity, default=_rarity(max(sizes), 0)))  # common in lines or in names is common
-    return _Query(read, weights) if any_found else None
+    return _Query(read, weights, lines) if any_found else None
 
 
 def _rarity(texts: int, count: int) -> float:
@@ -216,13 +241,11 @@ class _Found:
     """The best texts of a video."""
 
     order: tuple[float, float]  # ascending is better
-    rows: list[int]  # lines, the best first; none if names alone match
+    lines: list[FoundLine]  # the best first; none if names alone match
     column: str = ""  # of names; "" if lines match
 
 
-def _best_texts(
-    query: _Query, names: Mapping[int, Mapping[str, _Held]], lines: Mapping[tuple[int, int], _Held]
-) -> dict[int, _Found]:
+def _best_texts(query: _Query, names: Mapping[int, Mapping[str, _Held]], lines: Iterable[_Line]) -> dict[int, _Found]:
     """The videos that match, each with its best lines or its best column. A line counts together with the names."""
     found, of_names = {}, dict[int, _Held]()
     for video, columns in names.items():
@@ -232,18 +255,19 @@ def _best_texts(
         if query.accepts(held.terms):
             column = max(NAME_COLUMNS, key=lambda name: query.share(columns[name].terms) if name in columns else 0.0)
             found[video] = _Found(_order(query, held), [], column)
-    by_video: dict[int, list[tuple[tuple[float, float], int]]] = defaultdict(list)
-    for (video, row), line in lines.items():
-        named = of_names.get(video, _Held())
-        both = _Held(line.terms | named.terms, line.score + named.score)
-        adds = line.terms & ~named.terms or query.share(line.terms) >= LEAST_SHARE
+    by_video: dict[int, list[tuple[tuple[float, float], FoundLine]]] = defaultdict(list)
+    for line in lines:
+        named = of_names.get(line.line.video, _Held())
+        both = line.held | named
+        adds = line.held.terms & ~named.terms or query.share(line.held.terms) >= LEAST_SHARE
         if adds and query.accepts(both.terms):
-            by_video[video].append((_order(query, both), row))
-    for video, rows in by_video.items():
-        rows.sort()
-        if video not in found or rows[0][0] <= found[video].order:
-            best = rows[0][0][0]  # further lines must hold as much of the query
-            found[video] = _Found(rows[0][0], [row for order, row in rows if order[0] == best])
+            by_video[line.line.video].append((_order(query, both), line.line))
+    for video, texts in by_video.items():
+        texts.sort()
+        first, _ = texts[0]
+        if video not in found or first <= found[video].order:
+            as_much = [line for order, line in texts if order[0] == first[0]]  # of the query
+            found[video] = _Found(first, as_much[:_MOST_LINES])
     return found
 
 

@@ -14,7 +14,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from prvr.media import TimedLine
 
@@ -33,7 +33,8 @@ CREATE VIEW video_names AS
            (SELECT group_concat(value, ', ') FROM json_each(tags)) AS tags
     FROM (SELECT id, path, tags, rtrim(path, replace(replace(path, '/', ''), '\', '')) AS folder FROM videos);
 CREATE VIRTUAL TABLE name_words USING fts5(name, folder, tags, content = '', {_TOKENIZER});
-CREATE VIRTUAL TABLE line_words USING fts5(video UNINDEXED, text, content = 'lines', {_TOKENIZER});
+CREATE VIRTUAL TABLE line_words USING fts5(
+    video UNINDEXED, start UNINDEXED, "end" UNINDEXED, text, content = 'lines', {_TOKENIZER});
 CREATE TRIGGER line_added AFTER INSERT ON lines BEGIN
     INSERT INTO line_words (rowid, video, text) VALUES (new.rowid, new.video, new.text); END;
 CREATE TRIGGER line_removed AFTER DELETE ON lines BEGIN
@@ -60,8 +61,7 @@ def add_words(db: sqlite3.Connection) -> None:
 # -- looking words up -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FoundLine:
+class FoundLine(NamedTuple):
     """A subtitle line and its video."""
 
     video: int
@@ -91,24 +91,19 @@ def matching_names(db: sqlite3.Connection, match: str, column: str) -> Iterator[
     )
 
 
-def matching_lines(db: sqlite3.Connection, match: str, within: str | None = None) -> Iterator[tuple[int, int, float]]:
-    """Row and video of each line with a match, and how well it matches; some of them if there are very many.
+def matching_lines(
+    db: sqlite3.Connection, match: str, within: str | None = None
+) -> Iterator[tuple[int, FoundLine, float]]:
+    """Each line with a match, its row, and how well it matches; some of them if there are very many.
 
     With ``within``, only lines that match this as well.
     """
-    rows = "SELECT rowid, video, -bm25(line_words) FROM line_words WHERE line_words MATCH ?"
+    rows = 'SELECT rowid, video, start, "end", text, -bm25(line_words) FROM line_words WHERE line_words MATCH ?'
     if within is not None:  # +: look them up once, not for every row
         rows += f" AND +rowid IN (SELECT rowid FROM line_words WHERE line_words MATCH ? LIMIT {_MOST_ROWS})"
-    yield from db.execute(f"{rows} LIMIT {_MOST_ROWS}", (match,) if within is None else (match, within))
-
-
-def found_lines(db: sqlite3.Connection, rows: Sequence[int]) -> dict[int, FoundLine]:
-    """Lines by their rows."""
-    found = db.execute(
-        "SELECT rowid, video, start, end, text FROM lines WHERE rowid IN (SELECT value FROM json_each(?))",
-        (json.dumps(rows),),
-    )
-    return {row: FoundLine(*columns) for row, *columns in found}
+    found = db.execute(f"{rows} LIMIT {_MOST_ROWS}", (match,) if within is None else (match, within))
+    for row, video, start, end, text, score in found:
+        yield row, FoundLine(video, start, end, text), score
 
 
 def found_names(db: sqlite3.Connection, videos: Sequence[int]) -> dict[int, dict[str, str]]:
