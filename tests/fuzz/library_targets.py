@@ -8,8 +8,11 @@ from pathlib import Path
 
 from prvr.library import Library, LibraryError
 from prvr.library.search.filters import Filters
+from prvr.library.search.words import find_words
 from prvr.library.store.catalogue import Catalogue, NewVideo, put_video, read_videos
 from prvr.library.store.settings import LibraryRecord, LibrarySettings, read_record, write_record
+from prvr.library.store.words import ScratchWords, has_words
+from prvr.media import TimedLine
 from prvr.media.errors import EncoderError
 from prvr.media.recipe import Recipe
 from tests.fuzz.target import Read, Target, of_file
@@ -34,6 +37,7 @@ def _catalogue() -> bytes:
         with catalogue.writing() as db:
             for number in range(3):
                 put_video(db, NewVideo(Path(f"/films/{number}.mp4"), 5, 6, "ab", tags=("home",), frames=2, added=1.5))
+                db.execute("INSERT INTO lines VALUES (?, 1.0, 2.0, 'a purple parrot')", (number + 1,))
         return catalogue.path.read_bytes()
 
 
@@ -45,7 +49,19 @@ def _read_catalogue(scratch: Path) -> Read:
         catalogue.path.write_bytes(data)
         with catalogue.reading() as db:
             read_videos(db)
+            if has_words(db):
+                find_words(db, "home parrot")
         lib.verify()
+
+    return read
+
+
+def _find_words(scratch: Path) -> Read:
+    words, lines = ScratchWords(), [TimedLine(0, 1, "name AND folder NEAR tags")]
+
+    def read(data: bytes) -> None:
+        with words.holding(1, lambda: {1: ("/films/1.mp4", ("home",), 0)}, lambda _: [(1, lines)]) as db:
+            find_words(db, data.decode("utf-8", "surrogateescape"))
 
     return read
 
@@ -58,5 +74,6 @@ def _filter(data: bytes) -> None:
 TARGETS = (
     Target("library-settings", (LibraryError,), [_about()], of_file("library.json", _read_settings)),
     Target("catalogue", (LibraryError, EncoderError), [_catalogue()], _read_catalogue),
+    Target("query-words", (), [b'"name AND" folder* NEAR(tags: home)', "„été“ -x ^y {z}".encode()], _find_words),
     Target("filter-dates", (LibraryError,), [b"2024-05-31", b"2024-05-31T18:00:01+02:00"], lambda scratch: _filter),
 )

@@ -196,7 +196,7 @@ def find_words(db: sqlite3.Connection, text: str, choose: Callable[[Iterable[int
     for place, video in enumerate(order):
         column = found[video].column
         if column:
-            shown: tuple[TextMatch, ...] = (TextMatch(column, texts[video][column]),)  # type: ignore[arg-type]
+            shown: tuple[TextMatch, ...] = (TextMatch(column, texts.get(video, {}).get(column) or ""),)  # type: ignore[arg-type]
         else:
             shown = _apart(found[video].lines)
         matches[video] = VideoMatch(places.setdefault(found[video].order, place), shown)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from prvr.library.errors import LibraryError
 from prvr.media import TimedLine
 
 NAME_COLUMNS = ("name", "folder", "tags")
@@ -103,7 +104,11 @@ def matching_lines(
         rows += f" AND +rowid IN (SELECT rowid FROM line_words WHERE line_words MATCH ? LIMIT {_MOST_ROWS})"
     found = db.execute(f"{rows} LIMIT {_MOST_ROWS}", (match,) if within is None else (match, within))
     for row, video, start, end, text, score in found:
-        yield row, FoundLine(video, start, end, text), score
+        try:
+            line = FoundLine(int(video), float(start), float(end), str(text))
+        except (TypeError, ValueError) as problem:  # a row that no version of this program wrote
+            raise LibraryError(f"the catalogue is damaged ({problem}): restore it from a copy") from problem
+        yield row, line, score
 
 
 def found_names(db: sqlite3.Connection, videos: Sequence[int]) -> dict[int, dict[str, str]]:
