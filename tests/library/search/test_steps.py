@@ -26,7 +26,9 @@ from prvr.library.search.query import TrackQuery, encode_queries, track_queries
 from prvr.library.search.rank import TrackRanking, fuse_ranks, rank_requests, rank_track
 from prvr.library.search.results import result_of
 from prvr.library.search.score import score_queries, score_sections
+from prvr.library.search.words import WORDS, TextMatch, VideoMatch
 from prvr.library.store.background import Background
+from prvr.library.store.sections import SectionsByVideo
 from tests.library.search.drawn_library import WIDTH, DrawnEncoder, draw
 
 NAMES = ("one", "two", "three", "four")
@@ -85,7 +87,6 @@ def test_scores_of_some_sections_are_those_of_all(small: Library) -> None:
 
 def test_ranking_needs_scores_alone() -> None:
     """No library: an order of videos from plain arrays, fused by rank where there are two tracks."""
-    from prvr.library.store.sections import SectionsByVideo
 
     def track(owners: list[int], scores: list[float]) -> TrackRanking:
         groups = SectionsByVideo.of(np.array(owners, np.int64))
@@ -112,6 +113,25 @@ def test_ranking_needs_scores_alone() -> None:
     assert without is not None
     assert (without.lead, [entry.video for entry in without.page]) == (TEXT, [4, 9, 8])
     assert rank_requests([SearchRequest("x")], [{}]) == [None]
+
+
+def test_words_join_the_fusion_and_answer_alone() -> None:
+    groups = SectionsByVideo.of(np.arange(1, 7))
+    scores = np.linspace(1, 0, 6, dtype=np.float32)
+    frames = TrackRanking(TrackQuery(torch.ones(2), 0.0, groups), scores, Background(np.zeros(0, np.float32)), None)
+    line = TextMatch("subtitles", "a line", 1.0, 2.0)
+    few = {6: VideoMatch(0, 0, (line,)), 8: VideoMatch(1, 1, (line,))}  # 8 has no pictures
+    many = {number: VideoMatch(0, 150, (line,)) for number in range(3, 7)}
+    request = SearchRequest("x", limit=4)
+    first, common, alone = rank_requests([request] * 3, [{FRAMES: frames}, {FRAMES: frames}, {}], [few, many, few])
+    assert first is not None
+    assert [(entry.video, entry.track) for entry in first.page] == [(6, FRAMES), (1, FRAMES), (2, FRAMES), (8, WORDS)]
+    assert first.page[0].places == {FRAMES: 6, WORDS: 1}
+    assert first.total == 7
+    assert common is not None
+    assert [entry.video for entry in common.page] == [1, 2, 3, 4]  # as the pictures alone
+    assert alone is not None
+    assert [(entry.video, entry.confidence) for entry in alone.page] == [(6, None), (8, None)]
 
 
 def test_fusion_counts_the_first_hundred_places() -> None:

@@ -248,6 +248,14 @@ class TestFinding:
             assert find_words(db, "spanish inquisition")[1].best.start == 2
             assert [each.start for each in find_words(db, "nobody")[1].matches] == [0, 9]
 
+    def test_a_word_that_many_videos_hold_counts_little(self) -> None:
+        """Nobody who looks for pictures of a dog wants every film in which one is mentioned."""
+        many = self.find({number: [f"a dog {number}"] for number in range(1, 301)}, "dog")
+        assert len(many) == 300
+        assert min(match.counted for match in many.values()) == 149  # behind the first hundred: it counts nothing
+        few = self.find({number: ["a dog" if number < 4 else "a cat"] for number in range(1, 301)}, "dog")
+        assert [(match.place, match.counted) for match in few.values()] == [(0, 1), (0, 1), (0, 1)]
+
     def test_the_folder_of_all_videos_is_not_searched(self) -> None:
         texts = {1: ["coming home"], 2: []}
         paths = {1: "/home/anna/1.mp4", 2: "/home/bert/2.mp4"}

@@ -90,7 +90,7 @@ def _moments_of_words(ranking: Ranking, explain: Explain) -> Iterator[RankedMome
         if found.best.where == "subtitles":
             moments = line_moments(found, None if evidence is None else evidence.spans)
         for number, (moment, match) in enumerate(zip(moments, found.matches, strict=False)):
-            yield RankedMoment(video, track, rank_points(found.place + number), None, moment, evidence, match)
+            yield RankedMoment(video, track, rank_points(found.counted + number), None, moment, evidence, match)
 
 
 def line_moments(found: VideoMatch, spans: NDArray[np.float32] | None) -> list[FoundMoment]:

@@ -214,7 +214,7 @@ class _FusedOrder:
         }
         self.points = fuse_ranks(self.fused)
         for video, match in words.items():
-            self.points[video] = self.points.get(video, 0.0) + rank_points(match.place)
+            self.points[video] = self.points.get(video, 0.0) + rank_points(match.counted)
 
         def order(video: int) -> tuple[float, float, float, int]:
             place = None if self.lead is None else self.lead.place(video)

@@ -13,7 +13,7 @@ import math
 import re
 import sqlite3
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -100,6 +100,7 @@ class VideoMatch:
     """A video that holds the words of a query."""
 
     place: int  # from 0; videos that match equally well share a place
+    counted: int  # the place that counts in a fusion with the pictures
     matches: tuple[TextMatch, ...]  # the best first: some lines, or one name, folder or list of tags
 
     @property
@@ -191,16 +192,31 @@ def find_words(db: sqlite3.Connection, text: str, choose: Callable[[Iterable[int
     found = _best_texts(query, names, [*lines.values(), *_neighbours(query, lines)])
     order = sorted(choose(found), key=lambda video: (found[video].order, video))[:_MOST_VIDEOS]
     texts = found_names(db, [video for video in order if found[video].column])
-    places: dict[tuple[float, float], int] = {}
+    places, middles = dict[tuple[float, float], int](), _middles([found[video].order[0] for video in order])
     matches = {}
-    for place, video in enumerate(order):
+    for number, video in enumerate(order):
         column = found[video].column
         if column:
             shown: tuple[TextMatch, ...] = (TextMatch(column, texts.get(video, {}).get(column) or ""),)  # type: ignore[arg-type]
         else:
             shown = _apart(found[video].lines)
-        matches[video] = VideoMatch(places.setdefault(found[video].order, place), shown)
+        place = places.setdefault(found[video].order, number)
+        matches[video] = VideoMatch(place, max(place, middles[number]), shown)
     return matches
+
+
+def _middles(shares: Sequence[float]) -> list[int]:
+    """For each place, the middle of all that hold as much of the query.
+
+    No video counts before this middle: a word that few videos hold moves them to the front, and a word that hundreds
+    hold changes little.
+
+    >>> _middles([1.0, 0.8, 0.8, 0.8])
+    [0, 2, 2, 2]
+    """
+    first = {share: number for number, share in reversed([*enumerate(shares)])}
+    sizes = Counter(shares)
+    return [first[share] + (sizes[share] - 1) // 2 for share in shares]
 
 
 def _neighbours(query: _Query, lines: Mapping[int, _Line]) -> Iterator[_Line]:
