@@ -109,6 +109,22 @@ def test_pictures_and_words_are_fused(spoken: Library) -> None:
     assert "1 video holds the words" in found.message
 
 
+def test_a_common_word_does_not_move_a_good_picture(films: RenderedWorld, tmp_path: Path) -> None:
+    """All films mention red. The answers, and the moment of the first, are those of the pictures."""
+    library = Library.create(tmp_path / "library", rate=RATE)
+    make_films(films, tmp_path / "own")
+    library.add([tmp_path / "own"])
+    before = library.search("red")
+    for path in (tmp_path / "own").rglob("*.mp4"):
+        path.with_suffix(".srt").write_text("1\n00:00:00,200 --> 00:00:00,400\nred\n")
+    library.add([tmp_path / "own"])
+    after = library.search("red")
+    assert [hit.video.name for hit in after] == [hit.video.name for hit in before]
+    assert (after[0].start, after[0].end, after[0].line) == (before[0].start, before[0].end, None)
+    assert after[0].matched is not None
+    assert after[-1].line == "red"
+
+
 def test_few_words_of_a_sentence_change_nothing(spoken: Library) -> None:
     """The line says "turn left", the sentence much more: the pictures decide alone."""
     found = spoken.search("a red square turns to the left")

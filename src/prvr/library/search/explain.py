@@ -269,16 +269,19 @@ def _explain_page(ranking: Ranking, reader: _EvidenceReader) -> ExplainedPage:
 
 
 def _explain_video(ranking: Ranking, ranked: RankedVideo, reader: _EvidenceReader) -> Explained:
-    """The moments of a video: first the lines that hold the words of the query, then those of its evidence."""
+    """The moments of a video: those of its evidence, and the lines that hold the words of the query."""
     track = reader.track_of(ranking, ranked.track, ranked.video)
     evidence, moments = None, [_whole(reader.snapshot, ranked.video)]
     if track != WORDS:
         evidence, moments = reader.explain(ranking, track, ranked.video)
     if ranked.match is not None and ranked.match.best.where == "subtitles":
         lines = line_moments(ranked.match, None if evidence is None else evidence.spans)
-        others = [] if evidence is None else moments
-        apart = [each for each in others if not any(each.start < said.end and said.start < each.end for said in lines)]
-        moments = [*lines, *apart][: max(len(lines), ranking.request.moments.most)]
+        place = ranked.places.get(track)
+        first, others = lines, [] if evidence is None else moments
+        if place is not None and place <= ranked.match.counted:  # the pictures rank it higher than the words
+            first, others = others, lines
+        apart = [each for each in others if not any(each.start < said.end and said.start < each.end for said in first)]
+        moments = [*first, *apart][: max(len(first), ranking.request.moments.most)]
     fields = {name: value for name, value in vars(ranked).items() if name not in ("track", "match")}
     match = None if ranked.match is None else ranked.match.best
     return Explained(**fields, track=track, moments=tuple(moments), evidence=evidence, match=match)

@@ -128,7 +128,7 @@ def _videos_searched(request: SearchRequest, snapshot: Snapshot) -> int:
 
 def _hit(entry: Explained, snapshot: Snapshot, lines: ReadLines) -> Hit:
     best, said = entry.moments[0], entry.match
-    line = said.text if said is not None and said.where == "subtitles" else None
+    line = said.text if said is not None and said.start == best.start else None
     if line is None and entry.track == TEXT and entry.evidence is not None:
         start, end = entry.evidence.spans[best.peak]
         line = " ".join(lines(entry.video, float(start), float(end))) or None
