@@ -16,6 +16,7 @@ import numpy as np
 from prvr.media.encoders import plain_parts as parts
 from prvr.media.encoders.base import Array, unit_rows
 from prvr.media.encoders.colours import COLOUR_NAMES
+from prvr.media.encoders.plain_silhouette import shape_cells
 
 WORD_WIDTH = 64
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
@@ -59,10 +60,19 @@ _MIDDLE = {"middle", "centre", "center", "central"}
 # Edge directions, in eighths of half a turn: 0 is an upright edge, 4 a level one.
 _EDGES_OF = {
     "square": (0, 4), "squares": (0, 4), "box": (0, 4), "rectangle": (0, 4), "grid": (0, 4),
-    "triangle": (1, 4, 7), "triangles": (1, 4, 7), "diamond": (2, 6), "diagonal": (2, 6), "cross": (2, 6),
+    "triangle": (1, 4, 7), "triangles": (1, 4, 7), "diamond": (2, 6), "diagonal": (2, 6), "cross": (0, 4),
     "circle": tuple(range(8)), "ball": tuple(range(8)), "disc": tuple(range(8)), "ring": tuple(range(8)),
-    "round": tuple(range(8)), "horizontal": (4,), "vertical": (0,), "waves": (3, 4, 5), "stripes": (0,),
+    "round": tuple(range(8)), "hoop": tuple(range(8)), "plus": (0, 4), "horizontal": (4,), "vertical": (0,),
+    "waves": (3, 4, 5), "stripes": (0,),
 }  # fmt: skip
+_SILHOUETTE_OF = {
+    "square": "square", "squares": "square", "box": "square", "triangle": "triangle", "triangles": "triangle",
+    "diamond": "diamond", "cross": "cross", "plus": "cross", "circle": "circle", "ball": "circle", "disc": "circle",
+    "ring": "ring", "hoop": "ring",
+}  # fmt: skip
+_SILHOUETTE_WEIGHT = (
+    2.5  # far above the other parts: without it, sentences that differ in shape alone are hardly told apart
+)
 
 
 def split_words(text: str) -> list[str]:
@@ -94,12 +104,14 @@ def sentence_prototype(text: str) -> Array:
     rows, columns = _place(terms, moves)
     placed = (rows, columns) != (_ALL, _ALL)
     for number, colour in enumerate(colours):
-        # The colour named first is most often the subject's: only that one is at the named place and moves.
+        # The colour named first is most often the subject's: it stands out in a few cells, is at the named place and
+        # moves. Further colours are most often those of the setting: they fill the picture.
         own = number == 0
-        vector[parts.salient_index(colour)] += 1.0
+        vector[parts.salient_index(colour)] += 1.0 if own else 0.3
         cells = [(r, c) for r in (rows if own else _ALL) for c in (columns if own else _ALL)]
+        share = 0.3 if own and not placed else 1.0
         for row, column in cells:
-            vector[parts.cell_colour_index(colour, row, column)] += (1.0 if placed and own else 0.5) / len(cells) ** 0.5
+            vector[parts.cell_colour_index(colour, row, column)] += share / len(cells) ** 0.5
     for direction in directions:
         vector[parts.direction_index(direction)] += 0.5
         if colours:
@@ -117,6 +129,8 @@ def sentence_prototype(text: str) -> Array:
             vector[parts.tone_index(_TONE_OF[word])] += 0.7
         for angle in _EDGES_OF.get(word, ()):
             vector[parts.edge_index(angle)] += 0.5 / len(_EDGES_OF[word]) ** 0.5
+        if word in _SILHOUETTE_OF:
+            vector[parts.PARTS["silhouette"]] += _SILHOUETTE_WEIGHT * shape_cells()[_SILHOUETTE_OF[word]]
     return unit_rows(vector[None])[0]
 
 
