@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from prvr.media import Image, open_encoder
 from prvr.media.encoders.plain import SIDE, PlainEncoder
-from prvr.media.encoders.plain_words import known_words, word_vector
+from prvr.media.encoders.plain_words import HASH_WIDTH, hashed_word, known_words
 from prvr.worlds import SHAPE_COLOURS, paint_shape
 
 ENCODER = PlainEncoder()
@@ -70,8 +70,10 @@ def test_what_it_does_not_know_matches_nothing() -> None:
 
 
 def test_word_vectors_are_fixed() -> None:
-    words = ENCODER.encode_words("A red, red square!")
-    assert words.shape == (4, ENCODER.word_width)
+    rows = ENCODER.encode_words("A red, red square!")
+    assert rows.shape == (4, ENCODER.word_width)
+    np.testing.assert_array_equal(rows[:, HASH_WIDTH:], ENCODER.encode_texts(["a", "red", "red", "square"]))
+    words = rows[:, :HASH_WIDTH]
     np.testing.assert_array_equal(words[1], words[2])
     assert abs(float(words[0] @ words[3])) < 0.6
     # Where word and stem agree, the sign is a bit of SHAKE-256 of the word: the same on every machine.
@@ -79,7 +81,7 @@ def test_word_vectors_are_fixed() -> None:
     agreed = words[1] != 0
     np.testing.assert_array_equal(np.sign(words[1])[agreed], bits[agreed])
     # Forms of one word are alike, other words are not.
-    assert word_vector("slides") @ word_vector("sliding") > 0.25
+    assert hashed_word("slides") @ hashed_word("sliding") > 0.25
     assert ENCODER.encode_words("").shape == (1, ENCODER.word_width)
 
 

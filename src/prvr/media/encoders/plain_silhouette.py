@@ -1,7 +1,7 @@
 """The outline of the most compact patch of colour in a picture, in an upright grid of its own.
 
-Everyday shapes differ little in where their edges point: a ring has the edges of a disc, a cross those of a square. They
-differ in what they cover. So one patch is picked (the colour that lies closest together), and its cover is sampled in
+Shapes differ little in where their edges point: a ring has the edges of a disc, a cross those of a square. They differ
+in what they cover. So one patch is picked (the colour that lies closest together), and its cover is sampled in
 ``CELLS`` × ``CELLS`` cells around its middle, scaled by its spread: wherever the patch is and however large, the same
 shape gives the same cells.
 
@@ -25,7 +25,10 @@ _SAMPLES = 2 * CELLS  # per side; each cell is the mean of four
 
 
 def silhouettes(colours: Array) -> Array:
-    """Colour memberships (N, SIDE, SIDE, colours) → cells (N, CELLS²) between 0 and 1; zero where no patch is compact."""
+    """The silhouette in each picture: colour memberships (N, SIDE, SIDE, colours) → cells (N, CELLS²), 0 to 1.
+
+    Where no patch of colour is compact, all cells are zero.
+    """
     count, side = colours.shape[:2]
     sure = (colours > _SURE).astype(np.float32)
     (across, spread_x), (down, spread_y) = _spread(sure.sum(1)), _spread(sure.sum(2))  # (N, colours) each
@@ -78,5 +81,5 @@ def shape_cells() -> dict[str, Array]:
         "triangle": (y < 0.6 * size) & (0.87 * np.abs(x) < 0.5 * (y + size)),
         "cross": (along < size) & (np.minimum(np.abs(x), np.abs(y)) < 0.3 * size),
     }
-    cells = unit_rows(silhouettes(np.stack([mask for mask in inside.values()])[..., None].astype(np.float32)))
+    cells = unit_rows(silhouettes(np.stack(list(inside.values()))[..., None].astype(np.float32)))
     return dict(zip(inside, unit_rows(cells - cells.mean(0)), strict=True))

@@ -2,8 +2,8 @@
 
 ``sentence_prototype`` maps the words that the descriptor can see (colours, places in the picture, motions, tones,
 simple shapes) to a vector of that descriptor. Every other word is ignored. A sentence without any such word becomes the
-zero vector, which matches nothing. ``word_vectors`` gives every word a fixed random direction instead; these mean
-nothing until a model has been trained on them.
+zero vector, which matches nothing. ``word_vectors`` is what a model is trained on: every word has a fixed random
+direction, which means nothing until then, and beside it the prototype of the word alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from prvr.media.encoders.base import Array, unit_rows
 from prvr.media.encoders.colours import COLOUR_NAMES
 from prvr.media.encoders.plain_silhouette import shape_cells
 
-WORD_WIDTH = 64
+HASH_WIDTH = 64
+WORD_WIDTH = HASH_WIDTH + parts.WIDTH
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 # Words that name a colour, or a thing that mostly has one.
@@ -147,17 +148,19 @@ def _place(terms: list[str], moves: bool) -> tuple[tuple[int, ...], tuple[int, .
 
 
 def word_vectors(text: str) -> Array:
-    """One fixed vector per word, (L, WORD_WIDTH); an empty text gives one zero row."""
+    """One row per word, (L, WORD_WIDTH): its hashed direction, then its prototype. An empty text gives one zero row."""
     terms = split_words(text)
-    return np.stack([word_vector(word) for word in terms]) if terms else np.zeros((1, WORD_WIDTH), np.float32)
+    if not terms:
+        return np.zeros((1, WORD_WIDTH), np.float32)
+    return np.stack([np.concatenate([hashed_word(word), sentence_prototype(word)]) for word in terms])
 
 
-def word_vector(word: str) -> Array:
+def hashed_word(word: str) -> Array:
     """Signs from hashes of the word and of its stem: equal on every machine, and similar for forms of one word."""
     stem = word if len(word) < 5 else re.sub(r"(?:ing|ed|es|s)$", "", word)
     return unit_rows((_signs(word) + _signs(f"{stem}…"))[None])[0]
 
 
 def _signs(key: str) -> Array:
-    drawn = hashlib.shake_256(key.encode("utf-8", "replace")).digest(WORD_WIDTH // 8)
+    drawn = hashlib.shake_256(key.encode("utf-8", "replace")).digest(HASH_WIDTH // 8)
     return np.unpackbits(np.frombuffer(drawn, np.uint8)).astype(np.float32) * 2 - 1
