@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,7 @@ class EvidenceCurves(Peaked):
     activation: Floats  # (R,) π
     duration: float | None = None  # seconds
     moment: tuple[float, float] | None = None  # annotated start and end, seconds
+    found: tuple[float, float] | None = None  # the moment that a search found, seconds
 
     @staticmethod
     def of(
@@ -101,22 +102,30 @@ class EvidenceCurves(Peaked):
         return self.duration if in_seconds and self.duration is not None else float(len(self.direct))
 
 
+class Still(NamedTuple):
+    """A picture of a video, for the strip below its curves."""
+
+    image: Any  # (H, W, 3) uint8
+    time: float  # seconds
+    found: bool  # whether it is inside the moment that a search found
+
+
 def correction_figure(sentence: str, correction: Correction, truth: EvidenceCurves, negative: EvidenceCurves) -> Figure:
     """Evidence over time in the right video (above) and in the hard negative (below), with register activation."""
     return evidence_figure(sentence, _verdict(correction), {"Ground truth": truth, "Hard negative": negative})
 
 
 def evidence_figure(
-    sentence: str, verdict: str, videos: Mapping[str, EvidenceCurves], stills: Sequence[Any] = ()
+    sentence: str, verdict: str, videos: Mapping[str, EvidenceCurves], stills: Sequence[Still] = ()
 ) -> Figure:
     """Evidence over time, one panel per video by its role, with register activation.
 
-    Time is in seconds where all durations are known, in frames otherwise. ``stills``: pictures (H, W, 3) of the last
-    video, evenly spaced over its length, shown below.
+    Time is in seconds where all durations are known, in frames otherwise. ``stills``: pictures of the last video, one
+    from each of as many equal stretches of it; they are shown below, and those of the found moment get a frame.
     """
     heading = textwrap.wrap(textwrap.shorten(f"“{sentence}”", width=170, placeholder=" …”"), width=88)
     header = 1.1 + 0.2 * len(heading)  # inches
-    strip = 0.12 + _WIDTH * (0.985 - LEFT) * 0.8 * _aspect(stills) if len(stills) else 0.0
+    strip = 0.3 + _WIDTH * (0.985 - LEFT) * 0.8 * _aspect(stills) if len(stills) else 0.0
     footer = 0.52 + strip
     height = header + 2.25 * len(videos) + footer - 0.52
     in_seconds = all(video.duration is not None for video in videos.values())
@@ -146,10 +155,12 @@ def evidence_figure(
             LEFT, 1 - 0.2 / height, "\n".join(heading), fontsize=11.5, fontweight="bold", va="top", parse_math=False
         )
         figure.text(LEFT, 1 - (header - 0.83) / height, verdict, fontsize=9.5, va="top", color="#555555")
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        crowded = len(labels) > 6
         figure.legend(
-            *panels[0][0].get_legend_handles_labels(), loc="upper left",
-            bbox_to_anchor=(LEFT, 1 - (header - 0.5) / height), ncols=6, frameon=False, handlelength=1.6,
-            columnspacing=1.5, borderaxespad=0.0, borderpad=0.0, fontsize=8.5,
+            handles, labels, loc="upper left", bbox_to_anchor=(LEFT, 1 - (header - 0.5) / height), ncols=len(labels),
+            frameon=False, handlelength=1.6, columnspacing=1.0 if crowded else 1.5, borderaxespad=0.0, borderpad=0.0,
+            fontsize=7.6 if crowded else 8.5,
         )  # fmt: skip
     return figure
 
@@ -195,20 +206,36 @@ def save_figure(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
     return png, svg
 
 
-def _strip(figure: Figure, panel: Axes, stills: Sequence[Any], inches: float) -> None:
-    """Pictures in a row under a panel, as wide as it."""
+def _strip(figure: Figure, panel: Axes, stills: Sequence[Still], inches: float) -> None:
+    """Pictures in a row under a panel, as wide as it, with their times; a frame marks those of the found moment."""
     place = panel.get_position()
-    height = inches / figure.get_figheight()
-    axes = figure.add_axes((place.x0, 0.06 / figure.get_figheight(), place.width, height))
+    height = (inches - 0.24) / figure.get_figheight()
+    axes = figure.add_axes((place.x0, 0.22 / figure.get_figheight(), place.width, height))
     axes.set_axis_off()
     axes.set_anchor("NW")
-    gap = np.full((stills[0].shape[0], max(1, stills[0].shape[1] // 40), 3), 255, np.uint8)
-    axes.imshow(np.concatenate([part for still in stills for part in (still, gap)][:-1], 1))
+    high, wide = stills[0].image.shape[:2]
+    gap = np.full((high, max(1, wide // 24), 3), 255, np.uint8)
+    step = wide + gap.shape[1]
+    axes.imshow(np.concatenate([part for still in stills for part in (still.image, gap)][:-1], 1))
+    for number, still in enumerate(stills):
+        left = number * step - 0.5
+        colour, weight = (ROUTED, "bold") if still.found else ("#666666", "normal")
+        if still.found:
+            axes.add_patch(_frame(left, wide, high))
+        below = {"ha": "center", "va": "top", "fontsize": 8, "color": colour, "fontweight": weight}
+        axes.text(left + wide / 2, high * 1.04, f"{still.time:.1f} s", **below)
 
 
-def _aspect(stills: Sequence[Any]) -> float:
+def _frame(left: float, wide: float, high: float) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((left, -0.5), wide, high, fill=False, edgecolor=ROUTED, linewidth=2.6, clip_on=False)
+
+
+def _aspect(stills: Sequence[Still]) -> float:
     """Height of pictures in a row, as a share of their width together."""
-    return float(stills[0].shape[0] / (stills[0].shape[1] * len(stills)))
+    high, wide = stills[0].image.shape[:2]
+    return float(high / (wide * len(stills)))
 
 
 def _limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
@@ -245,6 +272,9 @@ def _curves(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> N
     axes.plot(times[traced], video.routed[traced], "*", color=ROUTED, markersize=14, label="peak of TRACE", **marker)
     if video.moment is not None and in_seconds:
         axes.axvspan(*video.moment, color=MOMENT, alpha=0.28, linewidth=0, zorder=0.5, label="annotated moment")
+    if video.found is not None and in_seconds:
+        edge = {"transform": axes.get_xaxis_transform(), "solid_capstyle": "butt", "zorder": 3}
+        axes.plot(video.found, (0.985, 0.985), color=ROUTED, linewidth=5, label="found moment", **edge)
     if video.end(in_seconds) < axes.get_xlim()[1]:
         axes.axvspan(video.end(in_seconds), axes.get_xlim()[1], color="#F4F4F4", linewidth=0, zorder=2.5)
     _gap(axes, video, float(times[plain]))

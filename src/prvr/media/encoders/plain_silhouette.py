@@ -31,15 +31,16 @@ def silhouettes(colours: Array) -> Array:
     """
     count, side = colours.shape[:2]
     sure = (colours > _SURE).astype(np.float32)
-    (across, spread_x), (down, spread_y) = _spread(sure.sum(1)), _spread(sure.sum(2))  # (N, colours) each
-    mass, spread = sure.sum((1, 2)) / side**2, np.maximum(np.maximum(spread_x, spread_y), 0.5 / side)
+    columns, rows = sure.sum(1), sure.sum(2)  # (N, SIDE, colours)
+    (across, spread_x), (down, spread_y) = _spread(columns), _spread(rows)  # (N, colours) each
+    mass, spread = columns.sum(1) / side**2, np.maximum(np.maximum(spread_x, spread_y), 0.5 / side)
     density = np.where((mass > _LEAST_MASS) & (spread < _WIDEST), mass / spread**2, 0.0)
-    rows, chosen = np.arange(count), density.argmax(1)
-    reach = _REACH * spread[rows, chosen][:, None] * ((2 * np.arange(_SAMPLES) + 1) / _SAMPLES - 1)
-    x, y = across[rows, chosen][:, None] + reach, down[rows, chosen][:, None] + reach  # (N, SAMPLES) shares of the side
-    samples = _sample(colours[rows, :, :, chosen], x * side, y * side)
+    patch = np.arange(count), density.argmax(1)
+    steps = _REACH * spread[patch][:, None] * ((2 * np.arange(_SAMPLES) + 1) / _SAMPLES - 1)
+    x, y = across[patch][:, None] + steps, down[patch][:, None] + steps  # (N, SAMPLES) shares of the side
+    samples = _sample(colours[patch[0], :, :, patch[1]], x * side, y * side)
     cells = samples.reshape(count, CELLS, 2, CELLS, 2).mean((2, 4)).reshape(count, -1)
-    found: Array = cells * (density[rows, chosen] > 0)[:, None].astype(np.float32)
+    found: Array = cells * (density[patch] > 0)[:, None].astype(np.float32)
     return found
 
 
