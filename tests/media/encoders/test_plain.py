@@ -10,16 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prvr.media import Image, open_encoder
+from prvr.media.encoders.colours import colour_memberships
 from prvr.media.encoders.plain import SIDE, PlainEncoder
+from prvr.media.encoders.plain_silhouette import CELLS, shape_cells, silhouettes
 from prvr.media.encoders.plain_words import HASH_WIDTH, hashed_word, known_words
 from prvr.worlds import SHAPE_COLOURS, paint_shape
 
 ENCODER = PlainEncoder()
+SHAPES = tuple(shape_cells())
 
 
-def scene(colour: str, x: float = 0.5, y: float = 0.5, shape: str = "square") -> Image:
+def scene(colour: str, x: float = 0.5, y: float = 0.5, shape: str = "square", size: float = 0.2) -> Image:
     canvas = np.full((SIDE, SIDE, 3), 110, np.float32) + np.random.default_rng(0).normal(0, 4, (SIDE, SIDE, 1))
-    return np.clip(paint_shape(canvas.astype(np.float32), shape, colour, x, y, 0.2), 0, 255).astype(np.uint8)
+    return np.clip(paint_shape(canvas.astype(np.float32), shape, colour, x, y, size), 0, 255).astype(np.uint8)
 
 
 def best(sentences: list[str], image: Image, before: Image | None = None) -> str:
@@ -45,6 +48,25 @@ def test_motion(dx: float, dy: float, word: str) -> None:
     sentences = [f"a blue square moves {way}" for way in ("left", "right", "up", "down")]
     now, before = scene("blue", 0.5 + dx, 0.5 + dy), scene("blue")
     assert best(sentences, now, before) == f"a blue square moves {word}"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("size", "x", "y"), [(0.13, 0.4, 0.6), (0.3, 0.62, 0.37), (0.2, 0.5, 0.5)])
+def test_shapes(shape: str, size: float, x: float, y: float) -> None:
+    """Of pictures that differ in shape alone, a sentence finds the right one, however large and wherever it is."""
+    pictures = np.stack([ENCODER.encode_frames([scene("red", x, y, each, size)])[0] for each in SHAPES])
+    assert SHAPES[int((pictures @ ENCODER.encode_texts([f"a red {shape}"])[0]).argmax())] == shape
+
+
+def test_a_silhouette_is_that_of_the_compact_patch() -> None:
+    """Half of the picture is blue: too wide for a patch. The ring in front of it keeps its hole."""
+    picture = scene("yellow", 0.5, 0.7, "ring", 0.2)
+    picture[: SIDE // 3] = (35, 80, 215)
+    (cells,) = silhouettes(colour_memberships(picture[None]).reshape(1, SIDE, SIDE, -1)).reshape(1, CELLS, CELLS)
+    middle = cells[CELLS // 2 - 1 : CELLS // 2 + 1, CELLS // 2 - 1 : CELLS // 2 + 1]
+    assert middle.max() < 0.3 < 0.7 < cells.max()
+    empty = np.zeros((1, SIDE, SIDE, 3), np.uint8)
+    assert not silhouettes(colour_memberships(empty).reshape(1, SIDE, SIDE, -1)).any()
 
 
 def test_tone_and_stillness() -> None:

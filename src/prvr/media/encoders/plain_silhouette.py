@@ -22,6 +22,7 @@ _WIDEST = 0.24  # of the picture's side: deviation of a patch; a colour that fil
 _LEAST_MASS = 0.004  # share of the picture that a patch covers at least; less is noise
 _SURE = 0.5  # a pixel belongs to a colour from here on
 _SAMPLES = 2 * CELLS  # per side; each cell is the mean of four
+_ALIKE = 0.3  # ridge: how far shape_cells may go to tell similar shapes apart before it amplifies noise
 
 
 def silhouettes(colours: Array) -> Array:
@@ -70,7 +71,7 @@ def _sample(planes: Array, x: Array, y: Array) -> Array:
 
 @cache
 def shape_cells() -> dict[str, Array]:
-    """The cells of simple shapes, each less the mean of all: what is special about its silhouette, of unit length."""
+    """What tells simple shapes apart: a direction of unit length for each, which other shapes have least of."""
     side = 64
     x, y = np.meshgrid(*2 * [(np.arange(side) + 0.5) / side - 0.5])
     far, along, size = np.hypot(x, y), np.maximum(np.abs(x), np.abs(y)), 0.25
@@ -83,4 +84,5 @@ def shape_cells() -> dict[str, Array]:
         "cross": (along < size) & (np.minimum(np.abs(x), np.abs(y)) < 0.3 * size),
     }
     cells = unit_rows(silhouettes(np.stack(list(inside.values()))[..., None].astype(np.float32)))
-    return dict(zip(inside, unit_rows(cells - cells.mean(0)), strict=True))
+    alike = cells @ cells.T + _ALIKE * np.eye(len(cells), dtype=np.float32)
+    return dict(zip(inside, unit_rows(np.linalg.solve(alike, cells)), strict=True))
