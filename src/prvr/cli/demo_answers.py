@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 from prvr.cli.console import print_table
-from prvr.cli.search import time_range
 from prvr.library import Hit, Library, SearchResult
 from prvr.worlds import FilmQuery, RenderedWorld, matching_events
 
@@ -43,8 +42,9 @@ def first_answers(
             start, end = right[name]
             found = f"{hit.video.path.stem} {'✗' if truth is None else '✓'}"
             sure = "" if hit.confidence is None else f"{hit.confidence:.0%}"
-            table.add_row(query.sentence, found, time_range(hit), sure, f"{name} {start:.1f}–{end:.1f} s{others}")
-    print_table(console, table)
+            moment = f"{hit.start:.1f}–{hit.end:.1f} s"
+            table.add_row(query.sentence, found, moment, sure, f"{name} {start:.1f}–{end:.1f} s{others}")
+    print_table(console, table, width=120)
     return answers
 
 
