@@ -1,5 +1,6 @@
 """Compare faiss and Lance as the index that names the candidates of a search.
 
+    pip install faiss-cpu                                                             # which prvr itself does not use
     python benchmarks/candidates.py --videos 10000                                    # minutes on two cores
     python benchmarks/candidates.py --videos 100000 --folder /large/disk --keep
     python benchmarks/candidates.py --folder /large/disk --only measure               # again, on idle cores
@@ -51,7 +52,7 @@ def build_lance(folder: Path, kind: str, partitions: int) -> None:
 
 
 def build_faiss(s: Settings, folder: Path) -> None:
-    """The index of a local library (``prvr.library``), over the same vectors."""
+    """An inverted file of vectors with a byte for each number, as Lance's IVF_SQ."""
     total = s.videos * s.stretches
     lists = max(1, min(4 * round(total**0.5), total // 39))
     index = faiss.IndexIVFScalarQuantizer(

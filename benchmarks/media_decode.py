@@ -23,6 +23,8 @@ from rich.table import Table
 from prvr.library import Library
 from prvr.media import Fit, Image, feature_parts, open_encoder, open_video, write_video
 
+SIGLIP2 = Fit(224, 224, "stretch", "bilinear")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -44,6 +46,7 @@ def measure(path: Path, rate: float, rounds: int) -> None:
     ways: dict[str, Callable[[], object]] = {
         "PyAV alone: decode every frame": lambda: decode_all(path),
         "read: samples at the encoder's size": lambda: count(open_video(path).frames(rate, encoder.fit)),
+        "read: samples at 224×224, as SigLIP 2's processor": lambda: count(open_video(path).frames(rate, SIGLIP2)),
         "read and encode (plain)": lambda: count(feature_parts(open_video(path), encoder, rate)),
         "add to a library (plain)": lambda: add(path, rate),
     }
@@ -55,7 +58,7 @@ def measure(path: Path, rate: float, rounds: int) -> None:
 
 def add(path: Path, rate: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        Library.create(Path(folder) / "library", rate=rate).add([path])
+        Library.create(Path(folder) / "library", encoder="plain", rate=rate).add([path])
 
 
 def jumps(path: Path, rounds: int) -> None:

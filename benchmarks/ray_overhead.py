@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from prvr.lake import add_on_cluster, create_library
+from prvr.library import LibrarySettings
 from prvr.worlds import RENDERED_SIZES, render_world
 
 
@@ -37,7 +38,7 @@ class Way:
     def add(self, lake: str, films: Sequence[Path]) -> float:
         """Seconds to add films to a new lake."""
         torch.set_num_threads(self.threads)
-        library = create_library(lake)
+        library = create_library(lake, LibrarySettings("plain"))
         began = time.perf_counter()
         if self.workers is None:
             report = library.add_files(films)

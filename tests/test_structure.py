@@ -21,22 +21,23 @@ SOURCE = ROOT / "src" / "prvr"
 # Data flows left to right; nothing on the left imports from the right.
 MAY_IMPORT = {
     "errors": set(),  # which every room may import
+    "words": set(),
     "tokens": set(),
     "files": set(),
     "data": {"tokens", "files"},
     "processes": set(),
-    "media": {"files", "processes", "data"},
+    "media": {"words", "files", "processes", "data"},
     "worlds": {"tokens", "files", "processes", "data", "media"},
     "losses": {"tokens"},
     "trace": {"tokens"},
     "backbones": {"tokens", "files", "losses", "trace"},
     "scoring": {"tokens", "files", "backbones", "trace"},
-    "training": {"tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
+    "training": {"words", "tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
     "bench": {"tokens", "backbones", "trace", "scoring", "training", "data"},
-    "library": {"tokens", "files", "data", "media", "worlds", "backbones", "trace", "scoring", "training"},
+    "library": {"words", "tokens", "files", "data", "media", "worlds", "backbones", "trace", "scoring", "training"},
     "lake": {"files", "library", "media", "scoring"},
-    "server": {"processes", "lake", "library", "media"},
+    "server": {"processes", "lake", "library", "media", "trace"},
     "doctor": {"scoring", "lake", "library", "media", "files"},
     "cli": {
         "doctor",

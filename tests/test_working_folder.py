@@ -101,7 +101,7 @@ def request(address: str, body: dict[str, Any] | None = None) -> bytes:
 def test_a_server_s_thumbnails_and_jobs(
     start: str, hostile: Path, command: list[str], films: RenderedWorld, tmp_path: Path
 ) -> None:
-    library = Library.create(tmp_path / "library", rate=1.0)
+    library = Library.create(tmp_path / "library", encoder="plain", rate=1.0)
     first, second, *_ = sorted(films.videos.values())
     library.add([first])
     if start == "module":  # what Python itself imports for -m comes from the working folder, before any code of ours
@@ -124,7 +124,10 @@ def test_a_server_s_thumbnails_and_jobs(
 
 def test_adding_to_a_library(hostile: Path, command: list[str], films: RenderedWorld, tmp_path: Path) -> None:
     folder = str(tmp_path / "library")
-    run([*command, "library", "add", str(films.folder), "--library", folder, "--rate", "1"], hostile)
+    run(
+        [*command, "library", "add", str(films.folder), "--library", folder, "--encoder", "plain", "--rate", "1"],
+        hostile,
+    )
     assert len(Library.open(folder).videos("ok")) == len(films.videos)
 
 
@@ -165,7 +168,19 @@ def test_a_benchmark_that_trains(hostile: Path, tmp_path: Path) -> None:
 def test_adding_on_a_cluster(hostile: Path, command: list[str], films: RenderedWorld) -> None:
     for package in ("ray", "lance"):
         pytest.importorskip(package, reason='clusters need Ray and Lance: pip install "prvr[scale]"')
-    words = ["library", "add", str(films.folder), "--library", "films.lance", "--rate", "1", "--cluster", "local"]
+    words = [
+        "library",
+        "add",
+        str(films.folder),
+        "--library",
+        "films.lance",
+        "--encoder",
+        "plain",
+        "--rate",
+        "1",
+        "--cluster",
+        "local",
+    ]
     run([*command, *words], hostile)
     assert len(open_library(str(hostile / "films.lance")).videos("ok")) == len(films.videos)
 

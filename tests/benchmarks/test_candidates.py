@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 pytest.importorskip("lance")
-pytest.importorskip("faiss")
+pytest.importorskip("faiss", reason="needs faiss: pip install faiss-cpu")
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import candidates
 import candidates_table

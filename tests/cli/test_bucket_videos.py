@@ -29,7 +29,7 @@ def bucket(films: RenderedWorld, s3: S3Server, tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_library_from_adding_to_removing(bucket: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert "4 added" in said(capsys, "library", "add", bucket, "--rate", "2")
+    assert "4 added" in said(capsys, "library", "add", bucket, "--encoder", "plain", "--rate", "2")
     assert "4 unchanged" in said(capsys, "library", "add", f"{bucket}/")
     listed = json.loads(said(capsys, "library", "list", "--json"))
     assert {video["path"].rpartition("/")[0] for video in listed} == {f"{bucket}/some", f"{bucket}/other films"}
@@ -71,7 +71,7 @@ def test_a_store_that_denies_or_does_not_answer(bucket: str, capsys: pytest.Capt
     s3.stop()
     assert "no server answers" in said(capsys, "library", "add", bucket, code=1)
     s3.start()
-    assert main(["library", "add", bucket, "--rate", "2"]) == 0
+    assert main(["library", "add", bucket, "--encoder", "plain", "--rate", "2"]) == 0
 
 
 def test_a_store_that_goes_away_while_videos_are_added(
@@ -84,7 +84,7 @@ def test_a_store_that_goes_away_while_videos_are_added(
             s3.stop()
 
     s3.before = leave
-    text = said(capsys, "library", "add", bucket, "--rate", "2", code=1)
+    text = said(capsys, "library", "add", bucket, "--encoder", "plain", "--rate", "2", code=1)
     assert "finished videos are kept, and the same command continues from here" in text
     assert "no server answers" in text
     s3.before = lambda path: None

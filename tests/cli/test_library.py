@@ -26,7 +26,9 @@ def made(films: RenderedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     paths = [str(path) for path in sorted(films.videos.values())[:4]]
     broken = tmp_path / "broken.mp4"
     broken.write_text("no video")
-    assert main(["library", "add", *paths, str(broken), "--rate", "2", "--tags", "some"]) == 1  # one failed
+    assert (
+        main(["library", "add", *paths, str(broken), "--encoder", "plain", "--rate", "2", "--tags", "some"]) == 1
+    )  # one failed
     return tmp_path / "library"
 
 
@@ -81,7 +83,7 @@ def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.Captur
         (["serve", str(made), "--host", "192.0.2.1", "--token", 24 * "x"], "choose another --host"),
         (["library", "add"], "no files were given"),
         (["library", "add", str(tmp_path / "nowhere")], "nowhere does not exist"),
-        (["library", "add", str(tmp_path), "--rate", "5"], "was created with rate 2.0, not 5.0"),
+        (["library", "add", str(tmp_path), "--encoder", "plain", "--rate", "5"], "was created with rate 2.0, not 5.0"),
         (["library", "remove"], "no videos were given"),
         (["library", "remove", "x.mp4"], "is not in the library"),
     ):

@@ -70,7 +70,7 @@ def test_weights_in_the_hubs_cache_are_compared_with_their_names(
 
 
 def test_the_command_as_text_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    library = Library.create(tmp_path / "library")
+    library = Library.create(tmp_path / "library", encoder="plain")
     assert main(["doctor", "--library", str(library.folder), "--licences"]) == 0
     text = " ".join(capsys.readouterr().out.split())  # lines are folded at the width of the terminal
     for word in ("Python", "processor", "scoring", "disk", "plain", "torch", "0 videos", "in order"):

@@ -23,7 +23,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
 @pytest.fixture(scope="session")
 def whole(films: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Library:
     """A library of all films, made without interruption; read only."""
-    lib = Library.create(tmp_path_factory.mktemp("library") / "whole", rate=RATE)
+    lib = Library.create(tmp_path_factory.mktemp("library") / "whole", encoder="plain", rate=RATE)
     lib.add([films.folder])
     return lib
 

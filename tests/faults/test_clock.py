@@ -24,7 +24,7 @@ def test_a_library_made_while_the_clock_jumps(
 ) -> None:
     jumps = itertools.cycle([4e9, 0.0, 1.7e9, -5.0, 253402300800.0])
     monkeypatch.setattr(time, "time", lambda: next(jumps))
-    lib = Library.create(tmp_path / "library", rate=RATE)
+    lib = Library.create(tmp_path / "library", encoder="plain", rate=RATE)
     paths = sorted(films.videos.values())
     lib.add(paths[:5])
     again = Library.open(lib.folder)

@@ -16,7 +16,7 @@ from tests.library.store.test_faults import same
 
 
 def test_adding_to_a_library_under_a_limit(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
-    lib = Library.create(tmp_path / "library", rate=RATE)
+    lib = Library.create(tmp_path / "library", encoder="plain", rate=RATE)
     words = ("library", "add", films.folder, "--library", lib.folder)
     said = refusal(start(*words, limits={resource.RLIMIT_FSIZE: 60_000}))
     assert str(lib.folder) in said
@@ -28,7 +28,7 @@ def test_adding_to_a_library_under_a_limit(films: RenderedWorld, whole: Library,
 @pytest.mark.slow
 def test_adding_to_a_library_on_a_full_disk(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
     with disk(tmp_path / "disk", 200_000) as place:
-        lib = Library.create(place / "library", rate=RATE)
+        lib = Library.create(place / "library", encoder="plain", rate=RATE)
         words = ("library", "add", films.folder, "--library", lib.folder)
         assert "free some space" in refusal(start(*words))
         assert lib.verify().ok

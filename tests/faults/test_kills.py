@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_library_add(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
-    lib = Library.create(tmp_path / "library", rate=RATE)
+    lib = Library.create(tmp_path / "library", encoder="plain", rate=RATE)
     rng = random.Random(3)
 
     def begin() -> subprocess.Popen[str]:
@@ -95,7 +95,7 @@ def test_train(preset: Path, world: Path, tmp_path: Path) -> None:
 
 
 def test_serve_while_adding_through_it(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
-    lib = Library.create(tmp_path / "library", rate=RATE)
+    lib = Library.create(tmp_path / "library", encoder="plain", rate=RATE)
     rng = random.Random(4)
     for _ in range(kills(20)):
         server, address = _served(lib, films)

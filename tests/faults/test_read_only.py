@@ -17,7 +17,7 @@ from tests.faults.helpers import disk, files_of, remount
 def test_a_library(films: RenderedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = sorted(films.videos.values())
     with disk(tmp_path / "disk", 64 << 20) as place:
-        lib = Library.create(place / "library", rate=RATE)
+        lib = Library.create(place / "library", encoder="plain", rate=RATE)
         lib.add(paths[:2])
         before = files_of(lib.folder)
         remount(place, "ro")

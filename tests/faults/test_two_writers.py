@@ -46,7 +46,7 @@ def test_a_lock_is_let_go_at_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_commands_that_add_to_one_library(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
-    lib = Library.create(tmp_path / "library", rate=RATE)
+    lib = Library.create(tmp_path / "library", encoder="plain", rate=RATE)
     both = [start("library", "add", films.folder, "--library", lib.folder) for _ in range(2)]
     for process in both:
         finish(process)

@@ -17,7 +17,9 @@ from tests.fuzz.target import Read, Target, of_file
 
 def _about() -> bytes:
     with tempfile.TemporaryDirectory() as place:
-        write_record(Path(place), LibraryRecord(LibrarySettings(), {"frames": asdict(Recipe("plain-1", width=296))}))
+        write_record(
+            Path(place), LibraryRecord(LibrarySettings("plain"), {"frames": asdict(Recipe("plain-1", width=296))})
+        )
         return (Path(place) / "library.json").read_bytes()
 
 
@@ -38,7 +40,7 @@ def _catalogue() -> bytes:
 
 
 def _read_catalogue(scratch: Path) -> Read:
-    lib = Library.create(scratch / "library")
+    lib = Library.create(scratch / "library", encoder="plain")
     catalogue = Catalogue(lib.folder)
 
     def read(data: bytes) -> None:

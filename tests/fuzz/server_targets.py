@@ -50,7 +50,7 @@ def _range(data: bytes) -> None:
 
 def _requests(scratch: Path) -> Read:
     """Whole requests to the app, without a network: never a 500, and never an exception."""
-    lib = Library.create(scratch / "library", rate=1.0)
+    lib = Library.create(scratch / "library", encoder="plain", rate=1.0)
     lib.add([write_video(scratch / "film.mp4", (np.full((48, 64, 3), 9 * i, np.uint8) for i in range(6)), fps=2)])
     app = create_app(lib, ServerOptions())
     loop = asyncio.new_event_loop()

@@ -23,7 +23,7 @@ from tests.lake.nodes import Nodes, require_same, wait_until
 from tests.s3 import KEYS, S3Server
 
 pytestmark = pytest.mark.slow
-SETTINGS = LibrarySettings(rate=2.0)
+SETTINGS = LibrarySettings("plain", rate=2.0)
 CRASHING = "crashes.mp4"
 # For the workers: opening this file ends the process, as a decoder does that crashes.
 CRASH = f"""
@@ -100,7 +100,19 @@ def add(library: Library, paths: list[Path], nodes: Nodes, **options: Any) -> Ad
 
 
 def started(library: str, paths: list[Path], nodes: Nodes) -> subprocess.Popen[bytes]:
-    words = ["library", "add", *map(str, paths), "--library", library, "--rate", "2", "--cluster", nodes.address]
+    words = [
+        "library",
+        "add",
+        *map(str, paths),
+        "--library",
+        library,
+        "--encoder",
+        "plain",
+        "--rate",
+        "2",
+        "--cluster",
+        nodes.address,
+    ]
     return subprocess.Popen(
         [sys.executable, "-c", COMMAND, *words],
         stdout=subprocess.PIPE,

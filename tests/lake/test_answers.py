@@ -13,7 +13,16 @@ import torch
 from prvr.lake import copy_library, index
 from prvr.lake.index import LakeCandidates
 from prvr.lake.reading import CACHE_MEGABYTES
-from prvr.library import FRAMES, Filters, IndexSettings, Library, LibrarySettings, NoCandidates, SearchRequest
+from prvr.library import (
+    FRAMES,
+    STRETCHES,
+    Filters,
+    IndexSettings,
+    Library,
+    LibrarySettings,
+    NoCandidates,
+    SearchRequest,
+)
 from prvr.worlds import RenderedWorld
 from tests.lake.conftest import RATE, SENTENCE, drawn_videos, opened, require_unique
 from tests.library.conftest import data, run, trained  # noqa: F401
@@ -50,7 +59,7 @@ def test_in_a_bucket_as_well(drawn: Library, bucket: str, known: list[Any]) -> N
 
 @pytest.mark.parametrize("storage", ["int8", "fp16"])
 def test_in_every_way_to_store_vectors(storage: str, films: RenderedWorld, tmp_path: Path) -> None:
-    folder = Library.create(tmp_path / "library", rate=RATE, storage=storage)
+    folder = Library.create(tmp_path / "library", encoder="plain", rate=RATE, storage=storage)
     folder.add(sorted(films.videos.values())[:4])
     copy_library(folder.address, str(tmp_path / "copy.lance"))
     asked = [SearchRequest(SENTENCE), SearchRequest("something blue falls", trace=False, group_by="moment")]
@@ -151,7 +160,7 @@ class TestApproximate:
         candidates = lake.store.candidates(lake.snapshot())[FRAMES]
         assert isinstance(candidates, LakeCandidates)
         plan = candidates.sections.table.scanner(
-            nearest={"column": index.COLUMN, "q": torch.zeros(16).numpy(), "k": 1}
+            nearest={"column": STRETCHES, "q": torch.zeros(16).numpy(), "k": 1}
         ).explain_plan()
         assert "ANN" in plan
 

@@ -29,10 +29,10 @@ def test_answers_are_those_of_the_same_files_on_a_disk(
     bucket = s3.make_bucket()
     for path in paths:
         s3.put(f"{bucket}/some # films/{path.name}", path)
-    local = Library.create(tmp_path / "local", rate=2.0)
+    local = Library.create(tmp_path / "local", encoder="plain", rate=2.0)
     local.add(paths)
     address = str(tmp_path / "films.lance") if place == "disk" else f"{bucket}/library.lance"
-    lake = create_library(address, LibrarySettings(rate=2.0))
+    lake = create_library(address, LibrarySettings("plain", rate=2.0))
     assert lake.add([f"{bucket}/some # films"]).failed == {}
     lake = open_library(address)
     assert {str(video.path) for video in lake.videos()} == {f"{bucket}/some # films/{path.name}" for path in paths}

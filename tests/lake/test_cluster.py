@@ -22,7 +22,7 @@ from prvr.library import Adder, AddReport, Library, LibrarySettings, SourceFile,
 from prvr.worlds import RenderConfig, RenderedWorld, render_world
 from tests.lake.nodes import require_same
 
-SETTINGS = LibrarySettings(rate=2.0)
+SETTINGS = LibrarySettings("plain", rate=2.0)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_another_version_is_refused(library: Library) -> None:
 
 
 def test_a_library_for_one_machine_is_refused(films: RenderedWorld, tmp_path: Path) -> None:
-    library = create_library(str(tmp_path / "films.prvr"))
+    library = create_library(str(tmp_path / "films.prvr"), SETTINGS)
     with pytest.raises(ClusterError, match="prvr library copy"):
         add_on_cluster(library, library.adder(), find_videos([films.folder]), "local")
 

@@ -17,6 +17,7 @@ from prvr.cli import main
 from prvr.lake import index, open_library
 from prvr.lake.tables import LakeError, Table, explained
 from prvr.library import Library
+from prvr.media import MissingExtra
 from prvr.server import create_app
 from tests.lake.conftest import SENTENCE, Said, finish, start
 from tests.s3 import S3Server
@@ -26,11 +27,11 @@ Prvr = Callable[..., Said]
 
 def test_add_list_search_verify_and_remove(address: str, own: Path, prvr: Prvr) -> None:
     place = ("--library", address)
-    added = prvr("library", "add", own, *place, "--rate", 2, "--tags", "mine")
+    added = prvr("library", "add", own, *place, "--encoder", "plain", "--rate", 2, "--tags", "mine")
     assert (added.status, added.out.split(" (")[0]) == (0, "3 added"), added.err
     assert f": {address}" in added.out
     assert prvr("library", "add", own, *place).out == f"0 added, 3 unchanged: {address}\n"
-    prvr("library", "add", own, *place, "--rate", 5).refuses("was created with rate 2.0, not 5.0")
+    prvr("library", "add", own, *place, "--encoder", "plain", "--rate", 5).refuses("was created with rate 2.0, not 5.0")
     listed = json.loads(prvr("library", "list", *place, "--json").out)
     assert [(row["id"], row["state"], row["tags"]) for row in listed] == [(n, "ok", ["mine"]) for n in (1, 2, 3)]
     assert "3 videos, " in prvr("library", "status", *place).out
@@ -53,13 +54,12 @@ def test_index_prints_the_recall(lake: Library, prvr: Prvr, monkeypatch: pytest.
     assert "frames: the candidates hold" in said.out, said
     for video in lake.videos():  # drawn videos have no files
         assert not video.path.exists()
-    prvr("library", "index", "--library", lake.address, "--every", 4).refuses("leave --every and --neighbours out")
     assert "approximate search, frames: finds" in prvr("library", "verify", "--library", lake.address).out
 
 
 def test_copy(address: str, own: Path, tmp_path: Path, prvr: Prvr) -> None:
     folder = tmp_path / "library"
-    assert prvr("library", "add", own, "--library", folder, "--rate", 2).status == 0
+    assert prvr("library", "add", own, "--library", folder, "--encoder", "plain", "--rate", 2).status == 0
     assert prvr("library", "copy", folder, address).out == f"3 copied, 0 unchanged: {address}\n"
     assert prvr("library", "copy", folder, address).out == f"0 copied, 3 unchanged: {address}\n"
     prvr("library", "add", own, "--library", folder, "--tags", "new")  # known videos with a new tag
@@ -70,12 +70,12 @@ def test_copy(address: str, own: Path, tmp_path: Path, prvr: Prvr) -> None:
     assert prvr("library", "copy", address, tmp_path / "back").out.startswith("0 copied, 3 unchanged")
     assert prvr("library", "verify", "--library", tmp_path / "back").status == 0
     other = tmp_path / "other.lance"
-    assert prvr("library", "add", own, "--library", other, "--rate", 1).status == 0
+    assert prvr("library", "add", own, "--library", other, "--encoder", "plain", "--rate", 1).status == 0
     prvr("library", "copy", folder, other).refuses("choose another place for the copy")
 
 
 def test_serve_in_a_test_client(address: str, own: Path, prvr: Prvr) -> None:
-    assert prvr("library", "add", own, "--library", address, "--rate", 2).status == 0
+    assert prvr("library", "add", own, "--library", address, "--encoder", "plain", "--rate", 2).status == 0
     with TestClient(create_app(open_library(address)), base_url="http://localhost") as client:
         assert client.get("/v1/library").json()["videos"] == 3
         found = client.post("/v1/search", json={"query": SENTENCE}).json()
@@ -83,12 +83,14 @@ def test_serve_in_a_test_client(address: str, own: Path, prvr: Prvr) -> None:
         assert client.get(found["hits"][0]["evidence_url"], params={"query": SENTENCE}).status_code == 200
         other = shutil.copy(own / "test0000.mp4", own / "new.mp4")
         assert prvr("library", "add", other, "--library", address).status == 0
-        assert len(client.post("/v1/search", json={"query": SENTENCE}).json()["hits"]) == 4  # without a restart
+        found = client.post("/v1/search", json={"query": SENTENCE}).json()
+        assert found["videos_searched"] == 4  # without a restart
+        assert sorted(hit["also_at"] for hit in found["hits"]) == [[], [], ["new.mp4"]]
 
 
 def test_serve_as_a_process(bucket: str, own: Path, prvr: Prvr) -> None:
     address = f"{bucket}/films"
-    assert prvr("library", "add", own, "--library", address, "--rate", 2).status == 0
+    assert prvr("library", "add", own, "--library", address, "--encoder", "plain", "--rate", 2).status == 0
     process = start("serve", address, "--port", 0, "--allow-root", own)
     try:
         assert process.stdout is not None
@@ -133,7 +135,9 @@ def test_wrong_keys(bucket: str, s3: S3Server, own: Path, prvr: Prvr) -> None:
     s3.require_keys()
     try:
         prvr("library", "list", "--library", f"{bucket}/films").refuses("the storage refused access: check the keys")
-        prvr("library", "add", own, "--library", f"{bucket}/films").refuses("the storage refused access")
+        prvr("library", "add", own, "--library", f"{bucket}/films", "--encoder", "plain").refuses(
+            "the storage refused access"
+        )
     finally:
         s3.require_keys(False)
 
@@ -147,8 +151,12 @@ def test_an_address_that_holds_something_else(own: Path, tmp_path: Path, prvr: P
     (tmp_path / "file.lance").write_text("something")
     (tmp_path / "folder.lance").mkdir()
     (tmp_path / "folder.lance" / "letter.txt").write_text("Dear")
-    prvr("library", "add", own, "--library", tmp_path / "folder.lance").refuses("holds something else")
-    prvr("library", "add", own, "--library", tmp_path / "file.lance").refuses("this is no address of a library")
+    prvr("library", "add", own, "--library", tmp_path / "folder.lance", "--encoder", "plain").refuses(
+        "holds something else"
+    )
+    prvr("library", "add", own, "--library", tmp_path / "file.lance", "--encoder", "plain").refuses(
+        "this is no address of a library"
+    )
 
 
 def test_a_newer_format_is_named(lake: Library, prvr: Prvr) -> None:
@@ -171,7 +179,7 @@ def test_a_cache_of_no_size_is_an_error(text: str, lake: Library, prvr: Prvr, mo
 def test_names_do_not_decide_what_an_error_means(own: Path, tmp_path: Path) -> None:
     """Words of addresses and files, such as 403 or credentials, are no part of the message."""
     place = tmp_path / "credential 403 timeout" / "500 quota.lance"
-    assert main(["library", "add", str(own), "--library", str(place), "--rate", "2"]) == 0
+    assert main(["library", "add", str(own), "--library", str(place), "--encoder", "plain", "--rate", "2"]) == 0
     with pytest.raises(LakeError, match="a part of the library is missing"), explained(str(place)):
         raise OSError(f"LanceError(IO): Not found: {place}/frames.lance/data/a-503.lance, /home/a/b.rs:1:2")
 
@@ -181,3 +189,12 @@ def test_a_copy_does_not_write_into_other_things(lake: Library, tmp_path: Path, 
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     prvr("library", "copy", lake.address, tmp_path / "mine").refuses("holds something else")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize("package", ["lance", "cachetools"])
+def test_a_missing_package_is_named_with_its_extra(
+    lake: Library, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=r'pip install "prvr\[scale\]"'):
+        open_library(lake.address)

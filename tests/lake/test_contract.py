@@ -23,4 +23,4 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def library(bucket: str) -> Library:
-    return create_library(f"{bucket}/films", LibrarySettings(rate=RATE))
+    return create_library(f"{bucket}/films", LibrarySettings("plain", rate=RATE))

@@ -16,7 +16,7 @@ from tests.lake.conftest import RATE, Said, finish, require_unique, start
 
 
 def add(folder: Path, address: str, kill_after: float | None, signal_number: int = signal.SIGKILL) -> Said:
-    process = start("library", "add", folder, "--library", address, "--rate", 2)
+    process = start("library", "add", folder, "--library", address, "--encoder", "plain", "--rate", 2)
     if kill_after is not None:
         time.sleep(kill_after)
         process.send_signal(signal_number)
@@ -53,7 +53,7 @@ def test_killed_a_dozen_times(address: str, films: RenderedWorld, seed: int) -> 
 
 def test_an_interrupt_commits_what_is_finished(address: str, own: Path) -> None:
     """Ctrl-C while the third film is decoded."""
-    library = create_library(address, LibrarySettings(rate=RATE))
+    library = create_library(address, LibrarySettings("plain", rate=RATE))
 
     def interrupt(progress: AddProgress) -> None:
         if progress.files_done == 2:
@@ -68,7 +68,9 @@ def test_an_interrupt_commits_what_is_finished(address: str, own: Path) -> None:
 @pytest.mark.slow
 def test_a_real_interrupt(bucket: str, films: RenderedWorld) -> None:
     address = f"{bucket}/films"
-    process = start("library", "add", films.folder, "--library", address, "--rate", 8, commit_seconds=600)
+    process = start(
+        "library", "add", films.folder, "--library", address, "--encoder", "plain", "--rate", 8, commit_seconds=600
+    )
     end = time.monotonic() + 120
     while not library_exists(address):
         assert time.monotonic() < end

@@ -48,7 +48,7 @@ def test_adding_over_a_bad_network_loses_and_doubles_nothing(bucket: str, own: P
 
     proxy.fault = sometimes
     for _ in range(20):
-        said = prvr("library", "add", own, "--library", f"{bucket}/films", "--rate", 2)
+        said = prvr("library", "add", own, "--library", f"{bucket}/films", "--encoder", "plain", "--rate", 2)
         if said.status == 0:
             break
         said.refuses("the storage does not answer: try again")
@@ -89,7 +89,7 @@ def test_a_bucket_that_is_read_only(library: Library, own: Path, proxy: Proxy, p
 
 def test_adding_to_a_bucket_that_is_read_only(bucket: str, own: Path, proxy: Proxy, prvr: Prvr) -> None:
     place = ("--library", f"{bucket}/films")
-    assert prvr("library", "add", own / "test0000.mp4", *place, "--rate", 2).status == 0
+    assert prvr("library", "add", own / "test0000.mp4", *place, "--encoder", "plain", "--rate", 2).status == 0
     proxy.fault = lambda method, path: "403" if method in WRITES else None
     prvr("library", "add", own, *place).refuses("the storage refused access: check the keys")
     proxy.fault = no_fault

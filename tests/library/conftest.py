@@ -27,7 +27,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> RenderedWorld:
 @pytest.fixture(scope="session")
 def whole(films: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Library:
     """A library of all films, made without interruption; read only."""
-    lib = Library.create(tmp_path_factory.mktemp("library") / "whole", rate=RATE)
+    lib = Library.create(tmp_path_factory.mktemp("library") / "whole", encoder="plain", rate=RATE)
     report = lib.add([films.folder])
     assert len(report.added) == len(films.videos)
     return lib
@@ -47,15 +47,15 @@ def own(films: RenderedWorld, tmp_path: Path) -> Path:
 def library(request: pytest.FixtureRequest, tmp_path: Path) -> Library:
     """An empty library, once in a folder and once in Lance tables: what it does must not depend on where it is."""
     if request.param == "folder":
-        return Library.create(tmp_path / "library", rate=RATE)
+        return Library.create(tmp_path / "library", encoder="plain", rate=RATE)
     pytest.importorskip("lance", reason='a lake needs Lance: pip install "prvr[scale]"')
-    return create_library(str(tmp_path / "library.lance"), LibrarySettings(rate=RATE))
+    return create_library(str(tmp_path / "library.lance"), LibrarySettings("plain", rate=RATE))
 
 
 @pytest.fixture
 def in_folder(tmp_path: Path) -> Library:
     """An empty library in a folder, for what only a folder can do."""
-    return Library.create(tmp_path / "library", rate=RATE)
+    return Library.create(tmp_path / "library", encoder="plain", rate=RATE)
 
 
 def fresh_run(path: Path, data: Path, seed: int = 0, **changes: int) -> Run:

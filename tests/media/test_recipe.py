@@ -38,3 +38,14 @@ BROKEN = st.sampled_from(["{}", "[]", "null", '{"encoder": 1, "rate": "x"}', "["
 def test_anything_else_is_refused_in_a_sentence(text: str) -> None:
     with pytest.raises(EncoderError, match="recipe cannot be read"):
         Recipe.from_json(text)
+
+
+def test_long_fields_are_shown_where_they_differ() -> None:
+    same = "bicubic short side 224 × 0.00392157 mean 0.481455 0.457827 0.408211; "
+    ours, theirs = (
+        Recipe("clip", preprocessing=same + end) for end in ("sentences as typed", "sentences with a prompt")
+    )
+    with pytest.raises(RecipeMismatch) as caught:
+        ours.require(theirs)
+    assert "sentences as typed" in str(caught.value)
+    assert "sentences with a prompt" in str(caught.value)

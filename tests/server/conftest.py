@@ -42,7 +42,7 @@ def base(world: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Path
     (folder / "films" / "inner").mkdir()
     moved = sorted((folder / "films").glob("*.mp4"))[0]
     moved.rename(folder / "films" / "inner" / moved.name)
-    Library.create(folder / "library", rate=RATE).add([folder / "films"], tags=["drawn"])
+    Library.create(folder / "library", encoder="plain", rate=RATE).add([folder / "films"], tags=["drawn"])
     return folder
 
 

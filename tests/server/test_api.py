@@ -58,7 +58,7 @@ def test_pages_continue_each_other_and_options_reach_the_library(served: Served)
 
 
 def test_approximate_search_needs_a_candidate_index(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')
+    pytest.importorskip("lance", reason='needs Lance: pip install "prvr[candidates]"')
     monkeypatch.setattr(candidates, "FEWEST_TOKENS", 10)
     body = {"query": QUERY, "limit": 3, "approximate": True}
     refused = served.client.post("/v1/search", json=body)
@@ -71,9 +71,9 @@ def test_approximate_search_needs_a_candidate_index(served: Served, monkeypatch:
     assert answer.status_code == 200
     expected = served.library.search(QUERY, limit=3, approximate=True)
     assert [h["video"]["id"] for h in answer.json()["hits"]] == [h.video.id for h in expected]
-    (file,) = (served.library.folder / candidates.INDEX_FOLDER).glob("*.faiss")
+    (table,) = (served.library.folder / candidates.INDEX_FOLDER).glob("*.lance")
     served.library.index()  # the server uses a new index without a restart
-    assert not file.exists()
+    assert not table.exists()
     assert served.client.post("/v1/search", json=body).status_code == 200
 
 

@@ -31,7 +31,7 @@ def bucket(base: Path, s3: S3Server) -> str:
 
 @pytest.fixture
 def served_bucket(bucket: str, tmp_path: Path) -> Iterator[Served]:
-    library = Library.create(tmp_path / "library", rate=RATE)
+    library = Library.create(tmp_path / "library", encoder="plain", rate=RATE)
     library.add([f"{bucket}/one.mp4", f"{bucket}/in # side"])
     options = ServerOptions(roots=(BucketPath(f"{bucket}/new"),))
     with TestClient(create_app(library, options), base_url="http://localhost") as client:

@@ -30,7 +30,7 @@ SENTENCES = ("a red square moves to the left", "a green circle over sand", "some
 
 @pytest.fixture(scope="module")
 def lake(world: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Library:
-    library = create_library(str(tmp_path_factory.mktemp("lake") / "films.lance"), LibrarySettings(rate=1.0))
+    library = create_library(str(tmp_path_factory.mktemp("lake") / "films.lance"), LibrarySettings("plain", rate=1.0))
     library.add([world.folder])
     return library
 

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from prvr.cli.console import print_step, print_table
-from prvr.cli.demo_answers import describe_presence, first_answers, is_refused
+from prvr.cli.demo_answers import count_refused, first_answers, is_refused
 from prvr.cli.demo_features import train_demo_run
 from prvr.cli.demo_picture import draw_hit
 from prvr.library import Judgement, Library, judge, rendered_queries
@@ -38,11 +38,11 @@ def rendered_demo(out: Path, console: Console, workers: int) -> tuple[Library, s
         for trace in (False, True)
     }
     print_table(console, _table(judged))
-    _say(
-        console, "R@1: sentences whose first answer is a film in which the sentence is true, in percent. Any such film"
-    )
-    _say(console, "film counts, not only the one that the sentence was written about. Moments are judged in that one.")
+    _say(console, "R@1: of how many sentences the first answer is a film in which the sentence is true, in percent.")
+    _say(console, "Any such film counts, not only the one that the sentence was written about.")
     good, plain = judged["trained", True], judged["no training", True]
+    if good.quality is not None:
+        _say(console, f"confidence, calibrated on validation films: {good.quality}")
     right = f"{(good.ranks == 1).sum()} of {len(known)} sentences about {len(_unseen(world))} unseen films"
     return lib, (
         f"Shown: for {right}, the first answer is a film in which the sentence is true ({good.recall[1]:.0f} %; "
@@ -100,13 +100,17 @@ def _search(lib: Library, world: RenderedWorld, stem: Path, console: Console) ->
     best = max(answers, key=lambda answer: (answer.truth is not None, answer.hit.confidence or 0.0))
     picture = draw_hit(best.hit, best.sentence, best.truth, stem)
     _say(console, f"why “{best.sentence}” found that: {picture}")
-    # Sentences from another seed: the first of them that no film of the library shows, not even as a flash.
+    # Sentences from another seed, without those that a film of the library shows, be it as a flash. The first is asked.
     others = plan_world(world.folder, replace(RENDERED_SIZES["demo"], seed=RENDERED_SIZES["demo"].seed + 1))
-    absent = shown_nowhere(world.scripts["test"], others.queries["test"])[0]
-    found = lib.search(absent.sentence, limit=1)
+    absent = shown_nowhere(world.scripts["test"], others.queries["test"])
+    found = lib.search(absent[0].sentence, limit=1)
     refused = is_refused(found)
-    verdict = f"{'refused' if refused else 'NOT refused'} ({describe_presence(found)})"
-    _say(console, f"“{absent.sentence}”, true of no film: {verdict}")
+    said = found.message or f"{found.presence.percent} that it is there"
+    _say(console, f"“{absent[0].sentence}” is true of no film: {'refused' if refused else 'NOT refused'}. {said}")
+    counts = (
+        f"{count_refused(lib, absent)} that are true of no film, {count_refused(lib, world.queries['test'])} that are"
+    )
+    _say(console, f"sentences that are refused: {counts} true of one")
     return refused
 
 

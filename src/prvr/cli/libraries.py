@@ -7,10 +7,13 @@ from dataclasses import fields
 from typing import Annotated, TypeAlias
 
 import tyro
+from rich.console import Console
 
+from prvr.cli.choice import choose_encoder
 from prvr.lake import create_library, library_exists, open_library
-from prvr.library import Library, LibraryError, LibrarySettings
+from prvr.library import Library, LibraryError, LibrarySettings, library_limits
 
+REINDEXED = ("encoder", "rate")  # settings that `prvr library reindex` changes
 LibraryPath: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]
 
 
@@ -22,7 +25,7 @@ def default_library() -> str:
 def open_or_create(address: str, settings: LibrarySettings) -> Library:
     """Open a library, or create it. Settings that differ from an existing library's are an error."""
     if not library_exists(address):
-        return create_library(address, settings)
+        return create_library(address, choose_encoder(settings))
     lib, usual = open_library(address), LibrarySettings()
     if settings.model is not None:
         lib.require_model(settings.model)
@@ -31,8 +34,17 @@ def open_or_create(address: str, settings: LibrarySettings) -> Library:
             continue
         given, stored = getattr(settings, setting.name), getattr(lib.settings, setting.name)
         if given not in (getattr(usual, setting.name), stored):
+            option = f"--{setting.name.replace('_', '-')}"
+            change = f"change it with `prvr library reindex {option} {given}`, " if setting.name in REINDEXED else ""
             raise LibraryError(
-                f"{address} was created with {setting.name} {stored}, not {given}: leave "
-                f"--{setting.name.replace('_', '-')} out, or create another library"
+                f"{address} was created with {setting.name} {stored}, not {given}: leave {option} out, {change}or "
+                "create another library"
             )
     return lib
+
+
+def print_limits(lib: Library) -> None:
+    """Print what a reader must know about the answers of a library with `plain`; nothing for other encoders."""
+    limits = library_limits(lib.record)
+    if limits is not None:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(limits, style="dim", markup=False)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, TypeAlias
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from prvr.cli.console import format_bytes, format_time
 from prvr.cli.group import print_group_help
-from prvr.cli.libraries import LibraryPath, default_library, open_or_create
+from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
+from prvr.cli.progress import show_progress
+from prvr.cli.reindex import Reindex
 from prvr.lake import add_on_cluster, copy_library, library_exists, open_library
 from prvr.library import (
     FEWEST_TOKENS,
     VIDEO_SUFFIXES,
-    AddProgress,
     AddReport,
     IndexSettings,
     Library,
@@ -28,10 +27,10 @@ from prvr.library import (
     LibrarySettings,
     Video,
     find_videos,
+    library_limits,
 )
 from prvr.media import StorageError, VideoFile
 
-_LOG_SECONDS = 30.0  # between lines of progress where no terminal shows a bar
 _SHOWN = 20  # failures that are listed one by one
 
 
@@ -39,8 +38,9 @@ _SHOWN = 20  # failures that are listed one by one
 class Add:
     """Add files, or all videos in folders. Unchanged files are skipped, so you can interrupt and repeat the command.
 
-    `prvr library add FILMS` creates the library if there is none. The options on encoder, rate and model apply then
-    and cannot be changed later. A library for many machines is a lake: an address such as s3://BUCKET/films.lance,
+    `prvr library add FILMS` creates the library if there is none. The options on encoder, rate and model apply then;
+    `prvr library reindex` changes encoder and rate later. Without --encoder, the image–text encoder that `prvr prepare`
+    has fetched is used; where there is none, you are asked. A library for many machines is a lake: an address such as s3://BUCKET/films.lance,
     gs://…, az://…, or a folder on a disk whose name ends in .lance. Needs pip install "prvr[scale]".
     """
 
@@ -68,29 +68,18 @@ class Add:
             files, lib = self._find_videos(), open_or_create(self.library, self.settings)
         report = self._add(lib, files)
         _show_report(report, self.library)
+        print_limits(lib)
         return 0 if not report.failed else 1
 
     def _add(self, lib: Library, files: list[VideoFile]) -> AddReport:
-        with _bar() as bar:
-            task = bar.add_task("looking for videos", total=None, note="")
-            last_line = time.monotonic()
-
-            def show(now: AddProgress) -> None:
-                nonlocal last_line
-                left = "" if now.left is None else f" · {format_time(now.left)} left"
-                note = f"{now.files_done + 1}/{now.files} · {now.speed:.0f} × real time{left}"
-                if not bar.console.is_terminal and time.monotonic() - last_line > _LOG_SECONDS:
-                    last_line = time.monotonic()
-                    bar.console.print(f"{now.path.name}: {note}", highlight=False, markup=False, soft_wrap=True)
-                bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, note=note)
-
+        with show_progress() as (console, show):
             try:
                 if self.cluster is not None:
                     adder = lib.adder(tags=self.tags, retry=self.retry, progress=show)
                     return add_on_cluster(lib, adder, files, self.cluster, self.cluster_workers)
                 return lib.add_files(files, tags=self.tags, retry=self.retry, progress=show)
             except (KeyboardInterrupt, StorageError):
-                bar.console.print("stopped; finished videos are kept, and the same command continues from here")
+                console.print("stopped; finished videos are kept, and the same command continues from here")
                 raise
 
     def _find_videos(self) -> list[VideoFile]:
@@ -177,6 +166,7 @@ class Status:
             f"{status.lines} lines of subtitles",
             f"{format_bytes(status.bytes)} on disk{per_frame}{free}",
             f"encoder {lib.settings.encoder}, subtitles {lib.settings.text_encoder or 'not searched'}",
+            *([limits] if (limits := library_limits(lib.record)) is not None else []),
             *([f"model {model.method}, {model.weights} weights of {model.run}"] if model is not None else []),
         ]
         Console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
@@ -188,8 +178,8 @@ class Index:
     """Build an index of a very large library, for `prvr search --approximate`.
 
     The index finds videos that may hold the answer; those are then scored exactly, with TRACE. Videos added later are
-    searched as well, but more slowly: build the index of a folder again from time to time (it needs faiss:
-    pip install "prvr[candidates]"). That of a lake takes them in by itself, and has no --every and --neighbours.
+    searched as well, but more slowly: build the index of a folder again from time to time. That of a lake takes them
+    in by itself. Needs Lance: pip install "prvr[candidates]".
     """
 
     library: LibraryPath = field(default_factory=default_library)
@@ -254,7 +244,7 @@ class Copy:
         return 0
 
 
-Command: TypeAlias = Add | List | Remove | Status | Verify | Index | Copy
+Command: TypeAlias = Add | List | Remove | Status | Verify | Index | Copy | Reindex
 _COMMANDS: dict[str, type[Command]] = {
     "add": Add,
     "list": List,
@@ -263,6 +253,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "verify": Verify,
     "index": Index,
     "copy": Copy,
+    "reindex": Reindex,
 }
 
 
@@ -293,8 +284,3 @@ def _row(video: Video) -> list[str | Text]:
     state = "ok" if video.state == "ok" and video.problem is None else f"{video.state}: {video.problem}"
     length = "" if video.duration is None else format_time(video.duration)
     return [length, format_bytes(video.size), Text(state), Text(", ".join(video.tags)), Text(str(video.path))]
-
-
-def _bar() -> Progress:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[note]}"))
-    return Progress(*columns, console=Console(stderr=True), transient=True)

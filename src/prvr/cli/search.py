@@ -16,7 +16,7 @@ from rich.text import Text
 
 from prvr.cli.console import format_time, print_table
 from prvr.cli.errors import print_error
-from prvr.cli.libraries import LibraryPath, default_library
+from prvr.cli.libraries import LibraryPath, default_library, print_limits
 from prvr.lake import open_library
 from prvr.library import (
     SCORES_NOTE,
@@ -28,7 +28,7 @@ from prvr.library import (
     MomentOptions,
     SearchResult,
 )
-from prvr.media import MediaError, cut_clip
+from prvr.media import MediaError, VideoFile, cut_clip
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # of an evidence curve
@@ -40,8 +40,9 @@ class SearchArguments:
     """Find moments by a sentence, or by a picture.
 
     `prvr search "a man opens a red door"` prints the best videos, each with the moment that matches best.
-    "sure" is a confidence: the share of common sentences that find nothing as good in this library. Scores can be
-    compared within one search only. The curve shows the evidence over the length of the video.
+    A library made with a calibrated model says how probable it is that the moment is there at all, and "right" is the
+    probability that a hit is it. Other libraries say in words whether anything stands out. Scores can be compared
+    within one search only. The curve shows the evidence over the length of the video.
 
     The exit status is 1 if nothing was found.
     """
@@ -59,7 +60,7 @@ class SearchArguments:
     group_by: GroupBy = "video"
     """one hit per video, or one per moment"""
     min_confidence: float = 0.0
-    """leave out hits with a lower confidence (0 to 1)"""
+    """leave out hits that are less probably right (0 to 1); needs a calibrated model"""
     trace: bool = True
     """score with TRACE; --no-trace takes the plain maximum over time"""
     approximate: bool = False
@@ -76,7 +77,8 @@ def search_command(argv: list[str]) -> int:
     arguments = tyro.cli(SearchArguments, prog="prvr search", args=argv)
     if bool(arguments.query.strip()) == (arguments.image is not None):
         raise LibraryError('give either a sentence (prvr search "a red car") or --image FILE')
-    found = open_library(arguments.library).search(
+    lib = open_library(arguments.library)
+    found = lib.search(
         arguments.image if arguments.image is not None else arguments.query,
         limit=arguments.limit,
         offset=arguments.offset,
@@ -95,6 +97,7 @@ def search_command(argv: list[str]) -> int:
         print(json.dumps(document, indent=1))
     else:
         _show(found, arguments)
+        print_limits(lib)
         for path in clips.values():
             Console().print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
     complete = arguments.export is None or len(clips) == len(found.hits)
@@ -120,31 +123,46 @@ def export(found: SearchResult, folder: Path) -> dict[int, Path]:
 
 def _show(found: SearchResult, arguments: SearchArguments) -> None:
     console = Console()
-    if found.message:
-        console.print(Text(found.message, "yellow"), soft_wrap=True)
+    for line in about_answer(found):
+        console.print(Text(line, "yellow"), soft_wrap=True)
     if not found.hits:
         return
     table = Table(box=None, pad_edge=False)
     for name, justify in (
         ("", "right"),
         ("moment", "left"),
-        ("sure", "right"),
+        ("right", "right"),
         ("score", "right"),
         ("evidence", "left"),
     ):
         table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     table.add_column("video", overflow="fold")
     for number, hit in enumerate(found, arguments.offset + 1):
-        sure = "" if hit.confidence is None else f"{100 * hit.confidence:.0f} %"
+        right = "" if hit.confidence is None else f"{100 * hit.confidence:.0f} %"
         times = time_range(hit)
         more = f" +{len(hit.moments) - 1}" if len(hit.moments) > 1 else ""
         curve = sparkline(hit.evidence, traced=arguments.trace)
-        table.add_row(str(number), times + more, sure, f"{hit.score:.3f}", curve, _name(hit))
+        table.add_row(str(number), times + more, right, f"{hit.score:.3f}", curve, _name(hit))
+        for path in hit.also_at:
+            table.add_row("", "", "", "", "", Text(f"also at {_shown(path)}", "dim"))
     print_table(console, table)
     notes = [f"{found.total} videos in {1000 * found.seconds:.0f} ms; {SCORES_NOTE}"]
     if found.next_offset is not None:
         notes.append(f"more: --offset {found.next_offset}")
     console.print("; ".join(notes), style="dim", highlight=False, soft_wrap=True)
+
+
+def about_answer(found: SearchResult) -> list[str]:
+    """What a search says about itself, in lines: which words it used, and whether it is there at all."""
+    lines = []
+    if found.understood is not None and found.understood.ignored:
+        used, ignored = (", ".join(words) or "nothing" for words in (found.understood.used, found.understood.ignored))
+        lines.append(f"understood: {used} · ignored: {ignored}")
+    if found.presence.probability is not None:
+        lines.append(f"in this library: {found.presence.percent}")
+    elif found.presence.word is not None:
+        lines.append(found.presence.word)
+    return [*lines, *([found.message] if found.message else [])]
 
 
 def time_range(hit: Hit) -> str:
@@ -155,9 +173,12 @@ def time_range(hit: Hit) -> str:
 
 
 def _name(hit: Hit) -> Text:
-    path = hit.video.path
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return Text.assemble(str(shown), (f"  “{hit.line}”", "italic") if hit.line else "")
+    return Text.assemble(_shown(hit.video.path), (f"  “{hit.line}”", "italic") if hit.line else "")
+
+
+def _shown(path: VideoFile) -> str:
+    """Folder and name, relative to the working folder if the file is in it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def sparkline(evidence: MomentEvidence, columns: int = _COLUMNS, *, traced: bool = True) -> str:

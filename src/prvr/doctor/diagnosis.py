@@ -25,7 +25,16 @@ from prvr.doctor.packages import (
 )
 from prvr.lake import open_library
 from prvr.library import LibraryError
-from prvr.media import SHORT_NAMES, EncoderError, MissingExtra, model_folder, require_unchanged, weights_hash
+from prvr.media import (
+    SHORT_NAMES,
+    EncoderError,
+    MissingExtra,
+    cached_models,
+    hub_cache,
+    model_folder,
+    require_unchanged,
+    weights_hash,
+)
 from prvr.scoring import fused_device_obstacle, has_simsimd
 
 # Packages that contain the files of a model. Their publishers are not the model's authors, so the first and last
@@ -201,20 +210,8 @@ def find_encoders() -> list[EncoderHealth]:
     """The encoder without weights, those with a short name, others in the hub's cache, and those inside packages."""
     plain = EncoderHealth("plain", "ready", verified="has no weights")
     short_names = {full: short for short, full in SHORT_NAMES.items()}
-    names = dict.fromkeys([*short_names, *_cached_models()])
+    names = dict.fromkeys([*short_names, *cached_models()])
     return [plain, *(_hub_encoder(name, short_names.get(name, name)) for name in names), *_packaged_encoders()]
-
-
-def hub_cache() -> Path:
-    """Where the hub's client keeps models."""
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
-    return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
-
-
-def _cached_models() -> list[str]:
-    """Names of models with safetensors in the hub's cache, whose folders are called models--OWNER--NAME."""
-    folders = {path.parents[2].name for path in hub_cache().glob("models--*--*/snapshots/*/*.safetensors")}
-    return sorted(name.removeprefix("models--").replace("--", "/", 1) for name in folders)
 
 
 def _hub_encoder(full: str, short: str) -> EncoderHealth:

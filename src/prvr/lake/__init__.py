@@ -1,8 +1,9 @@
 """A library that outgrows one machine: Lance tables on a disk or in a bucket, and Ray to fill and to serve them.
 
     from prvr.lake import create_library, open_library
+    from prvr.library import LibrarySettings
 
-    library = create_library("s3://bucket/films.lance")
+    library = create_library("s3://bucket/films.lance", LibrarySettings("siglip2"))
     library.add(["holiday/"])
     library.search("a red car turns left")
 

@@ -15,7 +15,6 @@ two commands on one cluster, or one after another that was interrupted, made it 
 from __future__ import annotations
 
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -115,7 +114,7 @@ def commit_results(
     try:
         for group, written in results:
             if written is None:
-                writer = SectionWriter(store.address)
+                writer = SectionWriter(store.place)
                 for source in group.files:
                     writer.add(_failed(source, adder.tags, _CRASHED))
                 written = writer.take()
@@ -225,14 +224,14 @@ class IndexWorker:
         """Open the lake and load the encoders and the model."""
         require_same_version(self.version)
         with _named_node():
-            self.library = Library(open_lake(self.lake))
-            for track in self.library.tracks.values():  # a tokenizer cannot be used by two threads at the same time
-                track.encoder.encode_texts = _one_at_a_time(track.encoder.encode_texts)  # type: ignore[method-assign]
+            store = open_lake(self.lake)
+            library = Library(store)
+            self.tracks, self.rate, self.place = library.tracks, library.settings.rate, store.place
 
     def index(self, group: FileGroup) -> WrittenFiles:
         """Index files and write their sections together."""
         with _named_node():
-            writer = SectionWriter(self.lake)
+            writer = SectionWriter(self.place)
             for indexed in self.threads.map(self._index, group.files):
                 writer.add(indexed)
             return writer.take()
@@ -240,8 +239,8 @@ class IndexWorker:
     def _index(self, source: SourceFile) -> IndexedVideo:
         if not source.path.is_file():
             return _failed(source, self.tags, f"{_UNSEEN} {socket.gethostname()}")
-        video, rate = new_video(source, Adder.fingerprint(source), self.tags), self.library.settings.rate
-        return index_file(None, video, self.library.tracks, rate, lambda seconds, duration: None, decode_threads=1)
+        video = new_video(source, Adder.fingerprint(source), self.tags)
+        return index_file(None, video, self.tracks, self.rate, lambda seconds, duration: None, decode_threads=1)
 
 
 @contextmanager
@@ -251,13 +250,3 @@ def _named_node() -> Iterator[None]:
         yield
     except (UserError, OSError) as problem:
         raise ClusterError(f"node {socket.gethostname()}: {problem}") from None
-
-
-def _one_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
-    lock = threading.Lock()
-
-    def locked(*arguments: Any) -> Any:
-        with lock:
-            return function(*arguments)
-
-    return locked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from prvr.lake.settings import create_tables, lake_exists, read_lake_record
+from prvr.lake.settings import create_tables, lake_exists, newest_place, read_lake_record
 from prvr.lake.store import LakeStore
 from prvr.lake.tables import is_lake
 from prvr.library import (
@@ -47,7 +47,8 @@ def create_library(
 
 def open_lake(address: str) -> LakeStore:
     """Open the lake at an address."""
-    return LakeStore(address, read_lake_record(address))
+    place = newest_place(address.rstrip("/"))
+    return LakeStore(address, read_lake_record(place), place)
 
 
 def library_exists(address: str) -> bool:

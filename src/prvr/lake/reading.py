@@ -23,13 +23,16 @@ from prvr.library import (
     BlockRows,
     Filters,
     Ids,
+    LibraryRecord,
     QueryProjection,
     SectionBlock,
     Snapshot,
     TrackSections,
     Video,
     absolute_path,
+    other_copies,
 )
+from prvr.media import MissingExtra
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,8 +51,10 @@ class ValueCache:
     """The values of sections that were read last, up to a number of bytes. Any thread may use it."""
 
     def __init__(self, most: int | None = None):
-        from cachetools import LRUCache
-
+        try:
+            from cachetools import LRUCache
+        except ImportError as problem:
+            raise MissingExtra("cachetools, which lakes need,", "scale", problem) from None
         self.values: LRUCache[Hashable, bytes] = LRUCache(_cache_bytes() if most is None else most, getsizeof=len)
         self.lock = threading.Lock()
 
@@ -73,6 +78,39 @@ def _cache_bytes() -> int:
         raise LakeError(f"{CACHE_MEGABYTES} is a number of megabytes, not {text!r}") from None
 
 
+class LakeVideos(Mapping[int, Video]):
+    """The videos of one version that can be searched, in order of their numbers."""
+
+    def __init__(self, rows: pa.Table):
+        self.rows = rows.sort_by("id")
+        self.numbers: Ids = self.rows["id"].to_numpy()
+        self.parts: Ids = self.rows["part"].to_numpy()
+
+    def naming(self, parts: Ids) -> Ids:
+        """The video that names each part, (n,) → (n,); −1 where none does."""
+        if not len(self):
+            return np.full(len(parts), -1)
+        order = np.argsort(self.parts)
+        near = order[np.searchsorted(self.parts, parts, sorter=order).clip(max=len(self) - 1)]
+        return np.where(self.parts[near] == parts, self.numbers[near], -1)
+
+    def sections(self, track: str) -> int:
+        """How many sections all of them have."""
+        return int(self.rows[f"{track}_sections"].to_numpy().sum())
+
+    def __getitem__(self, number: int) -> Video:
+        place = int(np.searchsorted(self.numbers, number))
+        if place == len(self.numbers) or self.numbers[place] != number:
+            raise KeyError(number)
+        return read_video(self.rows.slice(place, 1).to_pylist()[0])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers.tolist())
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
 class LakeSections(TrackSections):
     """The sections of a track. Their vectors are read when a search needs them."""
 
@@ -80,33 +118,28 @@ class LakeSections(TrackSections):
         self,
         table: LanceDataset,
         track: str,
-        videos: Ids,
-        parts: Ids,
+        videos: LakeVideos,
         projection: Tensor | None,
         cache: ValueCache,
-        previous: LakeSections | None,
         *,
         damaged: bool = False,
     ):
-        """``videos`` and ``parts``: the numbers of all videos that can be searched, and the parts that they name.
-
-        ``damaged``: leave out files that cannot be read, instead of raising an error.
-        """
+        """``damaged``: leave out files that cannot be read, instead of raising an error."""
         self.table, self.track, self.projection, self.cache = table, track, projection, cache
         self.layout = SectionLayout.from_schema(table.schema)
         self.fusion_weight = float(self.layout.about["trace"]["fusion_weight"])
-        found, _ = scan_sections(table, ["part", "section", "tokens"], damaged=damaged)
-        order = np.argsort(parts)
-        place = np.searchsorted(parts[order], found["part"]).clip(max=max(0, len(parts) - 1))
-        live = np.flatnonzero(parts[order][place] == found["part"]) if len(parts) else np.zeros(0, np.int64)
-        owners = videos[order][place[live]]
-        live = live[np.lexsort((found["section"][live], owners))]
-        self.positions: Ids = live  # (S,) places in the table
-        self.owners = videos[order][place[live]]
-        self.tokens = found["tokens"][live].astype(np.int64)
-        self.row_ids: Ids = found["_rowid"][live].astype(np.int64)
-        self.keys: Ids = np.stack([found["part"][live], found["section"][live]], 1)  # (S, 2)
-        if previous is not None and len(self) > _LARGE and abs(len(self) - len(previous)) < len(self) // 20:
+        rows, _ = scan_sections(table, ["part", "section", "tokens"], damaged=damaged)
+        owners = videos.naming(rows["part"])
+        order = np.lexsort((rows["section"], owners))
+        self.positions: Ids = order[owners[order] >= 0]  # (S,) places in the table
+        self.owners = owners[self.positions]
+        self.tokens = rows["tokens"][self.positions].astype(np.int64)
+        self.row_ids: Ids = rows["_rowid"][self.positions].astype(np.int64)
+        self.keys: Ids = np.stack([rows["part"], rows["section"]], 1)[self.positions]  # (S, 2)
+
+    def keep_background(self, previous: LakeSections) -> None:
+        """Take over what background sentences score, if the library is large and has hardly changed since."""
+        if len(self) > _LARGE and abs(len(self) - len(previous)) < len(self) // 20:
             for name in ("understood", "background", "plain_background"):
                 if name in vars(previous):
                     setattr(self, name, vars(previous)[name])
@@ -182,27 +215,6 @@ def list_matrix(column: pa.ChunkedArray) -> NDArray[np.float32]:
     return np.concatenate([np.zeros((0, width), np.float32), *parts])
 
 
-class LakeVideos(Mapping[int, Video]):
-    """The videos of one version that can be searched, in order of their numbers."""
-
-    def __init__(self, rows: pa.Table):
-        self.rows = rows.sort_by("id")
-        self.numbers: Ids = self.rows["id"].to_numpy()
-        self.parts: Ids = self.rows["part"].to_numpy()
-
-    def __getitem__(self, number: int) -> Video:
-        place = int(np.searchsorted(self.numbers, number))
-        if place == len(self.numbers) or self.numbers[place] != number:
-            raise KeyError(number)
-        return read_video(self.rows.slice(place, 1).to_pylist()[0])
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.numbers.tolist())
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-
 @dataclass(frozen=True)
 class LakeSnapshot(Snapshot):
     """One version of the tables."""
@@ -210,6 +222,20 @@ class LakeSnapshot(Snapshot):
     videos: LakeVideos
     tracks: Mapping[str, LakeSections]
     opened: tuple[LanceDataset, ...]  # the table of videos, then those of sections
+
+    @property
+    def complete(self) -> bool:
+        """Whether all sections of all videos are there."""
+        return all(self.videos.sections(track) == len(self.tracks.get(track, ())) for track in TRACKS)
+
+    @cached_property
+    def copies(self) -> Mapping[int, tuple[int, ...]]:
+        import pyarrow.compute as pc
+
+        counts = pc.value_counts(self.videos.rows["digest"])
+        several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+        rows = self.videos.rows.filter(pc.is_in(self.videos.rows["digest"], value_set=several))
+        return other_copies(zip(rows["digest"].to_pylist(), rows["id"].to_pylist(), strict=True))
 
     def choose(self, filters: Filters) -> Ids:
         table = self.opened[0]
@@ -260,6 +286,7 @@ def read_snapshot(
     previous: Snapshot | None,
     projection: QueryProjection,
     cache: ValueCache,
+    record: LibraryRecord,
     *,
     damaged: bool = False,
 ) -> LakeSnapshot:
@@ -272,34 +299,32 @@ def read_snapshot(
         if last is not None and all(each.latest_version == each.version for each in last.opened):
             return last
     for _ in range(_TRIES):
-        videos = tables["videos"].open()  # before the sections: those of every video in it are there already
-        if videos is None:
-            raise DamagedTable(f"{tables['videos'].lake} has lost its table 'videos': restore it from a copy")
-        opened = {track: tables[track].open() for track in TRACKS}
-        found = {track: table for track, table in opened.items() if table is not None}
-        versions = (videos.version, *(table.version for table in found.values()))
-        columns = [*VIDEO_COLUMNS, "part", *(f"{track}_sections" for track in TRACKS)]
-        with explained(videos.uri):
-            rows = LakeVideos(videos.to_table(columns=columns, filter=f"id != {HEAD} AND state = 'ok'"))
-        sections = {
-            track: LakeSections(
-                table,
-                track,
-                rows.numbers,
-                rows.parts,
-                projection(track),
-                cache,
-                None if last is None else last.tracks.get(track),
-                damaged=damaged,
-            )
-            for track, table in found.items()
-        }
-        expected = {track: int(np.sum(rows.rows[f"{track}_sections"].to_numpy())) for track in TRACKS}
-        complete = all(expected[track] == len(sections.get(track, ())) for track in TRACKS)
-        if complete or tables["videos"].open().version == versions[0]:  # type: ignore[union-attr]
+        found = _read_version(tables, projection, cache, record, damaged)
+        if found.complete or tables["videos"].require().version == found.opened[0].version:
             break  # if incomplete, then not because a video was replaced meanwhile: ``verify`` names it
+    for track, sections in found.tracks.items():
+        if last is not None and track in last.tracks:
+            sections.keep_background(last.tracks[track])
+    return found
+
+
+def _read_version(
+    tables: Mapping[str, Table], projection: QueryProjection, cache: ValueCache, record: LibraryRecord, damaged: bool
+) -> LakeSnapshot:
+    """Open all tables and read whose sections there are."""
+    table = tables["videos"].require()  # before the sections: those of every video in it are there already
+    opened = {track: tables[track].open() for track in TRACKS}
+    columns = [*VIDEO_COLUMNS, "part", *(f"{track}_sections" for track in TRACKS)]
+    with explained(table.uri):
+        videos = LakeVideos(table.to_table(columns=columns, filter=f"id != {HEAD} AND state = 'ok'"))
+    found = {track: of_track for track, of_track in opened.items() if of_track is not None}
     for track in TRACKS:
-        if expected[track] and track not in found and not damaged:
-            raise DamagedTable(f"{tables[track].lake} has lost its table {track!r}: restore it from a copy")
-    with_sections = {track: of_track for track, of_track in sections.items() if len(of_track)}
-    return LakeSnapshot(versions, rows, with_sections, (videos, *found.values()))
+        if track not in found and videos.sections(track) and not damaged:
+            raise tables[track].lost()
+    tracks = {
+        track: LakeSections(of_track, track, videos, projection(track), cache, damaged=damaged)
+        for track, of_track in found.items()
+    }
+    versions = tuple(each.version for each in (table, *found.values()))
+    with_sections = {track: sections for track, sections in tracks.items() if len(sections)}
+    return LakeSnapshot(versions, videos, with_sections, record, (table, *found.values()))

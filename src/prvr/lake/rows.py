@@ -26,15 +26,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.lake.tables import DamagedTable
-from prvr.library import PAGED_ARRAYS, IndexedVideo, NewVideo, Section, SectionBlock, Video
-from prvr.media import TimedLine, unit_rows, video_path
+from prvr.library import (
+    PAGED_ARRAYS,
+    STRETCHES,
+    IndexedVideo,
+    NewVideo,
+    Section,
+    SectionBlock,
+    Video,
+    stretch_column,
+    stretch_type,
+)
+from prvr.media import TimedLine, video_path
 from prvr.scoring import Gallery, Vectors, describe_array, raw_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STRETCH_TOKENS = 4  # neighbouring tokens that are indexed as one vector, at most
-_ALIKE = 0.9  # least cosine of neighbours that are indexed as one
 HEAD = 0  # number of the row of ``videos`` that holds no video but, as its size, the next free number
 _ABOUT = b"prvr"
 VIDEO_COLUMNS = tuple(field.name for field in fields(Video))
@@ -132,10 +140,7 @@ class SectionLayout:
                 ("section", pa.int32()),
                 ("tokens", pa.int32()),
                 ("checksum", pa.int64()),  # of ``background`` and ``arrays``
-                (
-                    "stretches",
-                    pa.list_(pa.list_(pa.float32(), self.width)),
-                ),  # half floats take ten times as long to index
+                (STRETCHES, stretch_type(self.width)),
                 ("background", pa.list_(pa.float32(), 2 * self.sentences)),
                 ("arrays", pa.large_binary()),
             ],
@@ -159,17 +164,16 @@ class SectionLayout:
         import pyarrow as pa
 
         parts, places, stored = zip(*sections, strict=True)
-        stretches = [stretches_of(section) for section in stored]
-        begins = np.cumsum([0, *map(len, stretches)], dtype=np.int32)
+        counts = np.array([section.tokens for section in stored])
         background = np.stack([section.arrays["background"].numpy().ravel() for section in stored])
         values = [self._value(section) for section in stored]
         columns = {
             "part": pa.array(parts, pa.int64()),
             "section": pa.array(places, pa.int32()),
-            "tokens": pa.array([section.tokens for section in stored], pa.int32()),
+            "tokens": pa.array(counts, pa.int32()),
             "checksum": pa.array(map(checksum_of, background, values), pa.int64()),
-            "stretches": pa.ListArray.from_arrays(begins, _lists(np.concatenate(stretches).ravel(), self.width)),
-            "background": _lists(background.ravel(), 2 * self.sentences),
+            STRETCHES: stretch_column(np.concatenate([_tokens(section) for section in stored]), counts),
+            "background": pa.FixedSizeListArray.from_arrays(pa.array(background.ravel()), 2 * self.sentences),
             "arrays": pa.array(values, pa.large_binary()),
         }
         return pa.table(columns, schema=self.schema())
@@ -204,24 +208,10 @@ def checksum_of(background: NDArray[np.float32], arrays: bytes | memoryview) -> 
     return zlib.crc32(arrays, zlib.crc32(background.tobytes()))
 
 
-def stretches_of(section: Section) -> NDArray[np.float32]:
-    """(n, D): unit vectors for the index. Neighbouring tokens that are nearly alike share one, their mean direction."""
-    arrays = section.arrays
-    tokens = (
-        Vectors(arrays["local.values"], arrays.get("local.scale")).restore().flatten(0, 1)[: section.tokens].numpy()
-    )
-    unit = unit_rows(tokens)
-    begins = np.append(True, (unit[1:] * unit[:-1]).sum(1) < _ALIKE)
-    place = np.arange(len(unit))
-    since = place - np.maximum.accumulate(np.where(begins, place, 0))  # tokens since the last change
-    return unit_rows(np.add.reduceat(unit, np.flatnonzero(since % STRETCH_TOKENS == 0)))
-
-
-def _lists(numbers: NDArray[np.float32], each: int) -> pa.FixedSizeListArray:
-    """Lists of this many numbers each."""
-    import pyarrow as pa
-
-    return pa.FixedSizeListArray.from_arrays(pa.array(numbers), each)
+def _tokens(section: Section) -> NDArray[np.float32]:
+    """(n, D): the tokens of a section."""
+    values = Vectors(section.arrays["local.values"], section.arrays.get("local.scale"))
+    return values.restore().flatten(0, 1)[: section.tokens].numpy()
 
 
 def _dtype(name: str) -> torch.dtype:

@@ -1,16 +1,21 @@
 """The settings of a lake, in a table of their own: ``library.json``, and the files of a trained model.
 
-A lake exists when its settings do. They never change.
+A lake exists when its settings do. They never change. A lake that was reindexed has its tables in a folder below: the
+head row of ``videos`` names it, see ``rebuild.py``.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from prvr.lake.rows import head_row, video_schema
-from prvr.lake.tables import DamagedTable, Table, explained
+from prvr.lake.rows import HEAD, head_row, video_schema
+from prvr.lake.tables import Table, explained
 from prvr.library import RECORD_FILE, LibraryError, LibraryRecord, parse_record
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
 
 SETTINGS, VIDEOS = "settings", "videos"  # names of tables
 FORMAT = 1  # of the tables; the newest that this program reads
@@ -40,10 +45,24 @@ def _require_free(address: str) -> None:
     """Refuse an address that holds something else than what a killed process left behind while it created a lake."""
     videos, folder = Table(address, VIDEOS).open(), Path(address)
     if videos is not None and videos.count_rows() > 1:
-        raise DamagedTable(f"{address} has lost its table {SETTINGS!r}: restore it from a copy")
+        raise Table(address, SETTINGS).lost()
     left = {f"{VIDEOS}.lance", f"{SETTINGS}.lance"}
     if folder.is_dir() and {path.name for path in folder.iterdir()} - left:
         raise LibraryError(f"{address} holds something else: choose a folder that is empty or does not exist")
+
+
+def newest_place(address: str) -> str:
+    """Where the tables of a lake are now: at its address, or below it if it was reindexed."""
+    videos = Table(address, VIDEOS).open()
+    below = None if videos is None else moved_to(videos, address)
+    return address if below is None else newest_place(f"{address}/{below}")
+
+
+def moved_to(videos: LanceDataset, address: str) -> str | None:
+    """The folder that one version of the table of videos was replaced by; None if it counts."""
+    with explained(address):
+        heads = videos.to_table(columns=["problem"], filter=f"id = {HEAD}").to_pylist()
+    return heads[0]["problem"] if heads else None
 
 
 def read_lake_record(address: str) -> LibraryRecord:

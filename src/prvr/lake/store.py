@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -28,7 +29,7 @@ from prvr.files import whole_folder
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates, update_index
 from prvr.lake.reading import TRACKS, LakeSnapshot, ValueCache, in_background, quoted, read_snapshot, scan_sections
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, head_row, read_video, video_row, video_schema
-from prvr.lake.settings import SETTINGS, VIDEOS, read_settings
+from prvr.lake.settings import SETTINGS, VIDEOS, moved_to, newest_place, read_lake_record, read_settings
 from prvr.lake.tables import (
     CommitConflict,
     DamagedTable,
@@ -50,6 +51,7 @@ from prvr.library import (
     LibraryRecord,
     LibraryStatus,
     QueryProjection,
+    Rebuild,
     Snapshot,
     Store,
     Verification,
@@ -68,6 +70,7 @@ _MANY_FILES = 64  # of a table; more are merged
 _MANY_DELETED = 0.1  # share of the rows of a file; above, it is written again without them
 _FILE_BYTES, _BATCH_BYTES = 1 << 29, 1 << 26  # of merged files, and of what is read at a time to merge them
 KEPT = timedelta(days=1)  # how long old versions stay, for readers that still use them
+_REINDEXED = "{} was reindexed with another encoder meanwhile: run the command again"
 _log = logging.getLogger("prvr.lake")
 
 
@@ -86,14 +89,17 @@ class VideoChange:
     next_number: int  # that is free afterwards
     accepted: list[WrittenVideo] = field(default_factory=list)
     unused: list[int] = field(default_factory=list)  # parts that no video names any more
+    moved: str | None = None  # the folder with tables that replace these
 
 
 class LakeStore(Store):
     """Keeps a library in Lance tables. Any number of threads, processes and machines may use it at the same time."""
 
-    def __init__(self, address: str, record: LibraryRecord):
+    def __init__(self, address: str, record: LibraryRecord, place: str | None = None):
+        """``place``: where the tables are, if not at the address itself; see ``newest_place``."""
         self.address, self.record = address.rstrip("/"), record
-        self.tables = {name: Table(self.address, name) for name in (SETTINGS, VIDEOS, *TRACKS)}
+        self.place = place or self.address
+        self.tables = {name: Table(self.place, name) for name in (SETTINGS, VIDEOS, *TRACKS)}
         self.cache = ValueCache()
         self._due = 0.0  # when to look for a newer version; 0: this process has changed it, so wait for that
         self._look: Future[LakeSnapshot] | None = None  # that is under way
@@ -109,7 +115,7 @@ class LakeStore(Store):
             prefix = f"{self.record.model.folder}/"
             place.parent.mkdir(parents=True, exist_ok=True)
             with whole_folder(place) as folder:
-                for name, content in read_settings(self.address).items():
+                for name, content in read_settings(self.place).items():
                     if name.startswith(prefix):
                         file = folder / name.removeprefix(prefix)
                         file.parent.mkdir(parents=True, exist_ok=True)
@@ -117,16 +123,10 @@ class LakeStore(Store):
         return place
 
     def _videos(self, condition: str, columns: Sequence[str] = VIDEO_COLUMNS) -> list[dict[str, Any]]:
-        table = self._require(VIDEOS)
+        table = self.tables[VIDEOS].require()
         with explained(self.address):
             rows: list[dict[str, Any]] = table.to_table(columns=list(columns), filter=condition).to_pylist()
         return sorted(rows, key=lambda row: row["id"])
-
-    def _require(self, name: str) -> LanceDataset:
-        table = self.tables[name].open()
-        if table is None:
-            raise DamagedTable(f"{self.address} has lost its table {name!r}: restore it from a copy")
-        return table
 
     def videos(self, state: str | None = None) -> list[Video]:
         condition = f"id != {HEAD}" if state is None else f"state = {quoted(state)}"
@@ -137,7 +137,7 @@ class LakeStore(Store):
         return [read_video(row) for row in self._videos(f"id != {HEAD} AND {condition}")]
 
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
-        table = self._table or self._require(VIDEOS)
+        table = self._table or self.tables[VIDEOS].require()
         with explained(self.address):
             found = table.to_table(columns=["lines"], filter=f"id = {int(video)}").to_pylist()
         lines = [TimedLine(**line) for line in found[0]["lines"]] if found else []
@@ -148,7 +148,7 @@ class LakeStore(Store):
         if previous is not None and time.monotonic() < self._due:
             return previous
         if self._look is None:
-            self._look = in_background(lambda: read_snapshot(self.tables, previous, projection, self.cache))
+            self._look = in_background(lambda: self._read(previous, projection))
         if previous is not None and wait([self._look], PATIENCE if self._due else None).not_done:
             return previous
         look, self._look = self._look, None
@@ -163,6 +163,17 @@ class LakeStore(Store):
         self._due, self._table = time.monotonic() + CHECK_SECONDS, found.opened[0]
         return found
 
+    def _read(self, previous: Snapshot | None, projection: QueryProjection) -> LakeSnapshot:
+        found = read_snapshot(self.tables, previous, projection, self.cache, self.record)
+        if found is previous or moved_to(found.opened[0], self.address) is None:
+            return found
+        place = newest_place(self.place)  # it was reindexed
+        newer = LakeStore(self.address, read_lake_record(place), place)
+        return read_snapshot(newer.tables, None, projection, newer.cache, newer.record)
+
+    def following(self, record: LibraryRecord) -> LakeStore:
+        return LakeStore(self.address, record, newest_place(self.place))
+
     def _look_again(self) -> None:
         """After a change: the next search must know it."""
         self._due, self._look = 0.0, None
@@ -174,7 +185,7 @@ class LakeStore(Store):
 
     def verify(self) -> Verification:
         problem = None if self.record.model is None else model_problem(self.record.model, self.model_folder())
-        snapshot = read_snapshot(self.tables, None, lambda _: None, self.cache, damaged=True)
+        snapshot = read_snapshot(self.tables, None, lambda _: None, self.cache, self.record, damaged=True)
         return verify_lake(snapshot, self.videos(), problem)
 
     # -- changing -----------------------------------------------------------------------------------------------------
@@ -183,11 +194,11 @@ class LakeStore(Store):
         return _NoClaim()
 
     def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer[IndexedVideo | WrittenFiles]:
-        writer = TimedWriter(self.address, self.commit_written, committed)
+        writer = TimedWriter(self.place, self.commit_written, committed)
         return Committer(writer.write, writer.finish, every=COMMIT_SECONDS)
 
     def commit(self, videos: Sequence[IndexedVideo]) -> None:
-        writer = SectionWriter(self.address)
+        writer = SectionWriter(self.place)
         for video in videos:
             writer.add(video)
         self.commit_written(writer.take())
@@ -221,22 +232,25 @@ class LakeStore(Store):
                 accepted.append(each)
             return VideoChange(changes, number, accepted, unused)
 
-        done = self._change(change)
+        done = self.change(change)
         repeated = [each.part for each in written.videos if latest[str(each.video.path)] is not each]
-        self._drop_sections(done.unused + repeated)
+        self.drop_sections(done.unused + repeated)
         return done.accepted
 
-    def _change(self, change: Callable[[LanceDataset, int], VideoChange]) -> VideoChange:
-        """Change rows of ``videos``; ``change`` gets the newest version of the table and the next free number."""
+    def change(self, make: Callable[[LanceDataset, int], VideoChange]) -> VideoChange:
+        """Change rows of ``videos``; ``make`` gets the newest version of the table and the next free number."""
         import pyarrow as pa
 
         def attempt() -> VideoChange:
-            table = self._require(VIDEOS)
+            table = self.tables[VIDEOS].require()
             with explained(self.address):
-                (head,) = table.to_table(columns=["size"], filter=f"id = {HEAD}").to_pylist()
-                made = change(table, head["size"])
-                if made.rows:
-                    rows = pa.Table.from_pylist([head_row(made.next_number), *made.rows], schema=video_schema())
+                (head,) = table.to_table(columns=["size", "problem"], filter=f"id = {HEAD}").to_pylist()
+                if head["problem"] is not None:
+                    raise LakeError(_REINDEXED.format(self.address))
+                made = make(table, head["size"])
+                if made.rows or made.moved is not None or made.next_number != head["size"]:
+                    first = head_row(made.next_number) | {"problem": made.moved}
+                    rows = pa.Table.from_pylist([first, *made.rows], schema=video_schema())
                     merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
                     merge.conflict_retries(0).execute(rows)
             return made
@@ -252,7 +266,7 @@ class LakeStore(Store):
             found = [] if table.count_rows(unless) else table.to_table(filter=condition).to_pylist()
             return VideoChange([row | edit(row) for row in found], number)
 
-        self._change(change)
+        self.change(change)
 
     def rename(self, video: Video, path: VideoFile, mtime: int) -> None:
         known = f"id = {video.id} AND path = {quoted(str(video.path))}"
@@ -266,6 +280,8 @@ class LakeStore(Store):
             self._edit(f"id IN ({numbers}) AND ({lacking})", lambda row: {"tags": sorted({*row["tags"], *tags})})
 
     def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
+        if moved_to(self.tables[VIDEOS].require(), self.address) is not None:
+            raise LakeError(_REINDEXED.format(self.address))
         rows = self._videos(f"id != {HEAD}", [*VIDEO_COLUMNS, "part"])
         known = [(read_video(row), row["part"]) for row in rows]
         removed = [each for each in known if missing and not each[0].path.exists()]
@@ -278,10 +294,10 @@ class LakeStore(Store):
         if parts:
             self.tables[VIDEOS].delete(f"id IN ({', '.join(map(str, parts))})")
             self._look_again()
-            self._drop_sections(list(parts.values()))
+            self.drop_sections(list(parts.values()))
         return list({video.id: video for video, _ in removed}.values())
 
-    def _drop_sections(self, parts: Sequence[int]) -> None:
+    def drop_sections(self, parts: Sequence[int]) -> None:
         """Delete the sections of parts that no video names any more."""
         if not parts:
             return
@@ -297,7 +313,7 @@ class LakeStore(Store):
 
     def _drop_unreadable(self, track: str) -> bool:
         """Delete files of sections that cannot be read, if all that remains is complete without them."""
-        table, videos = self._require(track), self._videos(f"id != {HEAD}", ["id", "part", f"{track}_sections"])
+        table, videos = self.tables[track].require(), self._videos(f"id != {HEAD}", ["id", "part", f"{track}_sections"])
         rows, unreadable = scan_sections(table, ["part"], damaged=True)
         found = int(np.isin(rows["part"], [row["part"] for row in videos]).sum())
         complete = found == sum(row[f"{track}_sections"] for row in videos)
@@ -314,6 +330,18 @@ class LakeStore(Store):
                 continue
             except LakeError as problem:  # nothing depends on it; the next command tries again
                 _log.warning("%s", problem)
+        self._forget_replaced()
+
+    def _forget_replaced(self) -> None:
+        """Delete the vectors of tables that were replaced, once no reader can still use them."""
+        place = self.place
+        while place != self.address:
+            place = place.rpartition("/")[0]
+            for track in TRACKS:
+                with suppress(LakeError), explained(self.address):
+                    table = Table(place, track).open()
+                    if table is not None:
+                        table.cleanup_old_versions(KEPT)
 
     def _clean(self, name: str) -> None:
         table = self.tables[name].open()
@@ -328,6 +356,11 @@ class LakeStore(Store):
                 table.optimize.compact_files(target_rows_per_fragment=target, batch_size=_BATCH_BYTES // row + 1)
             update_index(table)
             table.cleanup_old_versions(KEPT)
+
+    def rebuild(self, record: LibraryRecord) -> Rebuild:
+        from prvr.lake.rebuild import LakeRebuild  # which needs this class
+
+        return LakeRebuild(self, record)
 
     # -- candidates ---------------------------------------------------------------------------------------------------
 
@@ -350,6 +383,9 @@ class LakeStore(Store):
     def has_index(self) -> bool:
         opened = (self.tables[track].open() for track in TRACKS)
         return any(table is not None and LakeIndex.of(table) is not None for table in opened)
+
+    def drop_index(self) -> None:
+        """Nothing to do: it is a part of the tables that ``rebuild`` replaces."""
 
 
 def _rows_in(table: LanceDataset, column: str, values: Iterable[str]) -> list[dict[str, Any]]:

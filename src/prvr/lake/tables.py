@@ -17,8 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from prvr.library import LibraryError
-from prvr.media import MissingExtra
+from prvr.library import LibraryError, is_lance_error, require_lance
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 _RETRIES = {"client_max_retries": "4", "client_retry_timeout": "30", "connect_timeout": "5 s", "timeout": "60 s"}
 _CONFLICTS = 200  # lost races against other writers before a command gives up
 _Result = TypeVar("_Result")
+_lance = partial(require_lance, "scale")
 
 
 class LakeError(LibraryError):
@@ -54,18 +54,6 @@ def is_lake(address: str) -> bool:
     return "://" in address or address.rstrip("/\\").endswith(".lance")
 
 
-def require_lance() -> Any:
-    """Import Lance, or raise an error that says how to install it."""
-    for name in ("LANCE_LOG", "RUST_LOG"):
-        os.environ.setdefault(name, "error")  # otherwise Lance prints notes about every search
-    try:
-        import cachetools  # noqa: F401 (comes with the same extra)
-        import lance
-    except ImportError as problem:
-        raise MissingExtra("Lance, which libraries for many machines need,", "scale", problem) from None
-    return lance
-
-
 def storage_options(address: str) -> dict[str, str]:
     """How Lance reaches the storage of an address."""
     if re.match(r"[^/]*://[^/@]*:[^@]*@", address):
@@ -89,16 +77,26 @@ class Table:
         """The newest version; None if the table does not exist."""
         try:
             with explained(self.lake):
-                return require_lance().dataset(self.uri, storage_options=self.options, **options)
+                return _lance().dataset(self.uri, storage_options=self.options, **options)
         except _NotFound:
             return None
+
+    def require(self) -> LanceDataset:
+        """The newest version of a table that must exist."""
+        table = self.open()
+        if table is None:
+            raise self.lost()
+        return table
+
+    def lost(self) -> DamagedTable:
+        return DamagedTable(f"{self.lake} has lost its table {self.name!r}: restore it from a copy")
 
     def create(self, rows: pa.Table) -> bool:
         """Create the table with these rows. Returns False if it exists already, perhaps by another process.
 
         ``write_dataset(mode="create")`` would not do: of several that run at the same time, the last one overwrites.
         """
-        lance, fragments = require_lance(), self.write(rows) if len(rows) else []
+        lance, fragments = _lance(), self.write(rows) if len(rows) else []
         first = lance.LanceOperation.Overwrite(rows.schema, fragments)
         try:
             with explained(self.lake):
@@ -110,7 +108,7 @@ class Table:
 
     def write(self, rows: pa.Table) -> list[FragmentMetadata]:
         """Write rows that become part of the table only by ``append``. Any process may do this at any time."""
-        require_lance()
+        _lance()
         from lance.fragment import write_fragments
 
         with explained(self.lake):
@@ -118,19 +116,17 @@ class Table:
 
     def append(self, fragments: Sequence[FragmentMetadata]) -> None:
         """Make written rows part of the table. Several processes may do this at the same time."""
-        self._commit(require_lance().LanceOperation.Append(list(fragments)))
+        self._commit(_lance().LanceOperation.Append(list(fragments)))
 
     def drop(self, fragments: Sequence[int]) -> None:
         """Delete files by the numbers of their fragments, without reading them."""
-        self._commit(require_lance().LanceOperation.Delete([], fragments, "true"))
+        self._commit(_lance().LanceOperation.Delete([], fragments, "true"))
 
     def _commit(self, operation: Any) -> None:
         def attempt() -> None:
-            table = self.open()
-            if table is None:
-                raise DamagedTable(f"{self.lake} has lost its table {self.name!r}: restore it from a copy")
+            table = self.require()
             with explained(self.lake):
-                commit = require_lance().LanceDataset.commit
+                commit = _lance().LanceDataset.commit
                 commit(self.uri, operation, read_version=table.version, storage_options=self.options)
 
         until_committed(attempt)
@@ -189,8 +185,7 @@ def explained(lake: str) -> Iterator[None]:
     try:
         yield
     except BaseException as problem:
-        panicked = type(problem).__name__ == "PanicException"  # of Rust code, over some damaged files
-        if isinstance(problem, LakeError) or not (panicked or isinstance(problem, OSError | ValueError | RuntimeError)):
+        if isinstance(problem, LakeError) or not is_lance_error(problem):
             raise
         text = re.sub(r", (/|[a-z]:\\)\S*\.rs:\d+:\d+.*$", "", str(problem), flags=re.S | re.I)
         words = _without_names(text, lake)

@@ -2,7 +2,7 @@
 
     from prvr.library import Library
 
-    library = Library.create("films.prvr")
+    library = Library.create("films.prvr", encoder="siglip2")
     library.add(["holiday/"])
     for hit in library.search("a red car turns left"):
         print(hit.video.path, hit.start, hit.end, hit.confidence)
@@ -15,13 +15,15 @@ from prvr.library.copying import copy_videos
 from prvr.library.errors import LibraryError, NoCandidates
 from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport, ProgressClock
+from prvr.library.ingest.choice import PLAIN_LIMITS, default_encoder, library_limits, usual_encoder
 from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, absolute_path, find_videos
 from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.index import index_file, new_video
 from prvr.library.ingest.setup import EncoderOverrides, plan_library
 from prvr.library.ingest.tracks import FRAMES, PAGE_TOKENS, TEXT, Piece, Track
 from prvr.library.library import Library
-from prvr.library.search.candidate_build import CandidateRecall, measure_recall
+from prvr.library.reindex import ReindexReport
+from prvr.library.search.candidate_build import CandidateRecall, choose_probes, measure_recall
 from prvr.library.search.candidates import (
     FEWEST_TOKENS,
     INDEX_FOLDER,
@@ -30,19 +32,31 @@ from prvr.library.search.candidates import (
     most_tokens,
     reference_videos,
 )
-from prvr.library.search.confidence import CONFIDENT
+from prvr.library.search.confidence import Presence, PresenceWord
 from prvr.library.search.explain import MomentEvidence, VideoExplanation
 from prvr.library.search.filters import Filters
 from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
 from prvr.library.search.moments import FoundMoment, MomentOptions
 from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import SCORES_NOTE, Hit, SearchResult
+from prvr.library.search.stretches import (
+    STRETCHES,
+    build_stretch_index,
+    first_videos,
+    is_lance_error,
+    nearest_rows,
+    require_lance,
+    rows_to_ask,
+    stretch_column,
+    stretch_type,
+)
 from prvr.library.store.arrays import PAGED_ARRAYS, Section
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo, Video
 from prvr.library.store.claims import HeldClaim
 from prvr.library.store.commit import Committer
 from prvr.library.store.model import model_problem
+from prvr.library.store.rebuild import Rebuild
 from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
 from prvr.library.store.settings import (
     RECORD_FILE,
@@ -52,19 +66,20 @@ from prvr.library.store.settings import (
     read_record,
     write_record,
 )
-from prvr.library.store.snapshot import QueryProjection, Snapshot
+from prvr.library.store.snapshot import QueryProjection, Snapshot, other_copies
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store
 
 __all__ = [
-    "CONFIDENT",
     "FEWEST_TOKENS",
     "FRAMES",
     "INDEX_FOLDER",
     "PAGED_ARRAYS",
     "PAGE_TOKENS",
+    "PLAIN_LIMITS",
     "RECORD_FILE",
     "SCORES_NOTE",
+    "STRETCHES",
     "TEXT",
     "VIDEO_SUFFIXES",
     "AddProgress",
@@ -97,9 +112,13 @@ __all__ = [
     "NewVideo",
     "NoCandidates",
     "Piece",
+    "Presence",
+    "PresenceWord",
     "ProgressClock",
     "QueryInput",
     "QueryProjection",
+    "Rebuild",
+    "ReindexReport",
     "SearchRequest",
     "SearchResult",
     "Section",
@@ -114,19 +133,32 @@ __all__ = [
     "Video",
     "VideoExplanation",
     "absolute_path",
+    "build_stretch_index",
+    "choose_probes",
     "copy_videos",
+    "default_encoder",
     "find_videos",
+    "first_videos",
     "index_file",
+    "is_lance_error",
     "judge",
+    "library_limits",
     "measure_recall",
     "model_problem",
     "most_tokens",
+    "nearest_rows",
     "new_video",
+    "other_copies",
     "parse_record",
     "plan_library",
     "read_record",
     "reference_videos",
     "rendered_queries",
     "require_empty",
+    "require_lance",
+    "rows_to_ask",
+    "stretch_column",
+    "stretch_type",
+    "usual_encoder",
     "write_record",
 ]

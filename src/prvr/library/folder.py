@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from prvr.library.store.catalogue import Catalogue, Video, read_lines, read_vide
 from prvr.library.store.claims import Claim, claim
 from prvr.library.store.commit import Committer, commit_videos, disk_error
 from prvr.library.store.edit import add_tags, free_space, remove_videos
+from prvr.library.store.rebuild import FolderRebuild
 from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
@@ -52,7 +54,10 @@ class FolderStore(Store):
             return read_lines(db, video, start, end)
 
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
-        return take_snapshot(self.catalogue, self.folder, previous, projection)
+        return take_snapshot(self.catalogue, self.folder, previous, projection, self.record)
+
+    def following(self, record: LibraryRecord) -> FolderStore:
+        return FolderStore(self.folder, record)
 
     def status(self) -> LibraryStatus:
         return library_status(self.folder, self.catalogue)
@@ -64,7 +69,7 @@ class FolderStore(Store):
         return claim(self.folder, path, wait=wait)
 
     def commit(self, videos: Sequence[IndexedVideo]) -> None:
-        commit_videos(self.catalogue, self.folder, videos)
+        commit_videos(self.catalogue, self.folder, videos, self.record)
 
     def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer[IndexedVideo]:
         try:
@@ -95,6 +100,9 @@ class FolderStore(Store):
     def clean(self) -> None:
         free_space(self.catalogue, self.folder)
 
+    def rebuild(self, record: LibraryRecord) -> FolderRebuild:
+        return FolderRebuild(self.catalogue, self.folder, self.record, record)
+
     def index(
         self,
         snapshot: Snapshot,
@@ -109,6 +117,9 @@ class FolderStore(Store):
 
     def has_index(self) -> bool:
         return any((self.folder / INDEX_FOLDER).glob("*.json"))
+
+    def drop_index(self) -> None:
+        shutil.rmtree(self.folder / INDEX_FOLDER, ignore_errors=True)
 
 
 def require_empty(folder: Path) -> None:

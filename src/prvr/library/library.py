@@ -19,21 +19,23 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
+from prvr.library.errors import LibraryError
 from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
 from prvr.library.ingest.files import absolute_path, find_videos
 from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, open_tracks, plan_library, require_encoder
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
+from prvr.library.reindex import ReindexReport, reindex_videos
 from prvr.library.search.candidate_build import CandidateRecall, measure_recall
 from prvr.library.search.candidates import IndexSettings
 from prvr.library.search.explain import VideoExplanation, explain_video
 from prvr.library.search.filters import Filters
+from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.moments import MomentOptions
 from prvr.library.search.pipeline import run_search
 from prvr.library.search.query import encode_queries
@@ -41,11 +43,7 @@ from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import SearchResult, empty_result
 from prvr.library.store.catalogue import Video
 from prvr.library.store.model import require_model
-from prvr.library.store.settings import (
-    LibrarySettings,
-    read_record,
-    write_record,
-)
+from prvr.library.store.settings import LibraryRecord, LibrarySettings, read_record, write_record
 from prvr.library.store.snapshot import Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store
@@ -63,7 +61,8 @@ class Library:
         self.pool = ScoringPool()
         self._encoders = encoders or {}
         self._snapshot: Snapshot | None = None
-        self._lock = threading.Lock()
+        self._tracks: tuple[LibraryRecord, dict[str, Track]] | None = None
+        self._lock, self._opening = threading.Lock(), threading.Lock()
         for name, encoder in self._encoders.items():
             if encoder is not None:
                 require_encoder(self.record, name, encoder, self.address)
@@ -74,7 +73,7 @@ class Library:
     def create(
         path: str | Path,
         *,
-        encoder: str | Encoder = "plain",
+        encoder: str | Encoder | None = None,
         text_encoder: str | TextEncoder | None = None,
         model: str | Path | None = None,
         **settings: Any,
@@ -83,14 +82,15 @@ class Library:
 
         Args:
             path: a folder that is empty or does not exist.
-            encoder: of frames and sentences: a name, a folder, or an open encoder.
+            encoder: of frames and sentences: a name, a folder, or an open encoder. Without one, the image–text encoder
+                that ``prvr prepare`` has fetched is taken; where there is none, that is an error.
             text_encoder: of subtitles; without one, subtitles are not searched.
             model: a trained run to search with. The library keeps a copy of its weights.
             settings: the other fields of ``LibrarySettings``.
         """
         require_empty(Path(path))
         chosen = LibrarySettings(
-            encoder=encoder if isinstance(encoder, str) else encoder.name,
+            encoder="" if encoder is None else encoder if isinstance(encoder, str) else encoder.name,
             text_encoder=text_encoder if text_encoder is None or isinstance(text_encoder, str) else text_encoder.name,
             model=None if model is None else str(model),
             **settings,
@@ -127,10 +127,34 @@ class Library:
     def settings(self) -> LibrarySettings:
         return self.record.settings
 
-    @cached_property
+    @property
     def tracks(self) -> dict[str, Track]:
         """The tracks by name, with encoders and model loaded."""
-        return open_tracks(self.store, self._encoders)
+        return self._tracks_of(self.record)
+
+    def _tracks_of(self, record: LibraryRecord) -> dict[str, Track]:
+        """The tracks, if ``record`` still says how the library's vectors are made."""
+        with self._opening:
+            if self._tracks is None:
+                self._tracks = (self.record, open_tracks(self.store, self._encoders))
+            current, tracks = self._tracks
+        if current is not record:
+            raise LibraryError("The library was reindexed with another encoder at this moment. Try again.")
+        return tracks
+
+    def _follow(self, record: LibraryRecord, frames: Encoder | None = None) -> None:
+        """Take the record of a library that was reindexed, and its new encoder where it is open already."""
+        with self._opening:
+            self.record, self.store, self._tracks = record, self.store.following(record), None
+            self._encoders = {**self._encoders, FRAMES: frames}
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """How far answers can be trusted."""
+        return self._knowledge_of(self.record)
+
+    def _knowledge_of(self, record: LibraryRecord) -> Knowledge:
+        return Knowledge.of(self._tracks_of(record)[FRAMES], own_sentences=record.background == "encoder")
 
     def require_model(self, run: str | Path) -> None:
         """Refuse a run that is not the model this library was created with."""
@@ -183,9 +207,10 @@ class Library:
         progress: Callable[[AddProgress], None] | None = None,
     ) -> Adder:
         """What adds files to this library: plans, indexes and commits them, and keeps the report."""
+        record = self.record
         return Adder(
             store=self.store,
-            tracks=lambda: self.tracks,
+            tracks=lambda: self._tracks_of(record),
             rate=self.settings.rate,
             tags=tuple(tags),
             retry=retry,
@@ -209,6 +234,29 @@ class Library:
         self.store.clean()
         return removed
 
+    def reindex(
+        self,
+        *,
+        encoder: str | Encoder | None = None,
+        rate: float | None = None,
+        progress: Callable[[AddProgress], None] | None = None,
+    ) -> ReindexReport:
+        """Encode the pictures of all videos anew. You can interrupt it and run it again.
+
+        The library answers with its old vectors until all new ones are there. Tags, numbers and subtitles stay.
+
+        Args:
+            encoder: another encoder; by default the one that the library has.
+            rate: other frames per second.
+            progress: called while files are decoded.
+        """
+        report, opened = reindex_videos(self.store, encoder, rate, progress)
+        if report.record is not None:
+            with self._lock:
+                self._snapshot = None
+                self._follow(report.record, opened)
+        return report
+
     def index(self, settings: IndexSettings | None = None, report: Callable[[str], None] = lambda _: None) -> list[str]:
         """Build the index for approximate searches. Returns the tracks that have one; small ones need none."""
         backgrounds = {name: track.background for name, track in self.tracks.items()}
@@ -224,6 +272,8 @@ class Library:
         """The library as it is now. Later changes do not affect it."""
         with self._lock:
             self._snapshot = self.store.snapshot(self._snapshot, self._projection)
+            if self._snapshot.record is not self.record:
+                self._follow(self._snapshot.record)
             return self._snapshot
 
     def _projection(self, track: str) -> torch.Tensor | None:
@@ -290,8 +340,9 @@ class Library:
         results = run_search(
             requests,
             snapshot,
-            encode=self.encode,
+            encode=lambda name, queries: encode_queries(queries, self._tracks_of(snapshot.record)[name]),
             candidates=self.store.candidates(snapshot) if approximate else {},
+            knowledge=self._knowledge_of(snapshot.record),
             lines=self.lines,
             pool=self.pool,
         )
@@ -320,15 +371,21 @@ class Library:
             trace: cut moments out of the routed evidence; off: out of the direct evidence.
             moments: how moments are cut out.
         """
-        return explain_video(
-            self.snapshot(),
-            lambda name: self.encode(name, [query])[0],
+        snapshot = self.snapshot()
+        found = explain_video(
+            snapshot,
+            lambda name: encode_queries([query], self._tracks_of(snapshot.record)[name])[0],
             video,
             self.pool,
             track=track,
             trace=trace,
             options=moments or MomentOptions(),
         )
+        knowledge = self._knowledge_of(snapshot.record)
+        understood = knowledge.understand(query)
+        if found.track != FRAMES or (understood is not None and understood.ignored):
+            return found
+        return replace(found, verdict=knowledge.verdict(found.evidence))
 
     def recall(self, best: int = 10) -> dict[str, CandidateRecall]:
         """By track, the share of the exact best videos of background sentences that approximate search finds."""

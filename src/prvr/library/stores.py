@@ -17,6 +17,7 @@ from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Video
 from prvr.library.store.claims import HeldClaim
 from prvr.library.store.commit import Committer
+from prvr.library.store.rebuild import Rebuild
 from prvr.library.store.settings import LibraryRecord
 from prvr.library.store.snapshot import QueryProjection, Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
@@ -51,6 +52,10 @@ class Store(ABC):
     @abstractmethod
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
         """The library as it is now. Returns ``previous`` itself if nothing has changed since."""
+
+    @abstractmethod
+    def following(self, record: LibraryRecord) -> Store:
+        """The same store with the record of a newer snapshot, after the library was reindexed."""
 
     @abstractmethod
     def status(self) -> LibraryStatus:
@@ -90,6 +95,10 @@ class Store(ABC):
     def clean(self) -> None:
         """Delete what killed processes and removed videos left behind."""
 
+    @abstractmethod
+    def rebuild(self, record: LibraryRecord) -> Rebuild:
+        """Build vectors of another kind beside those that are searched, or go on with what was begun before."""
+
     # -- candidates ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -120,3 +129,7 @@ class Store(ABC):
     @abstractmethod
     def has_index(self) -> bool:
         """Whether an index was built."""
+
+    @abstractmethod
+    def drop_index(self) -> None:
+        """Delete the index of every track."""

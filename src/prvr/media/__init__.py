@@ -35,15 +35,20 @@ from prvr.media.encoders import (
     SHORT_NAMES,
     Array,
     Encoder,
+    EncoderPreset,
     PlainEncoder,
     TextEncoder,
+    Understanding,
+    find_preset,
     open_encoder,
     open_text_encoder,
+    prepared_encoders,
+    presets,
     unit_rows,
 )
 from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
 from prvr.media.encoders.hashes import file_hash, require_unchanged
-from prvr.media.encoders.weights import model_folder, weights_hash
+from prvr.media.encoders.weights import cached_models, find_model, hub_cache, model_folder, weights_hash
 from prvr.media.errors import EncoderError, MediaError, MissingExtra, StorageError
 from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
@@ -63,6 +68,7 @@ __all__ = [
     "DownloadPlan",
     "Encoder",
     "EncoderError",
+    "EncoderPreset",
     "ExtractionResult",
     "FeaturePart",
     "FileStatus",
@@ -80,16 +86,21 @@ __all__ = [
     "TextEncoder",
     "TextFeatures",
     "TimedLine",
+    "Understanding",
     "VideoFeatures",
     "VideoFile",
     "VideoInfo",
     "VideoReader",
+    "cached_models",
     "cut_clip",
     "decoder_name",
     "download",
     "extract_features",
     "feature_parts",
     "file_hash",
+    "find_model",
+    "find_preset",
+    "hub_cache",
     "load_picture",
     "model_folder",
     "open_encoder",
@@ -97,6 +108,8 @@ __all__ = [
     "open_video",
     "picture_bytes",
     "plan_download",
+    "prepared_encoders",
+    "presets",
     "read_subtitles",
     "require_unchanged",
     "save_picture",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from prvr.media.buckets import VideoFile
 
+ScalingFilter = Literal["quick", "bilinear", "bicubic"]
 Image = NDArray[np.uint8]  # (height, width, 3), RGB
 
 
@@ -49,6 +50,9 @@ class Fit:
 
     ``stretch`` ignores the aspect ratio. ``cover`` keeps it, fills the size and cuts the rest off evenly on both sides.
 
+    ``bilinear`` and ``bicubic`` give the pictures that Pillow's filters of these names give, from full-size RGB
+    pictures. ``quick`` leaves it to the decoder, which scales while it converts colours; its pictures are similar.
+
     >>> Fit(224, 224, "cover").scaled(640, 360)
     (398, 224)
     >>> Fit(224, 224, "stretch").scaled(640, 360)
@@ -58,11 +62,16 @@ class Fit:
     width: int
     height: int
     mode: Literal["stretch", "cover"] = "stretch"
+    filter: ScalingFilter = "quick"
+    short_side: int = 0  # of the scaled picture in mode ``cover``; 0: as short as fills the size
 
     def scaled(self, width: int, height: int) -> tuple[int, int]:
         """The size that a picture of ``width`` × ``height`` is scaled to, before anything is cut off."""
         if self.mode == "stretch":
             return self.width, self.height
+        if self.short_side:  # the long side is rounded down, as image processors do
+            short = min(width, height)
+            return self.short_side * width // short, self.short_side * height // short
         scale = max(self.width / width, self.height / height)
         return max(self.width, round(width * scale)), max(self.height, round(height * scale))
 

@@ -1,8 +1,9 @@
 """The default reader: PyAV, which carries its own FFmpeg.
 
-Frames are decoded in sequence. Only the sampled ones are converted, and scaled in the same step. Where samples are
-further apart than key frames, the reader seeks to each sample, which is faster and gives the same pictures
-(`python benchmarks/media_decode.py`). This module needs PyAV to be imported; ``open_video`` does that.
+Frames are decoded in sequence. Only the sampled ones are converted, and scaled in the same step where the encoder asks
+for no certain filter. Where samples are further apart than key frames, the reader seeks to each sample, which is faster
+and gives the same pictures (`python benchmarks/media_decode.py`). This module needs PyAV to be imported; ``open_video``
+does that.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from prvr.media.errors import MediaError
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.packages import require_av
 from prvr.media.reader import VideoReader
+from prvr.media.resize import fit_picture
 from prvr.media.sampling import PresentationClock, Sampler
 
 av = require_av()
@@ -127,7 +129,8 @@ class _Converter:
     def __init__(self, info: VideoInfo, fit: Fit | None):
         self.fit = fit
         self.turns = info.rotation // 90
-        width, height = fit.scaled(info.width, info.height) if fit else (info.width, info.height)
+        quick = fit is not None and fit.filter == "quick"
+        width, height = fit.scaled(info.width, info.height) if fit and quick else (info.width, info.height)
         self.size = (height, width) if self.turns % 2 else (width, height)
         self.reformatter = av.video.reformatter.VideoReformatter()
         self.last: tuple[Any, Image] | None = None
@@ -139,8 +142,8 @@ class _Converter:
         image = np.asarray(scaled.to_ndarray(), np.uint8)
         if self.turns:
             image = np.ascontiguousarray(np.rot90(image, -self.turns))
-        if self.fit is not None and self.fit.mode == "cover":
-            image = self.fit.cut(image)
+        if self.fit is not None:
+            image = fit_picture(image, self.fit)  # a quickly scaled one is only cut
         self.last = (picture, image)
         return image
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from prvr.media.errors import EncoderError
 
-WORDS = "words"  # the ``preprocessing`` of sentences that are kept word by word
+WORDS = "words"  # begins the ``preprocessing`` of sentences that are kept word by word
 
 
 class RecipeMismatch(EncoderError):
@@ -35,7 +35,7 @@ class Recipe:
     @property
     def words(self) -> bool:
         """Whether sentences are kept word by word."""
-        return self.preprocessing == WORDS
+        return self.preprocessing.split("; ")[0] == WORDS
 
     def to_json(self) -> str:
         """One line of JSON, with sorted keys."""
@@ -93,7 +93,7 @@ class Recipe:
         rows = [("", mine, theirs)]
         for name, value in asdict(self).items():
             mark = "*" if name in different else " "
-            rows.append((f"{name:<14} {mark}", _short(value), _short(getattr(other, name))))
+            rows.append((f"{name:<14} {mark}", *_short(str(value), str(getattr(other, name)))))
         table = "\n".join(f"{name:<16} {left:<16} {right}".rstrip() for name, left, right in rows)
         raise RecipeMismatch(
             f"Features of two recipes cannot be compared. These differ in {', '.join(different)}:\n{table}\n"
@@ -101,6 +101,12 @@ class Recipe:
         )
 
 
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 40 else f"{text[:37]}…"
+def _short(left: str, right: str) -> tuple[str, str]:
+    """Long texts cut to the part where they begin to differ."""
+    differ = next((i for i, (one, other) in enumerate(zip(left, right, strict=False)) if one != other), 0)
+    start = max(0, differ - 10) if max(len(left), len(right)) > 40 else 0
+
+    def cut(text: str) -> str:
+        return ("…" if start else "") + text[start : start + 38] + ("…" if text[start + 38 :] else "")
+
+    return cut(left), cut(right)

@@ -16,7 +16,7 @@ from prvr.media.buckets import VideoFile
 from prvr.media.errors import MediaError, MissingExtra
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.reader import VideoReader
-from prvr.media.resize import resize
+from prvr.media.resize import fit_picture, resize
 from prvr.media.sampling import TOLERANCE
 
 try:
@@ -105,10 +105,8 @@ class TorchcodecReader(VideoReader):
 
 def _displayed(image: Image, info: VideoInfo, fit: Fit | None) -> Image:
     """A decoded picture with square pixels, or scaled as ``fit`` says, (H, W, 3)."""
-    if fit is None:
-        return resize(image, info.width, info.height)
-    scaled = resize(image, *fit.scaled(info.width, info.height))
-    return scaled if fit.mode == "stretch" else fit.cut(scaled)
+    shown = resize(image, info.width, info.height)
+    return shown if fit is None else fit_picture(shown, fit)
 
 
 def _first_line(problem: BaseException) -> str:

@@ -1,5 +1,14 @@
 """Score a corpus: prepare it once as a gallery, then rank it against queries."""
 
+from prvr.scoring.calibration import (
+    Calibration,
+    CalibrationQuality,
+    LibraryOdds,
+    area_under_roc,
+    calibration_error,
+    fit_calibration,
+    known_searches,
+)
 from prvr.scoring.disk import GalleryError, describe_array, map_array, raw_bytes
 from prvr.scoring.engines import Engine, Scores, ScoringEngine, Top, score, score_parts, top_k
 from prvr.scoring.engines.common import prepare_queries
@@ -21,11 +30,14 @@ __all__ = [
     "PAGED",
     "STORAGE",
     "AlignedPairs",
+    "Calibration",
+    "CalibrationQuality",
     "Engine",
     "FusedEngine",
     "Gallery",
     "GalleryError",
     "GalleryEvidence",
+    "LibraryOdds",
     "NotSeparable",
     "Positives",
     "Recall",
@@ -35,17 +47,21 @@ __all__ = [
     "Storage",
     "Top",
     "Vectors",
+    "area_under_roc",
+    "calibration_error",
     "coverage",
     "describe_array",
     "encode_query_batches",
     "encode_video_batches",
     "evaluation_mode",
+    "fit_calibration",
     "fused_device_obstacle",
     "fused_obstacle",
     "gallery_evidence",
     "gallery_ranks",
     "has_simsimd",
     "join_videos",
+    "known_searches",
     "map_array",
     "pairwise_scores",
     "positive_pairs",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints
 
 from prvr.library import Video
+from prvr.media import VideoFile
 from prvr.server.jobs import Job, JobState
 from prvr.server.ranges import title
 from prvr.server.roots import LibraryFolders
@@ -73,6 +74,7 @@ class VideoModel(BaseModel):
     id: int
     title: str
     filename: str
+    name: str = Field(description="folder and file name, to show to people")
     folder: str = Field(
         description="relative to the folder that holds all videos of the library; '' is that folder. The address, for "
         "videos in a bucket where others are not"
@@ -91,11 +93,12 @@ class VideoModel(BaseModel):
     thumbnail_url: str
 
     @staticmethod
-    def of(video: Video, folder: str) -> VideoModel:
+    def of(video: Video, folder: str, name: str) -> VideoModel:
         return VideoModel(
             id=video.id,
             title=title(video.path),
             filename=video.path.name,
+            name=name,
             folder=folder,
             date=_to_datetime(video.date),
             added=_to_datetime(video.added),
@@ -119,10 +122,15 @@ class VideoDescriber:
     def describe(self, video: Video) -> VideoModel:
         model = self._cache.get(video.id)
         if model is None:
-            model = VideoModel.of(video, self.folders.name(video))
+            model = VideoModel.of(video, self.folders.name(video.path), self.name(video.path))
             if len(self._cache) < _MAX_CACHED:
                 self._cache[video.id] = model
         return model
+
+    def name(self, path: VideoFile) -> str:
+        """Folder and file name, as clients see them."""
+        folder = self.folders.name(path)
+        return f"{folder}/{path.name}" if folder else path.name
 
 
 class VideoPage(BaseModel):
@@ -212,6 +220,7 @@ class LibraryModel(BaseModel):
     failed: int = Field(description="number of files that could not be read")
     seconds: float = Field(description="total length of the videos, in seconds")
     encoder: str
+    limits: str | None = Field(description="what the encoder cannot do, for people; null if there is nothing to say")
     folders: list[str]
     tags: list[str]
     roots: list[str] = Field(description="names of the folders that videos may be added from")

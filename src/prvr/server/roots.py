@@ -130,9 +130,9 @@ class LibraryFolders:
         shared = os.path.commonpath(here or map(str, parents)) if parents else "/"
         self.base = video_path(shared) if "/" in shared else Path("/")  # no folder holds two buckets
 
-    def name(self, video: Video) -> str:
+    def name(self, path: VideoFile) -> str:
         """The name of a video's folder; "" is the folder that holds all videos."""
-        parent = video.path.parent
+        parent = path.parent
         if not parent.is_relative_to(self.base):
             return str(parent) if isinstance(parent, BucketPath) else ""
         inner = parent.relative_to(self.base).as_posix()

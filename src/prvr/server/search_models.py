@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import urlencode
@@ -13,6 +14,7 @@ from prvr.library import (
     Filters,
     FoundMoment,
     Hit,
+    PresenceWord,
     SearchRequest,
     SearchResult,
     VideoExplanation,
@@ -35,8 +37,10 @@ from prvr.server.models import (
     write_cursor,
 )
 from prvr.server.roots import LibraryFolders
+from prvr.trace import Verdict
 
 _MAX_LIMIT = 100
+_HIT_FIELDS = ("start", "end", "score", "confidence", "verdict", "track", "ranks", "line")
 
 
 class SearchFilters(RequestModel):
@@ -93,7 +97,9 @@ class SearchBody(RequestModel):
         default=None, description="`next_cursor` of the previous response, to get more hits; keep all other fields"
     )
     filters: SearchFilters = SearchFilters()
-    min_confidence: Real = Field(default=0.0, ge=0, le=1, description="leave out hits with a lower confidence")
+    min_confidence: Real = Field(
+        default=0.0, ge=0, le=1, description="leave out hits with a lower confidence; needs a calibrated model"
+    )
     trace: StrictBool = Field(default=True, description="true: score with TRACE; false: plain max pooling over time")
     approximate: StrictBool = Field(
         default=False,
@@ -135,10 +141,18 @@ class HitModel(BaseModel):
     start: float = Field(description="seconds")
     end: float = Field(description="seconds")
     score: float = Field(description="comparable only within this search")
-    confidence: float | None = Field(description="share of background sentences that score lower; null if unknown")
+    confidence: float | None = Field(
+        description="probability that this is right; null if the library's model is not calibrated"
+    )
+    verdict: Verdict | None = Field(
+        description="whether the rest of the video supports it; null where that was not found to say anything"
+    )
     track: str = Field(description="the track it was found in: `frames` or `text`")
     ranks: dict[str, int] = Field(description="rank of the video in each track")
     line: str | None = Field(description="the line of subtitles, if it was found in the text")
+    also_at: list[str] = Field(
+        description="folder and name of other files with the same video: links, copies, re-encodes"
+    )
     moments: list[MomentModel]
     thumbnail_urls: list[str] = Field(description="three pictures from the moment, in order of time")
     evidence_url: str
@@ -152,18 +166,35 @@ class HitModel(BaseModel):
         return HitModel(
             rank=rank,
             video=describer.describe(hit.video),
+            also_at=[describer.name(path) for path in hit.also_at],
             moments=[MomentModel.of(video, moment) for moment in hit.moments],
             thumbnail_urls=[thumbnail_url(video, time) for time in times],
             evidence_url=f"/v1/videos/{video}/evidence?{parameters}&track={hit.track}",
-            **{name: fields[name] for name in ("start", "end", "score", "confidence", "track", "ranks", "line")},
+            **{name: fields[name] for name in _HIT_FIELDS},
         )
+
+
+class PresenceModel(BaseModel):
+    """Whether what was asked for is in the library at all. Filters and pages do not change it."""
+
+    word: PresenceWord | None = Field(description="null if unknown, or if there is a probability")
+    probability: float | None = Field(description="null if the library's model is not calibrated")
+
+
+class UnderstoodModel(BaseModel):
+    """What an encoder with a limited vocabulary made of the query."""
+
+    used: list[str]
+    ignored: list[str]
 
 
 class SearchResponse(BaseModel):
     """The hits of a search, best first."""
 
     query: str
-    confident: bool = Field(description="whether the best hit stands out from background sentences")
+    presence: PresenceModel
+    confident: bool = Field(description="whether it stands out, or is there with a probability of 0.9 or more")
+    understood: UnderstoodModel | None = Field(description="which words were used; null: all of them")
     message: str = Field(description="a message to show to people, or an empty string")
     note: str = Field(description="what the scores mean")
     videos_searched: int
@@ -178,7 +209,9 @@ class SearchResponse(BaseModel):
         next_offset = result.next_offset
         return SearchResponse(
             query=result.query,
+            presence=PresenceModel(**result.presence.to_dict()),
             confident=result.confident,
+            understood=None if result.understood is None else UnderstoodModel(**asdict(result.understood)),
             message=result.message,
             note=SCORES_NOTE,
             videos_searched=result.total or 0,
@@ -211,7 +244,10 @@ class EvidenceModel(BaseModel):
     direct_peak: PeakModel = Field(description="maximum of the direct evidence, which plain max pooling takes")
     routed_peak: PeakModel = Field(description="maximum of the routed evidence, which TRACE takes")
     unsupported_gap: float = Field(description="direct evidence minus expected support at the direct peak")
-    unsupported: bool = Field(description="whether the peaks do not overlap, so that TRACE picks another moment")
+    verdict: Verdict | None = Field(
+        description="whether the rest of the video supports the moment; null where that was not found to say anything"
+    )
+    why: str = Field(description="why this moment was found, in words")
     moments: list[MomentModel]
 
     @staticmethod
@@ -228,11 +264,7 @@ class EvidenceModel(BaseModel):
             query=query,
             track=explanation.track,
             moments=[MomentModel.of(video, moment) for moment in explanation.moments],
-            unsupported=not _overlap(peaks["direct_peak"], peaks["routed_peak"]),
+            verdict=explanation.verdict,
+            why=explanation.why,
             **{**fields, **peaks},
         )
-
-
-def _overlap(first: PeakModel, second: PeakModel) -> bool:
-    """Whether two peaks count as the same place. Spans overlap their neighbours, so overlapping spans do."""
-    return first.start < second.end and second.start < first.end

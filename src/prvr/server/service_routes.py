@@ -6,6 +6,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 
 from prvr import __version__
+from prvr.library import library_limits
 from prvr.server.guard import COOKIE, equals_token
 from prvr.server.models import Health, LibraryModel, SessionRequest
 from prvr.server.problems import Problem, problem_responses
@@ -31,7 +32,8 @@ def library(state: Shared) -> LibraryModel:
         failed=len(videos) - len(searchable),
         seconds=sum(video.duration or 0.0 for video in searchable),
         encoder=state.library.settings.encoder,
-        folders=sorted({folders.name(video) for video in searchable}),
+        limits=library_limits(state.library.record),
+        folders=sorted({folders.name(video.path) for video in searchable}),
         tags=sorted({tag for video in searchable for tag in video.tags}),
         roots=list(state.roots.by_name),
     )

@@ -23,6 +23,7 @@ from prvr.trace.variants import (
     variant_factors,
     variant_parts,
 )
+from prvr.trace.verdicts import Share, Verdict, VerdictScale, why_this_one
 
 __all__ = [
     "ABLATIONS",
@@ -35,10 +36,13 @@ __all__ = [
     "PairEvidence",
     "PairProducts",
     "Peaked",
+    "Share",
     "Trace",
     "TraceConfig",
     "TraceFactors",
     "VariantFactors",
+    "Verdict",
+    "VerdictScale",
     "aligned_evidence",
     "certainty",
     "explain_pair",
@@ -53,5 +57,6 @@ __all__ = [
     "trace_score",
     "variant_factors",
     "variant_parts",
+    "why_this_one",
     "with_anchors",
 ]

@@ -30,6 +30,11 @@ class Peaked:
         """Direct evidence minus support at the direct peak: large where a peak has no support."""
         return float(self.direct[self.direct_peak] - self.expected_support[self.direct_peak])
 
+    @property
+    def support_lift(self) -> float:
+        """Support at the direct peak, above the mean support of the video."""
+        return float(self.expected_support[self.direct_peak] - self.expected_support.mean())
+
 
 def temporal_iou(start: ArrayLike, end: ArrayLike, other_start: ArrayLike, other_end: ArrayLike) -> NDArray[np.float64]:
     """Intersection over union of stretches of time, in any unit; 0 where both are empty.

@@ -12,6 +12,7 @@ Train a preset, then load what it learned::
 ``PhaseSetup`` gives the optimiser and the step of one phase, for code that drives single steps (benchmarks).
 """
 
+from prvr.training.calibration import RunCalibration, calibrate_run, read_calibration, support_of_first_answers
 from prvr.training.config import (
     BackboneStage,
     ConfigError,
@@ -45,6 +46,7 @@ __all__ = [
     "PlainStep",
     "Processes",
     "Run",
+    "RunCalibration",
     "RunError",
     "Step",
     "TraceModel",
@@ -54,6 +56,7 @@ __all__ = [
     "TrainingError",
     "backbone_optimiser",
     "backbone_rate",
+    "calibrate_run",
     "choose_device",
     "config_from_dict",
     "config_to_dict",
@@ -64,9 +67,11 @@ __all__ = [
     "move_if_it_fits",
     "phase_at",
     "preset_names",
+    "read_calibration",
     "read_metrics",
     "resolve_config",
     "set_rate",
     "split_scores",
+    "support_of_first_answers",
     "validate",
 ]

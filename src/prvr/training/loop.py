@@ -18,6 +18,7 @@ from prvr.errors import UserError
 from prvr.tokens import TrainBatch
 from prvr.training import optim
 from prvr.training.batches import TrainingBatches
+from prvr.training.calibration import calibrate_run, read_calibration
 from prvr.training.checkpoints import Checkpoints, Progress
 from prvr.training.config import TrainConfig
 from prvr.training.distributed import Processes
@@ -55,7 +56,7 @@ class Trainer:
     def __init__(self, config: TrainConfig, data: str | Path, run: Run, group: Processes, console: Console | None):
         self.config, self.run, self.group, self.console = config, run, group, console
         splits = training_splits(config, data)
-        train_set = move_if_it_fits(splits.train, group.device)
+        self.train_set = train_set = move_if_it_fits(splits.train, group.device)
         self.validation_set = move_if_it_fits(splits.validation, group.device)
         self.validated_on = splits.validated_on
         self.fingerprint = splits.fingerprint
@@ -81,6 +82,7 @@ class Trainer:
         """Train from the newest checkpoint, or from the start, to the end."""
         self._restore()
         if self.progress.epoch >= self._epochs() and self.run.has_weights("average"):
+            self._calibrate()
             if self.console is not None:
                 self.console.print(f"{self.run.path} is finished: nothing to do", markup=False, soft_wrap=True)
             return
@@ -97,6 +99,7 @@ class Trainer:
                     if self.progress.epoch < self._epochs() and self.group.share(interrupted.requested):
                         raise interrupted
                 self.checkpoints.finish(self.progress.epoch - 1, self.model.state_dict())
+                self._calibrate()
                 weights = f"(weights: {self.config.selection})"
                 reporter.say(f"done: {self.run.path} {weights}; next: prvr eval {self.run.path}")
         except Interrupted:
@@ -231,6 +234,11 @@ class Trainer:
             plain = validate(self.model, self.validation_set, self._fusion_weight(now), at_once).to_plain()
         self.model.enter(now)
         return Validation.from_plain(self.group.share(plain))
+
+    def _calibrate(self) -> None:
+        """Learn from the validation split how sure the finished run's answers are, unless that was done before."""
+        if self.group.is_first and read_calibration(self.run) is None:
+            calibrate_run(self.run, self.train_set, self.validation_set, self.group.device)
 
     def _compare_with_best(self, now: PhaseEpoch, validation: Validation) -> None:
         progress = self.progress

@@ -125,7 +125,7 @@ def test_many_shards_give_the_same_answers(
     whole: Library, films: RenderedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrays, "SHARD_LIMIT", 20_000)
-    lib = Library.create(tmp_path / "small", rate=whole.settings.rate)
+    lib = Library.create(tmp_path / "small", encoder="plain", rate=whole.settings.rate)
     lib.add([films.folder])
     assert len(list((lib.folder / "shards").iterdir())) > 3
     assert found(lib) == found(whole)
@@ -143,11 +143,11 @@ def test_a_long_video_in_sections_is_one_video(
     rng = np.random.default_rng(0)
     pictures = (np.full((48, 64, 3), rng.integers(0, 255, 3), np.uint8) for _ in range(150))
     film = write_video(tmp_path / "long.mp4", pictures, fps=1)
-    one = Library.create(tmp_path / "one", rate=1.0, local=local)
+    one = Library.create(tmp_path / "one", encoder="plain", rate=1.0, local=local)
     one.add([film])
     monkeypatch.setattr(frozen, "SECTION_SAMPLES", 32)
     monkeypatch.setattr(buffer, "MEMORY_LIMIT", 0)
-    several = Library.create(tmp_path / "several", rate=1.0, local=local)
+    several = Library.create(tmp_path / "several", encoder="plain", rate=1.0, local=local)
     several.add([film])
     assert (len(one.snapshot().tracks["frames"]), len(several.snapshot().tracks["frames"])) == (1, 5)
     a, b = one.search("a red picture", trace=False), several.search("a red picture", trace=False)
@@ -186,9 +186,9 @@ def test_opening_refuses_what_it_cannot_read(tmp_path: Path, in_folder: Library)
     with pytest.raises(LibraryError, match="is not a library"):
         Library.open(tmp_path)
     with pytest.raises(LibraryError, match="already holds a library"):
-        Library.create(in_folder.folder)
+        Library.create(in_folder.folder, encoder="plain")
     with pytest.raises(LibraryError, match="holds something else"):
-        Library.create(tmp_path)
+        Library.create(tmp_path, encoder="plain")
     about = in_folder.folder / "library.json"
     text = about.read_text()
     about.write_text(text.replace('"format": 1', '"format": 3'))
@@ -233,9 +233,9 @@ def test_a_kill_while_a_library_is_created_leaves_nothing_in_the_way(own: Path, 
     folder = tmp_path / "library"
     folder.mkdir()
     (folder / "..library.json.123.123.part").write_text("{")  # half of library.json, under its temporary name
-    library = Library.create(folder, rate=2.0)
+    library = Library.create(folder, encoder="plain", rate=2.0)
     assert len(library.add([own]).added) == 6
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("Dear")
     with pytest.raises(LibraryError, match="holds something else"):
-        Library.create(tmp_path / "other")
+        Library.create(tmp_path / "other", encoder="plain")

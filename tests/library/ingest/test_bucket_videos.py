@@ -56,7 +56,7 @@ def test_videos_of_a_bucket_are_found_as_on_a_disk(bucket: str, local: Path) -> 
 def test_answers_are_those_of_the_same_files_on_a_disk(
     bucket: str, local: Path, library: Library, tmp_path: Path
 ) -> None:
-    on_disk = Library.create(tmp_path / "other", rate=2.0)
+    on_disk = Library.create(tmp_path / "other", encoder="plain", rate=2.0)
     on_disk.add([local])
     report = library.add([bucket])
     assert (len(report.added), report.failed, report.damaged) == (len(NAMES), {}, {})
@@ -122,7 +122,7 @@ def test_a_folder_of_the_bucket_can_be_searched_and_removed(bucket: str, library
 
 
 def test_subtitles_beside_a_video_are_searched_and_watched(bucket: str, tmp_path: Path, s3: S3Server) -> None:
-    library = Library.create(tmp_path / "library", rate=2.0, text_encoder=Words())
+    library = Library.create(tmp_path / "library", encoder="plain", rate=2.0, text_encoder=Words())
     s3.put(f"{bucket}/inner/c?d.en.srt", SAID)
     library.add([f"{bucket}/inner"])
     (hit,) = [hit for hit in library.search("a red square") if hit.track == "text"][:1]

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from prvr.cli import main
-from prvr.library import INDEX_FOLDER, CandidateIndex, Filters, IndexSettings, Library, LibraryError, SearchRequest
-from prvr.library.search import candidates
+from prvr.library import (
+    INDEX_FOLDER,
+    CandidateIndex,
+    Filters,
+    IndexSettings,
+    Library,
+    LibraryError,
+    NoCandidates,
+    SearchRequest,
+)
+from prvr.library.search import candidate_build, candidates
+from prvr.library.search.stretches import merge_tokens
+from prvr.library.store import arrays
+from prvr.library.store.sections import MappedSections
+from prvr.scoring import Vectors
 from prvr.worlds import RenderedWorld
 
-pytest.importorskip("faiss", reason='needs faiss: pip install "prvr[candidates]"')
+lance = pytest.importorskip("lance", reason='needs Lance: pip install "prvr[candidates]"')
 QUERY = "a red circle moves to the left"
 
 
@@ -45,7 +60,7 @@ def test_candidates_are_scored_as_in_exact_search(mine: Library) -> None:
 
 def test_neighbours_in_a_pass_change_nothing(mine: Library) -> None:
     """Each query has candidates of its own, whatever else is asked at the same time, and with what options."""
-    mine.index(IndexSettings(videos=2, neighbours=4))
+    mine.index(IndexSettings(videos=2))
     mates = ["something blue falls", "a yellow star", "a green circle over sand"]
     request = SearchRequest(QUERY, limit=50, approximate=True)
     alone = mine.search_many([request])[0]
@@ -84,7 +99,7 @@ def test_what_came_later_is_found_and_what_went_is_not(mine: Library, films: Ren
 
 
 def test_filters_are_answered_exactly(mine: Library) -> None:
-    mine.index(IndexSettings(videos=1, neighbours=1))
+    mine.index(IndexSettings(videos=1))
     everything = Filters(min_duration=0.1)
     exact, found = (mine.search(QUERY, limit=50, filters=everything, approximate=way) for way in (False, True))
     assert [hit.video for hit in found] == [hit.video for hit in exact]
@@ -95,12 +110,92 @@ def test_without_an_index_it_says_what_to_do(mine: Library) -> None:
         mine.search(QUERY, approximate=True)
 
 
-def test_a_damaged_index_is_named(mine: Library) -> None:
+@pytest.mark.parametrize("part", ["*.json", "*.lance/_versions/*", "*.lance/data/*", "*.lance/_indices/*/*"])
+def test_a_damaged_index_is_named(mine: Library, part: str) -> None:
     mine.index()
-    (file,) = (mine.folder / INDEX_FOLDER).glob("*.faiss")
-    file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(LibraryError, match="library index` again"):
+    for file in (mine.folder / INDEX_FOLDER).glob(part):
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 3])
+    with pytest.raises(NoCandidates, match="library index` again"):
+        Library.open(mine.folder).search(QUERY, approximate=True)
+    mine.index()
+    assert len(mine.search(QUERY, limit=3, approximate=True)) == 3
+
+
+def test_a_lost_index_is_named(mine: Library) -> None:
+    mine.index()
+    shutil.rmtree(table_of(mine))
+    with pytest.raises(NoCandidates, match="library index` again"):
         mine.search(QUERY, approximate=True)
+
+
+@pytest.mark.parametrize(("format", "remedy"), [(1, "run `prvr library index` again"), (99, "update prvr")])
+def test_an_index_of_another_format_is_named(mine: Library, format: int, remedy: str) -> None:
+    mine.index()
+    record = mine.folder / INDEX_FOLDER / "frames.json"
+    record.write_text(json.dumps({**json.loads(record.read_text("utf-8")), "format": format}), "utf-8")
+    with pytest.raises(NoCandidates, match=remedy):
+        mine.search(QUERY, approximate=True)
+
+
+def table_of(library: Library) -> Path:
+    """The table that the index of pictures uses."""
+    folder = library.folder / INDEX_FOLDER
+    return folder / json.loads((folder / "frames.json").read_text("utf-8"))["table"]
+
+
+def test_a_search_goes_on_while_the_index_is_replaced(mine: Library) -> None:
+    """The table that it has opened is deleted, and so is what killed processes and older versions left."""
+    mine.index()
+    reader, again = (Library.open(mine.folder) for _ in range(2))
+    opened = reader.store.candidates(reader.snapshot())["frames"]
+    for leftover in ("frames-old.faiss", "frames-killed.lance"):
+        (mine.folder / INDEX_FOLDER / leftover).write_bytes(b"")
+    first = table_of(mine)
+    mine.index()
+    assert [*(mine.folder / INDEX_FOLDER).glob("frames-*")] == [table_of(mine)] != [first]
+    background = mine.tracks["frames"].background[:3]
+    expected = again.store.candidates(again.snapshot())["frames"].of(background)
+    assert [each.tolist() for each in opened.of(background)] == [each.tolist() for each in expected]
+
+
+def test_an_index_that_cannot_be_written_leaves_the_old_one(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine.index()
+    table = table_of(mine)
+
+    def full_disk(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(candidate_build, "build_stretch_index", full_disk)
+        with pytest.raises(LibraryError, match=r"could not be written.*No space left"):
+            mine.index()
+    assert [*(mine.folder / INDEX_FOLDER).glob("frames-*")] == [table]
+    assert mine.search(QUERY, approximate=True).hits
+
+
+def test_the_table_holds_the_stretches_of_every_section(
+    mine: Library, films: RenderedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several shards, one of them with rows of removed videos."""
+    paths = sorted(films.videos.values())
+    mine.remove(paths[2:3])
+    monkeypatch.setattr(arrays, "SHARD_LIMIT", 1)
+    mine.add(paths[2:3])
+    mine.store.remove(paths[5:6], missing=False)  # without freeing the space
+    monkeypatch.setattr(candidate_build, "_TOKENS_AT_ONCE", 20)  # several batches of a shard
+    mine.index()
+    sections = mine.snapshot().tracks["frames"]
+    assert isinstance(sections, MappedSections)
+    assert [len(shard.rows) for shard in sections.shards] == [len(paths) - 2, 1]
+    assert len(sections.shards[0].gallery) == len(paths) - 1
+    stored = {row["row"]: row["stretches"] for row in lance.dataset(table_of(mine)).to_table().to_pylist()}
+    for number, owner in enumerate(sections.owners):
+        (section,) = sections.sections_of(owner)
+        local = Vectors(section.arrays["local.values"], section.arrays.get("local.scale"))
+        tokens = local.restore().flatten(0, 1)[: section.tokens].numpy()
+        place = sections.shards[sections.shard[number]].id << candidates.SHARD_BITS | int(sections.row[number])
+        np.testing.assert_allclose(stored.pop(place), merge_tokens(tokens, np.array([len(tokens)]))[0])
+    assert stored == {}
 
 
 def test_a_small_library_needs_none(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,8 +204,8 @@ def test_a_small_library_needs_none(mine: Library, monkeypatch: pytest.MonkeyPat
     assert not (mine.folder / INDEX_FOLDER).exists()
 
 
-def test_without_faiss_it_names_the_install(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "faiss", None)
+def test_without_lance_it_names_the_install(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lance", None)
     with pytest.raises(LibraryError, match=r'pip install "prvr\[candidates\]"'):
         mine.index()
 

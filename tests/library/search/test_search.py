@@ -45,7 +45,7 @@ def brute_force(films: RenderedWorld, sentence: str, local: str, weight: float) 
     ("local", "trace"), [("windows", True), ("windows", False), ("frames", True), ("moments", True)]
 )
 def test_scores_equal_brute_force(films: RenderedWorld, tmp_path: Path, local: str, trace: bool) -> None:
-    lib = Library.create(tmp_path / "library", rate=RATE, local=local, storage="fp32")
+    lib = Library.create(tmp_path / "library", encoder="plain", rate=RATE, local=local, storage="fp32")
     lib.add([films.folder])
     for query in films.queries["test"][:4]:
         expected = brute_force(films, query.sentence, local, 0.03 if trace else 0.0)
@@ -79,7 +79,7 @@ def test_pages_are_cut_from_one_list(whole: Library) -> None:
 
 
 def test_moments_of_one_video_stand_apart(films: RenderedWorld, tmp_path: Path) -> None:
-    whole = Library.create(tmp_path / "library", rate=RATE, local="frames")
+    whole = Library.create(tmp_path / "library", encoder="plain", rate=RATE, local="frames")
     whole.add([films.folder])
     hits = whole.search("a red square", limit=500, group_by="moment", moments=MomentOptions(other=0.3, merge=0))
     videos = [h.video.id for h in hits]
@@ -210,7 +210,7 @@ class Words(TextEncoder):
 def test_subtitles_are_a_second_track_fused_by_rank(own: Path, tmp_path: Path) -> None:
     lines = "1\n00:00:01,000 --> 00:00:02,000\nnobody expected\n\n2\n00:00:04,000 --> 00:00:05,500\nthe purple parrot\n"
     (own / "test0003.srt").write_text(lines)
-    lib = Library.create(tmp_path / "spoken", text_encoder=Words(), rate=RATE)
+    lib = Library.create(tmp_path / "spoken", text_encoder=Words(), encoder="plain", rate=RATE)
     lib.add([own])
     assert lib.status().lines == 2
     hit = lib.search("the purple parrot")[0]
@@ -230,7 +230,7 @@ def test_moments_of_fused_tracks_stand_in_order_of_their_own_places(own: Path, t
     (own / "test0003.srt").write_text(
         "1\n00:00:01,000 --> 00:00:02,000\na red line\n\n2\n00:00:05,000 --> 00:00:06,000\na red line again\n"
     )
-    lib = Library.create(tmp_path / "spoken", text_encoder=Words(), rate=RATE)
+    lib = Library.create(tmp_path / "spoken", text_encoder=Words(), encoder="plain", rate=RATE)
     lib.add([own])
     everything = MomentOptions(other=0.3, merge=0)
     hits = lib.search("a red line", group_by="moment", limit=50, moments=everything)
@@ -248,9 +248,9 @@ def test_moments_of_fused_tracks_stand_in_order_of_their_own_places(own: Path, t
 def test_lines_that_have_nothing_to_do_with_a_query_do_not_vote(own: Path, tmp_path: Path) -> None:
     for number, said in enumerate(("grammar lesson", "quarterly figures", "weather report")):
         (own / f"test000{number}.srt").write_text(f"1\n00:00:01,000 --> 00:00:02,000\n{said}\n")
-    lib = Library.create(tmp_path / "spoken", text_encoder=Words(), rate=RATE)
+    lib = Library.create(tmp_path / "spoken", text_encoder=Words(), encoder="plain", rate=RATE)
     lib.add([own])
-    frames = Library.create(tmp_path / "silent", rate=RATE)
+    frames = Library.create(tmp_path / "silent", encoder="plain", rate=RATE)
     frames.add([own])
     query = "a red square moves to the left"
     assert [h.video.name for h in lib.search(query)] == [h.video.name for h in frames.search(query)]

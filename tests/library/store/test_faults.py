@@ -95,12 +95,12 @@ def same(lib: Library, whole: Library) -> None:
 
 
 def test_kills_lose_and_double_nothing(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
-    same(killed_often(films, tmp_path / "killed", 3, 1, "--rate", str(RATE)), whole)
+    same(killed_often(films, tmp_path / "killed", 3, 1, "--encoder", "plain", "--rate", str(RATE)), whole)
 
 
 @pytest.mark.slow
 def test_fifty_kills_lose_and_double_nothing(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
-    same(killed_often(films, tmp_path / "killed", 50, 2, "--rate", str(RATE)), whole)
+    same(killed_often(films, tmp_path / "killed", 50, 2, "--encoder", "plain", "--rate", str(RATE)), whole)
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_kills_of_adding_with_a_trained_model(films: RenderedWorld, run: Run, tr
 
 
 def test_two_processes_share_the_work(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
-    lib = Library.create(tmp_path / "shared", rate=RATE)
+    lib = Library.create(tmp_path / "shared", encoder="plain", rate=RATE)
     both = [start(lib, films.folder) for _ in range(2)]
     added = [int(process.communicate()[0]) for process in both]
     assert [process.returncode for process in both] == [0, 0]
@@ -120,7 +120,7 @@ def test_two_processes_share_the_work(films: RenderedWorld, whole: Library, tmp_
 
 
 def test_searching_while_adding_and_removing(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
-    lib = Library.create(tmp_path / "busy", rate=RATE)
+    lib = Library.create(tmp_path / "busy", encoder="plain", rate=RATE)
     true = {h.video.name: h.score for h in whole.search(SENTENCES[0], limit=100)}
     problems: list[object] = []
     done = threading.Event()
@@ -152,7 +152,7 @@ def test_searching_while_adding_and_removing(films: RenderedWorld, whole: Librar
 def test_a_full_disk_keeps_what_was_added(
     films: RenderedWorld, whole: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lib = Library.create(tmp_path / "full", rate=RATE)
+    lib = Library.create(tmp_path / "full", encoder="plain", rate=RATE)
     real, room = os.write, [60_000]
 
     def write(handle: int, data: bytes | memoryview) -> int:
@@ -221,7 +221,7 @@ def test_damage_is_found(own: Path, library: Library) -> None:
 
 
 def test_interrupting_keeps_what_was_done(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
-    lib = Library.create(tmp_path / "stopped", rate=RATE)
+    lib = Library.create(tmp_path / "stopped", encoder="plain", rate=RATE)
     seen: set[Path] = set()
 
     def stop(now: object) -> None:

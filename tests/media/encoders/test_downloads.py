@@ -24,7 +24,7 @@ class Hub:
     def __init__(self, folder: Path, files: dict[str, bytes]):
         self.folder, self.files, self.fetched = folder, files, False
 
-    def model_info(self, name: str, files_metadata: bool) -> Any:
+    def model_info(self, name: str, revision: str | None, files_metadata: bool) -> Any:
         assert files_metadata
         if name != "some/model":
             raise ConnectionError("no route to host")

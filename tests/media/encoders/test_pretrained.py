@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from prvr.media import Encoder, EncoderError, Fit, Image, open_encoder, open_text_encoder, weights_hash
+from prvr.media.encoders.weights import load_pretrained
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,18 @@ def test_neither_batches_nor_loading_change_anything(pair: Encoder, pair_folder:
     np.testing.assert_allclose(pair.encode_texts(texts)[1], pair.encode_texts(texts[1:2])[0], atol=1e-5)
 
 
+def test_any_number_of_threads_may_tokenize(pair_folder: Path) -> None:
+    """A tokenizer alone raises "Already borrowed", or cuts at another thread's length."""
+    pretrained = load_pretrained(str(pair_folder))
+    texts = ["a red square moves to the left " * 20] * 50
+
+    def length(longest: int) -> int:
+        return int(pretrained.tokens(texts, longest)["input_ids"].shape[1])
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(length, [4, 6, 8, 10] * 25)) == [4, 6, 8, 10] * 25
+
+
 def test_long_sentences_are_cut_and_words_counted(pair: Encoder) -> None:
     assert pair.encode_texts(["red " * 500]).shape == (1, pair.width)
     words = pair.encode_words("a red square")
@@ -63,7 +77,8 @@ def test_long_sentences_are_cut_and_words_counted(pair: Encoder) -> None:
 
 
 def test_sizes_come_from_the_model(pair: Encoder, pair_folder: Path) -> None:
-    assert pair.fit == Fit(32, 32, "cover" if "clip" in pair_folder.name else "stretch")
+    cut = "clip" in pair_folder.name
+    assert pair.fit == (Fit(32, 32, "cover", "bicubic", 32) if cut else Fit(32, 32, "stretch", "bicubic"))
     with pytest.raises(EncoderError, match=r"\(10, 10, 3\)"):
         pair.encode_frames([np.zeros((10, 10, 3), np.uint8)])
     assert pair.encode_images([np.zeros((50, 90, 3), np.uint8), np.zeros((7, 5, 3), np.uint8)]).shape[0] == 2

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
 from prvr.backbones import Backbone
-from prvr.media import Image, TextEncoder
+from prvr.media import Image, TextEncoder, Understanding
 from prvr.tokens import VideoTokens
 from prvr.trace import Trace
+
+if TYPE_CHECKING:
+    from prvr.training import RunCalibration
 
 
 class Embedded(NamedTuple):
@@ -32,6 +35,7 @@ class Embedding(ABC):
     trace: Trace
     step: int  # samples from one section of a long video to the next
     overlap: int  # samples that neighbouring sections share
+    calibration: RunCalibration | None = None  # of a trained model: how its scores become probabilities
     own_keys = False  # True if tokens are unit vectors and TRACE does not project them: keys need not be stored
 
     @abstractmethod
@@ -45,6 +49,10 @@ class Embedding(ABC):
     @abstractmethod
     def picture(self, image: Image) -> Tensor | None:
         """Encode a picture as a query (D,); None if this embedding cannot."""
+
+    def understanding(self, text: str) -> Understanding | None:
+        """Which words of a sentence are understood; None if all are."""
+        return self.encoder.understanding(text)
 
     @property
     def query_projection(self) -> Tensor | None:

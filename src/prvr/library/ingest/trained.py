@@ -18,11 +18,12 @@ from torch.nn.utils.rnn import pad_sequence
 from prvr.data import normalise_rows, sample_clips, sample_frames, segment_edges
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.embedding import Embedded, Embedding
-from prvr.media import Encoder, Image, Recipe
+from prvr.media import Encoder, Image, PlainEncoder, Recipe, Understanding
 from prvr.scoring import require_separable
 from prvr.tokens import VideoBatch
 from prvr.trace import Trace
-from prvr.training import Run
+from prvr.training import Run, read_calibration
+from prvr.words import content_words, split_words, word_stem
 
 OVERLAP_SHARE = 4  # a window shares one quarter of its frames with the next
 
@@ -43,6 +44,9 @@ class TrainedEmbedding(Embedding):
         else:  # trained without TRACE: add it untrained, on pooled anchors
             self.trace = Trace(model.backbone.width, replace(trace, anchors="hybrid")).requires_grad_(False)
         self.words = recipes_of(run)[1].words
+        self.calibration = read_calibration(run)
+        known = self.calibration.words if self.calibration is not None else frozenset[str]()
+        self.known_stems = frozenset(map(word_stem, known))
         self.overlap = config.model.frames // OVERLAP_SHARE
         self.step = config.model.frames - self.overlap
 
@@ -76,6 +80,17 @@ class TrainedEmbedding(Embedding):
 
     def picture(self, image: Image) -> Tensor | None:
         return None
+
+    def understanding(self, text: str) -> Understanding | None:
+        """A model that was trained on words without meaning of their own knows those of its training sentences."""
+        if not self.words:
+            return self.encoder.understanding(text)
+        if not self.known_stems or not isinstance(self.encoder, PlainEncoder):
+            return None
+        words = list(dict.fromkeys(split_words(text)))
+        known = {word for word in words if word_stem(word) in self.known_stems}
+        ignored = tuple(word for word in content_words(text) if word not in known)
+        return Understanding(tuple(word for word in content_words(text) if word in known), ignored)
 
 
 def recipes_of(run: Run) -> tuple[Recipe, Recipe]:

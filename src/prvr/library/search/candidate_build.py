@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,23 +19,34 @@ from prvr.library.errors import LibraryError
 from prvr.library.search import candidates
 from prvr.library.search.candidates import (
     INDEX_FOLDER,
+    ROW,
     SHARD_BITS,
     CandidateIndex,
     Candidates,
     IndexRecord,
     IndexSettings,
     TrackCandidates,
-    require_faiss,
+    lance_for_candidates,
+)
+from prvr.library.search.stretches import (
+    STRETCHES,
+    build_stretch_index,
+    is_lance_error,
+    stretch_column,
+    stretch_type,
 )
 from prvr.library.store.background import best_by_video
 from prvr.library.store.claims import claim
 from prvr.library.store.sections import Ids, MappedSections, TrackSections
 from prvr.library.store.snapshot import Snapshot
 
-_TRAINING_TOKENS = 40  # for each list; faiss wants at least 39
-_ROUNDS = 6  # of learning the lists; a worse fit only costs speed, because probes are tuned afterwards
-_PAGES_AT_ONCE = 2048
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+_FEWEST_PROBES = 8
 _GOOD_RECALL = 0.99
+_TOKENS_AT_ONCE = 1 << 15
 
 Report = Callable[[str], None]
 
@@ -76,6 +89,14 @@ def _best_videos(sections: TrackSections, count: int) -> Ids:
     return videos
 
 
+def choose_probes(candidates: Candidates, background: Tensor, lists: int) -> int:
+    """How many of an index's lists to look at: twice as many until recall is good."""
+    probes = min(_FEWEST_PROBES, lists)
+    while probes < lists and measure_recall(candidates, background, 10, probes).share < _GOOD_RECALL:
+        probes = min(2 * probes, lists)
+    return probes
+
+
 def build_indexes(
     library: Path, snapshot: Snapshot, backgrounds: Mapping[str, Tensor], settings: IndexSettings, report: Report
 ) -> dict[str, CandidateIndex]:
@@ -107,70 +128,71 @@ def _build_index(
     library: Path, track: str, sections: MappedSections, background: Tensor, settings: IndexSettings, report: Report
 ) -> CandidateIndex | None:
     """Build, tune and save the index of a track; None if the track is too small to need one."""
-    faiss = require_faiss()
-    tokens = sum(len(numbers) for numbers in _token_slots(sections, settings.every))
+    tokens = int(sections.tokens.sum())
     if tokens < candidates.FEWEST_TOKENS:
-        _discard(library, track)
+        _delete_tables(library, track)
+        with contextlib.suppress(OSError):
+            (library / INDEX_FOLDER).rmdir()
         return None
-    width = sections.shards[0].gallery.width
-    lists = settings.lists or max(1, min(4 * round(tokens**0.5), tokens // 39))
-    index = faiss.IndexIVFScalarQuantizer(
-        faiss.IndexFlatIP(width), width, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
-    )
-    index.cp.niter = _ROUNDS
-    report(f"{tokens:,} tokens in {lists:,} lists: learning the lists")
-    step = max(1, tokens // (lists * _TRAINING_TOKENS))
-    index.train(np.concatenate([vectors[::step] for vectors, _ in _token_vectors(sections, settings.every)]))
-    report("filling the lists")
-    for vectors, numbers in _token_vectors(sections, settings.every):
-        index.add_with_ids(vectors, numbers)
-    pages = {str(shard.id): int(shard.gallery.first_page[-1]) for shard in sections.shards}
-    name = f"{track}-{uuid.uuid4().hex}.faiss"  # a new name: another process may have the old file mapped
-    record = IndexRecord(name, pages, tokens, settings.probes or 1, settings)
-    record = _tune(TrackCandidates(CandidateIndex(record, index), sections), background, lists)
-    (library / INDEX_FOLDER).mkdir(exist_ok=True)
-    faiss.write_index(index, str(library / INDEX_FOLDER / name))
-    sync_folder(library / INDEX_FOLDER / name)
+    lists = settings.lists_for(tokens)
+    report(f"{track}: {tokens:,} tokens in {lists:,} lists")
+    name = f"{track}-{uuid.uuid4().hex}.lance"  # a new name: others search the old table meanwhile
+    table = _write_table(library / INDEX_FOLDER / name, sections, lists)
+    rows = {str(shard.id): len(shard.gallery) for shard in sections.shards}
+    record = IndexRecord(name, rows, len(sections), settings.probes or lists, settings)
+    if not settings.probes:
+        report(f"{track}: choosing how many lists to look at")
+        index = CandidateIndex(library, track, record, table)
+        record = replace(record, probes=choose_probes(TrackCandidates(index, sections), background, lists))
     write_whole(library / INDEX_FOLDER / f"{track}.json", record.to_json())
-    for old in (library / INDEX_FOLDER).glob(f"{track}-*.faiss"):
-        if old.name != name:
-            old.unlink(missing_ok=True)
+    _delete_tables(library, track, keep=name)
     return CandidateIndex.open(library, track)
 
 
-def _tune(candidate_index: TrackCandidates, background: Tensor, lists: int) -> IndexRecord:
-    """Double the probes until recall is good, or take the number that was asked for."""
-    record = candidate_index.index.record
-    probes = record.settings.probes or 4
-    while True:
-        recall = measure_recall(candidate_index, background, 10, probes).share
-        if record.settings.probes or recall >= _GOOD_RECALL or probes >= lists:
-            return replace(record, probes=probes, recall=recall)
-        probes = min(2 * probes, lists)
+def _delete_tables(library: Path, track: str, keep: str | None = None) -> None:
+    """Delete the tables of a track but one, and its record if none is kept. Older versions wrote files instead."""
+    folder = library / INDEX_FOLDER
+    if keep is None:
+        (folder / f"{track}.json").unlink(missing_ok=True)
+    for old in folder.glob(f"{track}-*"):
+        if old.name != keep:
+            shutil.rmtree(old, ignore_errors=True) if old.is_dir() else old.unlink(missing_ok=True)
 
 
-def _discard(library: Path, track: str) -> None:
-    """Delete the index of a track."""
-    for path in [library / INDEX_FOLDER / f"{track}.json", *(library / INDEX_FOLDER).glob(f"{track}-*.faiss")]:
-        path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        (library / INDEX_FOLDER).rmdir()
+def _write_table(place: Path, sections: MappedSections, lists: int) -> LanceDataset:
+    """Write the stretches of all sections to a new table, and index them."""
+    lance = lance_for_candidates()
+    import pyarrow as pa
+
+    width = sections.shards[0].gallery.width
+    schema = pa.schema([(ROW, pa.int64()), (STRETCHES, stretch_type(width))])
+    place.parent.mkdir(exist_ok=True)
+    try:
+        rows = pa.RecordBatchReader.from_batches(schema, _row_batches(sections, schema))
+        table = lance.write_dataset(rows, place, mode="create")
+        build_stretch_index(table, lists)
+        for path in (place.parent, place, *place.rglob("*")):
+            sync_folder(path)
+    except BaseException as problem:
+        shutil.rmtree(place, ignore_errors=True)
+        if not is_lance_error(problem):
+            raise
+        raise LibraryError(f"the candidate index could not be written to {place.parent}: {problem}") from problem
+    return table
 
 
-def _token_slots(sections: MappedSections, every: int) -> Iterator[NDArray[np.int64]]:
-    """For each shard, the slots of the tokens to index."""
+def _row_batches(sections: MappedSections, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of the table: each section's place and stretches."""
+    import pyarrow as pa
+
     for place, shard in enumerate(sections.shards):
-        first = shard.gallery.first_page.numpy() * shard.gallery.page
-        here = sections.shard == place
-        rows = zip(sections.row[here], sections.tokens[here], strict=True)
-        yield np.concatenate([np.zeros(0, np.int64), *(first[row] + np.arange(0, count, every) for row, count in rows)])
-
-
-def _token_vectors(sections: MappedSections, every: int) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
-    """Unit vectors (n, D) of the tokens to index and their numbers (n,), a block at a time."""
-    for shard, slots in zip(sections.shards, _token_slots(sections, every), strict=True):
-        gallery, page = shard.gallery, shard.gallery.page
-        for start in range(0, int(gallery.first_page[-1]), _PAGES_AT_ONCE):
-            inside = slots[(slots >= start * page) & (slots < (start + _PAGES_AT_ONCE) * page)]
-            block = gallery.local[start : start + _PAGES_AT_ONCE].restore().flatten(0, 1).numpy()
-            yield np.ascontiguousarray(block[inside - start * page]), inside | (shard.id << SHARD_BITS)
+        numbers = np.arange(sections.starts[place], sections.starts[place + 1])
+        local, page, first = shard.gallery.local, shard.gallery.page, shard.gallery.first_page.numpy()
+        cuts = np.flatnonzero(np.diff(sections.tokens[numbers].cumsum() // _TOKENS_AT_ONCE)) + 1
+        for some in np.split(numbers, cuts):
+            rows, counts = sections.row[some], sections.tokens[some]
+            begin, end = first[rows[0]], first[rows[-1] + 1]
+            starts = (first[rows] - begin) * page  # of each section's tokens in the pages that are read
+            slots = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
+            tokens = local[begin:end].restore().flatten(0, 1).numpy()[slots]
+            yield pa.record_batch([pa.array(rows | shard.id << SHARD_BITS), stretch_column(tokens, counts)], schema)

@@ -1,56 +1,121 @@
-"""How much a score stands out: a tail probability against background sentences.
+"""What a search says about itself: is it there at all (*presence*), and is this video the one (*confidence*)?
 
-Background sentences are what people commonly type, about nothing in particular. Every section stores how they score
-on it. A query is as confident as the share of them that find nothing as good in the same videos.
+A library made with a calibrated run answers in probabilities (``prvr.scoring.Calibration``). Any other library has no
+searches whose truth is known, so it answers the first question only, in words. A search *stands out* if both hold:
+
+- **Its best video leads.** Sorted from the best, the scores of unrelated videos fall in steps; the first step, compared
+  with the ones after it, tells how rarely chance alone leads by so much.
+- **Other sentences do not score as high.** Its best score is above that of most background sentences.
+
+Neither depends on filters, on the page or on other searches: all videos of the library count.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from prvr.library.store.background import FEWEST_VIDEOS, LEAST_DEVIATION, Background, Floats, mean_and_deviation
+from prvr.library.store.background import Background, Floats
+from prvr.scoring import Calibration, LibraryOdds
 
-CONFIDENT = 0.9  # below this a search says that nothing stands out
+PresenceWord = Literal["stands out", "maybe", "nothing stands out"]
+SURE = 0.9  # a probability from which a search counts as confident
 FEWEST_SENTENCES = 20  # with fewer background sentences nothing can be said
+_STEPS = 10  # between the best scores
+_FEWEST_STEPS = 5
+_LEADS, _MAY_LEAD = 0.05, 0.3  # how rarely chance alone leads by so much
+_ABOVE, _MAY_BE_ABOVE = 0.8, 0.5  # share of background sentences whose best score is lower
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Mean and standard deviation of one query's scores over videos."""
+class Presence:
+    """Whether what was asked for is in the library at all, in a word or as a probability; both None: unknown."""
 
-    mean: float
-    deviation: float
+    word: PresenceWord | None = None
+    probability: float | None = None
 
-    @staticmethod
-    def of(scores: Floats) -> Spread | None:
-        """Of scores (V,); None if there are too few videos, or if all score the same."""
-        if len(scores) < FEWEST_VIDEOS:
-            return None
-        mean, deviation = mean_and_deviation(scores)
-        return Spread(float(mean), float(deviation)) if deviation > LEAST_DEVIATION else None
+    @property
+    def confident(self) -> bool:
+        return self.word == "stands out" or (self.probability is not None and self.probability >= SURE)
+
+    @property
+    def percent(self) -> str:
+        return "" if self.probability is None else f"{100 * self.probability:.0f} %"
+
+    @property
+    def known(self) -> bool:
+        return self.word is not None or self.probability is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"word": self.word, "probability": None if self.probability is None else round(self.probability, 4)}
 
 
-def confidence(score: float, background: Background, spread: Spread | None = None) -> float | None:
-    """1 − the share of background sentences that find something at least as good; None if there are too few.
+class Standing:
+    """How one query scores on all videos of a library, in one track."""
 
-    "As good" is measured twice, and the larger share counts: by the score itself, and by how far it lies above what
-    the same sentence scores elsewhere (some sentences score high everywhere). The second needs enough videos to
-    compare with. One is added to both counts, so n sentences never claim more than n/(n + 1).
+    def __init__(
+        self,
+        scores: Floats,
+        background: Background,
+        calibration: Calibration | None = None,
+        weights: NDArray[np.float64] | None = None,
+        *,
+        compares: bool = True,
+    ):
+        """
+        Args:
+            scores: (n,) of all videos, or of some, each of which stands for as many as its weight says.
+            background: what background sentences score in the same library.
+            calibration: None if the library has none.
+            weights: (n,); None: 1 each.
+            compares: whether background sentences are of the kind that people can ask this library.
+        """
+        self.scores, self.background, self.compares = scores, background, compares
+        self.odds = LibraryOdds(calibration, scores, weights) if calibration is not None and len(scores) else None
 
-    >>> background = Background(np.linspace(0, 1, 99, dtype=np.float32))
-    >>> confidence(0.5, background), confidence(2.0, background)
-    (0.49, 0.99)
+    @cached_property
+    def presence(self) -> Presence:
+        if self.odds is not None:
+            return Presence(probability=self.odds.presence)
+        chance = chance_of_lead(self.scores)
+        if chance is None or not self.compares or len(self.background.best) < FEWEST_SENTENCES:
+            return Presence()
+        above = self.above_background(float(self.scores.max()))
+        if chance < _LEADS and above >= _ABOVE:
+            return Presence("stands out")
+        return Presence("maybe" if chance < _MAY_LEAD and above >= _MAY_BE_ABOVE else "nothing stands out")
+
+    def confidence(self, score: float) -> float | None:
+        """The probability that a video with this score is right; None without a calibration."""
+        return None if self.odds is None else self.odds.right(score)
+
+    def above_background(self, score: float) -> float:
+        """The share of background sentences whose best score is lower.
+
+        >>> Standing(np.zeros(1, np.float32), Background(np.linspace(0, 1, 99, dtype=np.float32))).above_background(0.5)
+        0.49
+        """
+        best = self.background.best
+        return int(np.searchsorted(best, score, side="left")) / (len(best) + 1)
+
+
+def chance_of_lead(scores: Floats) -> float | None:
+    """How often the best of unrelated videos leads by as much as this; None if there are too few to tell.
+
+    If scores have an exponential tail, the steps between them, times their places, are alike in size (Rényi). So the
+    first step is compared with the mean of the next ones. Equal scores count once: a copy of a video is no rival.
+
+    >>> even, ahead = np.arange(20, dtype=np.float32), np.append(np.arange(19), 60).astype(np.float32)
+    >>> chance_of_lead(even) > 0.5, chance_of_lead(ahead) < 0.05
+    (True, True)
     """
-    if len(background.best) < FEWEST_SENTENCES:
+    best = np.unique(scores)[::-1][: _STEPS + 1].astype(np.float64)
+    steps = (best[:-1] - best[1:]) * np.arange(1, len(best))
+    others = len(steps) - 1
+    if others < _FEWEST_STEPS:
         return None
-    by_score = _tail(score, background.best)
-    if spread is None or len(background.margin) == 0:
-        return by_score
-    return min(by_score, _tail((score - spread.mean) / spread.deviation, background.margin))
-
-
-def _tail(value: float, others: Floats) -> float:
-    as_good = len(others) - int(np.searchsorted(others, value, side="left"))
-    return 1 - (1 + as_good) / (len(others) + 1)
+    return float((1 + steps[0] / steps[1:].sum()) ** -others)

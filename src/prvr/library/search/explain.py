@@ -20,7 +20,7 @@ from prvr.library.search.rank import Ranking, places_of
 from prvr.library.store.sections import SectionBlock, TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import AlignedPairs, GalleryEvidence, ScoringPool
-from prvr.trace import Peaked
+from prvr.trace import Peaked, Verdict, why_this_one
 
 _CURVES = ("direct", "expected_support", "routed", "value")
 
@@ -127,11 +127,17 @@ def moments_of(
 
 @dataclass(frozen=True)
 class VideoExplanation:
-    """The evidence of a query in one video, and the moments cut from it."""
+    """The evidence of a query in one video, the moments cut from it, and what the rest of the video says to them."""
 
     track: str
     evidence: MomentEvidence
     moments: tuple[FoundMoment, ...]
+    verdict: Verdict | None = None  # None where that says nothing
+
+    @property
+    def why(self) -> str:
+        """Why the best moment was found, in words."""
+        return why_this_one(self.evidence, self.evidence.spans, self.verdict)
 
 
 def explain_video(
@@ -173,6 +179,7 @@ class Explained:
     places: dict[str, int]  # the video's place in each track's own ranking, from 1
     moments: tuple[FoundMoment, ...]  # the best first
     evidence: MomentEvidence
+    also: tuple[int, ...] = ()  # other files with the same video
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,6 +254,7 @@ def _explain_page(ranking: Ranking, reader: _EvidenceReader) -> ExplainedPage:
                 places=places_of(moment.video, ranking.tracks),
                 moments=(moment.moment,),
                 evidence=moment.evidence,
+                also=moment.also,
             )
         )
     return ExplainedPage(tuple(entries), more)

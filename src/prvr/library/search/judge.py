@@ -6,10 +6,10 @@ judgement.recall[1], judgement.recall.sum_r, judgement.overlaps.mean()
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.files import absolute_path
 from prvr.library.ingest.tracks import FRAMES
-from prvr.library.search.confidence import CONFIDENT
+from prvr.library.search.confidence import Presence
 from prvr.library.search.explain import EvidenceRequest, evidence_in_videos, moments_of
 from prvr.library.search.moments import MomentOptions
 from prvr.library.search.query import TrackQuery
 from prvr.library.search.rank import TrackRanking, rank_track
 from prvr.library.search.score import score_sections
 from prvr.media import VideoFile
-from prvr.scoring import Recall, recalls
+from prvr.scoring import CalibrationQuality, Recall, recalls
 from prvr.trace import temporal_iou
 
 if TYPE_CHECKING:
@@ -50,9 +50,10 @@ class Judgement:
 
     ranks: NDArray[np.int64]  # (Q,) best place of a correct video; past the last one if nothing was understood
     overlaps: NDArray[np.float64]  # (Q,) temporal IoU of the best moment in the sentence's own video with the true one
-    confident: float  # share of sentences whose best video is said to stand out
+    confident: float  # share of sentences that are said to stand out, or to be there for sure
     confident_and_right: float  # the same, and the best video is a correct one
     confident_without: float  # the share, if the library held no video that the sentence is true of
+    quality: CalibrationQuality | None  # of the probabilities; None if the library states none
 
     @cached_property
     def recall(self) -> Recall:
@@ -89,8 +90,8 @@ def judge(
     def rank_without(row: int, left_out: set[int]) -> TrackRanking:
         videos = np.array(sorted(set(sections.by_video.videos.tolist()) - left_out), np.int64)
         some = sections.by_video.of_videos(videos) if left_out else sections.by_video
-        query = TrackQuery(vectors[row], weight, some)
-        return rank_track([query], [scores[row][some.numbers]], sections)[0]
+        query = TrackQuery(vectors[row], weight, some, some)
+        return rank_track([query], [scores[row][some.numbers]], sections, library.knowledge)[0]
 
     own = [number_of[known[row].video] for row in understood]
     requests = [
@@ -98,7 +99,7 @@ def judge(
         for row, video in zip(understood, own, strict=True)
     ]
     evidence = dict(zip(understood, evidence_in_videos(sections, requests, library.pool), strict=True))
-    ranks, overlaps, confident, right, confident_without = [], [], [], [], []
+    ranks, overlaps, present, absent = [], [], [], []
     for row, query in enumerate(known):
         if row not in evidence:
             ranks.append(len(number_of) + 1)
@@ -108,14 +109,48 @@ def judge(
         ranking = rank_without(row, set())
         places = [ranking.place(number) for number in correct]
         ranks.append(1 + min(place for place in places if place is not None))
-        confident.append(_stands_out(ranking))
-        right.append(confident[-1] and ranks[-1] == 1)
-        confident_without.append(_stands_out(rank_without(row, correct)))
+        present.append(_said(ranking, right=ranks[-1] == 1))
+        if len(without := rank_without(row, correct)):
+            absent.append(_said(without, right=False))
         duration = snapshot.videos[number_of[query.video]].duration
         best = moments_of(evidence[row], duration, moments or MomentOptions(), trace=trace)[0]
         overlaps.append(float(temporal_iou(best.start, best.end, query.start, query.end)))
-    shares = (float(np.mean(values)) if values else 0.0 for values in (confident, right, confident_without))
-    return Judgement(np.array(ranks), np.array(overlaps), *shares)
+    return Judgement(
+        ranks=np.array(ranks),
+        overlaps=np.array(overlaps),
+        confident=_share(said.presence.confident for said in present),
+        confident_and_right=_share(said.presence.confident and said.right for said in present),
+        confident_without=_share(said.presence.confident for said in absent),
+        quality=_quality(present, absent),
+    )
+
+
+class _Said(NamedTuple):
+    """What a search says about itself, and whether its first answer is right."""
+
+    presence: Presence
+    first: float | None  # probability that the first answer is right
+    right: bool
+
+
+def _said(ranking: TrackRanking, *, right: bool) -> _Said:
+    return _Said(ranking.standing.presence, ranking.confidence(float(ranking.scores.max())), right)
+
+
+def _share(values: Iterable[bool]) -> float:
+    found = list(values)
+    return float(np.mean(found)) if found else 0.0
+
+
+def _quality(present: Sequence[_Said], absent: Sequence[_Said]) -> CalibrationQuality | None:
+    """How true the stated probabilities are; None if none are stated."""
+    said = [*present, *absent]
+    presence, first = ([each.presence.probability for each in said], [each.first for each in said])
+    if not said or None in presence or None in first:
+        return None
+    is_there = np.arange(len(said)) < len(present)
+    right = np.array([each.right for each in said])
+    return CalibrationQuality.of(np.array(presence, float), is_there, np.array(first, float), right)
 
 
 def _require_videos(library: Library, known: Sequence[KnownQuery], number_of: Mapping[VideoFile, int]) -> None:
@@ -130,8 +165,3 @@ def _require_videos(library: Library, known: Sequence[KnownQuery], number_of: Ma
     wrong = next((query for query in known if query.video not in query.correct), None)
     if wrong is not None:
         raise LibraryError(f"{wrong.sentence!r} is about {wrong.video}, but that is not among its correct videos")
-
-
-def _stands_out(ranking: TrackRanking) -> bool:
-    """Whether a search would call its best video confident."""
-    return len(ranking) > 0 and (ranking.confidence(float(ranking.scores.max())) or 0.0) >= CONFIDENT

@@ -16,6 +16,7 @@ import numpy as np
 
 from prvr.library.search.moments import FoundMoment
 from prvr.library.search.rank import DEPTH, Ranking, rank_points, walk
+from prvr.library.search.same import AHEAD, SameVideos
 
 if TYPE_CHECKING:
     from prvr.library.search.explain import MomentEvidence
@@ -33,6 +34,7 @@ class RankedMoment:
     confidence: float | None
     moment: FoundMoment
     evidence: MomentEvidence
+    also: tuple[int, ...] = ()  # other files with the same video
 
 
 def rank_moments(ranking: Ranking, explain: Explain) -> tuple[list[RankedMoment], bool]:
@@ -50,9 +52,30 @@ def rank_moments(ranking: Ranking, explain: Explain) -> tuple[list[RankedMoment]
         moments: Iterator[RankedMoment] = chain(fuse_moments(first), others)
     else:
         moments = streams[ranking.lead]
-    passing = (moment for moment in moments if request.accepts(moment.confidence))
+    passing: Iterator[RankedMoment] = (moment for moment in moments if request.accepts(moment.confidence))
+    if ranking.same is not None:
+        passing = iter(_tell_once(passing, request.page_end + 1, ranking.same))
     page = list(islice(passing, request.offset, request.page_end + 1))
     return page[: request.limit], len(page) > request.limit
+
+
+def _tell_once(moments: Iterator[RankedMoment], count: int, same: SameVideos) -> list[RankedMoment]:
+    """The first moments, at most ``count``, without those that another file with the same video has shown."""
+    told: list[RankedMoment] = []
+    beyond = 0
+    for moment in moments:
+        files = same.group(moment.video)
+        if len(told) < count and not any(each.video in files and _told_by(moment, each) for each in told):
+            told.append(moment)
+        beyond += len(told) == count
+        if beyond > AHEAD:
+            break
+    return [same.shown(moment) for moment in told]
+
+
+def _told_by(moment: RankedMoment, earlier: RankedMoment) -> bool:
+    """Whether another file has shown the same moment."""
+    return moment.video != earlier.video and _overlap(moment, earlier)
 
 
 def _moments_of_track(ranking: Ranking, name: str, explain: Explain) -> Iterator[RankedMoment]:
@@ -95,5 +118,8 @@ def fuse_moments(orders: Mapping[str, Sequence[RankedMoment]]) -> list[RankedMom
 
 
 def _overlap_across_tracks(one: RankedMoment, other: RankedMoment) -> bool:
-    first, second = one.moment, other.moment
-    return one.track != other.track and first.start < second.end and second.start < first.end
+    return one.track != other.track and _overlap(one, other)
+
+
+def _overlap(one: RankedMoment, other: RankedMoment) -> bool:
+    return one.moment.start < other.moment.end and other.moment.start < one.moment.end

@@ -26,7 +26,8 @@ class TrackQuery:
     vector: Tensor  # (D,)
     fusion_weight: float  # λ; 0 without TRACE
     sections: SectionsByVideo  # that it may find
-    reference: Ids | None = None  # for a search among candidates: videos that show how the query scores in general
+    read: SectionsByVideo  # that are scored: these and others, which show how the query scores in general
+    reference: Ids | None = None  # for a search among candidates: a random sample of videos, which are read too
 
 
 def encode_queries(queries: Sequence[QueryInput], track: Track) -> Tensor:
@@ -83,7 +84,7 @@ def track_queries(
             if row in named:
                 reference = candidates[name].reference
                 some = sections.by_video.of_videos(np.concatenate([named[row], reference]))
-                queries[row][name] = TrackQuery(vector, weight, some, reference)
+                queries[row][name] = TrackQuery(vector, weight, some, some, reference)
             else:
-                queries[row][name] = TrackQuery(vector, weight, allowed[request.filters])
+                queries[row][name] = TrackQuery(vector, weight, allowed[request.filters], sections.by_video)
     return queries

@@ -18,15 +18,19 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import FRAMES
-from prvr.library.search.confidence import CONFIDENT, Spread, confidence
+from prvr.library.search.confidence import Presence, Standing
+from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.query import TrackQuery
 from prvr.library.search.request import SearchRequest
-from prvr.library.store.background import Background
-from prvr.library.store.sections import Ids, SectionsByVideo, TrackSections
+from prvr.library.search.same import AHEAD, SameVideos
+from prvr.library.store.sections import Ids, TrackSections
+from prvr.library.store.snapshot import Snapshot
 
 DEPTH = 100  # places of each track that count in a fusion
 _RRF = 60  # the usual constant of reciprocal rank fusion
+_STANDS_OUT = 0.9  # share of background sentences that a line must score above, to count beside the pictures
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +39,7 @@ class TrackRanking:
 
     query: TrackQuery
     scores: NDArray[np.float32]  # (V,) of ``query.sections.videos``
-    background: Background
-    spread: Spread | None
+    standing: Standing
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -64,6 +67,10 @@ class TrackRanking:
         score = self.scores[column]
         return int((self.scores > score).sum() + (self.scores[:column] == score).sum())
 
+    def holds(self, video: int) -> bool:
+        """Whether the track has this video."""
+        return self.query.sections.column(video) is not None
+
     def score(self, video: int) -> float:
         """The score of a video that the track holds."""
         column = self.query.sections.column(video)
@@ -71,31 +78,36 @@ class TrackRanking:
         return float(self.scores[column])
 
     def confidence(self, score: float) -> float | None:
-        return confidence(score, self.background, self.spread)
+        return self.standing.confidence(score)
 
 
 def rank_track(
-    queries: Sequence[TrackQuery], scores: Sequence[NDArray[np.float32]], sections: TrackSections
+    queries: Sequence[TrackQuery],
+    scores: Sequence[NDArray[np.float32]],
+    sections: TrackSections,
+    knowledge: Knowledge,
 ) -> list[TrackRanking]:
-    """Rank videos by their best section, for each query and its section scores (S',)."""
-    backgrounds: dict[tuple[int, float], Background] = {}
+    """Rank videos by their best section, for each query and the scores of the sections that it reads (S',)."""
     rankings = []
     for query, of_sections in zip(queries, scores, strict=True):
-        # Candidates are not a fair sample of the library, so a search among them is compared with all of it.
-        group = sections.by_video if query.reference is not None else query.sections
-        key = (id(group), query.fusion_weight)
-        if key not in backgrounds:
-            backgrounds[key] = _background(sections, group, query.fusion_weight)
-        by_video = query.sections.best(of_sections)
-        sample = by_video if query.reference is None else by_video[np.isin(query.sections.videos, query.reference)]
-        rankings.append(TrackRanking(query, by_video, backgrounds[key], Spread.of(sample)))
+        read = query.read.best(of_sections)
+        standing = Standing(
+            read,
+            sections.plain_background if query.fusion_weight == 0 else sections.background,
+            knowledge.calibrations.get(query.fusion_weight > 0),
+            None if query.reference is None else _weights(query, len(sections.by_video.videos)),
+            compares=knowledge.compares,
+        )
+        found = np.searchsorted(query.read.videos, query.sections.videos)
+        rankings.append(TrackRanking(query, read[found], standing))
     return rankings
 
 
-def _background(sections: TrackSections, group: SectionsByVideo, weight: float) -> Background:
-    if len(group) < len(sections):
-        return sections.background_on(group, weight)
-    return sections.plain_background if weight == 0 else sections.background
+def _weights(query: TrackQuery, videos: int) -> NDArray[np.float64]:
+    """For how many videos of the library each one that was read stands: the sample stands for all that were not."""
+    assert query.reference is not None
+    sample = np.isin(query.read.videos, query.reference)
+    return np.where(sample, 1 + (videos - len(sample)) / max(1, sample.sum()), 1.0)
 
 
 @dataclass(frozen=True)
@@ -107,6 +119,7 @@ class RankedVideo:
     score: float
     confidence: float | None
     places: dict[str, int]  # its place in each track's own ranking, from 1
+    also: tuple[int, ...] = ()  # other files with the same video
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +132,8 @@ class Ranking:
     page: tuple[RankedVideo, ...]  # the videos of the page, if the request is grouped by video
     more: bool  # whether another page follows it
     total: int  # videos that were searched
-    confidence: float | None  # of the best video
+    presence: Presence  # whether what was asked for is in the library at all
+    same: SameVideos | None = None  # groups files with the same video; None: each file is a hit of its own
 
     @property
     def lead(self) -> str:
@@ -128,25 +142,47 @@ class Ranking:
 
 
 def rank_requests(
-    requests: Sequence[SearchRequest], tracks: Sequence[Mapping[str, TrackRanking]]
+    requests: Sequence[SearchRequest],
+    tracks: Sequence[Mapping[str, TrackRanking]],
+    snapshot: Snapshot | None = None,
 ) -> list[Ranking | None]:
-    """Rank videos for each request, from the rankings of its tracks; None if no track understands it."""
-    return [_rank(request, by_track) if by_track else None for request, by_track in zip(requests, tracks, strict=True)]
+    """Rank videos for each request, from the rankings of its tracks; None if no track understands it.
+
+    With a snapshot, files that hold the same video become one hit.
+    """
+    return [
+        _rank(request, by_track, None if snapshot is None else SameVideos(snapshot, by_track)) if by_track else None
+        for request, by_track in zip(requests, tracks, strict=True)
+    ]
 
 
-def _rank(request: SearchRequest, tracks: Mapping[str, TrackRanking]) -> Ranking:
+def _rank(request: SearchRequest, tracks: Mapping[str, TrackRanking], same: SameVideos | None) -> Ranking:
+    lead = tracks[lead_track(tracks)]
+    if request.min_confidence > 0 and lead.standing.odds is None:
+        raise LibraryError(
+            "this library states no probabilities, so min_confidence cannot be used: they need a trained model "
+            "(`prvr library add --model RUN`) that was calibrated when it was trained"
+        )
     order = _SingleOrder(tracks) if len(tracks) == 1 else _FusedOrder(tracks)
-    videos = order.page(request) if request.group_by == "video" else []
-    best = order.top(1)
+    videos = _page(order.passing(request), request, same) if request.group_by == "video" else []
+    entries = [order.entry(video) for video in videos[: request.limit]]
     return Ranking(
         request=request,
         tracks=tracks,
         fused=order.fused,
-        page=tuple(order.entry(video) for video in videos[: request.limit]),
+        page=tuple(entries if same is None else map(same.shown, entries)),
         more=len(videos) > request.limit,
         total=order.total,
-        confidence=order.confidence(best[0]) if best else None,
+        presence=lead.standing.presence,
+        same=same,
     )
+
+
+def _page(videos: Iterator[int], request: SearchRequest, same: SameVideos | None) -> list[int]:
+    """The videos of the page, and one more if there is one."""
+    if same is None:
+        return list(islice(videos, request.offset, request.page_end + 1))
+    return same.first_of_each(videos, request.page_end + 1)[request.offset :]
 
 
 class _SingleOrder:
@@ -167,12 +203,13 @@ class _SingleOrder:
     def confidence(self, video: int) -> float | None:
         return self.track.confidence(self.track.score(video))
 
-    def page(self, request: SearchRequest) -> list[int]:
-        """The videos of the page, and one more if there is one."""
-        videos = self.top(request.page_end + 1)
-        if request.min_confidence > 0:  # confidence falls with the score, so the first video that fails ends the list
-            videos = list(takewhile(lambda video: request.accepts(self.confidence(video)), videos))
-        return videos[request.offset :]
+    def passing(self, request: SearchRequest) -> Iterator[int]:
+        """The videos that may be shown, best first."""
+        videos = walk(self.top, request.page_end + 1 + AHEAD)
+        if request.min_confidence == 0:
+            return videos
+        # confidence falls with the score, so the first video that fails ends the list
+        return takewhile(lambda video: request.accepts(self.confidence(video)), videos)
 
     def entry(self, video: int) -> RankedVideo:
         places = places_of(video, {self.name: self.track})
@@ -210,13 +247,12 @@ class _FusedOrder:
         values = [track.confidence(track.score(video)) for track in holding]
         return max((value for value in values if value is not None), default=None)
 
-    def page(self, request: SearchRequest) -> list[int]:
-        """The videos of the page, and one more if there is one."""
+    def passing(self, request: SearchRequest) -> Iterator[int]:
+        """The videos that may be shown, best first."""
+        videos = walk(self.top, max(DEPTH, request.page_end + 1 + AHEAD))
         if request.min_confidence == 0:
-            return self.top(request.page_end + 1)[request.offset :]
-        videos = walk(self.top, max(DEPTH, request.page_end + 1))
-        passing = (video for video in videos if request.accepts(self.confidence(video)))
-        return list(islice(passing, request.offset, request.page_end + 1))
+            return videos
+        return (video for video in videos if request.accepts(self.confidence(video)))
 
     def entry(self, video: int) -> RankedVideo:
         score = self.points.get(video, 0.0)
@@ -275,6 +311,5 @@ def fuse_ranks(orders: Mapping[str, Sequence[int]]) -> dict[int, float]:
 
 
 def _standing_out(track: TrackRanking) -> list[int]:
-    """Videos that score above background sentences, best first; all of the best if confidence is unknown."""
-    values = {video: track.confidence(track.score(video)) for video in track.top(DEPTH)}
-    return [video for video, value in values.items() if value is None or value >= CONFIDENT]
+    """Videos that score above nearly all background sentences, best first."""
+    return [video for video in track.top(DEPTH) if track.standing.above_background(track.score(video)) >= _STANDS_OUT]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, overload
 
-from prvr.library.ingest.tracks import TEXT
-from prvr.library.search.confidence import CONFIDENT
+from prvr.library.ingest.choice import PLAIN_LIMITS, usual_encoder
+from prvr.library.ingest.tracks import FRAMES, TEXT
+from prvr.library.search.confidence import Presence
 from prvr.library.search.explain import Explained, ExplainedPage, MomentEvidence
+from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.moments import FoundMoment
 from prvr.library.search.rank import Ranking
 from prvr.library.search.request import SearchRequest
 from prvr.library.store.catalogue import Video
 from prvr.library.store.snapshot import Snapshot
+from prvr.media import Understanding, VideoFile
+from prvr.trace import Verdict
 
 SCORES_NOTE = "scores can be compared within this search only"
 
@@ -28,12 +32,14 @@ class Hit:
     start: float  # seconds
     end: float
     score: float  # comparable within this search only
-    confidence: float | None  # share of background sentences that find nothing as good; None if unknown
+    confidence: float | None  # probability that this is right; None if the library's model is not calibrated
     evidence: MomentEvidence
     moments: tuple[FoundMoment, ...]
     track: str  # frames or text: where the moment was found
     ranks: dict[str, int]  # the video's place in each track's own ranking, from 1
     line: str | None = None  # what is said there, for a moment of the text track
+    verdict: Verdict | None = None  # whether the rest of the video supports it; None where that says nothing
+    also_at: tuple[VideoFile, ...] = ()  # other files with the same video: links, copies, re-encodes
 
     def to_dict(self, *, evidence: bool = True) -> dict[str, Any]:
         """For JSON."""
@@ -49,6 +55,8 @@ class Hit:
             "track": self.track,
             "ranks": self.ranks,
             "line": self.line,
+            "verdict": self.verdict,
+            "also_at": [str(path) for path in self.also_at],
             "moments": [{"start": round(each.start, 3), "end": round(each.end, 3)} for each in self.moments],
         }
         return {**fields, "evidence": self.evidence.to_dict()} if evidence else fields
@@ -60,11 +68,17 @@ class SearchResult(Sequence[Hit]):
 
     query: str
     hits: tuple[Hit, ...]
-    confident: bool  # whether the best of all stands out from background sentences
+    presence: Presence  # whether what was asked for is in the library at all
     message: str  # "" or a sentence for the reader
     total: int | None  # videos that were searched
     next_offset: int | None  # where the next page begins; None at the end
+    understood: Understanding | None = None  # which words were used; None: all of them
     seconds: float = 0.0  # that the search took
+
+    @property
+    def confident(self) -> bool:
+        """Whether the best hit can be relied on."""
+        return self.presence.confident
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -80,7 +94,9 @@ class SearchResult(Sequence[Hit]):
         """For JSON."""
         return {
             "query": self.query,
+            "presence": self.presence.to_dict(),
             "confident": self.confident,
+            "understood": None if self.understood is None else asdict(self.understood),
             "message": self.message,
             "note": SCORES_NOTE,
             "videos_searched": self.total,
@@ -90,35 +106,56 @@ class SearchResult(Sequence[Hit]):
         }
 
 
-def empty_result(request: SearchRequest, message: str) -> SearchResult:
+def empty_result(request: SearchRequest, message: str, understood: Understanding | None = None) -> SearchResult:
     """A search that found nothing, and why."""
-    return SearchResult(request.text, (), False, message, 0, None)
+    return SearchResult(request.text, (), Presence(), message, 0, None, understood)
 
 
-def not_understood(request: SearchRequest) -> str:
-    """The message for a query that no track can use."""
-    if isinstance(request.query, str):
-        return "The encoder understands nothing of this query. Try other words."
-    return "The library's encoder or model cannot read this picture. Search with words instead."
+def not_understood(request: SearchRequest, knowledge: Knowledge) -> SearchResult:
+    """The result of a query that no track can use."""
+    if not isinstance(request.query, str):
+        return empty_result(
+            request, "The library's encoder or model cannot read this picture. Search with words instead."
+        )
+    understood = knowledge.understand(request.query)
+    if understood is None:
+        return empty_result(request, "The encoder understands nothing of this query. Try other words.")
+    limits = (
+        f"The encoder `plain` {PLAIN_LIMITS}: try “a red square moves left”, or index the videos with an image–text "
+        f"encoder (`prvr library reindex --encoder {usual_encoder().name}`)."
+    )
+    return empty_result(request, f"Nothing of this query is understood. {limits}", understood)
 
 
-def result_of(ranking: Ranking, page: ExplainedPage, snapshot: Snapshot, lines: ReadLines) -> SearchResult:
+def result_of(
+    ranking: Ranking, page: ExplainedPage, snapshot: Snapshot, knowledge: Knowledge, lines: ReadLines
+) -> SearchResult:
     """Turn a ranking and its explained page into what a person reads."""
     request = ranking.request
+    understood = knowledge.understand(request.query) if isinstance(request.query, str) else None
     if ranking.total == 0:
-        return empty_result(request, "No video in the library passes the filters.")
-    hits = tuple(_hit(entry, snapshot, lines) for entry in page.entries)
+        return empty_result(request, "No video in the library passes the filters.", understood)
+    ignored = understood is not None and bool(understood.ignored)
+    hits = tuple(_hit(entry, snapshot, None if ignored else knowledge, lines) for entry in page.entries)
+    presence = _with_ignored_words(ranking.presence) if ignored else ranking.presence
     return SearchResult(
         query=request.text,
         hits=hits,
-        confident=ranking.confidence is not None and ranking.confidence >= CONFIDENT,
-        message=_message(request, ranking.confidence, any_hits=bool(hits)),
+        presence=presence,
+        message=_message(request, presence, any_hits=bool(hits), ignored=ignored),
         total=ranking.total,
         next_offset=request.page_end if page.more else None,
+        understood=understood,
     )
 
 
-def _hit(entry: Explained, snapshot: Snapshot, lines: ReadLines) -> Hit:
+def _with_ignored_words(presence: Presence) -> Presence:
+    """What can be said if words were ignored: a probability would be that of another sentence."""
+    return Presence("maybe" if presence.word == "stands out" else presence.word)
+
+
+def _hit(entry: Explained, snapshot: Snapshot, knowledge: Knowledge | None, lines: ReadLines) -> Hit:
+    """``knowledge``: None if words were ignored, so that nothing is known about the answers."""
     best = entry.moments[0]
     line = None
     if entry.track == TEXT:
@@ -129,20 +166,29 @@ def _hit(entry: Explained, snapshot: Snapshot, lines: ReadLines) -> Hit:
         start=best.start,
         end=best.end,
         score=entry.score,
-        confidence=entry.confidence,
+        confidence=None if knowledge is None else entry.confidence,
         evidence=entry.evidence,
         moments=entry.moments,
         track=entry.track,
         ranks=entry.places,
         line=line,
+        verdict=knowledge.verdict(entry.evidence) if knowledge is not None and entry.track == FRAMES else None,
+        also_at=tuple(snapshot.videos[number].path for number in entry.also),
     )
 
 
-def _message(request: SearchRequest, top: float | None, *, any_hits: bool) -> str:
+def _message(request: SearchRequest, presence: Presence, *, any_hits: bool, ignored: bool) -> str:
     if request.offset:
         return "" if any_hits else f"There are no results after the first {request.offset}."
     if not any_hits:
-        return f"Nothing reaches the requested confidence of {request.min_confidence:g}."
-    if top is None:
-        return "Confidence is unknown: the encoder understands too few of the background sentences."
-    return "" if top >= CONFIDENT else "No confident match: nothing stands out. The nearest moments are shown."
+        return f"No hit is right with a probability of {request.min_confidence:g} or more."
+    if ignored:
+        return "Words were ignored, so these are answers to another sentence than yours."
+    if presence.probability is not None:
+        return "" if presence.probability >= 0.5 else f"Probably not in this library ({presence.percent} that it is)."
+    words = {
+        "stands out": "",
+        "maybe": "The first one may be it.",
+        "nothing stands out": "Nothing stands out. The nearest moments are shown.",
+    }
+    return words[presence.word] if presence.word is not None else ""

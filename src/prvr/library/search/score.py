@@ -31,9 +31,9 @@ class SectionScores:
 def score_queries(
     queries: Sequence[TrackQuery], sections: TrackSections, pool: ScoringPool
 ) -> list[NDArray[np.float32]]:
-    """The fused scores of each query on its own sections, (S',) in the order of ``query.sections.numbers``.
+    """The fused scores of each query on the sections that it reads, (S',) in the order of ``query.read.numbers``.
 
-    Queries that may find every section share one pass over the vectors. A query with candidates reads only those.
+    Queries that read every section share one pass over the vectors. A query with candidates reads only those.
     """
     scores: dict[int, NDArray[np.float32]] = {}
     exact = [place for place, query in enumerate(queries) if query.reference is None]
@@ -41,10 +41,10 @@ def score_queries(
         together = score_sections(torch.stack([queries[place].vector for place in exact]), sections, pool)
         for row, place in enumerate(exact):
             one = SectionScores(together.base[row], together.trace[row])
-            scores[place] = one.fused(queries[place].fusion_weight).numpy()[queries[place].sections.numbers]
+            scores[place] = one.fused(queries[place].fusion_weight).numpy()[queries[place].read.numbers]
     for place, query in enumerate(queries):
         if query.reference is not None:
-            one = score_sections(query.vector[None], sections, pool, query.sections.numbers)
+            one = score_sections(query.vector[None], sections, pool, query.read.numbers)
             scores[place] = one.fused(query.fusion_weight)[0].numpy()
     return [scores[place] for place in range(len(queries))]
 

@@ -25,6 +25,7 @@ from prvr.scoring import PAGED, describe_array, map_array, raw_bytes
 
 SHARDS_FOLDER = "shards"
 PAGED_ARRAYS = (*PAGED, "spans")
+NEW = "new:"  # before the name of a track: vectors that ``rebuild.py`` builds beside those that are searched
 SHARD_LIMIT = 1 << 28  # bytes of a shard's largest array; then a new shard begins
 
 
@@ -69,6 +70,11 @@ class Section:
     @property
     def pages(self) -> int:
         return len(self.arrays["spans"])
+
+
+def is_new(track: str) -> bool:
+    """Whether a track is still being built, and is not searched yet."""
+    return track.startswith(NEW)
 
 
 def read_shards(db: sqlite3.Connection, track: str | None = None) -> list[Shard]:

@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,8 +118,11 @@ class Catalogue:
                     yield empty
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """Become the only writer. Everything in the block takes effect together when it ends well, or not at all."""
+    def writing(self, *, visible: bool = True) -> Iterator[sqlite3.Connection]:
+        """Become the only writer. Everything in the block takes effect together when it ends well, or not at all.
+
+        ``visible``: whether searches must look again; not if nothing changes that they see.
+        """
         with _closing(self._connect("rwc")) as db, _explain_problems(self.path):
             db.execute("PRAGMA synchronous = FULL")  # a commit is on disk before old files are deleted
             db.execute("BEGIN IMMEDIATE")
@@ -130,7 +133,8 @@ class Catalogue:
                         db.execute(statement)
                     db.execute("INSERT INTO state SELECT 0 WHERE NOT EXISTS (SELECT * FROM state)")
                 yield db
-                db.execute("UPDATE state SET generation = generation + 1")
+                if visible:
+                    db.execute("UPDATE state SET generation = generation + 1")
                 db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:
@@ -162,7 +166,11 @@ def _empty() -> Iterator[sqlite3.Connection]:
 
 
 def _has_tables(db: sqlite3.Connection) -> bool:
-    return db.execute("SELECT name FROM sqlite_master WHERE name = 'lines'").fetchone() is not None
+    return _has_table(db, "lines")
+
+
+def _has_table(db: sqlite3.Connection, name: str) -> bool:
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
 
 
 def _require_whole(db: sqlite3.Connection, path: Path) -> None:
@@ -201,6 +209,19 @@ def read_generation(db: sqlite3.Connection) -> int:
     """A number that grows with every change of the library."""
     found = db.execute("SELECT generation FROM state").fetchone()
     return 0 if found is None else int(found[0])
+
+
+def read_notes(db: sqlite3.Connection, names: str = "%") -> dict[str, str]:
+    """Texts that the library keeps by name; ``names`` is a pattern of SQL's LIKE."""
+    if not _has_table(db, "notes"):  # no note was ever written
+        return {}
+    return dict(db.execute("SELECT name, value FROM notes WHERE name LIKE ?", (names,)).fetchall())
+
+
+def write_notes(db: sqlite3.Connection, notes: Mapping[str, str]) -> None:
+    """Keep texts by name. They replace older ones of the same name."""
+    db.execute("CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
+    db.executemany("INSERT OR REPLACE INTO notes (name, value) VALUES (?, ?)", notes.items())
 
 
 _COLUMNS = "id, path, size, mtime, digest, subtitles, state, problem, duration, width, height, fps, frames, tags, added"

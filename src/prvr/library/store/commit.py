@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import queue
+import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,15 +15,17 @@ from prvr.library.store.arrays import Appender
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Catalogue, put_video
 from prvr.library.store.claims import HeldClaim
+from prvr.library.store.settings import LibraryRecord, kept_record
 
 _QUEUED = 4  # videos that may wait for the disk
 _Item_contra = TypeVar("_Item_contra", contravariant=True)
 
 
-def commit_videos(catalogue: Catalogue, folder: Path, videos: Sequence[IndexedVideo]) -> None:
-    """Make videos part of the library: all of them, or none."""
+def commit_videos(catalogue: Catalogue, folder: Path, videos: Sequence[IndexedVideo], record: LibraryRecord) -> None:
+    """Make videos part of the library: all of them, or none. ``record`` says how their vectors were made."""
     try:
         with catalogue.writing() as db, Appender(db, folder) as appender:
+            require_current(db, folder, record)
             for indexed in videos:
                 number = put_video(db, indexed.video)
                 for track, sections in indexed.tracks.items():
@@ -32,6 +35,12 @@ def commit_videos(catalogue: Catalogue, folder: Path, videos: Sequence[IndexedVi
                 db.executemany("INSERT INTO lines (video, start, end, text) VALUES (?, ?, ?, ?)", rows)
     except OSError as problem:
         raise disk_error(folder, problem) from problem
+
+
+def require_current(db: sqlite3.Connection, folder: Path, record: LibraryRecord) -> None:
+    """Refuse vectors that are not of the kind that the library holds now."""
+    if (kept_record(db, folder) or record).recipes != record.recipes:
+        raise LibraryError(f"{folder} was reindexed with another encoder meanwhile: run the command again")
 
 
 def disk_error(folder: Path | str, problem: OSError) -> LibraryError:

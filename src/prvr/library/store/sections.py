@@ -44,6 +44,11 @@ class SectionBlock:
         start = int(self.gallery.first_page[row]) * self.gallery.page
         return self.spans[start : start + tokens]
 
+    def tokens_of(self, row: int, tokens: int) -> Tensor:
+        """(tokens, D): the local tokens of a row."""
+        first, last = (int(self.gallery.first_page[place]) for place in (row, row + 1))
+        return self.gallery.local[first:last].restore(torch.float32).flatten(0, 1)[:tokens]
+
     def section(self, row: int, tokens: int, background: NDArray[np.float32]) -> Section:
         """One row as a section again; ``background``: (B, 2), its scores of the background sentences."""
         first, last = (int(self.gallery.first_page[place]) for place in (row, row + 1))

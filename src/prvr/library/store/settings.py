@@ -1,13 +1,15 @@
 """The settings of a library, decided once and kept in ``library.json``.
 
-The file never changes after the library is created. It names the folder's format, so that an older program refuses a
-newer library instead of damaging it, and the encoders that its vectors come from.
+The file names the folder's format, so that an older program refuses a newer library instead of damaging it, and the
+encoders that its vectors come from. Only ``reindex`` changes them: the catalogue then holds the record that counts, so
+that record and vectors change in one transaction.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -15,10 +17,16 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from prvr import __version__
 from prvr.files import write_whole
 from prvr.library.errors import LibraryError
+from prvr.library.store.catalogue import CATALOGUE_FILE, Catalogue, read_notes
 from prvr.library.store.model import ModelRecord
 
-FORMAT = 2  # the newest format this program reads; a library without a trained model is written in format 1
+FORMAT = (
+    3  # the newest this program reads; 1: no trained model, 2: with one, 3: reindexed, or its encoder's own sentences
+)
+_REINDEXED = 3
+BackgroundKind = Literal["common", "encoder"]
 RECORD_FILE = "library.json"
+RECORD_NOTE = "record"  # the name of the record in the catalogue of a library that was reindexed
 _LONGEST_WINDOW = 1e6  # seconds
 
 
@@ -26,8 +34,8 @@ _LONGEST_WINDOW = 1e6  # seconds
 class LibrarySettings:
     """How videos are turned into vectors."""
 
-    encoder: str = "plain"
-    """plain, a folder, or a hub name that `prvr prepare` has fetched"""
+    encoder: str = ""
+    """a name that `prvr prepare` has fetched, a folder, or plain [the image–text encoder that is prepared]"""
     rate: float = 1.0
     """frames per second to encode"""
     text_encoder: str | None = None
@@ -65,9 +73,12 @@ class LibraryRecord:
     recipes: dict[str, dict[str, Any]]  # by track: how its vectors were made
     model: ModelRecord | None = None
     made_by: str = __version__
+    background: BackgroundKind = "common"  # which background sentences are stored with the sections
 
     @property
     def format(self) -> int:
+        if self.background != "common":
+            return 3
         return 1 if self.model is None else 2
 
     def to_json(self) -> str:
@@ -92,6 +103,19 @@ def write_record(folder: Path, about: LibraryRecord) -> bool:
     return True
 
 
+def write_reindexed_record(folder: Path, about: LibraryRecord) -> None:
+    """Replace ``library.json`` by one that says: look for the record in the catalogue first."""
+    write_whole(
+        folder / RECORD_FILE, json.dumps({**json.loads(about.to_json()), "format": _REINDEXED}, indent=1) + "\n"
+    )
+
+
+def kept_record(db: sqlite3.Connection, folder: Path) -> LibraryRecord | None:
+    """The record in the catalogue; None if the library was never reindexed."""
+    kept = read_notes(db, RECORD_NOTE).get(RECORD_NOTE)
+    return None if kept is None else parse_record(kept, str(folder / CATALOGUE_FILE), str(folder))
+
+
 def is_leftover(path: Path) -> bool:
     """Whether a file was left behind by a process that was killed while it created a library."""
     return path.name.lstrip(".").startswith((RECORD_FILE, "model-"))
@@ -108,7 +132,11 @@ def read_record(folder: Path) -> LibraryRecord:
         ) from None
     except ValueError as problem:
         raise LibraryError(_unreadable(str(path), problem)) from None
-    return parse_record(text, str(path), str(folder))
+    record = parse_record(text, str(path), str(folder))
+    if json.loads(text)["format"] < _REINDEXED or not (folder / CATALOGUE_FILE).exists():
+        return record
+    with Catalogue(folder).reading() as db:
+        return kept_record(db, folder) or record
 
 
 def parse_record(text: str, path: str, library: str) -> LibraryRecord:
@@ -129,7 +157,10 @@ def parse_record(text: str, path: str, library: str) -> LibraryRecord:
         _require_types(given)
         settings = LibrarySettings(**given)
         model = None if found.get("model") is None else ModelRecord(**found["model"])
-        return LibraryRecord(settings, dict(found["recipes"]), model, str(found["made_by"]))
+        background = found.get("background", "common")
+        if background not in get_args(BackgroundKind):
+            raise ValueError(f"background is {background!r:.40}")
+        return LibraryRecord(settings, dict(found["recipes"]), model, str(found["made_by"]), background)
     except (TypeError, KeyError, ValueError, AttributeError) as problem:
         raise LibraryError(f"{path} does not describe a library ({problem}): restore it from a copy") from None
 

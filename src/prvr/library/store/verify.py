@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import SHARDS_FOLDER, Shard, damaged_message, read_shards, short_message
+from prvr.library.store.arrays import NEW, SHARDS_FOLDER, Shard, damaged_message, read_shards, short_message
 from prvr.library.store.catalogue import Catalogue, read_videos
 from prvr.library.store.model import ModelRecord, model_problem
 from prvr.media import VideoFile
@@ -50,7 +50,10 @@ class Verification:
 def library_status(folder: Path, catalogue: Catalogue) -> LibraryStatus:
     with catalogue.reading() as db:
         videos = read_videos(db)
-        tokens = db.execute("SELECT COALESCE(SUM(tokens), 0) FROM sections").fetchone()[0]
+        tokens = db.execute(
+            "SELECT COALESCE(SUM(tokens), 0) FROM sections JOIN shards ON shards.id = shard WHERE track NOT LIKE ?",
+            (f"{NEW}%",),
+        ).fetchone()[0]
         lines = db.execute("SELECT COUNT(*) FROM lines").fetchone()[0]
     good = [video for video in videos if video.state == "ok"]
     return LibraryStatus(

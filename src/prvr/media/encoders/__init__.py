@@ -23,15 +23,11 @@ An encoder of your own derives from ``Encoder`` and can be given wherever one is
 
 from __future__ import annotations
 
-from prvr.media.encoders.base import Array, Encoder, TextEncoder, unit_rows
+from prvr.media.encoders.base import Array, Encoder, TextEncoder, Understanding, unit_rows
 from prvr.media.encoders.plain import PlainEncoder
+from prvr.media.encoders.presets import EncoderPreset, find_preset, prepared_encoders, presets
 
-# Models that are known to work and are published as safetensors.
-SHORT_NAMES = {
-    "siglip2": "google/siglip2-base-patch16-224",
-    "clip": "openai/clip-vit-large-patch14",
-    "minilm": "sentence-transformers/all-MiniLM-L6-v2",
-}
+SHORT_NAMES = {preset.name: preset.hub for preset in presets()}
 
 
 def open_encoder(name: str = "plain", device: str | None = None) -> Encoder:
@@ -66,9 +62,14 @@ __all__ = [
     "SHORT_NAMES",
     "Array",
     "Encoder",
+    "EncoderPreset",
     "PlainEncoder",
     "TextEncoder",
+    "Understanding",
+    "find_preset",
     "open_encoder",
     "open_text_encoder",
+    "prepared_encoders",
+    "presets",
     "unit_rows",
 ]

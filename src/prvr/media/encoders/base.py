@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,14 @@ from prvr.media.resize import fit_picture
 Array = NDArray[np.float32]
 
 
+@dataclass(frozen=True)
+class Understanding:
+    """What an encoder with a limited vocabulary made of a sentence."""
+
+    used: tuple[str, ...]
+    ignored: tuple[str, ...]  # words that carry meaning, but that it does not know
+
+
 class TextEncoder(ABC):
     """Sentences to unit vectors, and to word features for models that read words."""
 
@@ -23,6 +32,7 @@ class TextEncoder(ABC):
     width: int  # D, of the vectors
     word_width: int  # Dq, of the word features
     weights: str = "none"  # sha256 of the weight files
+    text_preprocessing: str = ""  # how sentences become tokens
 
     @abstractmethod
     def encode_texts(self, texts: Sequence[str]) -> Array:
@@ -36,18 +46,28 @@ class TextEncoder(ABC):
         """``encode_words`` of many texts. Override it where encoding many at once is faster."""
         return [self.encode_words(text) for text in texts]
 
+    def understanding(self, text: str) -> Understanding | None:
+        """Which words of a text are used, for an encoder with a limited vocabulary; None if it reads every word."""
+        return None
+
+    def usual_sentences(self, count: int) -> tuple[str, ...] | None:
+        """Sentences in the encoder's own vocabulary, for an encoder with a limited one; None if it has no limit."""
+        return None
+
     def text_recipe(self, *, words: bool = False) -> Recipe:
         """The recipe of sentence vectors, or of word features."""
         if words:
-            return Recipe(self.name, self.weights, self.word_width, preprocessing=WORDS)
-        return Recipe(self.name, self.weights, self.width)
+            return Recipe(
+                self.name, self.weights, self.word_width, preprocessing=_joined(WORDS, self.text_preprocessing)
+            )
+        return Recipe(self.name, self.weights, self.width, preprocessing=self.text_preprocessing)
 
 
 class Encoder(TextEncoder):
     """A text encoder that also encodes pictures, into the same space."""
 
     fit: Fit  # the size of its pictures
-    preprocessing: str = ""
+    preprocessing: str = ""  # of pictures
     batch: int = 32  # pictures that are encoded together
 
     @abstractmethod
@@ -66,9 +86,17 @@ class Encoder(TextEncoder):
         return np.concatenate([self.encode_frames([fit_picture(image, self.fit)]) for image in images])
 
     def recipe(self, rate: float, decoder: str) -> Recipe:
-        """The recipe of this encoder's features of frames at ``rate`` per second, decoded by ``decoder``."""
+        """The recipe of this encoder's features of frames at ``rate`` per second, decoded by ``decoder``.
+
+        It also says how sentences are prepared: they are compared with the frames.
+        """
         size = f"{self.fit.width}x{self.fit.height} {self.fit.mode}"
-        return Recipe(self.name, self.weights, self.width, size, self.preprocessing, float(rate), decoder)
+        preprocessing = _joined(self.preprocessing, self.text_preprocessing)
+        return Recipe(self.name, self.weights, self.width, size, preprocessing, float(rate), decoder)
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
 
 
 def unit_rows(rows: Array) -> Array:

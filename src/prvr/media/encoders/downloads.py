@@ -7,15 +7,18 @@ folder = download(plan)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from prvr.media.encoders.hashes import file_hash, record_hashes
+from prvr.media.encoders.presets import find_preset
 from prvr.media.errors import EncoderError
 from prvr.media.packages import require_hub
 
 _SUFFIXES = (".safetensors", ".json", ".txt", ".model")
+_LOADED = re.compile(r"model(-\d+-of-\d+)?\.safetensors")  # what `transformers` reads
 _OTHER_RUNTIMES = ("onnx/", "openvino/", "flax_", "tf_")  # copies of the same weights
 
 
@@ -35,14 +38,16 @@ class DownloadPlan:
 
 
 def plan_download(name: str) -> DownloadPlan:
-    """Ask the hub for the files of a model. Downloads nothing.
+    """Ask the hub for the files of a model, given by its short name or hub name. Downloads nothing.
 
     Raises:
         EncoderError: the hub cannot be reached or does not know the model, or its weights are pickles.
     """
     hub = require_hub()
+    preset = find_preset(name)
+    name, revision = (preset.hub, preset.revision) if preset is not None else (name, None)
     try:
-        about = hub.HfApi().model_info(name, files_metadata=True)
+        about = hub.HfApi().model_info(name, revision=revision, files_metadata=True)
     except Exception as problem:  # the hub's client raises whatever its network library does
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         raise EncoderError(
@@ -54,8 +59,12 @@ def plan_download(name: str) -> DownloadPlan:
         for file in about.siblings
         if file.rfilename.endswith(_SUFFIXES) and not file.rfilename.startswith(_OTHER_RUNTIMES)
     ]
-    if not any(file.rfilename.endswith(".safetensors") for file in chosen):
+    weights = [file for file in chosen if file.rfilename.endswith(".safetensors")]
+    if not weights:
         raise EncoderError(f"{name} is published without .safetensors files. Pickled weights are not read.")
+    loaded = [file for file in weights if _LOADED.fullmatch(file.rfilename)]
+    if loaded:  # the others are copies for other programs
+        chosen = [file for file in chosen if file in loaded or file not in weights]
     hashes = {file.rfilename: file.lfs.sha256 for file in chosen if getattr(file, "lfs", None)}
     return DownloadPlan(name, about.sha, {file.rfilename: int(file.size or 0) for file in chosen}, hashes)
 

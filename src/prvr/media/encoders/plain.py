@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.media.encoders import plain_words
-from prvr.media.encoders.base import Array, Encoder, require_pictures, unit_rows
+from prvr.media.encoders.base import Array, Encoder, Understanding, require_pictures, unit_rows
 from prvr.media.encoders.colours import colour_memberships
 from prvr.media.encoders.plain_parts import BINS, GRID, PARTS, WIDTH
 from prvr.media.encoders.plain_silhouette import silhouettes
@@ -58,6 +58,12 @@ class PlainEncoder(Encoder):
 
     def encode_words(self, text: str) -> Array:
         return plain_words.word_vectors(text)
+
+    def understanding(self, text: str) -> Understanding:
+        return plain_words.understood_words(text)
+
+    def usual_sentences(self, count: int) -> tuple[str, ...]:
+        return plain_words.vocabulary_sentences(count)
 
 
 def describe_frames(images: NDArray[np.uint8]) -> Array:

@@ -9,18 +9,18 @@ direction, which means nothing until then, and beside it the prototype of the wo
 from __future__ import annotations
 
 import hashlib
-import re
+from collections.abc import Sequence
 
 import numpy as np
 
 from prvr.media.encoders import plain_parts as parts
-from prvr.media.encoders.base import Array, unit_rows
+from prvr.media.encoders.base import Array, Understanding, unit_rows
 from prvr.media.encoders.colours import COLOUR_NAMES
 from prvr.media.encoders.plain_silhouette import shape_cells
+from prvr.words import content_words, split_words, word_stem
 
 HASH_WIDTH = 64
 WORD_WIDTH = HASH_WIDTH + parts.WIDTH
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 # Words that name a colour, or a thing that mostly has one.
 _COLOUR_OF = {name: name for name in COLOUR_NAMES} | {
@@ -71,28 +71,44 @@ _SILHOUETTE_OF = {
     "diamond": "diamond", "cross": "cross", "plus": "cross", "circle": "circle", "ball": "circle", "disc": "circle",
     "ring": "ring", "hoop": "ring",
 }  # fmt: skip
-_SILHOUETTE_WEIGHT = (
-    2.5  # far above the other parts: without it, sentences that differ in shape alone are hardly told apart
-)
+_SILHOUETTE_WEIGHT = 3.0  # silhouettes of different shapes are alike, so what differs must count more than other parts
 
 
-def split_words(text: str) -> list[str]:
-    """Words in lower case, without punctuation.
+_KNOWN = {*_COLOUR_OF, *_DIRECTION_OF, *_MOVES, *_STILL, *_TONE_OF, *_ROWS, *_COLUMNS, *_MIDDLE, *_EDGES_OF}
+_SHAPES = ("square", "box", "triangle", "diamond", "circle", "ball", "ring", "cross")
+_ACTIONS = ("moves left", "moves right", "moves up", "moves down", "rises", "falls", "stands still", "rests", "moves")
+_WHERE = (
+    "at the top", "at the bottom", "in the middle", "before a {other} wall", "on a {other} background", "at night",
+    "over the water", "in the snow", "on the grass", "over the sand", "in a bright place", "in the dark",
+)  # fmt: skip
 
-    >>> split_words("A man's RED hat – gone!")
-    ['a', "man's", 'red', 'hat', 'gone']
+
+def understood_words(text: str) -> Understanding:
+    """The words of a sentence that the descriptor can see, and those that it ignores.
+
+    >>> understood_words("a red square slides to the left of my kitchen")
+    Understanding(used=('red', 'square', 'slides', 'left'), ignored=('kitchen',))
     """
-    return _WORD.findall(text.lower().replace("’", "'"))
+    words = list(dict.fromkeys(split_words(text)))
+    ignored = tuple(word for word in content_words(text) if word not in _KNOWN)
+    return Understanding(tuple(word for word in words if word in _KNOWN), ignored)
 
 
-def known_words(text: str) -> list[str]:
-    """The words of a sentence that the descriptor can see; others are ignored.
+def vocabulary_sentences(count: int) -> tuple[str, ...]:
+    """Sentences made of the words that the descriptor knows, always the same ones."""
+    rng = np.random.default_rng(0)
 
-    >>> known_words("a red square slides to the left of my kitchen")
-    ['red', 'square', 'slides', 'left']
-    """
-    known = {*_COLOUR_OF, *_DIRECTION_OF, *_MOVES, *_STILL, *_TONE_OF, *_ROWS, *_COLUMNS, *_MIDDLE, *_EDGES_OF}
-    return [word for word in split_words(text) if word in known]
+    def pick(words: Sequence[str]) -> str:
+        return words[int(rng.integers(len(words)))]
+
+    made: dict[str, None] = {}
+    while len(made) < count:
+        colour, other = pick(COLOUR_NAMES), pick(COLOUR_NAMES)
+        parts = [f"a {colour}", f" {pick(_SHAPES)}" if rng.random() < 0.8 else " thing"]
+        parts.append(f" {pick(_ACTIONS)}" if rng.random() < 0.7 else "")
+        parts.append(f" {pick(_WHERE)}".format(other=other) if rng.random() < 0.7 else "")
+        made["".join(parts)] = None
+    return tuple(made)
 
 
 def sentence_prototype(text: str) -> Array:
@@ -157,8 +173,7 @@ def word_vectors(text: str) -> Array:
 
 def hashed_word(word: str) -> Array:
     """Signs from hashes of the word and of its stem: equal on every machine, and similar for forms of one word."""
-    stem = word if len(word) < 5 else re.sub(r"(?:ing|ed|es|s)$", "", word)
-    return unit_rows((_signs(word) + _signs(f"{stem}…"))[None])[0]
+    return unit_rows((_signs(word) + _signs(f"{word_stem(word)}…"))[None])[0]
 
 
 def _signs(key: str) -> Array:

@@ -24,7 +24,7 @@ class SentenceEncoder(TextEncoder):
         self.name = name
         self.device = best_device(device)
         self.pretrained = load_pretrained(name)
-        self.model, self.tokenizer = self.pretrained.model, self.pretrained.tokenizer
+        self.model = self.pretrained.model
         self.model.to(self.device)
         self.width = self.word_width = int(self.model.config.hidden_size)
         self.longest = min(256, int(self.model.config.max_position_embeddings))
@@ -52,7 +52,5 @@ class SentenceEncoder(TextEncoder):
 
     @torch.inference_mode()
     def _states(self, texts: Sequence[str]) -> tuple[Any, Any]:
-        tokens = self.tokenizer(
-            list(texts), padding=True, truncation=True, max_length=self.longest, return_tensors="pt"
-        ).to(self.device)
+        tokens = self.pretrained.tokens(texts, self.longest).to(self.device)
         return self.model(**tokens).last_hidden_state.float(), tokens["attention_mask"].float()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prvr.media.encoders.hashes import file_hash, require_unchanged
+from prvr.media.encoders.hashes import HASHES_FILE, file_hash, require_unchanged
 from prvr.media.errors import EncoderError
-from prvr.media.packages import require_hub, require_transformers
+from prvr.media.packages import require_transformers
 
 if TYPE_CHECKING:
     import torch
@@ -24,11 +26,24 @@ class PretrainedModel:
     model: Any  # in evaluation mode
     tokenizer: Any
     hashes: Mapping[str, str] = field(default_factory=dict)  # sha256 of the files that were checked while loading
+    _tokenizing: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @cached_property
     def weights(self) -> str:
         """The sha256 of its weights."""
         return weights_hash(self.folder, self.hashes)
+
+    def tokens(self, texts: Sequence[str], longest: int, padding: bool | str = True) -> Any:
+        """The words of texts as tensors, padded to one length and cut at the longest. Any thread may call this."""
+        with self._tokenizing:  # a tokenizer cannot be used by two threads at the same time
+            return self.tokenizer(
+                list(texts),
+                padding=padding,
+                truncation=True,
+                max_length=longest,
+                return_attention_mask=True,
+                return_tensors="pt",
+            )
 
 
 def load_pretrained(name: str) -> PretrainedModel:
@@ -64,15 +79,49 @@ def model_folder(name: str) -> Path:
         return Path(name)
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
         raise EncoderError(f"{name!r} is neither a folder nor a hub name such as google/siglip2-base-patch16-224.")
-    hub = require_hub()
-    try:
-        return Path(hub.snapshot_download(name, local_files_only=True))
-    except (OSError, ValueError) as problem:
+    folder = find_model(name)
+    if folder is None:
         raise EncoderError(
             f"The weights of {name} are not on this machine. With a network, run: prvr prepare {name} (it shows the "
             "size first). Without one, run that on another machine, copy the folder it names to this one, and give "
             "that folder instead of the name."
-        ) from problem
+        )
+    return folder
+
+
+def find_model(name: str) -> Path | None:
+    """The folder in the hub's cache that holds a model with this hub name; None where there is none.
+
+    What ``prvr prepare`` downloaded comes first, the latest of several; then the hub's main branch, then any other. The
+    hub's client is not asked: it takes a snapshot without the files that are not needed here (a README, copies for
+    other runtimes) for an incomplete one.
+    """
+    storage = hub_cache() / f"models--{name.replace('/', '--')}"
+    main = storage / "refs" / "main"
+    current = main.read_text("utf-8").strip() if main.is_file() else ""
+    found = [folder for folder in storage.glob("snapshots/*") if _is_model(folder)]
+
+    def preference(folder: Path) -> tuple[bool, bool, float]:
+        return (folder / HASHES_FILE).is_file(), folder.name == current, folder.stat().st_mtime
+
+    return max(found, key=preference, default=None)
+
+
+def cached_models() -> list[str]:
+    """Hub names of the models with .safetensors files in the hub's cache."""
+    folders = {path.parents[2].name for path in hub_cache().glob("models--*--*/snapshots/*/*.safetensors")}
+    return sorted(name.removeprefix("models--").replace("--", "/", 1) for name in folders)
+
+
+def hub_cache() -> Path:
+    """Where the hub's client keeps models."""
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+
+
+def _is_model(folder: Path) -> bool:
+    weights = [path for path in folder.glob("*.safetensors") if path.is_file()]  # not a link to a missing file
+    return bool(weights) and (folder / "config.json").is_file()
 
 
 def weights_hash(folder: Path, known: Mapping[str, str] | None = None) -> str:

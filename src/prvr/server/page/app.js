@@ -56,16 +56,26 @@ function paint(response, more) {
   cursor = response.next_cursor;
   byId("more").hidden = cursor === null;
   if (more) { cards[0]?.querySelector("button").focus(); return; }
-  const summary = make("span", {}, `${response.videos_searched} video${response.videos_searched === 1 ? "" : "s"} searched in ${Math.max(1, Math.round(1000 * response.seconds))} ms${request.trace ? "" : " with plain max pooling; TRACE is off"}.`);
-  setStatus(...(response.message ? [notice(sentence(response.message))] : []), ...(response.videos_searched || !response.message ? [summary] : []));
+  const summary = make("span", {}, `${response.videos_searched} video${response.videos_searched === 1 ? "" : "s"} searched in ${Math.max(1, Math.round(1000 * response.seconds))} ms${request.trace ? "" : ", single matches only"}.`);
+  byId("sure-label").hidden = response.presence.probability === null;
+  setStatus(...about(response).map((text) => notice(text)), ...(response.message ? [notice(sentence(response.message))] : []), ...(response.videos_searched || !response.message ? [summary] : []));
   ranks = new Map(response.hits.map((hit) => [hit.video.id, hit.rank]));
+}
+
+// What the search says about itself: the words it used, and whether what was asked for is there at all.
+function about(response) {
+  const lines = [], { understood, presence } = response;
+  if (understood?.ignored.length) lines.push(`Understood: ${understood.used.join(", ") || "nothing"} · ignored: ${understood.ignored.join(", ")}`);
+  if (presence.probability !== null) lines.push(`In this library: ${Math.round(100 * presence.probability)} %`);
+  else if (presence.word) lines.push(sentence(presence.word));
+  return lines;
 }
 
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
 function card(hit) {
   const when = `${clock(hit.start)} – ${clock(hit.end)}`;
-  const confidence = hit.confidence === null ? "confidence unknown" : `${Math.round(100 * hit.confidence)} % confidence`;
+  const confidence = hit.confidence === null ? null : `${Math.round(100 * hit.confidence)} % right`;
   const open = (start) => {
     const last = document.querySelector(".hit.playing");
     last?.classList.remove("playing"); last?.removeAttribute("aria-current");
@@ -74,16 +84,17 @@ function card(hit) {
   };
   const strip = make("span", { class: "strip" }, ...hit.thumbnail_urls.map((url) => make("img", { src: url, alt: "", loading: "lazy", width: 160, height: 120, decoding: "async" })));
   const earlier = earlierRanks && earlierRanks.get(hit.video.id);
-  const moved = earlier && earlier !== hit.rank ? `rank ${earlier} with ${request.trace ? "max pooling" : "TRACE"}` : null;
-  const facts = make("span", { class: "facts" }, make("span", { class: "when" }, when), make("span", { class: hit.confidence >= 0.9 ? "yes" : "" }, confidence),
-    moved ? make("span", {}, moved) : null,
-    hit.video.folder ? make("span", {}, hit.video.folder) : null);
-  const title = make("span", { class: "title" }, make("span", {}, `${hit.rank}`), hit.video.title);
-  const text = make("div", { class: "text" }, make("div", {}, title), facts, hit.line ? make("p", { class: "subtitle" }, `“${hit.line}”`) : null);
-  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.title, when, confidence, moved, hit.line].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text);
+  const moved = earlier && earlier !== hit.rank ? `rank ${earlier} ${request.trace ? "by single matches" : "with TRACE"}` : null;
+  const facts = make("span", { class: "facts" }, make("span", { class: "when" }, when), confidence ? make("span", { class: hit.confidence >= 0.9 ? "yes" : "", title: "how probable it is that this is the moment you mean" }, confidence) : null,
+    hit.verdict ? make("span", {}, hit.verdict) : null,
+    moved ? make("span", {}, moved) : null);
+  const title = make("span", { class: "title" }, make("span", {}, `${hit.rank}`), hit.video.name);
+  const also = hit.also_at.length ? `also at ${hit.also_at.join(", ")}` : null;
+  const text = make("div", { class: "text" }, make("div", {}, title), facts, hit.line ? make("p", { class: "subtitle" }, `“${hit.line}”`) : null, also ? make("p", { class: "also" }, also) : null);
+  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.name, when, confidence, moved, hit.line, also].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text);
   const others = hit.moments.slice(1);
   const chips = others.length ? make("div", { class: "chips", role: "group", "aria-label": "Other moments of this video" },
-    ...others.map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.title} at ${clock(m.start)}` }, `also ${clock(m.start)}`))) : make("div", { class: "chips" });
+    ...others.map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.name} at ${clock(m.start)}` }, `also ${clock(m.start)}`))) : make("div", { class: "chips" });
   const item = make("li", { class: "hit", "data-video": hit.video.id }, button, chips);
   return item;
 }
@@ -94,6 +105,7 @@ async function describe() {
     byId("holds").textContent = `${library.videos} video${library.videos === 1 ? "" : "s"}, ${hours(library.seconds)}${library.failed ? `, ${library.failed} unreadable` : ""}`;
     fill("folder", library.folders.filter(Boolean)); fill("tag", library.tags);
     byId("holds").dataset.videos = library.videos;
+    byId("limits").textContent = library.limits || ""; byId("limits").hidden = !library.limits;
     if (!request?.query) welcome();
   } catch (problem) {
     if (problem.status === 401) return askToken();

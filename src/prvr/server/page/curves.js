@@ -5,7 +5,7 @@ import { clock, make } from "./api.js";
 const NS = "http://www.w3.org/2000/svg";
 const WIDTH = 1000, HEIGHT = 170, TOP = 22, BOTTOM = 146;
 const TICK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600];
-const NAMES = { direct: "direct", support: "register support", routed: "routed" };
+const NAMES = { direct: "match with your words", support: "support by the rest of the video", routed: "both together" };
 
 // Seconds between two labels of the time axis, so that there are at most this many steps.
 function tickStep(length, most) {
@@ -49,11 +49,6 @@ export function drawCurves(container, legend, evidence, { duration, trace, seek 
   const mark = (peak, curve, kind) => svg("circle", { class: kind, cx: x((peak.start + peak.end) / 2), cy: y(evidence[curve][peak.index]), r: 6 });
   picture.append(mark(evidence.direct_peak, "direct", "mark-direct"));
   if (trace) picture.append(mark(evidence.routed_peak, "routed", "mark-routed"));
-  if (evidence.unsupported) {
-    const at = x((evidence.direct_peak.start + evidence.direct_peak.end) / 2);
-    const anchor = at < 80 ? "start" : at > width - 80 ? "end" : "middle";
-    picture.append(svg("text", { class: "mark-text", x: at, y: 13, "text-anchor": anchor }, trace ? "unsupported peak" : "TRACE rejects this peak"));
-  }
   const now = svg("line", { class: "now", x1: 0, x2: 0, y1: 0, y2: BOTTOM });
   const hover = svg("line", { class: "hover", x1: 0, x2: 0, y1: 0, y2: BOTTOM, visibility: "hidden" });
   picture.append(now, hover);
@@ -112,5 +107,5 @@ export function drawRegisters(container, activation) {
     const height = Math.max(1, (48 * value) / most);
     picture.append(svg("rect", { x: i * step, y: 50 - height, width: step * 0.8, height, class: value >= 1 / activation.length ? "" : "weak" }));
   });
-  container.replaceChildren(make("span", {}, `Active registers (of ${activation.length}): ${strongest || "all equal"}`), make("div", { class: "bars" }, picture));
+  container.replaceChildren(make("span", {}, `Parts of the video's summary (registers) that your words activate, of ${activation.length}: ${strongest || "all equal"}`), make("div", { class: "bars" }, picture));
 }

@@ -37,7 +37,7 @@ export async function play(hit, start, trace) {
   const number = ++latest;
   byId("stage").hidden = false;
   document.querySelector(".columns").classList.add("open");
-  byId("playing").textContent = hit.video.title;
+  byId("playing").textContent = hit.video.name;
   byId("media-problem").hidden = true;
   if (video().getAttribute("src") !== hit.video.media_url) { video().src = hit.video.media_url; }
   const begin = () => { video().currentTime = start; video().play().catch(() => {}); };
@@ -69,12 +69,5 @@ export async function play(hit, start, trace) {
       for (const chip of byId("moments").children) chip.setAttribute("aria-pressed", String(chip === event.currentTarget));
     },
   }, `${clock(moment.start)} – ${clock(moment.end)}`)));
-  byId("verdict").textContent = verdict(evidence, trace);
-}
-
-function verdict(evidence, trace) {
-  const at = (peak) => `${clock(peak.start)}–${clock(peak.end)}`;
-  if (!trace) return `Plain max pooling picks ${at(evidence.direct_peak)}.` + (evidence.unsupported ? ` TRACE would pick ${at(evidence.routed_peak)}: the rest of the video does not support this peak.` : " TRACE picks the same moment.");
-  if (evidence.unsupported) return `The strongest direct evidence is at ${at(evidence.direct_peak)}, but the registers do not support it. TRACE picks ${at(evidence.routed_peak)}.`;
-  return `The strongest direct evidence, at ${at(evidence.direct_peak)}, is supported by the rest of the video.`;
+  byId("verdict").textContent = evidence.why;
 }

@@ -1,0 +1,35 @@
+"""A bar while videos are decoded and encoded; lines from time to time where there is no terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from prvr.cli.console import format_time
+from prvr.library import AddProgress
+
+_LOG_SECONDS = 30.0  # between lines where no terminal shows a bar
+
+
+@contextmanager
+def show_progress() -> Iterator[tuple[Console, Callable[[AddProgress], None]]]:
+    """The console to print on meanwhile, and what shows progress."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[note]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("looking for videos", total=None, note="")
+        last_line = time.monotonic()
+
+        def show(now: AddProgress) -> None:
+            nonlocal last_line
+            left = "" if now.left is None else f" · {format_time(now.left)} left"
+            note = f"{now.files_done + 1}/{now.files} · {now.speed:.0f} × real time{left}"
+            if not bar.console.is_terminal and time.monotonic() - last_line > _LOG_SECONDS:
+                last_line = time.monotonic()
+                bar.console.print(f"{now.path.name}: {note}", highlight=False, markup=False, soft_wrap=True)
+            bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, note=note)
+
+        yield bar.console, show

@@ -1,0 +1,52 @@
+"""``prvr library reindex``: another encoder, or another rate, for a library that exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rich.console import Console
+
+from prvr.cli.console import format_time
+from prvr.cli.libraries import LibraryPath, default_library, print_limits
+from prvr.cli.progress import show_progress
+from prvr.lake import open_library
+from prvr.media import StorageError
+
+
+@dataclass(frozen=True)
+class Reindex:
+    """Encode all videos of a library anew, with another encoder or at another rate.
+
+    `prvr library reindex --encoder siglip2` builds the new vectors beside the old ones. The library answers with the
+    old ones until all videos are done; then one step replaces them. Tags, numbers and subtitles stay. You can interrupt
+    it: the same command continues. Running servers follow by themselves.
+    """
+
+    library: LibraryPath = field(default_factory=default_library)
+    """the library's folder [$PRVR_LIBRARY or library.prvr]"""
+    encoder: str | None = None
+    """a name that `prvr prepare` has fetched, a folder, or plain [the library's]"""
+    rate: float | None = None
+    """frames per second to encode [the library's]"""
+
+    def run(self) -> int:
+        lib, console = open_library(self.library), Console(highlight=False, soft_wrap=True)
+        with show_progress() as (beside, show):
+            try:
+                report = lib.reindex(encoder=self.encoder, rate=self.rate, progress=show)
+            except (KeyboardInterrupt, StorageError):
+                beside.print("stopped; the old vectors stay in use, and the same command continues from here")
+                raise
+        vectors = f"encoder {lib.settings.encoder}, {lib.settings.rate:g} frames per second"
+        if report.record is None:
+            console.print(f"nothing to do: {self.library} has these vectors already ({vectors})", markup=False)
+            return 0
+        console.print(
+            f"{report.videos} video{'' if report.videos == 1 else 's'} encoded anew in {format_time(report.elapsed)}: "
+            f"{self.library} ({vectors})",
+            markup=False,
+        )
+        if report.index_dropped:
+            console.print("the index for approximate searches was of the old vectors and is gone: prvr library index")
+        print_limits(lib)
+        return 0
