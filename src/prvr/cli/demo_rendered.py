@@ -107,10 +107,8 @@ def _search(lib: Library, world: RenderedWorld, stem: Path, console: Console) ->
     refused = is_refused(found)
     said = found.message or f"{found.presence.percent} that it is there"
     _say(console, f"“{absent[0].sentence}” is true of no film: {'refused' if refused else 'NOT refused'}. {said}")
-    counts = (
-        f"{count_refused(lib, absent)} that are true of no film, {count_refused(lib, world.queries['test'])} that are"
-    )
-    _say(console, f"sentences that are refused: {counts} true of one")
+    of_none, of_some = count_refused(lib, absent), count_refused(lib, world.queries["test"])
+    _say(console, f"refused in all: {of_none} sentences that are true of no film, {of_some} that are true of one")
     return refused
 
 
