@@ -22,7 +22,7 @@ class Answer:
     truth: tuple[float, float] | None  # seconds; None: it is not true of that film
 
 
-def first_answers(
+def show_first_answers(
     library: Library, world: RenderedWorld, queries: Sequence[FilmQuery], console: Console
 ) -> list[Answer]:
     """Search a few sentences about the test films, and print each first answer with the truth beside it."""

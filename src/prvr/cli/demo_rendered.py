@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from prvr.cli.console import print_step, print_table
-from prvr.cli.demo_answers import count_refused, first_answers, is_refused
+from prvr.cli.demo_answers import count_refused, show_first_answers, is_refused
 from prvr.cli.demo_features import train_demo_run
 from prvr.cli.demo_picture import draw_hit
 from prvr.library import Judgement, Library, judge, rendered_queries
@@ -96,7 +96,7 @@ def _unseen(world: RenderedWorld) -> list[Path]:
 def _search(lib: Library, world: RenderedWorld, stem: Path, console: Console) -> bool:
     """Search the first test sentences and one that is true of no film; returns whether that one was refused."""
     print_step(console, 4, _STEPS, f"searching: the first {_SEARCHES} test sentences, and one that is true of no film")
-    answers = first_answers(lib, world, world.queries["test"][:_SEARCHES], console)
+    answers = show_first_answers(lib, world, world.queries["test"][:_SEARCHES], console)
     best = max(answers, key=lambda answer: (answer.truth is not None, answer.hit.confidence or 0.0))
     picture = draw_hit(best.hit, best.sentence, best.truth, stem)
     _say(console, f"why “{best.sentence}” found that: {picture}")

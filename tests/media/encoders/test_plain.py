@@ -13,7 +13,7 @@ from prvr.media import Image, open_encoder
 from prvr.media.encoders.colours import colour_memberships
 from prvr.media.encoders.plain import SIDE, PlainEncoder
 from prvr.media.encoders.plain_silhouette import CELLS, shape_cells, silhouettes
-from prvr.media.encoders.plain_words import HASH_WIDTH, hashed_word, known_words
+from prvr.media.encoders.plain_words import HASH_WIDTH, hashed_word, understood_words
 from prvr.worlds import SHAPE_COLOURS, paint_shape
 
 ENCODER = PlainEncoder()
@@ -88,7 +88,7 @@ def test_a_sequence_in_parts_is_the_same_sequence() -> None:
 
 def test_what_it_does_not_know_matches_nothing() -> None:
     assert not ENCODER.encode_texts(["somebody repairs a violin"]).any()
-    assert known_words("somebody repairs a violin") == []
+    assert understood_words("somebody repairs a violin").used == ()
 
 
 def test_word_vectors_are_fixed() -> None:
