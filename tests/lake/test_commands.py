@@ -74,6 +74,30 @@ def test_copy(address: str, own: Path, tmp_path: Path, prvr: Prvr) -> None:
     prvr("library", "copy", folder, other).refuses("choose another place for the copy")
 
 
+def test_a_running_server_follows_a_lake_that_is_reindexed(address: str, own: Path, prvr: Prvr) -> None:
+    assert (
+        prvr("library", "add", own, "--library", address, "--encoder", "plain", "--rate", 2, "--tags", "a").status == 0
+    )
+    with TestClient(create_app(open_library(address)), base_url="http://localhost") as client:
+        before = client.post("/v1/search", json={"query": SENTENCE}).json()["hits"]
+        said = prvr("library", "reindex", "--library", address, "--rate", 4)
+        assert said.out.startswith("3 videos encoded anew"), said
+        after = client.post("/v1/search", json={"query": SENTENCE}).json()["hits"]
+        assert [hit["score"] for hit in after] != [hit["score"] for hit in before]
+        assert {hit["video"]["id"] for hit in after} == {hit["video"]["id"] for hit in before}
+        assert "(4 per second)" in prvr("library", "status", "--library", address).out
+        assert prvr("library", "verify", "--library", address).status == 0
+        assert prvr("library", "remove", own / "test0000.mp4", "--library", address).status == 0
+        assert (
+            client.post("/v1/search", json={"query": SENTENCE, "filters": {"tags": ["a"]}}).json()["videos_searched"]
+            == 2
+        )
+        assert prvr("library", "reindex", "--library", address, "--rate", 2).status == 0  # back, below that again
+        again = client.post("/v1/search", json={"query": SENTENCE}).json()["hits"]
+    old = {hit["video"]["id"]: hit["score"] for hit in before}
+    assert [hit["score"] for hit in again] == pytest.approx([old[hit["video"]["id"]] for hit in again], abs=1e-5)
+
+
 def test_serve_in_a_test_client(address: str, own: Path, prvr: Prvr) -> None:
     assert prvr("library", "add", own, "--library", address, "--encoder", "plain", "--rate", 2).status == 0
     with TestClient(create_app(open_library(address)), base_url="http://localhost") as client:

@@ -34,7 +34,10 @@ def _ask(console: Console) -> str:
     console.print("No image–text encoder is prepared on this machine. Which encoder should the library use?")
     console.print(f"  1  {usual.name}: {usual.use}; about {usual.megabytes:,} MB to download")
     console.print(f"  2  plain: nothing to download, but it {PLAIN_LIMITS}")
-    answer = input("1 or 2? ").strip().lower()
+    try:
+        answer = input("1 or 2? ").strip().lower()
+    except EOFError:
+        answer = ""
     if answer in ("2", "plain"):
         return "plain"
     if answer not in ("1", usual.name):

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from prvr.cli.console import print_step, print_table
-from prvr.cli.demo_answers import count_refused, show_first_answers, is_refused
+from prvr.cli.demo_answers import count_refused, is_refused, show_first_answers
 from prvr.cli.demo_features import train_demo_run
 from prvr.cli.demo_picture import draw_hit
 from prvr.library import Judgement, Library, judge, rendered_queries

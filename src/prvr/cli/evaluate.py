@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -97,6 +97,15 @@ def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
         for scoring, shares in outcome.coverage.items():
             within = ", ".join(f"{share:.1f} % within {k}" for k, share in shares.items())
             console.print(f"  {ROWS[scoring]}, share of all correct videos: {within}", highlight=False, markup=False)
+        if outcome.trust is not None:
+            console.print(f"  probabilities: {outcome.trust.quality}", highlight=False, markup=False, soft_wrap=True)
+        if outcome.trust is not None and outcome.trust.verdicts is not None:
+            console.print(
+                f"  first answers by TRACE's support: {outcome.trust.verdicts}",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
         if outcome.comparison is not None:
             c = outcome.comparison
             moved = f"{c.rank_up} ranks up, {c.rank_down} down, mean gain {c.mean_gain:+.2f}"
@@ -115,4 +124,8 @@ def outcome_dict(outcome: Outcome) -> dict[str, object]:
         "recalls": recalls,
         "comparison": comparison,
         "coverage": outcome.coverage,
+        "probabilities": None if outcome.trust is None else asdict(outcome.trust.quality),
+        "verdicts": None
+        if outcome.trust is None or outcome.trust.verdicts is None
+        else outcome.trust.verdicts.to_dict(),
     }

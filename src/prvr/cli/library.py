@@ -14,7 +14,7 @@ from rich.text import Text
 from prvr.cli.console import format_bytes, format_time
 from prvr.cli.group import print_group_help
 from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
-from prvr.cli.progress import show_progress
+from prvr.cli.progress import encoding_progress
 from prvr.cli.reindex import Reindex
 from prvr.lake import add_on_cluster, copy_library, library_exists, open_library
 from prvr.library import (
@@ -72,7 +72,7 @@ class Add:
         return 0 if not report.failed else 1
 
     def _add(self, lib: Library, files: list[VideoFile]) -> AddReport:
-        with show_progress() as (console, show):
+        with encoding_progress() as (console, show):
             try:
                 if self.cluster is not None:
                     adder = lib.adder(tags=self.tags, retry=self.retry, progress=show)

@@ -16,7 +16,7 @@ _LOG_SECONDS = 30.0  # between lines where no terminal shows a bar
 
 
 @contextmanager
-def show_progress() -> Iterator[tuple[Console, Callable[[AddProgress], None]]]:
+def encoding_progress() -> Iterator[tuple[Console, Callable[[AddProgress], None]]]:
     """The console to print on meanwhile, and what shows progress."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[note]}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

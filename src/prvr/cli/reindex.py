@@ -8,7 +8,7 @@ from rich.console import Console
 
 from prvr.cli.console import format_time
 from prvr.cli.libraries import LibraryPath, default_library, print_limits
-from prvr.cli.progress import show_progress
+from prvr.cli.progress import encoding_progress
 from prvr.lake import open_library
 from prvr.media import StorageError
 
@@ -23,7 +23,7 @@ class Reindex:
     """
 
     library: LibraryPath = field(default_factory=default_library)
-    """the library's folder [$PRVR_LIBRARY or library.prvr]"""
+    """the library's folder, or the address of a lake [$PRVR_LIBRARY or library.prvr]"""
     encoder: str | None = None
     """a name that `prvr prepare` has fetched, a folder, or plain [the library's]"""
     rate: float | None = None
@@ -31,7 +31,7 @@ class Reindex:
 
     def run(self) -> int:
         lib, console = open_library(self.library), Console(highlight=False, soft_wrap=True)
-        with show_progress() as (beside, show):
+        with encoding_progress() as (beside, show):
             try:
                 report = lib.reindex(encoder=self.encoder, rate=self.rate, progress=show)
             except (KeyboardInterrupt, StorageError):

@@ -15,9 +15,17 @@ from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figu
 from prvr.evaluation.records import EvaluationRecord, save_record
 from prvr.evaluation.significance import Comparison, compare_ranks
 from prvr.evaluation.subject import Subject, open_subject
-from prvr.scoring import Scores, coverage, ranks
-from prvr.trace import aligned_evidence
-from prvr.training import Run, TraceModel, split_scores
+from prvr.scoring import CalibrationQuality, Scores, coverage, known_searches, ranks
+from prvr.trace import VerdictScale, aligned_evidence
+from prvr.training import Run, TraceModel, read_calibration, split_scores, support_of_first_answers
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How true the probabilities and verdicts of a calibrated run are on a split."""
+
+    quality: CalibrationQuality
+    verdicts: VerdictScale | None  # the run's scale, with how often answers of this split were right
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,7 @@ class Outcome:
     dataset: Dataset
     selection: str
     folder: Path
+    trust: Trust | None = None  # None for a run that is not calibrated, or other weights than its final ones
 
     @property
     def final_scores(self) -> Tensor:
@@ -68,7 +77,22 @@ def evaluate_run(
         covered = {c: {k: coverage(m, dataset.positives, k) for k in (10, 100)} for c, m in matrices.items()}
     record = EvaluationRecord(dataset.query_ids, subject.owners, columns, subject.protocol)
     folder = save_record(record, run.path / "eval" / subject.name)
-    return Outcome(record, comparison, covered, scores, weight, model, dataset, subject.selection, folder)
+    trust = measure_trust(subject, scores)
+    return Outcome(record, comparison, covered, scores, weight, model, dataset, subject.selection, folder, trust)
+
+
+def measure_trust(subject: Subject, scores: Scores) -> Trust | None:
+    """Compare what the run's calibration says of a split with what is true."""
+    known = read_calibration(subject.run) if subject.weights == subject.config.selection else None
+    calibration = None if known is None else known.trace if subject.with_trace else known.base
+    if known is None or calibration is None:
+        return None
+    final = scores.final(subject.fusion_weight) if subject.with_trace else scores.base
+    quality = known_searches(calibration, final.float().cpu().numpy(), subject.dataset.positives).quality
+    verdicts = known.verdicts
+    if verdicts is not None:
+        verdicts = verdicts.on(*support_of_first_answers(subject.model, subject.fusion_weight, subject.dataset))
+    return Trust(quality, verdicts)
 
 
 def backbone_ranks(subject: Subject) -> Tensor | None:

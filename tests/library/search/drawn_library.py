@@ -112,7 +112,6 @@ def requests(seed: int = 0, count: int = SEARCHES) -> list[SearchRequest]:
                 offset=int(rng.choice([0, 0, 0, 2, 7, 40, 100])),
                 group_by="moment" if rng.random() < 0.35 else "video",
                 filters=FILTERS[rng.integers(len(FILTERS))] if rng.random() < 0.4 else Filters(),
-                min_confidence=float(rng.choice([0, 0, 0, 0.3, 0.9])),
                 trace=bool(rng.random() < 0.75),
                 moments=MomentOptions(other=0.3, merge=0.0) if rng.random() < 0.3 else MomentOptions(),
             )
@@ -125,10 +124,9 @@ def summary(result: SearchResult) -> dict[str, Any]:
     return {
         "total": result.total,
         "next": result.next_offset,
-        "confident": result.confident,
         "count": len(result),
         "hits": [
-            [hit.video.id, hit.start, hit.end, hit.score, hit.confidence, hit.track, hit.ranks, len(hit.moments)]
+            [hit.video.id, hit.start, hit.end, hit.score, hit.track, hit.ranks, len(hit.moments)]
             for hit in result[:SHOWN]
         ],
     }

@@ -22,6 +22,7 @@ from prvr.library import (
     NoCandidates,
     SearchRequest,
 )
+from prvr.library import library as facade
 from prvr.library.search import candidate_build, candidates
 from prvr.library.search.stretches import merge_tokens
 from prvr.library.store import arrays
@@ -75,9 +76,9 @@ def test_neighbours_in_a_pass_change_nothing(mine: Library) -> None:
 def test_a_query_is_encoded_once_and_the_index_opened_once(mine: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     mine.index()
     opened, encoded = [], []
-    real, encode = CandidateIndex.open, Library.encode
+    real, encode = CandidateIndex.open, facade.encode_queries
     monkeypatch.setattr(CandidateIndex, "open", lambda *given: opened.append(given) or real(*given))
-    monkeypatch.setattr(Library, "encode", lambda lib, *given: encoded.append(given) or encode(lib, *given))
+    monkeypatch.setattr(facade, "encode_queries", lambda *given: encoded.append(given) or encode(*given))
     lib = Library.open(mine.folder)
     for _ in range(3):
         lib.search(QUERY, approximate=True)

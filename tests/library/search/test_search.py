@@ -13,8 +13,7 @@ import torch
 
 from prvr.backbones import build
 from prvr.library import Filters, Library, LibraryError, MomentOptions, SearchRequest
-from prvr.library.search.confidence import Spread, confidence
-from prvr.library.store.background import background_of, best_by_video
+from prvr.media import Understanding
 from prvr.media.encoders import PlainEncoder, TextEncoder
 from prvr.media.encoders.base import Array, unit_rows
 from prvr.media.features import video_features
@@ -128,48 +127,41 @@ def test_filters(whole: Library, films: RenderedWorld, own: Path, library: Libra
         names(after="yesterday")
 
 
-def test_confidence_is_a_tail_probability(whole: Library) -> None:
-    hits = whole.search("a red square moves to the left", limit=100)
-    sure = [h.confidence for h in hits]
-    assert all(c is not None and 0 <= c < 1 for c in sure)
-    assert sure == sorted(sure, reverse=True)  # type: ignore[type-var]
-    some = whole.search("a red square moves to the left", limit=100, min_confidence=sure[2] or 0)
-    assert all((h.confidence or 0) >= (sure[2] or 0) for h in some)
-    assert len(some) >= 3
-    vague = whole.search("a picture", limit=3, min_confidence=1.0)
-    assert len(vague) == 0
-    assert vague.message
+def test_a_library_without_a_calibrated_model_answers_in_words(whole: Library) -> None:
+    found = whole.search("a red square moves to the left", limit=100)
+    assert found.presence.word in ("stands out", "maybe", "nothing stands out")
+    assert found.presence.probability is None
+    assert all(hit.confidence is None and hit.verdict is None for hit in found)
+    with pytest.raises(LibraryError, match="no probabilities"):
+        whole.search("a red square moves to the left", min_confidence=0.5)
 
 
-def test_a_sentence_that_scores_high_everywhere_does_not_stand_out() -> None:
-    rng = np.random.default_rng(0)
-    scores = rng.normal(0, 0.1, (30, 100, 2)).astype(np.float32)  # 30 videos, 100 background sentences
-    everything = np.ones(100, bool)
-    background = background_of([best_by_video(scores, np.arange(30), 0.0)], everything)
-    flat = np.full(30, 0.9, np.float32) + rng.normal(0, 0.1, 30).astype(np.float32)
-    sharp = np.zeros(30, np.float32) + rng.normal(0, 0.1, 30).astype(np.float32)
-    sharp[7] = 1.0
-    top = [confidence(float(s.max()), background, Spread.of(s)) or 0.0 for s in (flat, sharp)]
-    assert top[0] < 0.9 < top[1]
-    few = background_of([best_by_video(scores[:5], np.arange(5), 0.0)], everything)
-    assert confidence(float(flat.max()), few, Spread.of(flat[:5])) == pytest.approx(100 / 101)  # too few to tell
-    pairs = np.stack([scores, scores - 1], 1).reshape(60, *scores.shape[1:])
-    assert (
-        best_by_video(pairs, np.arange(0, 60, 2), 0.0) == scores[..., 0]
-    ).all()  # a video counts as its best section
-    parts = background_of([scores[:7, :, 0], scores[7:8, :, 0], scores[8:, :, 0]], everything)
-    assert parts.best == pytest.approx(background.best)  # in parts as in one
-    assert parts.margin == pytest.approx(background.margin, rel=1e-6)
+def test_what_a_search_says_of_itself_does_not_depend_on_filters_pages_or_neighbours(whole: Library) -> None:
+    sentence = "a red square moves to the left"
+    alone = whole.search(sentence).presence
+    assert whole.search(sentence, filters=Filters(max_duration=10)).presence == alone
+    assert whole.search(sentence, limit=2, offset=4).presence == alone
+    mates = [SearchRequest(text) for text in ("something blue falls", sentence, "a yellow ring")]
+    assert whole.search_many(mates)[1].presence == alone
+
+
+def test_words_that_are_ignored_are_named_and_nothing_is_sure(whole: Library) -> None:
+    found = whole.search("grandma opens the red door")
+    assert found.understood == Understanding(("red",), ("grandma", "opens", "door"))
+    assert not found.confident
+    assert "ignored" in found.message
+    assert [hit.video for hit in found] == [hit.video for hit in whole.search("red")]
 
 
 def test_nothing_stands_out_is_said_and_the_nearest_are_shown(whole: Library) -> None:
-    found = whole.search("something stays in one place")
+    found = whole.search("something stands still")
     assert not found.confident
-    assert found.message.startswith("No confident match")
+    assert found.message.startswith("Nothing stands out")
     assert len(found) == 10
     nothing = whole.search("xyzzy plugh")
     assert len(nothing) == 0
-    assert "understands nothing" in nothing.message
+    assert nothing.understood == Understanding((), ("xyzzy", "plugh"))
+    assert "reindex --encoder" in nothing.message
 
 
 def test_evidence_curves_explain_the_score(whole: Library) -> None:

@@ -20,7 +20,9 @@ from prvr.library import (
     SearchRequest,
     SectionBuffer,
 )
+from prvr.library.search.confidence import Standing
 from prvr.library.search.explain import EvidenceRequest, evidence_in_videos, explain_pages
+from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.query import TrackQuery, encode_queries, track_queries
 from prvr.library.search.rank import TrackRanking, fuse_ranks, rank_requests, rank_track
 from prvr.library.search.results import result_of
@@ -77,7 +79,7 @@ def test_scores_of_some_sections_are_those_of_all(small: Library) -> None:
     some = score_sections(rows, sections, small.pool, np.array([3, 1])).fused(sections.fusion_weight)
     assert torch.allclose(some, everything[:, [3, 1]], atol=1e-5)
     assert everything.argmax(1).tolist() == [0, 3]
-    queries = [TrackQuery(row, 0.0, sections.by_video) for row in rows]
+    queries = [TrackQuery(row, 0.0, sections.by_video, sections.by_video) for row in rows]
     plain = score_queries(queries, sections, small.pool)
     assert np.stack(plain) == pytest.approx(score_sections(rows, sections, small.pool).base.numpy(), abs=1e-5)
 
@@ -89,8 +91,8 @@ def test_ranking_needs_scores_alone() -> None:
     def track(owners: list[int], scores: list[float]) -> TrackRanking:
         groups = SectionsByVideo.of(np.array(owners, np.int64))
         best = groups.best(np.array(scores, np.float32)[groups.numbers])
-        query = TrackQuery(torch.ones(2), 0.0, groups)
-        return TrackRanking(query, best, Background(np.zeros(0, np.float32)), None)
+        query = TrackQuery(torch.ones(2), 0.0, groups, groups)
+        return TrackRanking(query, best, Standing(best, Background(np.zeros(0, np.float32))))
 
     frames = track([5, 5, 7, 9], [0.1, 0.8, 0.9, 0.3])  # video 5 has two sections
     assert frames.top(3) == [7, 5, 9]
@@ -133,12 +135,12 @@ def test_the_steps_together_are_a_search(small: Library) -> None:
     (queries,) = track_queries([request], rows, snapshot, {})
     sections = snapshot.tracks[FRAMES]
     scores = score_queries([queries[FRAMES]], sections, small.pool)
-    (ranking,) = rank_requests([request], [{FRAMES: rank_track([queries[FRAMES]], scores, sections)[0]}])
+    (ranking,) = rank_requests([request], [{FRAMES: rank_track([queries[FRAMES]], scores, sections, Knowledge())[0]}])
     assert ranking is not None
     (page,) = explain_pages([ranking], snapshot, small.pool)
     assert page is not None
     assert page.more
-    result = result_of(ranking, page, snapshot, small.lines)
+    result = result_of(ranking, page, snapshot, Knowledge(), small.lines)
     whole = small.search_many([request])[0]
     assert result == replace(whole, seconds=0.0, hits=result.hits)
     assert [(hit.video, hit.start, hit.end, hit.score) for hit in result] == [

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prvr.media import Image, open_encoder
+from prvr.media import Image, Understanding, open_encoder
 from prvr.media.encoders.colours import colour_memberships
 from prvr.media.encoders.plain import SIDE, PlainEncoder
 from prvr.media.encoders.plain_silhouette import CELLS, shape_cells, silhouettes
-from prvr.media.encoders.plain_words import HASH_WIDTH, hashed_word, understood_words
+from prvr.media.encoders.plain_words import HASH_WIDTH, hashed_word, vocabulary_sentences
 from prvr.worlds import SHAPE_COLOURS, paint_shape
 
 ENCODER = PlainEncoder()
@@ -88,7 +88,23 @@ def test_a_sequence_in_parts_is_the_same_sequence() -> None:
 
 def test_what_it_does_not_know_matches_nothing() -> None:
     assert not ENCODER.encode_texts(["somebody repairs a violin"]).any()
-    assert understood_words("somebody repairs a violin").used == ()
+    assert ENCODER.understanding("somebody repairs a violin") == Understanding((), ("repairs", "violin"))
+
+
+def test_it_says_which_words_it_used() -> None:
+    found = ENCODER.understanding("grandma opens the red door")
+    assert found == Understanding(("red",), ("grandma", "opens", "door"))
+    assert ENCODER.understanding("suddenly a red box moves up").ignored == ()
+
+
+def test_sentences_of_its_own_words_are_understood() -> None:
+    made = vocabulary_sentences(200)
+    assert len(set(made)) == 200
+    assert made[:50] == vocabulary_sentences(50)
+    assert ENCODER.encode_texts(made).any(1).all()
+    assert {word for sentence in made for word in ENCODER.understanding(sentence).ignored} <= {
+        "thing", "background", "wall", "place",
+    }  # fmt: skip
 
 
 def test_word_vectors_are_fixed() -> None:

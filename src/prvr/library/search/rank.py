@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import FRAMES
-from prvr.library.search.confidence import Presence, Standing
+from prvr.library.search.confidence import FEWEST_SENTENCES, Presence, Standing
 from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.query import TrackQuery
 from prvr.library.search.request import SearchRequest
@@ -311,5 +311,7 @@ def fuse_ranks(orders: Mapping[str, Sequence[int]]) -> dict[int, float]:
 
 
 def _standing_out(track: TrackRanking) -> list[int]:
-    """Videos that score above nearly all background sentences, best first."""
+    """Videos that score above nearly all background sentences, best first; all of the best if those are too few."""
+    if len(track.standing.background.best) < FEWEST_SENTENCES:
+        return track.top(DEPTH)
     return [video for video in track.top(DEPTH) if track.standing.above_background(track.score(video)) >= _STANDS_OUT]
