@@ -222,7 +222,7 @@ def _strip(figure: Figure, panel: Axes, stills: Sequence[Still], inches: float) 
         colour, weight = (ROUTED, "bold") if still.found else ("#666666", "normal")
         if still.found:
             axes.add_patch(_frame(left, wide, high))
-        below = {"ha": "center", "va": "top", "fontsize": 8, "color": colour, "fontweight": weight}
+        below: dict[str, Any] = {"ha": "center", "va": "top", "fontsize": 8, "color": colour, "fontweight": weight}
         axes.text(left + wide / 2, high * 1.04, f"{still.time:.1f} s", **below)
 
 
@@ -273,7 +273,7 @@ def _curves(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> N
     if video.moment is not None and in_seconds:
         axes.axvspan(*video.moment, color=MOMENT, alpha=0.28, linewidth=0, zorder=0.5, label="annotated moment")
     if video.found is not None and in_seconds:
-        edge = {"transform": axes.get_xaxis_transform(), "solid_capstyle": "butt", "zorder": 3}
+        edge: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "solid_capstyle": "butt", "zorder": 3}
         axes.plot(video.found, (0.985, 0.985), color=ROUTED, linewidth=5, label="found moment", **edge)
     if video.end(in_seconds) < axes.get_xlim()[1]:
         axes.axvspan(video.end(in_seconds), axes.get_xlim()[1], color="#F4F4F4", linewidth=0, zorder=2.5)
