@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.evaluation.corrections import Correction
+from prvr.evaluation.film_strip import Still, draw_strip, strip_aspect
 from prvr.evaluation.significance import signed
 from prvr.trace import PairEvidence, Peaked
 
@@ -102,14 +103,6 @@ class EvidenceCurves(Peaked):
         return self.duration if in_seconds and self.duration is not None else float(len(self.direct))
 
 
-class Still(NamedTuple):
-    """A picture of a video, for the strip below its curves."""
-
-    image: Any  # (H, W, 3) uint8
-    time: float  # seconds
-    found: bool  # whether it is inside the moment that a search found
-
-
 def correction_figure(sentence: str, correction: Correction, truth: EvidenceCurves, negative: EvidenceCurves) -> Figure:
     """Evidence over time in the right video (above) and in the hard negative (below), with register activation."""
     return evidence_figure(sentence, _verdict(correction), {"Ground truth": truth, "Hard negative": negative})
@@ -125,7 +118,7 @@ def evidence_figure(
     """
     heading = textwrap.wrap(textwrap.shorten(f"“{sentence}”", width=170, placeholder=" …”"), width=88)
     header = 1.1 + 0.2 * len(heading)  # inches
-    strip = 0.3 + _WIDTH * (0.985 - LEFT) * 0.8 * _aspect(stills) if len(stills) else 0.0
+    strip = 0.3 + _WIDTH * (0.985 - LEFT) * 0.8 * strip_aspect(stills) if len(stills) else 0.0
     footer = 0.52 + strip
     height = header + 2.25 * len(videos) + footer - 0.52
     in_seconds = all(video.duration is not None for video in videos.values())
@@ -150,7 +143,7 @@ def evidence_figure(
                 bars.tick_params(labelbottom=False)
         panels[-1][0].set_xlabel("time (s)" if in_seconds else "frame")
         if len(stills):
-            _strip(figure, panels[-1][0], stills, strip)
+            draw_strip(figure, panels[-1][0], stills, strip, ROUTED)
         figure.text(
             LEFT, 1 - 0.2 / height, "\n".join(heading), fontsize=11.5, fontweight="bold", va="top", parse_math=False
         )
@@ -204,38 +197,6 @@ def save_figure(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
         figure.savefig(png, dpi=200)
         figure.savefig(svg, metadata={"Date": None})
     return png, svg
-
-
-def _strip(figure: Figure, panel: Axes, stills: Sequence[Still], inches: float) -> None:
-    """Pictures in a row under a panel, as wide as it, with their times; a frame marks those of the found moment."""
-    place = panel.get_position()
-    height = (inches - 0.24) / figure.get_figheight()
-    axes = figure.add_axes((place.x0, 0.22 / figure.get_figheight(), place.width, height))
-    axes.set_axis_off()
-    axes.set_anchor("NW")
-    high, wide = stills[0].image.shape[:2]
-    gap = np.full((high, max(1, wide // 24), 3), 255, np.uint8)
-    step = wide + gap.shape[1]
-    axes.imshow(np.concatenate([part for still in stills for part in (still.image, gap)][:-1], 1))
-    for number, still in enumerate(stills):
-        left = number * step - 0.5
-        colour, weight = (ROUTED, "bold") if still.found else ("#666666", "normal")
-        if still.found:
-            axes.add_patch(_frame(left, wide, high))
-        below: dict[str, Any] = {"ha": "center", "va": "top", "fontsize": 8, "color": colour, "fontweight": weight}
-        axes.text(left + wide / 2, high * 1.04, f"{still.time:.1f} s", **below)
-
-
-def _frame(left: float, wide: float, high: float) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((left, -0.5), wide, high, fill=False, edgecolor=ROUTED, linewidth=2.6, clip_on=False)
-
-
-def _aspect(stills: Sequence[Still]) -> float:
-    """Height of pictures in a row, as a share of their width together."""
-    high, wide = stills[0].image.shape[:2]
-    return float(high / (wide * len(stills)))
 
 
 def _limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
