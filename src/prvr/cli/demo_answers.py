@@ -26,7 +26,7 @@ def show_first_answers(
     library: Library, world: RenderedWorld, queries: Sequence[FilmQuery], console: Console
 ) -> list[Answer]:
     """Search a few sentences about the test films, and print each first answer with the truth beside it."""
-    table = Table("sentence", "there", "found", "moment", "sure", "true", box=None, pad_edge=False)
+    table = Table("sentence", "there", "found", "moment", "right", "true", box=None, pad_edge=False)
     answers = []
     for query in queries:
         right = {

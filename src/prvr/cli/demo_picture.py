@@ -37,7 +37,9 @@ def draw_hit(hit: Hit, sentence: str, truth: tuple[float, float] | None, stem: P
     )
     facts = [f"found moment {hit.start:.1f}–{hit.end:.1f} s"]
     if hit.confidence is not None:
-        facts.append(f"confidence {hit.confidence:.0%}")
+        facts.append(f"right with {100 * hit.confidence:.0f} %")
+    if hit.verdict is not None:
+        facts.append(f"{hit.verdict} by the rest of the film")
     if truth is None:
         facts.append("the sentence is not true of this film")
     else:

@@ -15,6 +15,7 @@ from prvr.cli.demo_features import train_demo_run
 from prvr.cli.demo_picture import draw_hit
 from prvr.library import Judgement, Library, judge, rendered_queries
 from prvr.media import open_encoder
+from prvr.trace import why_this_one
 from prvr.training import Run, load_preset
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, plan_world, render_world, shown_nowhere, write_rendered_dataset
 
@@ -99,7 +100,8 @@ def _search(lib: Library, world: RenderedWorld, stem: Path, console: Console) ->
     answers = show_first_answers(lib, world, world.queries["test"][:_SEARCHES], console)
     best = max(answers, key=lambda answer: (answer.truth is not None, answer.hit.confidence or 0.0))
     picture = draw_hit(best.hit, best.sentence, best.truth, stem)
-    _say(console, f"why “{best.sentence}” found that: {picture}")
+    why = why_this_one(best.hit.evidence, best.hit.evidence.spans, best.hit.verdict)
+    _say(console, f"why “{best.sentence}” found that: {why} Picture: {picture}")
     # Sentences from another seed, without those that a film of the library shows, be it as a flash. The first is asked.
     others = plan_world(world.folder, replace(RENDERED_SIZES["demo"], seed=RENDERED_SIZES["demo"].seed + 1))
     absent = shown_nowhere(world.scripts["test"], others.queries["test"])

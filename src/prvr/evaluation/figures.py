@@ -251,8 +251,11 @@ def _gap(axes: Axes, video: EvidenceCurves, time: float) -> None:
     axes.plot([time, time], [floor, min(top, bottom)], color=GAP, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1.5)
     axes.plot([time, time], [bottom, top], color=GAP, linewidth=1.4, marker="_", markersize=7, zorder=4)
     towards_left = time > 0.6 * right
+    label = f"direct {top:.2f}, support {bottom:.2f}"
+    if video.found is None:  # whether the answer of a search is supported is judged elsewhere, and measured
+        label = f"unsupported gap {signed(top - bottom)}  ({label})"
     axes.annotate(
-        f"unsupported gap {signed(top - bottom)}  (direct {top:.2f}, support {bottom:.2f})".replace("-", "−"),
+        label.replace("-", "−"),
         (time, floor), (-5 if towards_left else 5, 3.5), textcoords="offset points",
         ha="right" if towards_left else "left", va="bottom", color=GAP, fontsize=8, zorder=6,
     )  # fmt: skip
