@@ -45,16 +45,19 @@ def demo_command(argv: list[str]) -> int:
     library: Library | None = None
     try:
         if arguments.world == "rendered":
-            library = rendered_demo(out, console, arguments.workers)
+            library, shown = rendered_demo(out, console, arguments.workers)
         else:
-            features_demo(out, console)
+            shown = features_demo(out, console)
     except (KeyboardInterrupt, Interrupted):
         console.print("stopped; the next `prvr demo` starts from the beginning", highlight=False)
         raise
+    elapsed = f"{time.perf_counter() - started:.0f} s"
+    console.print(f"\n{shown}", highlight=False, markup=False, soft_wrap=True)
     console.print(
-        f"\n[bold]done in {time.perf_counter() - started:.0f} s.[/] A toy dataset shows that everything works,"
+        f"Done in {elapsed}. Made-up data shows that every step works, not how good a method is: docs/findings.md.",
+        highlight=False,
+        soft_wrap=True,
     )
-    console.print("not how good a method is: docs/findings.md has the measurements.")
     if library is not None:
         _page(library, console)
     return 0

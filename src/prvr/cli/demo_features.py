@@ -15,8 +15,8 @@ from prvr.worlds import FEATURE_SIZES, write_feature_world
 _STEPS = 4
 
 
-def features_demo(out: Path, console: Console) -> None:
-    """All steps of the demo, printed as they happen."""
+def features_demo(out: Path, console: Console) -> str:
+    """All steps of the demo, printed as they happen; returns what was shown."""
     print_step(
         console, 1, _STEPS, "a synthetic world: videos with a topic, timed events, and planted unsupported peaks"
     )
@@ -34,12 +34,12 @@ def features_demo(out: Path, console: Console) -> None:
     drawn = explained_correction(outcome, out / "correction")
     if drawn is None:
         console.print("  TRACE improved no rank here, so there is nothing to show")
-    else:
-        case, picture = drawn
-        sentence = outcome.dataset.captions[case.query].sentence
-        console.print(
-            f"  “{sentence}”: rank {case.rank_before} → {case.rank_after}; picture: {picture}", highlight=False
-        )
+        return "Shown: training, and base against TRACE on unseen videos; TRACE improved no rank."
+    case, picture = drawn
+    sentence = outcome.dataset.captions[case.query].sentence
+    ranks = f"rank {case.rank_before} → {case.rank_after}"
+    console.print(f"  “{sentence}”: {ranks}; picture: {picture}", highlight=False, markup=False, soft_wrap=True)
+    return f"Shown: training, base against TRACE on unseen videos, and one query that TRACE corrected ({ranks})."
 
 
 def train_demo_run(config: TrainConfig, data: Path, folder: Path, console: Console) -> Run:

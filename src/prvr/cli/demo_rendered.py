@@ -2,66 +2,70 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from prvr.cli.console import print_step, print_table
+from prvr.cli.demo_answers import count_refused, is_refused, show_first_answers
 from prvr.cli.demo_features import train_demo_run
-from prvr.cli.search import time_range
-from prvr.evaluation import EvidenceCurves, evidence_figure, save_figure
-from prvr.library import Hit, KnownQuery, Library, judge, rendered_queries
-from prvr.media import open_encoder, open_video
-from prvr.trace import temporal_iou
-from prvr.training import load_preset
-from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world, write_rendered_dataset
+from prvr.cli.demo_picture import draw_hit
+from prvr.library import Judgement, Library, judge, rendered_queries
+from prvr.media import open_encoder
+from prvr.trace import why_this_one
+from prvr.training import Run, load_preset
+from prvr.worlds import RENDERED_SIZES, RenderedWorld, plan_world, render_world, shown_nowhere, write_rendered_dataset
 
 RATE = 2.0  # frames per second that are encoded
-_STEPS, _SEARCHES, _STILLS = 5, 4, 8
+_STEPS, _SEARCHES = 5, 5
 
 
-def rendered_demo(out: Path, console: Console, workers: int) -> Library:
-    """All steps before the page; returns the library to show on it."""
+def rendered_demo(out: Path, console: Console, workers: int) -> tuple[Library, str]:
+    """All steps before the page; returns the library to show on it, and what was shown."""
+    world, trained = _train(out, console, workers)
+    lib = _index(out, world, trained, console)
+    refused = _search(lib, world, out / "evidence", console)
+    known = rendered_queries(world)
+    print_step(console, 5, _STEPS, f"how good: {len(known)} sentences about the unseen films, TRACE off and on")
+    untrained = Library.create(out / "untrained", encoder="plain", rate=RATE)
+    untrained.add(_unseen(world))
+    libraries = {"trained": lib, "no training": untrained}
+    judged = {
+        (name, trace): judge(library, known, trace=trace)
+        for name, library in libraries.items()
+        for trace in (False, True)
+    }
+    print_table(console, _table(judged))
+    _say(console, "R@1: of how many sentences the first answer is a film in which the sentence is true, in percent.")
+    _say(console, "Any such film counts, not only the one that the sentence was written about.")
+    good, plain = judged["trained", True], judged["no training", True]
+    if good.quality is not None:
+        _say(console, f"confidence, calibrated on validation films: {good.quality}")
+    right = f"{(good.ranks == 1).sum()} of {len(known)} sentences about {len(_unseen(world))} unseen films"
+    return lib, (
+        f"Shown: for {right}, the first answer is a film in which the sentence is true ({good.recall[1]:.0f} %; "
+        f"{plain.recall[1]:.0f} % without training). A sentence that is true of none was "
+        f"{'refused' if refused else 'not refused'}."
+    )
+
+
+def _train(out: Path, console: Console, workers: int) -> tuple[RenderedWorld, Run]:
     config = RENDERED_SIZES["demo"]
     films = config.train + config.val + config.test
     print_step(
         console, 1, _STEPS, f"drawing {films} films: places, shapes that move, planted flashes that look like an answer"
     )
-    world = _draw(out / "films", workers, console)
-    console.print(f"  real .mp4 files: {out / 'films' / 'videos'}", highlight=False, markup=False, soft_wrap=True)
-
+    world = _draw(out / "films", workers)
+    _say(console, f"real .mp4 files: {out / 'films' / 'videos'}")
     print_step(console, 2, _STEPS, f"training a small DreamPRVR and TRACE on {config.train} of them")
     write_rendered_dataset(out / "data", world, open_encoder("plain"), rate=RATE, workers=workers)
-    trained = train_demo_run(load_preset("rendered"), out / "data", out / "run", console)
-
-    print_step(console, 3, _STEPS, f"a library of {config.test} films that training never saw, made with that model")
-    unseen = [world.videos[script.video] for script in world.scripts["test"]]
-    lib = Library.create(out / "library", model=trained.path)
-    report = lib.add(unseen)
-    console.print(
-        f"  {report.video_seconds:.0f} s of video in {report.elapsed:.0f} s; the same by hand: prvr library add FILMS "
-        f"--library {lib.folder} --model {trained.path}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
-
-    print_step(console, 4, _STEPS, "searching")
-    known = rendered_queries(world)
-    picture = _search(lib, known, out / "evidence", console)
-    console.print(f"  the evidence for one of them: {picture}", highlight=False, markup=False, soft_wrap=True)
-
-    print_step(console, 5, _STEPS, f"how good: {len(known)} sentences about the unseen films, TRACE off and on")
-    untrained = Library.create(out / "untrained", encoder="plain", rate=RATE)
-    untrained.add(unseen)
-    print_table(console, _table({"trained": lib, "no training": untrained}, known))
-    return lib
+    return world, train_demo_run(load_preset("rendered"), out / "data", out / "run", console)
 
 
-def _draw(folder: Path, workers: int, console: Console) -> RenderedWorld:
+def _draw(folder: Path, workers: int) -> RenderedWorld:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("drawing", total=None)
@@ -73,57 +77,52 @@ def _draw(folder: Path, workers: int, console: Console) -> RenderedWorld:
         )
 
 
-def _search(lib: Library, known: list[KnownQuery], stem: Path, console: Console) -> Path:
-    """Print the answers to one sentence each about a few films; draw the surest, a correct one if there is any."""
-    queries = list({query.video: query for query in reversed(known)}.values())[::-1][:_SEARCHES]
-    table = Table("sentence", "found", "moment", "sure", "true", box=None, pad_edge=False)
-    answers: list[tuple[Hit, KnownQuery]] = []
-    for query in queries:
-        for hit in lib.search(query.sentence, limit=1):
-            right = hit.video.path in query.correct
-            sure = "" if hit.confidence is None else f"{100 * hit.confidence:.0f} %"
-            true = f"{query.video.stem} {query.start:.1f}–{query.end:.1f} s"
-            found = f"{hit.video.path.stem} {'✓' if right else '✗'}"
-            table.add_row(query.sentence, found, time_range(hit), sure, true)
-            answers.append((hit, query))
-    print_table(console, table)
-    hit, query = max(answers, key=lambda pair: (pair[0].video.path == pair[1].video, pair[0].confidence or 0.0))
-    return draw_hit(hit, query, stem)
-
-
-def draw_hit(hit: Hit, query: KnownQuery, stem: Path) -> Path:
-    """Draw why a film was found: evidence curves, the annotated moment if it is the right film, and stills."""
-    own = hit.video.path == query.video
-    seen = hit.evidence
-    assert seen is not None
-    length = float(seen.spans[:, 1].max())
-    curves = EvidenceCurves(
-        hit.video.path.name,
-        direct=seen.direct.astype(np.float64),
-        expected_support=seen.expected_support.astype(np.float64),
-        routed=seen.routed.astype(np.float64),
-        activation=seen.activation.astype(np.float64),
-        duration=length,
-        moment=(query.start, query.end) if own else None,
+def _index(out: Path, world: RenderedWorld, trained: Run, console: Console) -> Library:
+    unseen = _unseen(world)
+    print_step(console, 3, _STEPS, f"a library of {len(unseen)} films that training never saw, made with that model")
+    lib = Library.create(out / "library", model=trained.path)
+    report = lib.add(unseen)
+    _say(
+        console,
+        f"{report.video_seconds:.0f} s of video in {report.elapsed:.0f} s; the same by hand: prvr library add FILMS "
+        f"--library {lib.folder} --model {trained.path}",
     )
-    confidence = "unknown" if hit.confidence is None else f"{hit.confidence:.2f}"
-    verdict = f"moment {hit.start:.1f}–{hit.end:.1f} s     confidence {confidence}     "
-    if own:
-        verdict += f"overlap with the true moment {float(temporal_iou(hit.start, hit.end, query.start, query.end)):.2f}"
-    else:
-        verdict += "not the film that the sentence describes"
-    with open_video(hit.video.path) as video:
-        stills = [frame.image for frame in video.frames(rate=_STILLS / length)][:_STILLS]
-    figure = evidence_figure(query.sentence, verdict, {"Found": curves}, stills)
-    return save_figure(figure, stem)[0]
+    return lib
 
 
-def _table(libraries: dict[str, Library], known: list[KnownQuery]) -> Table:
+def _unseen(world: RenderedWorld) -> list[Path]:
+    return [world.videos[script.video] for script in world.scripts["test"]]
+
+
+def _search(lib: Library, world: RenderedWorld, stem: Path, console: Console) -> bool:
+    """Search the first test sentences and one that is true of no film; returns whether that one was refused."""
+    print_step(console, 4, _STEPS, f"searching: the first {_SEARCHES} test sentences, and one that is true of no film")
+    answers = show_first_answers(lib, world, world.queries["test"][:_SEARCHES], console)
+    best = max(answers, key=lambda answer: (answer.truth is not None, answer.hit.confidence or 0.0))
+    picture = draw_hit(best.hit, best.sentence, best.truth, stem)
+    assert best.hit.evidence is not None  # found by its pictures
+    why = why_this_one(best.hit.evidence, best.hit.evidence.spans, best.hit.verdict)
+    _say(console, f"why “{best.sentence}” found that: {why} Picture: {picture}")
+    # Sentences from another seed, without those that a film of the library shows, be it as a flash. The first is asked.
+    others = plan_world(world.folder, replace(RENDERED_SIZES["demo"], seed=RENDERED_SIZES["demo"].seed + 1))
+    absent = shown_nowhere(world.scripts["test"], others.queries["test"])
+    found = lib.search(absent[0].sentence, limit=1)
+    refused = is_refused(found)
+    said = found.message or f"{found.presence.percent} that it is there"
+    _say(console, f"“{absent[0].sentence}” is true of no film: {'refused' if refused else 'NOT refused'}. {said}")
+    of_none, of_some = count_refused(lib, absent), count_refused(lib, world.queries["test"])
+    _say(console, f"refused in all: {of_none} sentences that are true of no film, {of_some} that are true of one")
+    return refused
+
+
+def _table(judged: dict[tuple[str, bool], Judgement]) -> Table:
     table = Table("model", "TRACE", *("R@1", "R@5", "R@10", "SumR", "moment IoU"), box=None, pad_edge=False)
-    for name, lib in libraries.items():
-        for trace in (False, True):
-            found = judge(lib, known, trace=trace)
-            recalls = [f"{found.recall[k]:.1f}" for k in (1, 5, 10)]
-            mean = f"{found.overlaps.mean():.3f}"
-            table.add_row(name, "on" if trace else "off", *recalls, f"{found.recall.sum_r:.1f}", mean)
+    for (name, trace), found in judged.items():
+        recalls = [f"{found.recall[k]:.1f}" for k in (1, 5, 10)]
+        mean = f"{found.overlaps.mean():.3f}"
+        table.add_row(name, "on" if trace else "off", *recalls, f"{found.recall.sum_r:.1f}", mean)
     return table
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(f"  {text}", highlight=False, markup=False, soft_wrap=True)

@@ -2,7 +2,14 @@
 
 from prvr.evaluation.corrections import Correction, find_correction
 from prvr.evaluation.evaluate import Outcome, backbone_ranks, evaluate_run, explained_correction
-from prvr.evaluation.figures import EvidenceCurves, correction_figure, cosine_figure, evidence_figure, save_figure
+from prvr.evaluation.figures import (
+    EvidenceCurves,
+    correction_figure,
+    cosine_figure,
+    evidence_figure,
+    save_figure,
+)
+from prvr.evaluation.film_strip import Still
 from prvr.evaluation.findings import Study
 from prvr.evaluation.goldens import Golden, read_golden, repository_goldens
 from prvr.evaluation.pair_account import PairAccount, find_query, find_video, pair_account
@@ -52,6 +59,7 @@ __all__ = [
     "ReportExtras",
     "ReportSection",
     "ReportTable",
+    "Still",
     "Study",
     "Subject",
     "Transfer",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.evaluation.corrections import Correction
+from prvr.evaluation.film_strip import Still, draw_strip, strip_aspect
 from prvr.evaluation.significance import signed
 from prvr.trace import PairEvidence, Peaked
 
@@ -56,6 +57,7 @@ class EvidenceCurves(Peaked):
     activation: Floats  # (R,) π
     duration: float | None = None  # seconds
     moment: tuple[float, float] | None = None  # annotated start and end, seconds
+    found: tuple[float, float] | None = None  # the moment that a search found, seconds
 
     @staticmethod
     def of(
@@ -107,16 +109,16 @@ def correction_figure(sentence: str, correction: Correction, truth: EvidenceCurv
 
 
 def evidence_figure(
-    sentence: str, verdict: str, videos: Mapping[str, EvidenceCurves], stills: Sequence[Any] = ()
+    sentence: str, verdict: str, videos: Mapping[str, EvidenceCurves], stills: Sequence[Still] = ()
 ) -> Figure:
     """Evidence over time, one panel per video by its role, with register activation.
 
-    Time is in seconds where all durations are known, in frames otherwise. ``stills``: pictures (H, W, 3) of the last
-    video, evenly spaced over its length, shown below.
+    Time is in seconds where all durations are known, in frames otherwise. ``stills``: pictures of the last video, one
+    from each of as many equal stretches of it; they are shown below, and those of the found moment get a frame.
     """
     heading = textwrap.wrap(textwrap.shorten(f"“{sentence}”", width=170, placeholder=" …”"), width=88)
     header = 1.1 + 0.2 * len(heading)  # inches
-    strip = 0.12 + _WIDTH * (0.985 - LEFT) * 0.8 * _aspect(stills) if len(stills) else 0.0
+    strip = 0.3 + _WIDTH * (0.985 - LEFT) * 0.8 * strip_aspect(stills) if len(stills) else 0.0
     footer = 0.52 + strip
     height = header + 2.25 * len(videos) + footer - 0.52
     in_seconds = all(video.duration is not None for video in videos.values())
@@ -141,15 +143,17 @@ def evidence_figure(
                 bars.tick_params(labelbottom=False)
         panels[-1][0].set_xlabel("time (s)" if in_seconds else "frame")
         if len(stills):
-            _strip(figure, panels[-1][0], stills, strip)
+            draw_strip(figure, panels[-1][0], stills, strip, ROUTED)
         figure.text(
             LEFT, 1 - 0.2 / height, "\n".join(heading), fontsize=11.5, fontweight="bold", va="top", parse_math=False
         )
         figure.text(LEFT, 1 - (header - 0.83) / height, verdict, fontsize=9.5, va="top", color="#555555")
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        crowded = len(labels) > 6
         figure.legend(
-            *panels[0][0].get_legend_handles_labels(), loc="upper left",
-            bbox_to_anchor=(LEFT, 1 - (header - 0.5) / height), ncols=6, frameon=False, handlelength=1.6,
-            columnspacing=1.5, borderaxespad=0.0, borderpad=0.0, fontsize=8.5,
+            handles, labels, loc="upper left", bbox_to_anchor=(LEFT, 1 - (header - 0.5) / height), ncols=len(labels),
+            frameon=False, handlelength=1.6, columnspacing=1.0 if crowded else 1.5, borderaxespad=0.0, borderpad=0.0,
+            fontsize=7.6 if crowded else 8.5,
         )  # fmt: skip
     return figure
 
@@ -195,22 +199,6 @@ def save_figure(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
     return png, svg
 
 
-def _strip(figure: Figure, panel: Axes, stills: Sequence[Any], inches: float) -> None:
-    """Pictures in a row under a panel, as wide as it."""
-    place = panel.get_position()
-    height = inches / figure.get_figheight()
-    axes = figure.add_axes((place.x0, 0.06 / figure.get_figheight(), place.width, height))
-    axes.set_axis_off()
-    axes.set_anchor("NW")
-    gap = np.full((stills[0].shape[0], max(1, stills[0].shape[1] // 40), 3), 255, np.uint8)
-    axes.imshow(np.concatenate([part for still in stills for part in (still, gap)][:-1], 1))
-
-
-def _aspect(stills: Sequence[Any]) -> float:
-    """Height of pictures in a row, as a share of their width together."""
-    return float(stills[0].shape[0] / (stills[0].shape[1] * len(stills)))
-
-
 def _limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
     """One scale for both panels, with room above for the peak markers and below for the gap's label."""
     values = np.concatenate(
@@ -245,6 +233,9 @@ def _curves(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> N
     axes.plot(times[traced], video.routed[traced], "*", color=ROUTED, markersize=14, label="peak of TRACE", **marker)
     if video.moment is not None and in_seconds:
         axes.axvspan(*video.moment, color=MOMENT, alpha=0.28, linewidth=0, zorder=0.5, label="annotated moment")
+    if video.found is not None and in_seconds:
+        edge: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "solid_capstyle": "butt", "zorder": 3}
+        axes.plot(video.found, (0.985, 0.985), color=ROUTED, linewidth=5, label="found moment", **edge)
     if video.end(in_seconds) < axes.get_xlim()[1]:
         axes.axvspan(video.end(in_seconds), axes.get_xlim()[1], color="#F4F4F4", linewidth=0, zorder=2.5)
     _gap(axes, video, float(times[plain]))
@@ -260,8 +251,11 @@ def _gap(axes: Axes, video: EvidenceCurves, time: float) -> None:
     axes.plot([time, time], [floor, min(top, bottom)], color=GAP, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1.5)
     axes.plot([time, time], [bottom, top], color=GAP, linewidth=1.4, marker="_", markersize=7, zorder=4)
     towards_left = time > 0.6 * right
+    label = f"direct {top:.2f}, support {bottom:.2f}"
+    if video.found is None:  # whether the answer of a search is supported is judged elsewhere, and measured
+        label = f"unsupported gap {signed(top - bottom)}  ({label})"
     axes.annotate(
-        f"unsupported gap {signed(top - bottom)}  (direct {top:.2f}, support {bottom:.2f})".replace("-", "−"),
+        label.replace("-", "−"),
         (time, floor), (-5 if towards_left else 5, 3.5), textcoords="offset points",
         ha="right" if towards_left else "left", va="bottom", color=GAP, fontsize=8, zorder=6,
     )  # fmt: skip

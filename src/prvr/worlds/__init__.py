@@ -18,9 +18,10 @@ from prvr.worlds.proxies.source import Label, ProxySource
 from prvr.worlds.proxies.world import write_proxy
 from prvr.worlds.rendered.config import RENDERED_SIZES, RenderConfig
 from prvr.worlds.rendered.dataset import write_rendered_dataset
+from prvr.worlds.rendered.events import FilmQuery
 from prvr.worlds.rendered.shapes import SHAPE_COLOURS, paint_shape
 from prvr.worlds.rendered.world import RenderedWorld, plan_world, render_world
-from prvr.worlds.script import SPLITS, Event, Peak, Query, Script
+from prvr.worlds.script import SPLITS, Event, Peak, Query, Script, matching_events, shown_nowhere
 
 __all__ = [
     "FEATURE_SIZES",
@@ -30,6 +31,7 @@ __all__ = [
     "SPLITS",
     "Event",
     "FeatureWorldConfig",
+    "FilmQuery",
     "Label",
     "NoiseLevel",
     "Peak",
@@ -42,12 +44,14 @@ __all__ = [
     "add_noise",
     "compose_frames",
     "damage_labels",
+    "matching_events",
     "nearest_texts",
     "paint_shape",
     "plan_world",
     "read_activitynet",
     "read_charades",
     "render_world",
+    "shown_nowhere",
     "write_feature_world",
     "write_proxy",
     "write_rendered_dataset",

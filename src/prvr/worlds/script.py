@@ -129,6 +129,19 @@ def matching_videos(scripts: Iterable[Script[E, S]], queries: Sequence[Query[E]]
     ]
 
 
+def matching_events(scripts: Iterable[Script[E, S]], query: Query[E]) -> dict[str, list[E]]:
+    """Every video with events that have all the attributes the query mentions, and those events."""
+    wanted = _values(query.event, query.mentions)
+    events = {script.video: [e for e in script.events if _values(e, query.mentions) == wanted] for script in scripts}
+    return {video: found for video, found in events.items() if found}
+
+
+def shown_nowhere(scripts: Sequence[Script[E, S]], queries: Iterable[Query[E]]) -> list[Query[E]]:
+    """The queries that are true of no event and of no peak of any of these videos, in their order."""
+    looks = [replace(s, events=(*s.events, *(peak.event for peak in s.peaks))) for s in scripts]
+    return [query for query in queries if not matching_events(looks, query)]
+
+
 def _values(event: Event, attributes: Sequence[str]) -> tuple[Any, ...]:
     return tuple(getattr(event, name) for name in attributes)
 

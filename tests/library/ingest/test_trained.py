@@ -35,7 +35,7 @@ def windows(frames: int) -> list[tuple[int, int]]:
 def seen_by_hand(run: Run, sentence: str, part: np.ndarray, clips: int) -> tuple[VideoTokens, torch.Tensor, Evidence]:
     """Straight from the model: tokens, query and evidence of one window."""
     model, _ = run.load_model()
-    words = torch.from_numpy(normalise_rows(PlainEncoder().encode_texts([sentence])))[None]
+    words = torch.from_numpy(normalise_rows(PlainEncoder().encode_words(sentence)))[None]
     frames, parts = (torch.from_numpy(normalise_rows(rows))[None] for rows in (part, sample_clips(part, clips)))
     with torch.no_grad():
         query = model.backbone.encode_queries(words, torch.ones(words.shape[:2]))
@@ -101,7 +101,7 @@ def test_a_library_is_whole_without_its_run(trained: Library, run: Run, data: Pa
 
 
 def test_encoder_and_rate_come_from_the_run(trained: Library) -> None:
-    assert (trained.settings.rate, trained.settings.encoder) == (RATE, "plain-1")
+    assert (trained.settings.rate, trained.settings.encoder) == (RATE, PlainEncoder.name)
     assert json.loads((trained.folder / "library.json").read_text())["format"] == 2
 
 

@@ -10,16 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prvr.media import Image, Understanding, open_encoder
+from prvr.media.encoders.colours import colour_memberships
 from prvr.media.encoders.plain import SIDE, PlainEncoder
-from prvr.media.encoders.plain_words import vocabulary_sentences, word_vector
+from prvr.media.encoders.plain_silhouette import CELLS, shape_cells, silhouettes
+from prvr.media.encoders.plain_words import HASH_WIDTH, hashed_word, vocabulary_sentences
 from prvr.worlds import SHAPE_COLOURS, paint_shape
 
 ENCODER = PlainEncoder()
+SHAPES = tuple(shape_cells())
 
 
-def scene(colour: str, x: float = 0.5, y: float = 0.5, shape: str = "square") -> Image:
+def scene(colour: str, x: float = 0.5, y: float = 0.5, shape: str = "square", size: float = 0.2) -> Image:
     canvas = np.full((SIDE, SIDE, 3), 110, np.float32) + np.random.default_rng(0).normal(0, 4, (SIDE, SIDE, 1))
-    return np.clip(paint_shape(canvas.astype(np.float32), shape, colour, x, y, 0.2), 0, 255).astype(np.uint8)
+    return np.clip(paint_shape(canvas.astype(np.float32), shape, colour, x, y, size), 0, 255).astype(np.uint8)
 
 
 def best(sentences: list[str], image: Image, before: Image | None = None) -> str:
@@ -45,6 +48,25 @@ def test_motion(dx: float, dy: float, word: str) -> None:
     sentences = [f"a blue square moves {way}" for way in ("left", "right", "up", "down")]
     now, before = scene("blue", 0.5 + dx, 0.5 + dy), scene("blue")
     assert best(sentences, now, before) == f"a blue square moves {word}"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("size", "x", "y"), [(0.13, 0.4, 0.6), (0.3, 0.62, 0.37), (0.2, 0.5, 0.5)])
+def test_shapes(shape: str, size: float, x: float, y: float) -> None:
+    """Of pictures that differ in shape alone, a sentence finds the right one, however large and wherever it is."""
+    pictures = np.stack([ENCODER.encode_frames([scene("red", x, y, each, size)])[0] for each in SHAPES])
+    assert SHAPES[int((pictures @ ENCODER.encode_texts([f"a red {shape}"])[0]).argmax())] == shape
+
+
+def test_a_silhouette_is_that_of_the_compact_patch() -> None:
+    """Half of the picture is blue: too wide for a patch. The ring in front of it keeps its hole."""
+    picture = scene("yellow", 0.5, 0.7, "ring", 0.2)
+    picture[: SIDE // 3] = (35, 80, 215)
+    (cells,) = silhouettes(colour_memberships(picture[None]).reshape(1, SIDE, SIDE, -1)).reshape(1, CELLS, CELLS)
+    middle = cells[CELLS // 2 - 1 : CELLS // 2 + 1, CELLS // 2 - 1 : CELLS // 2 + 1]
+    assert middle.max() < 0.3 < 0.7 < cells.max()
+    empty = np.zeros((1, SIDE, SIDE, 3), np.uint8)
+    assert not silhouettes(colour_memberships(empty).reshape(1, SIDE, SIDE, -1)).any()
 
 
 def test_tone_and_stillness() -> None:
@@ -86,8 +108,10 @@ def test_sentences_of_its_own_words_are_understood() -> None:
 
 
 def test_word_vectors_are_fixed() -> None:
-    words = ENCODER.encode_words("A red, red square!")
-    assert words.shape == (4, ENCODER.word_width)
+    rows = ENCODER.encode_words("A red, red square!")
+    assert rows.shape == (4, ENCODER.word_width)
+    np.testing.assert_array_equal(rows[:, HASH_WIDTH:], ENCODER.encode_texts(["a", "red", "red", "square"]))
+    words = rows[:, :HASH_WIDTH]
     np.testing.assert_array_equal(words[1], words[2])
     assert abs(float(words[0] @ words[3])) < 0.6
     # Where word and stem agree, the sign is a bit of SHAKE-256 of the word: the same on every machine.
@@ -95,7 +119,7 @@ def test_word_vectors_are_fixed() -> None:
     agreed = words[1] != 0
     np.testing.assert_array_equal(np.sign(words[1])[agreed], bits[agreed])
     # Forms of one word are alike, other words are not.
-    assert word_vector("slides") @ word_vector("sliding") > 0.25
+    assert hashed_word("slides") @ hashed_word("sliding") > 0.25
     assert ENCODER.encode_words("").shape == (1, ENCODER.word_width)
 
 

@@ -12,7 +12,15 @@ import pytest
 from prvr.data import DataError
 from prvr.media import MediaError, open_video
 from prvr.media.encoders.colours import COLOUR_NAMES, colour_memberships
-from prvr.worlds import RENDERED_SIZES, SPLITS, RenderedWorld, plan_world, render_world
+from prvr.worlds import (
+    RENDERED_SIZES,
+    SPLITS,
+    RenderedWorld,
+    matching_events,
+    plan_world,
+    render_world,
+    shown_nowhere,
+)
 from prvr.worlds.rendered.shapes import SHAPES, paint_shape
 
 TINY = replace(RENDERED_SIZES["tiny"], peak_share=1.0)
@@ -71,6 +79,20 @@ def test_sentences_and_positives(world: RenderedWorld) -> None:
     facts = json.loads((world.folder / "world.json").read_text("utf-8"))
     assert facts["config"]["seed"] == 0
     assert len(facts["films"]["test"]) == TINY.test
+
+
+def test_where_a_sentence_is_true_and_which_are_true_nowhere(world: RenderedWorld) -> None:
+    scripts = world.scripts["test"]
+    for query in world.queries["test"]:
+        events = matching_events(scripts, query)
+        assert list(events) == sorted(world.positives("test", query))
+        assert query.event in events[query.video]
+        assert all((e.colour, e.shape) == (query.event.colour, query.event.shape) for v in events.values() for e in v)
+    assert shown_nowhere(scripts, world.queries["test"]) == []
+    flash = next(peak.event for script in scripts for peak in script.peaks)
+    seen = replace(world.queries["train"][0], event=flash)
+    unseen = replace(seen, event=replace(flash, colour="no such colour"))
+    assert shown_nowhere(scripts, [seen, unseen]) == [unseen]  # a flash shows it too
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:

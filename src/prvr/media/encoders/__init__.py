@@ -42,7 +42,7 @@ def open_encoder(name: str = "plain", device: str | None = None) -> Encoder:
         MissingExtra: ``transformers`` is not installed.
 
     >>> open_encoder("plain").encode_texts(["a red square moves left"]).shape
-    (1, 296)
+    (1, 332)
     """
     if name in ("plain", PlainEncoder.name):
         return PlainEncoder()

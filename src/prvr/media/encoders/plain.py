@@ -1,4 +1,4 @@
-"""A frame descriptor without weights: which colours where, which edges, what moved.
+"""A frame descriptor without weights: which colours where, which edges, which outline, what moved.
 
 Its parts have names, so simple sentences such as "a red square moving left" can be searched without training
 (`plain_words`). It recognises no objects: a car is a patch of colour. It lets everything run and be tested without a
@@ -8,6 +8,7 @@ download, and models can be trained on it.
     salient     the largest such share, so that small objects count               11
     tone        dark, middle, bright                                               3
     edges       directions of edges, in the whole picture and its quarters     5 × 8
+    silhouette  what the most compact patch of colour covers                   6 × 6
     motion      change since the sample before: where, how much, which colour moved which way
 
 Read `describe_frames` first, then the functions it calls.
@@ -24,23 +25,24 @@ from prvr.media.encoders import plain_words
 from prvr.media.encoders.base import Array, Encoder, Understanding, require_pictures, unit_rows
 from prvr.media.encoders.colours import colour_memberships
 from prvr.media.encoders.plain_parts import BINS, GRID, PARTS, WIDTH
+from prvr.media.encoders.plain_silhouette import silhouettes
 from prvr.media.frames import Fit, Image
 
 SIDE = 48  # pixels; pictures are stretched to a square
 _MOVED = 0.08  # of the brightness range; less is noise
 _LEAST_MASS = 0.004  # share of the picture below which the place of a colour is noise
 _FAR = 0.12  # of the picture's side; a colour that moved this far counts fully
-_WEIGHTS = {"layout": 1.0, "salient": 1.0, "tone": 0.5, "edges": 0.6, "motion": 1.0}
+_WEIGHTS = {"layout": 1.0, "salient": 1.0, "tone": 0.5, "edges": 0.6, "silhouette": 0.6, "motion": 1.0}
 
 
 class PlainEncoder(Encoder):
     """The weight-free descriptor with a small vocabulary and hashed word vectors."""
 
-    name = "plain-1"  # increase the number whenever its vectors change
+    name = "plain-2"  # increase the number whenever its vectors change
     width = WIDTH
     word_width = plain_words.WORD_WIDTH
     fit = Fit(SIDE, SIDE, "stretch")
-    preprocessing = "colour names, edges, motion"
+    preprocessing = "colour names, edges, silhouette, motion"
     batch = 32
 
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
@@ -76,6 +78,7 @@ def describe_frames(images: NDArray[np.uint8]) -> Array:
         "salient": np.sqrt(cells.max(1)),
         "tone": _tone(light),
         "edges": _edges(light),
+        "silhouette": silhouettes(colours),
         "motion": _motion(planes, _directions(cells.mean(1), _places(colours))),
     }
     vectors = np.empty((count, WIDTH), np.float32)

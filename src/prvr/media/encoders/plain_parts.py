@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from prvr.media.encoders.colours import COLOUR_NAMES
+from prvr.media.encoders.plain_silhouette import CELLS
 
 GRID = 4  # cells per side
 BINS = 8  # edge directions in half a turn
@@ -14,6 +15,7 @@ _SIZES = {
     "salient": COLOUR_COUNT,
     "tone": 3,
     "edges": 5 * BINS,
+    "silhouette": CELLS * CELLS,
     "motion": GRID * GRID + 2 + len(DIRECTIONS) + COLOUR_COUNT * len(DIRECTIONS),
 }
 

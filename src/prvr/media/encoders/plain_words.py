@@ -2,8 +2,8 @@
 
 ``sentence_prototype`` maps the words that the descriptor can see (colours, places in the picture, motions, tones,
 simple shapes) to a vector of that descriptor. Every other word is ignored. A sentence without any such word becomes the
-zero vector, which matches nothing. ``word_vectors`` gives every word a fixed random direction instead; these mean
-nothing until a model has been trained on them.
+zero vector, which matches nothing. ``word_vectors`` is what a model is trained on: every word has a fixed random
+direction, which means nothing until then, and beside it the prototype of the word alone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import numpy as np
 from prvr.media.encoders import plain_parts as parts
 from prvr.media.encoders.base import Array, Understanding, unit_rows
 from prvr.media.encoders.colours import COLOUR_NAMES
+from prvr.media.encoders.plain_silhouette import shape_cells
 from prvr.words import content_words, split_words, word_stem
 
-WORD_WIDTH = 64
+HASH_WIDTH = 64
+WORD_WIDTH = HASH_WIDTH + parts.WIDTH
 
 # Words that name a colour, or a thing that mostly has one.
 _COLOUR_OF = {name: name for name in COLOUR_NAMES} | {
@@ -59,10 +61,17 @@ _MIDDLE = {"middle", "centre", "center", "central"}
 # Edge directions, in eighths of half a turn: 0 is an upright edge, 4 a level one.
 _EDGES_OF = {
     "square": (0, 4), "squares": (0, 4), "box": (0, 4), "rectangle": (0, 4), "grid": (0, 4),
-    "triangle": (1, 4, 7), "triangles": (1, 4, 7), "diamond": (2, 6), "diagonal": (2, 6), "cross": (2, 6),
+    "triangle": (1, 4, 7), "triangles": (1, 4, 7), "diamond": (2, 6), "diagonal": (2, 6), "cross": (0, 4),
     "circle": tuple(range(8)), "ball": tuple(range(8)), "disc": tuple(range(8)), "ring": tuple(range(8)),
-    "round": tuple(range(8)), "horizontal": (4,), "vertical": (0,), "waves": (3, 4, 5), "stripes": (0,),
+    "round": tuple(range(8)), "hoop": tuple(range(8)), "plus": (0, 4), "horizontal": (4,), "vertical": (0,),
+    "waves": (3, 4, 5), "stripes": (0,),
 }  # fmt: skip
+_SILHOUETTE_OF = {
+    "square": "square", "squares": "square", "box": "square", "triangle": "triangle", "triangles": "triangle",
+    "diamond": "diamond", "cross": "cross", "plus": "cross", "circle": "circle", "ball": "circle", "disc": "circle",
+    "ring": "ring", "hoop": "ring",
+}  # fmt: skip
+_SILHOUETTE_WEIGHT = 3.0  # silhouettes of different shapes are alike, so what differs must count more than other parts
 
 
 _KNOWN = {*_COLOUR_OF, *_DIRECTION_OF, *_MOVES, *_STILL, *_TONE_OF, *_ROWS, *_COLUMNS, *_MIDDLE, *_EDGES_OF}
@@ -112,12 +121,14 @@ def sentence_prototype(text: str) -> Array:
     rows, columns = _place(terms, moves)
     placed = (rows, columns) != (_ALL, _ALL)
     for number, colour in enumerate(colours):
-        # The colour named first is most often the subject's: only that one is at the named place and moves.
+        # The colour named first is most often the subject's: it stands out in a few cells, is at the named place and
+        # moves. Further colours are most often those of the setting: they fill the picture.
         own = number == 0
-        vector[parts.salient_index(colour)] += 1.0
+        vector[parts.salient_index(colour)] += 1.0 if own else 0.3
         cells = [(r, c) for r in (rows if own else _ALL) for c in (columns if own else _ALL)]
+        share = 0.3 if own and not placed else 1.0
         for row, column in cells:
-            vector[parts.cell_colour_index(colour, row, column)] += (1.0 if placed and own else 0.5) / len(cells) ** 0.5
+            vector[parts.cell_colour_index(colour, row, column)] += share / len(cells) ** 0.5
     for direction in directions:
         vector[parts.direction_index(direction)] += 0.5
         if colours:
@@ -135,6 +146,8 @@ def sentence_prototype(text: str) -> Array:
             vector[parts.tone_index(_TONE_OF[word])] += 0.7
         for angle in _EDGES_OF.get(word, ()):
             vector[parts.edge_index(angle)] += 0.5 / len(_EDGES_OF[word]) ** 0.5
+        if word in _SILHOUETTE_OF:
+            vector[parts.PARTS["silhouette"]] += _SILHOUETTE_WEIGHT * shape_cells()[_SILHOUETTE_OF[word]]
     return unit_rows(vector[None])[0]
 
 
@@ -151,16 +164,18 @@ def _place(terms: list[str], moves: bool) -> tuple[tuple[int, ...], tuple[int, .
 
 
 def word_vectors(text: str) -> Array:
-    """One fixed vector per word, (L, WORD_WIDTH); an empty text gives one zero row."""
+    """One row per word, (L, WORD_WIDTH): its hashed direction, then its prototype. An empty text gives one zero row."""
     terms = split_words(text)
-    return np.stack([word_vector(word) for word in terms]) if terms else np.zeros((1, WORD_WIDTH), np.float32)
+    if not terms:
+        return np.zeros((1, WORD_WIDTH), np.float32)
+    return np.stack([np.concatenate([hashed_word(word), sentence_prototype(word)]) for word in terms])
 
 
-def word_vector(word: str) -> Array:
+def hashed_word(word: str) -> Array:
     """Signs from hashes of the word and of its stem: equal on every machine, and similar for forms of one word."""
     return unit_rows((_signs(word) + _signs(f"{word_stem(word)}…"))[None])[0]
 
 
 def _signs(key: str) -> Array:
-    drawn = hashlib.shake_256(key.encode("utf-8", "replace")).digest(WORD_WIDTH // 8)
+    drawn = hashlib.shake_256(key.encode("utf-8", "replace")).digest(HASH_WIDTH // 8)
     return np.unpackbits(np.frombuffer(drawn, np.uint8)).astype(np.float32) * 2 - 1

@@ -16,7 +16,7 @@ def write_rendered_dataset(
     *,
     collection: str = "rendered",
     rate: float = 2.0,
-    text: TextFeatures = "vectors",
+    text: TextFeatures = "words",
     workers: int = 1,
     progress: bool = True,
 ) -> ExtractionResult:
@@ -28,8 +28,7 @@ def write_rendered_dataset(
         encoder: turns frames and sentences into features.
         collection: the name of the dataset.
         rate: frames per second to read.
-        text: one vector per sentence by default. The sentences describe what the weight-free encoder can see, so their
-            vectors teach a small model more than separate words do.
+        text: word by word, or one vector per sentence (which the ``frozen`` backbone needs).
         workers: processes that decode and encode.
         progress: whether to show a progress bar.
     """

@@ -57,6 +57,7 @@ class Appearance(Event):
 
 
 FilmScript: TypeAlias = Script[Appearance, str]  # the setting is the scene
+FilmQuery: TypeAlias = Query[Appearance]
 
 
 def draw_film_scripts(config: RenderConfig, split: str, count: int, rng: np.random.Generator) -> list[FilmScript]:
