@@ -24,7 +24,9 @@ def draw_hit(hit: Hit, sentence: str, truth: tuple[float, float] | None, stem: P
         truth: when the sentence is true in that film, in seconds; None if it is not true of it.
         stem: where the pictures go, without ``.png``.
     """
-    length, seen = float(hit.evidence.spans[:, 1].max()), hit.evidence
+    seen = hit.evidence
+    assert seen is not None  # found by its pictures
+    length = float(seen.spans[:, 1].max())
     curves = EvidenceCurves(
         hit.video.path.name,
         direct=seen.direct.astype(np.float64),
