@@ -162,10 +162,6 @@ def about_answer(found: SearchResult) -> list[str]:
     if found.understood is not None and found.understood.ignored:
         used, ignored = (", ".join(words) or "nothing" for words in (found.understood.used, found.understood.ignored))
         lines.append(f"understood: {used} · ignored: {ignored}")
-    if found.presence.probability is not None:
-        lines.append(f"in this library: {found.presence.percent}")
-    elif found.presence.word is not None:
-        lines.append(found.presence.word)
     return [*lines, *([found.message] if found.message else [])]
 
 

@@ -109,14 +109,21 @@ _SUPPORT = {
 }
 
 
-def why_this_one(found: Peaked, spans: NDArray[np.float32], verdict: Verdict | None) -> str:
-    """Why a moment was found, in words, for page, picture and terminal. ``spans`` (m, 2) are seconds."""
+def why_this_one(found: Peaked, spans: NDArray[np.float32], verdict: Verdict | None, *, traced: bool = True) -> str:
+    """Why a moment was found, in words, for page, picture and terminal.
+
+    Args:
+        found: the evidence.
+        spans: (m, 2) seconds.
+        verdict: what the rest of the video says to it.
+        traced: whether TRACE took part; without it, the closest moment is taken.
+    """
     direct, routed = spans[found.direct_peak], spans[found.routed_peak]
     elsewhere = bool(direct[1] <= routed[0] or routed[1] <= direct[0])
     words = [f"What you describe is closest to {_times(direct)}."]
     if verdict is not None:
         words.append(_SUPPORT[verdict])
-    if elsewhere:
+    if elsewhere and traced:
         words.append(f"Weighed with the rest of the video, {_times(routed)} is stronger, so that was taken.")
     return " ".join(words)
 

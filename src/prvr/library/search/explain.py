@@ -134,11 +134,12 @@ class VideoExplanation:
     evidence: MomentEvidence
     moments: tuple[FoundMoment, ...]
     verdict: Verdict | None = None  # None where that says nothing
+    traced: bool = True  # whether TRACE took part
 
     @property
     def why(self) -> str:
         """Why the best moment was found, in words."""
-        return why_this_one(self.evidence, self.evidence.spans, self.verdict)
+        return why_this_one(self.evidence, self.evidence.spans, self.verdict, traced=self.traced)
 
 
 def explain_video(
@@ -166,7 +167,7 @@ def explain_video(
     request = EvidenceRequest(vector, sections.by_video.of_video(video), weight)
     (evidence,) = evidence_in_videos(sections, [request], pool)
     moments = moments_of(evidence, snapshot.videos[video].duration, options, trace=trace)
-    return VideoExplanation(name, evidence, tuple(moments))
+    return VideoExplanation(name, evidence, tuple(moments), traced=trace)
 
 
 @dataclass(frozen=True, eq=False)

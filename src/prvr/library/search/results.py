@@ -202,10 +202,12 @@ def _about_pictures(presence: Presence, *, ignored: bool) -> str:
     if ignored:
         return "Words were ignored, so the pictures answer another sentence than yours."
     if presence.probability is not None:
-        return "" if presence.probability >= 0.5 else f"Probably not in this library ({presence.percent} that it is)."
+        if presence.probability >= 0.5:
+            return f"In this library with a probability of {presence.percent}."
+        return f"Probably not in this library ({presence.percent} that it is). The nearest moments are shown."
     words = {
-        "stands out": "",
-        "maybe": "The first one may be it.",
+        "stands out": "The first one stands out.",
+        "maybe": "Maybe: the first one is a little ahead of the others.",
         "nothing stands out": "Nothing stands out. The nearest moments are shown.",
     }
     return words[presence.word] if presence.word is not None else ""

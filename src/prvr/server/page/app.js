@@ -62,12 +62,10 @@ function paint(response, more) {
   ranks = new Map(response.hits.map((hit) => [hit.video.id, hit.rank]));
 }
 
-// What the search says about itself: the words it used, and whether what was asked for is there at all.
+// The words that an encoder with a limited vocabulary used and ignored.
 function about(response) {
-  const lines = [], { understood, presence } = response;
+  const lines = [], { understood } = response;
   if (understood?.ignored.length) lines.push(`Understood: ${understood.used.join(", ") || "nothing"} · ignored: ${understood.ignored.join(", ")}`);
-  if (presence.probability !== null) lines.push(`In this library: ${Math.round(100 * presence.probability)} %`);
-  else if (presence.word) lines.push(sentence(presence.word));
   return lines;
 }
 
