@@ -137,6 +137,7 @@ def first_answers(
     queries: Tensor, gallery: Gallery, scores: Tensor, fusion_weight: float, dataset: Dataset
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """``support_of_first_answers`` of queries (Q, D) that are encoded and scored, (Q, V)."""
+    queries, gallery = queries.cpu(), gallery.to("cpu")  # where evidence of aligned pairs is computed
     best = scores.argmax(1).tolist()
     step = max(1, -(-len(best) // _VERDICT_QUERIES))
     chosen = list(range(0, len(best), step))

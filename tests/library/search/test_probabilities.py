@@ -34,7 +34,8 @@ def with_calibration(run: Run, place: Path, words: frozenset[str] = frozenset())
 @pytest.fixture(scope="module")
 def calibrated(run: Run, films: RenderedWorld, tmp_path_factory: pytest.TempPathFactory) -> Library:
     folder = tmp_path_factory.mktemp("calibrated")
-    library = Library.create(folder / "library", model=with_calibration(run, folder / "run").path)
+    words = frozenset(SENTENCE.split())  # of its training sentences
+    library = Library.create(folder / "library", model=with_calibration(run, folder / "run", words).path)
     library.add(sorted(films.videos.values())[:8])
     shutil.rmtree(folder / "run")  # the library has its own copy
     return Library.open(folder / "library")
