@@ -29,7 +29,16 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from prvr.evaluation import compare_ranks
-from prvr.library import FRAMES, KnownQuery, Library, SearchRequest, SearchResult, judge, rendered_queries
+from prvr.library import (
+    FRAMES,
+    KnownQuery,
+    Library,
+    SearchRequest,
+    SearchResult,
+    judge,
+    rendered_queries,
+    score_sections,
+)
 from prvr.scoring import ranks
 from prvr.trace import VerdictScale
 from prvr.worlds import RENDERED_SIZES, plan_world, render_world, shown_nowhere
@@ -114,8 +123,6 @@ def query_bank(lib: Library, known: Sequence[KnownQuery]) -> list[str]:
 
 def all_scores(lib: Library, known: Sequence[KnownQuery]) -> NDArray[np.float32]:
     """(Q, S): of every sentence on every section, in the order of their videos."""
-    from prvr.library.search.score import score_sections
-
     sections = lib.snapshot().tracks[FRAMES]
     vectors = lib.encode(FRAMES, [query.sentence for query in known])
     found = score_sections(vectors, sections, lib.pool).fused(sections.fusion_weight).numpy()

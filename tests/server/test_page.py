@@ -105,6 +105,7 @@ def test_picture_for_the_readme(page: Any, world: RenderedWorld, address: str, t
     best = next(iter(right))
     search_for(page, best)
     page.locator(".hit > button").first.click()
+    page.click("#why summary")
     page.wait_for_selector("#registers svg")
     until(page, "document.getElementById('video').readyState >= 2")
     page.evaluate("document.getElementById('video').pause()")

@@ -39,6 +39,7 @@ from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_que
 from prvr.library.search.moments import FoundMoment, MomentOptions
 from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import SCORES_NOTE, Hit, SearchResult
+from prvr.library.search.score import score_sections
 from prvr.library.search.stretches import (
     STRETCHES,
     build_stretch_index,
@@ -163,6 +164,7 @@ __all__ = [
     "require_empty",
     "require_lance",
     "rows_to_ask",
+    "score_sections",
     "stretch_column",
     "stretch_type",
     "usual_encoder",

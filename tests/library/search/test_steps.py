@@ -120,7 +120,8 @@ def test_ranking_needs_scores_alone() -> None:
 def test_words_join_the_fusion_and_answer_alone() -> None:
     groups = SectionsByVideo.of(np.arange(1, 7))
     scores = np.linspace(1, 0, 6, dtype=np.float32)
-    frames = TrackRanking(TrackQuery(torch.ones(2), 0.0, groups), scores, Background(np.zeros(0, np.float32)), None)
+    standing = Standing(scores, Background(np.zeros(0, np.float32)))
+    frames = TrackRanking(TrackQuery(torch.ones(2), 0.0, groups, groups), scores, standing)
     line = TextMatch("subtitles", "a line", 1.0, 2.0)
     few = {6: VideoMatch(0, 0, (line,)), 8: VideoMatch(1, 1, (line,))}  # 8 has no pictures
     many = {number: VideoMatch(0, 150, (line,)) for number in range(3, 7)}

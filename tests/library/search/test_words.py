@@ -111,7 +111,7 @@ def test_pictures_and_words_are_fused(spoken: Library) -> None:
 
 def test_a_common_word_does_not_move_a_good_picture(films: RenderedWorld, tmp_path: Path) -> None:
     """All films mention red. The answers, and the moment of the first, are those of the pictures."""
-    library = Library.create(tmp_path / "library", rate=RATE)
+    library = Library.create(tmp_path / "library", encoder="plain", rate=RATE)
     make_films(films, tmp_path / "own")
     library.add([tmp_path / "own"])
     before = library.search("red")

@@ -207,7 +207,7 @@ def _about_pictures(presence: Presence, *, ignored: bool) -> str:
         return f"Probably not in this library ({presence.percent} that it is). The nearest moments are shown."
     words = {
         "stands out": "The first one stands out.",
-        "maybe": "Maybe: the first one is a little ahead of the others.",
+        "maybe": "Maybe: the first one may be it.",
         "nothing stands out": "Nothing stands out. The nearest moments are shown.",
     }
     return words[presence.word] if presence.word is not None else ""
