@@ -154,7 +154,7 @@ class Library:
         return self._knowledge_of(self.record)
 
     def _knowledge_of(self, record: LibraryRecord) -> Knowledge:
-        return Knowledge.of(self._tracks_of(record)[FRAMES], own_sentences=record.background == "encoder")
+        return Knowledge.of(self._tracks_of(record)[FRAMES])
 
     def require_model(self, run: str | Path) -> None:
         """Refuse a run that is not the model this library was created with."""

@@ -8,14 +8,15 @@ each other and against the chance that none of them matches, which before lookin
     odds that video i is right            exp(match(i)) / (V + sum over the other videos)
 
 Videos of one library are not independent, so both are straightened once more by a line in log odds (``presence``,
-``right``). All lines are fitted on searches whose truth is known: each query once with its videos in the library, and
-once with them left out.
+``right``). What speaks for the first video also speaks for the library holding it: ``presence`` looks at both, and is
+never below ``right``. All lines are fitted on searches whose truth is known: each query once with its videos in the
+library, and once with them left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ _NEGATIVES = 256  # pairs of each query that do not match, at most, for the like
 _FEWEST_QUERIES = 20  # with fewer, nothing is fitted
 _BINS = 10
 _RIDGE = 1e-3
+_LEAST_SLOPE = 0.05  # a higher score never makes an answer less probable
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Calibration:
     match: Line  # score → log likelihood ratio
     presence: Line  # log odds → log odds
     right: Line
+    presence_by_first: float  # what each unit of the first video's log odds adds to those of presence
     queries: int  # that it was fitted on
     videos: int
 
@@ -56,7 +59,12 @@ class Calibration:
     @staticmethod
     def from_dict(fields: dict[str, Any]) -> Calibration:
         lines = {name: Line(**fields[name]) for name in ("match", "presence", "right")}
-        return Calibration(**lines, queries=int(fields["queries"]), videos=int(fields["videos"]))
+        return Calibration(
+            **lines,
+            presence_by_first=float(fields["presence_by_first"]),
+            queries=int(fields["queries"]),
+            videos=int(fields["videos"]),
+        )
 
 
 class LibraryOdds:
@@ -64,7 +72,7 @@ class LibraryOdds:
 
     def __init__(self, calibration: Calibration, scores: NDArray[np.float32], weights: Values | None = None):
         """``scores`` (n,): of all videos, or of some, each of which stands for as many as its weight says."""
-        self.calibration = calibration
+        self.calibration, self.first = calibration, float(scores.max())
         logs = calibration.match(scores.astype(np.float64))
         self.log_total = _log_sum(logs, weights)  # log of the sum of likelihood ratios
         self.videos = float(len(scores) if weights is None else weights.sum())
@@ -72,7 +80,14 @@ class LibraryOdds:
     @property
     def presence(self) -> float:
         """The probability that some video matches."""
-        return float(_sigmoid(self.calibration.presence(self.log_total - np.log(self.videos))))
+        by_first = self.calibration.presence_by_first * self.log_odds(self.first)
+        odds = self.calibration.presence(self.log_mean) + by_first
+        return max(float(_sigmoid(odds)), self.right(self.first))
+
+    @property
+    def log_mean(self) -> float:
+        """Log odds that some video matches, before they are straightened."""
+        return self.log_total - float(np.log(self.videos))
 
     def right(self, score: float) -> float:
         """The probability that a video with this score, which is one of the library's, matches."""
@@ -95,12 +110,28 @@ def fit_calibration(scores: NDArray[np.float32], positives: Sequence[Sequence[in
     usable = [row for row, right in enumerate(positives) if 0 < len(right) < scores.shape[1]]
     if len(usable) < _FEWEST_QUERIES or scores.shape[1] < 3:
         return None
-    even = Line(1.0, 0.0)
-    unstraightened = Calibration(_fit_match(scores, positives, usable), even, even, len(usable), scores.shape[1])
-    known = known_searches(unstraightened, scores, positives)
-    presence = _fit_line(known.presence_odds, known.present, slope_at_least=0.05)
-    right = _fit_line(known.right_odds, known.right, slope_at_least=0.05)
-    return Calibration(unstraightened.match, presence, right, len(usable), scores.shape[1])
+    even, match = Line(1.0, 0.0), _fit_match(scores, positives, usable)
+    fitted = Calibration(match, even, even, 0.0, len(usable), scores.shape[1])
+    searches = [known_searches(fitted, *part) for part in ((scores, positives), _half(scores, positives))]
+    log_mean, log_odds = (np.concatenate([getattr(s, name) for s in searches]) for name in ("log_mean", "log_odds"))
+    present, is_right = (np.concatenate([getattr(s, name) for s in searches]) for name in ("present", "right"))
+    by_mean, by_first, intercept = _fit_logistic(np.stack([log_mean, log_odds], 1), present)
+    presence = Line(by_mean, intercept)
+    if min(by_mean, by_first) < 0:  # one of them says nothing that the other does not
+        presence, by_first = _fit_line(log_mean, present, _LEAST_SLOPE), 0.0
+    right = _fit_line(log_odds, is_right, _LEAST_SLOPE)
+    return replace(fitted, presence=presence, presence_by_first=by_first, right=right)
+
+
+def _half(
+    scores: NDArray[np.float32], positives: Sequence[Sequence[int]]
+) -> tuple[NDArray[np.float32], list[list[int]]]:
+    """Half of the videos and the queries that they answer, so that a calibration holds for more than one size."""
+    kept = np.sort(np.random.default_rng(0).permutation(scores.shape[1])[: max(3, scores.shape[1] // 2)])
+    place = {int(column): number for number, column in enumerate(kept)}
+    found = [[place[column] for column in right if column in place] for right in positives]
+    rows = [row for row, right in enumerate(found) if right]
+    return scores[rows][:, kept], [found[row] for row in rows]
 
 
 def _fit_match(scores: NDArray[np.float32], positives: Sequence[Sequence[int]], rows: Sequence[int]) -> Line:
@@ -123,21 +154,22 @@ class KnownSearches:
 
     present: NDArray[np.bool_]  # whether the library held a right video
     right: NDArray[np.bool_]  # whether the first answer was right
-    presence_odds: Values  # log odds that it is there, straightened
-    right_odds: Values  # log odds that the first answer is right, straightened
+    presence: Values  # probability that it is there
+    first: Values  # probability that the first answer is right
+    log_mean: Values  # both before they are straightened, as log odds
+    log_odds: Values
 
     @property
     def quality(self) -> CalibrationQuality:
         """How true the probabilities are."""
-        presence, first = _sigmoid(self.presence_odds), _sigmoid(self.right_odds)
-        return CalibrationQuality.of(presence, self.present, first, self.right)
+        return CalibrationQuality.of(self.presence, self.present, self.first, self.right)
 
 
 def known_searches(
     calibration: Calibration, scores: NDArray[np.float32], positives: Sequence[Sequence[int]]
 ) -> KnownSearches:
     """What a calibration says of searches whose truth is known."""
-    present, right, presence, first = [], [], [], []
+    present, right, said = [], [], []
     for row, correct in enumerate(positives):
         if not 0 < len(correct) < scores.shape[1]:
             continue
@@ -146,9 +178,8 @@ def known_searches(
             odds, best = LibraryOdds(calibration, videos), int(videos.argmax())
             present.append(whole)
             right.append(whole and best in correct)
-            presence.append(float(calibration.presence(odds.log_total - np.log(odds.videos))))
-            first.append(float(calibration.right(odds.log_odds(float(videos[best])))))
-    return KnownSearches(np.array(present), np.array(right), np.array(presence), np.array(first))
+            said.append((odds.presence, odds.right(odds.first), odds.log_mean, odds.log_odds(odds.first)))
+    return KnownSearches(np.array(present), np.array(right), *np.array(said).T)
 
 
 @dataclass(frozen=True)
@@ -207,10 +238,21 @@ def area_under_roc(values: Values, truth: NDArray[np.bool_]) -> float:
 
 
 def _fit_line(x: Values, truth: NDArray[np.bool_], slope_at_least: float = 0.0) -> Line:
-    """Logistic regression of one number, by Newton's method, with a ridge that keeps separable data finite."""
-    middle, spread = float(x.mean()), float(x.std()) or 1.0
-    inputs = np.stack([np.ones(len(x)), (x - middle) / spread], 1)
-    weights, ridge = np.zeros(2), np.diag([0.0, _RIDGE * len(x)]) + 1e-9 * np.eye(2)
+    """Logistic regression of one number."""
+    slope, intercept = _fit_logistic(x[:, None], truth)
+    least = max(slope, slope_at_least)
+    return Line(least, intercept + (slope - least) * float(x.mean()))
+
+
+def _fit_logistic(x: Values, truth: NDArray[np.bool_]) -> list[float]:
+    """Logistic regression of numbers (n, k): k slopes and the intercept.
+
+    By Newton's method, with a ridge that keeps separable data finite.
+    """
+    middle, spread = x.mean(0), np.where(x.std(0) > 0, x.std(0), 1.0)
+    inputs = np.column_stack([np.ones(len(x)), (x - middle) / spread])
+    count = inputs.shape[1]
+    weights, ridge = np.zeros(count), np.diag([0.0, *[_RIDGE * len(x)] * (count - 1)]) + 1e-9 * np.eye(count)
     for _ in range(100):
         expected = _sigmoid(inputs @ weights)
         slope = inputs.T @ (expected - truth) + ridge @ weights
@@ -219,8 +261,8 @@ def _fit_line(x: Values, truth: NDArray[np.bool_], slope_at_least: float = 0.0) 
         weights = weights - step
         if np.abs(step).max() < 1e-9:
             break
-    slope_of_x = max(float(weights[1]) / spread, slope_at_least)
-    return Line(slope_of_x, float(weights[0]) - slope_of_x * middle)
+    slopes = weights[1:] / spread
+    return [*slopes.tolist(), float(weights[0] - slopes @ middle)]
 
 
 def _log_sum(logs: Values, weights: Values | None) -> float:

@@ -191,7 +191,7 @@ def test_opening_refuses_what_it_cannot_read(tmp_path: Path, in_folder: Library)
         Library.create(tmp_path, encoder="plain")
     about = in_folder.folder / "library.json"
     text = about.read_text()
-    about.write_text(text.replace('"format": 3', '"format": 9'))
+    about.write_text(text.replace('"format": 1', '"format": 9'))
     with pytest.raises(LibraryError, match=r"newer prvr \(format 9"):
         Library.open(in_folder.folder)
     for broken in ("", "[]", "{", '{"format": 1}', '{"format": 1, "settings": 3, "recipes": {}, "made_by": ""}'):

@@ -22,7 +22,7 @@ SURE = VerdictScale(-1.0, 1.0, Share(90, 100), Share(10, 100))
 def with_calibration(run: Run, place: Path, words: frozenset[str] = frozenset()) -> Run:
     """A copy of a run, with a calibration that was made up."""
     shutil.copytree(run.path, place)
-    line = Calibration(Line(10.0, -2.0), Line(1.0, 0.0), Line(1.0, 0.0), 100, 50)
+    line = Calibration(Line(10.0, -2.0), Line(1.0, 0.0), Line(1.0, 0.0), 0.0, 100, 50)
     found = RunCalibration(line, line, SURE, words)
     copy = Run(place)
     file = place / "weights" / copy.config.selection / "calibration.json"

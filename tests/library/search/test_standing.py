@@ -39,9 +39,16 @@ def test_a_lead_stands_out_and_a_crowd_does_not() -> None:
 def test_where_nothing_can_be_said_nothing_is_said() -> None:
     scores = np.append(RNG.normal(0, 1, 50), 9.0)
     assert standing(scores[-5:]).presence == Presence()  # too few videos
-    assert standing(scores, compares=False).presence == Presence()  # background sentences of another kind
+    assert standing(scores, variations=np.zeros(3, np.float32)).presence == Presence()  # too few variations
     assert Standing(scores.astype(np.float32), Background(np.zeros(0, np.float32))).presence == Presence()
     assert standing(np.zeros(50)).presence == Presence()
+
+
+def test_a_sentence_stands_out_among_its_variations() -> None:
+    scores, others = np.array([0.2, 0.5]), np.linspace(0.1, 0.4, 20, dtype=np.float32)
+    assert standing(scores, variations=others).presence.word == "stands out"
+    assert standing(scores - 0.15, variations=others).presence.word == "maybe"
+    assert standing(scores - 0.3, variations=others).presence.word == "nothing stands out"
 
 
 def test_a_calibration_gives_probabilities_instead() -> None:

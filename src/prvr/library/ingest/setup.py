@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.choice import default_encoder
 from prvr.library.ingest.frozen import FrozenEmbedding
-from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
 from prvr.library.store.model import describe_model, keep_model
-from prvr.library.store.settings import BackgroundKind, LibraryRecord, LibrarySettings
+from prvr.library.store.settings import LibraryRecord, LibrarySettings
 from prvr.library.stores import Store
 from prvr.media import Encoder, Recipe, TextEncoder, decoder_name, open_encoder, open_text_encoder
 
@@ -60,9 +59,7 @@ def plan_library(settings: LibrarySettings, encoders: EncoderOverrides) -> Libra
     if run is not None:
         _require_features(run, frames, Recipe.from_dict(recipes[FRAMES]))
     model = None if run is None else describe_model(run)
-    background: BackgroundKind = "encoder" if run is None and frames.usual_sentences(1) is not None else "common"
-    record = LibraryRecord(settings, recipes, model, background=background)
-    return LibraryPlan(record, {FRAMES: frames, TEXT: text}, run)
+    return LibraryPlan(LibraryRecord(settings, recipes, model), {FRAMES: frames, TEXT: text}, run)
 
 
 def settings_for_model(settings: LibrarySettings, run: Run, *, given_encoder: bool) -> LibrarySettings:
@@ -110,9 +107,7 @@ def open_tracks(store: Store, encoders: EncoderOverrides) -> dict[str, Track]:
     assert isinstance(frames, Encoder)
     require_encoder(record, FRAMES, frames, store.address)
     if record.model is None:
-        own = frames.usual_sentences(len(BACKGROUND_SENTENCES)) if record.background == "encoder" else None
-        embedding = FrozenEmbedding.of_frames(frames, settings)
-        tracks = {FRAMES: Track(FRAMES, embedding, settings.storage, own or BACKGROUND_SENTENCES)}
+        tracks = {FRAMES: Track(FRAMES, FrozenEmbedding.of_frames(frames, settings), settings.storage)}
     else:
         from prvr.library.ingest.trained import TrainedEmbedding
         from prvr.training import Run

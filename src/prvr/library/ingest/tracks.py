@@ -6,7 +6,7 @@ own registers, so that memory and time stay bounded. A video scores as its best 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,10 +36,8 @@ class Piece:
 class Track:
     """Turns pieces into sections, and stores with each how background sentences score on it."""
 
-    def __init__(
-        self, name: str, embedding: Embedding, storage: Storage, sentences: Sequence[str] = BACKGROUND_SENTENCES
-    ):
-        self.name, self.embedding, self.storage, self.sentences = name, embedding, storage, sentences
+    def __init__(self, name: str, embedding: Embedding, storage: Storage):
+        self.name, self.embedding, self.storage = name, embedding, storage
 
     @property
     def encoder(self) -> TextEncoder:
@@ -48,7 +46,7 @@ class Track:
     @cached_property
     def background(self) -> Tensor:
         """Background sentences as vectors (B, D). A row is zero if nothing of its sentence is understood."""
-        return self.embedding.sentences(self.sentences)
+        return self.embedding.sentences(BACKGROUND_SENTENCES)
 
     def sections(self, pieces: Iterable[Piece]) -> Iterator[Section]:
         """Yield each section as soon as its samples are there. Holds the samples of one section at a time."""

@@ -1,7 +1,10 @@
 """What a search says about itself: is it there at all (*presence*), and is this video the one (*confidence*)?
 
 A library made with a calibrated run answers in probabilities (``prvr.scoring.Calibration``). Any other library has no
-searches whose truth is known, so it answers the first question only, in words. A search *stands out* if both hold:
+searches whose truth is known, so it answers the first question only, in words.
+
+With an encoder that knows few words, a search *stands out* if nine of ten **variations** of its sentence (one colour,
+shape or direction exchanged for another) score lower everywhere in the library. With any other encoder, both must hold:
 
 - **Its best video leads.** Sorted from the best, the scores of unrelated videos fall in steps; the first step, compared
   with the ones after it, tells how rarely chance alone leads by so much.
@@ -29,6 +32,8 @@ _STEPS = 10  # between the best scores
 _FEWEST_STEPS = 5
 _LEADS, _MAY_LEAD = 0.05, 0.3  # how rarely chance alone leads by so much
 _ABOVE, _MAY_BE_ABOVE = 0.8, 0.5  # share of background sentences whose best score is lower
+_BEST, _NEARLY_BEST = 0.9, 0.75  # share of variations whose best score is lower
+_FEWEST_VARIATIONS = 8
 
 
 @dataclass(frozen=True)
@@ -63,8 +68,7 @@ class Standing:
         background: Background,
         calibration: Calibration | None = None,
         weights: NDArray[np.float64] | None = None,
-        *,
-        compares: bool = True,
+        variations: Floats | None = None,
     ):
         """
         Args:
@@ -72,22 +76,32 @@ class Standing:
             background: what background sentences score in the same library.
             calibration: None if the library has none.
             weights: (n,); None: 1 each.
-            compares: whether background sentences are of the kind that people can ask this library.
+            variations: (n,) the best score of each variation of the sentence, for an encoder that knows few words.
         """
-        self.scores, self.background, self.compares = scores, background, compares
+        self.scores, self.background, self.variations = scores, background, variations
         self.odds = LibraryOdds(calibration, scores, weights) if calibration is not None and len(scores) else None
 
     @cached_property
     def presence(self) -> Presence:
         if self.odds is not None:
             return Presence(probability=self.odds.presence)
+        if self.variations is not None:
+            return self._among_variations(self.variations)
         chance = chance_of_lead(self.scores)
-        if chance is None or not self.compares or len(self.background.best) < FEWEST_SENTENCES:
+        if chance is None or len(self.background.best) < FEWEST_SENTENCES:
             return Presence()
         above = self.above_background(float(self.scores.max()))
         if chance < _LEADS and above >= _ABOVE:
             return Presence("stands out")
         return Presence("maybe" if chance < _MAY_LEAD and above >= _MAY_BE_ABOVE else "nothing stands out")
+
+    def _among_variations(self, variations: Floats) -> Presence:
+        if len(variations) < _FEWEST_VARIATIONS or not len(self.scores):
+            return Presence()
+        lower = float((variations < self.scores.max()).mean())
+        if lower >= _BEST:
+            return Presence("stands out")
+        return Presence("maybe" if lower >= _NEARLY_BEST else "nothing stands out")
 
     def confidence(self, score: float) -> float | None:
         """The probability that a video with this score is right; None without a calibration."""

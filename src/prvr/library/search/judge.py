@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -82,16 +82,28 @@ def judge(
     sections = snapshot.tracks[FRAMES]
     number_of = {video.path: number for number, video in snapshot.videos.items()}
     _require_videos(library, known, number_of)
-    weight = sections.fusion_weight if trace else 0.0
+    weight, knowledge = sections.fusion_weight if trace else 0.0, library.knowledge
     vectors = library.encode(FRAMES, [query.sentence for query in known])
     scores = score_sections(vectors, sections, library.pool).fused(weight).numpy()
     understood = [row for row in range(len(known)) if bool(vectors[row].any())]
+
+    @lru_cache(1)
+    def variations(row: int) -> NDArray[np.float32] | None:
+        """Scores of the variations of a sentence on all sections (n, S); None if the encoder reads every word."""
+        if knowledge.vary is None or knowledge.calibrations:
+            return None
+        texts = knowledge.vary(known[row].sentence)
+        if not texts:
+            return np.zeros((0, len(sections)), np.float32)
+        return score_sections(library.encode(FRAMES, texts), sections, library.pool).fused(weight).numpy()
 
     def rank_without(row: int, left_out: set[int]) -> TrackRanking:
         videos = np.array(sorted(set(sections.by_video.videos.tolist()) - left_out), np.int64)
         some = sections.by_video.of_videos(videos) if left_out else sections.by_video
         query = TrackQuery(vectors[row], weight, some, some)
-        return rank_track([query], [scores[row][some.numbers]], sections, library.knowledge)[0]
+        varied = variations(row)
+        best = None if varied is None else varied[:, some.numbers].max(1, initial=-np.inf)
+        return rank_track([query], [scores[row][some.numbers]], sections, knowledge, [best])[0]
 
     own = [number_of[known[row].video] for row in understood]
     requests = [

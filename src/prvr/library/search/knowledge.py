@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from prvr.library.ingest.choice import PLAIN_LIMITS, usual_encoder
@@ -25,17 +25,16 @@ class Knowledge:
     verdicts: VerdictScale | None = None
     understand: Callable[[str], Understanding | None] = _every_word
     advice: str = "Try other words."  # for a query of which nothing is understood
-    compares: bool = True  # whether its background sentences are of the kind that people can ask it
+    vary: Callable[[str], Sequence[str]] | None = None  # sentences of the same kind, for an encoder with few words
 
     def verdict(self, evidence: Peaked) -> Verdict | None:
         """Whether the rest of a video supports its best moment; None where that says nothing."""
         return None if self.verdicts is None else self.verdicts.verdict(evidence.support_lift)
 
     @staticmethod
-    def of(track: Track, *, own_sentences: bool) -> Knowledge:
-        """``own_sentences``: whether an encoder with few words has background sentences made of those words."""
+    def of(track: Track) -> Knowledge:
         embedding, known = track.embedding, track.embedding.calibration
-        limited = track.encoder.usual_sentences(1) is not None
+        limited = embedding.understanding("") is not None
         advice = (
             f"The encoder `plain` {PLAIN_LIMITS}: try “a red square moves left”, or index the videos with an "
             f"image–text encoder (`prvr library reindex --encoder {usual_encoder().name}`)."
@@ -43,7 +42,7 @@ class Knowledge:
         untrained = Knowledge(
             understand=embedding.understanding,
             advice=advice if limited and isinstance(embedding, FrozenEmbedding) else "Try other words.",
-            compares=own_sentences or not limited,
+            vary=track.encoder.variations if limited else None,
         )
         if known is None:
             return untrained

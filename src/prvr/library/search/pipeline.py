@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.library.ingest.tracks import FRAMES
@@ -21,12 +23,13 @@ from prvr.library.search.candidates import Candidates
 from prvr.library.search.explain import explain_pages
 from prvr.library.search.filters import Filters
 from prvr.library.search.knowledge import Knowledge
-from prvr.library.search.query import track_queries
+from prvr.library.search.query import TrackQuery, track_queries
 from prvr.library.search.rank import TrackRanking, rank_requests, rank_track
 from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.search.results import ReadLines, SearchResult, not_understood, result_of
-from prvr.library.search.score import score_queries
+from prvr.library.search.score import score_queries, score_sections
 from prvr.library.search.words import WordMatches, find_words
+from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import ScoringPool
 
@@ -64,7 +67,8 @@ def run_search(
         if rows:
             of_track = [queries[row][name] for row in rows]
             known = knowledge if name == FRAMES else Knowledge()
-            by_track = rank_track(of_track, score_queries(of_track, sections, pool), sections, known)
+            varied = score_variations([requests[row] for row in rows], of_track, sections, known, encode, pool)
+            by_track = rank_track(of_track, score_queries(of_track, sections, pool), sections, known, varied)
             for row, track_ranking in zip(rows, by_track, strict=True):
                 tracks[row][name] = track_ranking
     rankings = rank_requests(requests, tracks, search_words(requests, snapshot, words), snapshot)
@@ -76,6 +80,28 @@ def run_search(
         else:
             results.append(result_of(ranking, page, snapshot, knowledge, lines))
     return results
+
+
+def score_variations(
+    requests: Sequence[SearchRequest],
+    queries: Sequence[TrackQuery],
+    sections: TrackSections,
+    knowledge: Knowledge,
+    encode: EncodeQueries,
+    pool: ScoringPool,
+) -> list[NDArray[np.float32] | None]:
+    """For each request the best score of each variation of its sentence; None if its encoder reads every word.
+
+    A search among candidates has no variations: they would have candidates of their own.
+    """
+    if knowledge.vary is None or knowledge.calibrations:
+        return [None for _ in requests]
+    scores: list[NDArray[np.float32] | None] = []
+    for request, query in zip(requests, queries, strict=True):
+        texts = knowledge.vary(request.query) if isinstance(request.query, str) and query.reference is None else ()
+        found = score_sections(encode(FRAMES, texts), sections, pool) if texts else None
+        scores.append(np.zeros(0, np.float32) if found is None else found.fused(query.fusion_weight).amax(1).numpy())
+    return scores
 
 
 def search_words(

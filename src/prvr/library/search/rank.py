@@ -88,17 +88,26 @@ def rank_track(
     scores: Sequence[NDArray[np.float32]],
     sections: TrackSections,
     knowledge: Knowledge,
+    variations: Sequence[NDArray[np.float32] | None] | None = None,
 ) -> list[TrackRanking]:
-    """Rank videos by their best section, for each query and the scores of the sections that it reads (S',)."""
+    """Rank videos by their best section.
+
+    Args:
+        queries: Q queries.
+        scores: for each query those of the sections that it reads (S',).
+        sections: of the track.
+        knowledge: how far its answers can be trusted.
+        variations: for each query the best score of each of its variations, if its encoder knows few words.
+    """
     rankings = []
-    for query, of_sections in zip(queries, scores, strict=True):
+    for query, of_sections, varied in zip(queries, scores, variations or [None] * len(queries), strict=True):
         read = query.read.best(of_sections)
         standing = Standing(
             read,
             sections.plain_background if query.fusion_weight == 0 else sections.background,
             knowledge.calibrations.get(query.fusion_weight > 0),
             None if query.reference is None else _weights(query, len(sections.by_video.videos)),
-            compares=knowledge.compares,
+            varied,
         )
         found = np.searchsorted(query.read.videos, query.sections.videos)
         rankings.append(TrackRanking(query, read[found], standing))

@@ -73,12 +73,9 @@ class LibraryRecord:
     recipes: dict[str, dict[str, Any]]  # by track: how its vectors were made
     model: ModelRecord | None = None
     made_by: str = __version__
-    background: BackgroundKind = "common"  # which background sentences are stored with the sections
 
     @property
     def format(self) -> int:
-        if self.background != "common":
-            return 3
         return 1 if self.model is None else 2
 
     def to_json(self) -> str:
@@ -133,7 +130,7 @@ def read_record(folder: Path) -> LibraryRecord:
     except ValueError as problem:
         raise LibraryError(_unreadable(str(path), problem)) from None
     record = parse_record(text, str(path), str(folder))
-    if json.loads(text)["format"] < _REINDEXED or not (folder / CATALOGUE_FILE).exists():
+    if json.loads(text)["format"] < _REINDEXED:
         return record
     with Catalogue(folder).reading() as db:
         return kept_record(db, folder) or record
@@ -157,10 +154,7 @@ def parse_record(text: str, path: str, library: str) -> LibraryRecord:
         _require_types(given)
         settings = LibrarySettings(**given)
         model = None if found.get("model") is None else ModelRecord(**found["model"])
-        background = found.get("background", "common")
-        if background not in get_args(BackgroundKind):
-            raise ValueError(f"background is {background!r:.40}")
-        return LibraryRecord(settings, dict(found["recipes"]), model, str(found["made_by"]), background)
+        return LibraryRecord(settings, dict(found["recipes"]), model, str(found["made_by"]))
     except (TypeError, KeyError, ValueError, AttributeError) as problem:
         raise LibraryError(f"{path} does not describe a library ({problem}): restore it from a copy") from None
 

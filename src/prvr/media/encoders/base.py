@@ -50,9 +50,9 @@ class TextEncoder(ABC):
         """Which words of a text are used, for an encoder with a limited vocabulary; None if it reads every word."""
         return None
 
-    def usual_sentences(self, count: int) -> tuple[str, ...] | None:
-        """Sentences in the encoder's own vocabulary, for an encoder with a limited one; None if it has no limit."""
-        return None
+    def variations(self, text: str) -> tuple[str, ...]:
+        """The text with one word exchanged for another of its kind, for an encoder that knows kinds of words."""
+        return ()
 
     def text_recipe(self, *, words: bool = False) -> Recipe:
         """The recipe of sentence vectors, or of word features."""

@@ -62,8 +62,8 @@ class PlainEncoder(Encoder):
     def understanding(self, text: str) -> Understanding:
         return plain_words.understood_words(text)
 
-    def usual_sentences(self, count: int) -> tuple[str, ...]:
-        return plain_words.vocabulary_sentences(count)
+    def variations(self, text: str) -> tuple[str, ...]:
+        return plain_words.variations(text)
 
 
 def describe_frames(images: NDArray[np.uint8]) -> Array:

@@ -9,7 +9,6 @@ direction, which means nothing until then, and beside it the prototype of the wo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -75,12 +74,6 @@ _SILHOUETTE_WEIGHT = 3.0  # silhouettes of different shapes are alike, so what d
 
 
 _KNOWN = {*_COLOUR_OF, *_DIRECTION_OF, *_MOVES, *_STILL, *_TONE_OF, *_ROWS, *_COLUMNS, *_MIDDLE, *_EDGES_OF}
-_SHAPES = ("square", "box", "triangle", "diamond", "circle", "ball", "ring", "cross")
-_ACTIONS = ("moves left", "moves right", "moves up", "moves down", "rises", "falls", "stands still", "rests", "moves")
-_WHERE = (
-    "at the top", "at the bottom", "in the middle", "before a {other} wall", "on a {other} background", "at night",
-    "over the water", "in the snow", "on the grass", "over the sand", "in a bright place", "in the dark",
-)  # fmt: skip
 
 
 def understood_words(text: str) -> Understanding:
@@ -94,21 +87,24 @@ def understood_words(text: str) -> Understanding:
     return Understanding(tuple(word for word in words if word in _KNOWN), ignored)
 
 
-def vocabulary_sentences(count: int) -> tuple[str, ...]:
-    """Sentences made of the words that the descriptor knows, always the same ones."""
-    rng = np.random.default_rng(0)
+def variations(text: str) -> tuple[str, ...]:
+    """A sentence with one colour, shape or direction exchanged for another.
 
-    def pick(words: Sequence[str]) -> str:
-        return words[int(rng.integers(len(words)))]
-
-    made: dict[str, None] = {}
-    while len(made) < count:
-        colour, other = pick(COLOUR_NAMES), pick(COLOUR_NAMES)
-        parts = [f"a {colour}", f" {pick(_SHAPES)}" if rng.random() < 0.8 else " thing"]
-        parts.append(f" {pick(_ACTIONS)}" if rng.random() < 0.7 else "")
-        parts.append(f" {pick(_WHERE)}".format(other=other) if rng.random() < 0.7 else "")
-        made["".join(parts)] = None
+    >>> variations("a red box")[:2], len(variations("a red box falls"))
+    (('a black box', 'a white box'), 18)
+    """
+    words, made = split_words(text), dict[str, None]()
+    for place, word in enumerate(words):
+        for kind, others in ((_COLOUR_OF, COLOUR_NAMES), (_SILHOUETTE_OF, _SHAPES), (_DIRECTION_OF, _DIRECTIONS)):
+            for other in others if word in kind else ():
+                if other != kind[word]:
+                    said = f"moves {other}" if word in _OWN_DIRECTION else other
+                    made[" ".join([*words[:place], said, *words[place + 1 :]])] = None
     return tuple(made)
+
+
+_SHAPES = tuple(dict.fromkeys(_SILHOUETTE_OF.values()))
+_DIRECTIONS = tuple(dict.fromkeys(_DIRECTION_OF.values()))
 
 
 def sentence_prototype(text: str) -> Array:
