@@ -132,23 +132,25 @@ def _show(found: SearchResult, arguments: SearchArguments) -> None:
     if not found.hits:
         return
     table = Table(box=None, pad_edge=False)
-    for name, justify in (
-        ("", "right"),
-        ("moment", "left"),
-        ("right", "right"),
-        ("score", "right"),
-        ("evidence", "left"),
-    ):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    # Two columns are there only if a calibrated model fills them.
+    right, verdict = (any(getattr(hit, name) is not None for hit in found) for name in ("confidence", "verdict"))
+    columns = ["", "moment", *["right"] * right, *["support"] * verdict, "score", "evidence"]
+    for name in columns:
+        table.add_column(name, justify="right" if name in ("", "right", "score") else "left", no_wrap=True)
     table.add_column("video", overflow="fold")
     for number, hit in enumerate(found, arguments.offset + 1):
-        right = "" if hit.confidence is None else f"{100 * hit.confidence:.0f} %"
-        times = time_range(hit)
         more = f" +{len(hit.moments) - 1}" if len(hit.moments) > 1 else ""
-        curve = "" if hit.evidence is None else sparkline(hit.evidence, traced=arguments.trace)
-        table.add_row(str(number), times + more, right, f"{hit.score:.3f}", curve, _name(hit))
+        cells = {
+            "": str(number),
+            "moment": time_range(hit) + more,
+            "right": "" if hit.confidence is None else f"{100 * hit.confidence:.0f} %",
+            "support": hit.verdict or "",
+            "score": f"{hit.score:.3f}",
+            "evidence": "" if hit.evidence is None else sparkline(hit.evidence, traced=arguments.trace),
+        }
+        table.add_row(*(cells[name] for name in columns), _name(hit))
         for path in hit.also_at:
-            table.add_row("", "", "", "", "", Text(f"also at {_shown(path)}", "dim"))
+            table.add_row(*[""] * len(columns), Text(f"also at {_shown(path)}", "dim"))
     print_table(console, table)
     notes = [f"{found.total} videos in {1000 * found.seconds:.0f} ms; {SCORES_NOTE}"]
     if found.next_offset is not None:

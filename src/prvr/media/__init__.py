@@ -18,7 +18,7 @@ their products say how well they match:
 >>> features = video_features(film, encoder, rate=1.0)
 >>> query = encoder.encode_texts(["something blue"])[0]
 >>> [f"{match:.1f}" for match in features.vectors @ query]  # second by second
-['0.0', '0.0', '0.6', '0.7']
+['0.0', '0.0', '0.6', '0.6']
 
 ``features.recipe`` says how the vectors were made. Features of two recipes cannot be compared: ``Recipe.require``
 refuses them. ``subtitle_tracks`` reads the text that goes with a video; ``cut_clip`` writes a part of it to a file.
