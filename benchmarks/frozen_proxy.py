@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from frozen_common import LabelledQueries, comparison
 from rich.console import Console
+from torch import Tensor
 
-from prvr.media import open_text_encoder, unit_rows
+from prvr.media import TextEncoder, open_text_encoder, unit_rows
 from prvr.worlds import (
     NOISE_LEVELS,
     ProxyConfig,
@@ -33,17 +34,20 @@ from prvr.worlds import (
 READERS = {"charades": read_charades, "activitynet": read_activitynet}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(about: str | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", choices=READERS)
     parser.add_argument("--annotations", type=Path, required=True)
     parser.add_argument("--encoder", required=True, help="folder of a sentence model, or a prepared name")
     parser.add_argument("--noise", choices=NOISE_LEVELS, default="mid")
     parser.add_argument("--shape", choices=("correlated", "independent"), default="correlated")
     parser.add_argument("--videos", type=int, default=300, help="test videos in the gallery")
-    args = parser.parse_args()
-    source, encoder = READERS[args.source](args.annotations), open_text_encoder(args.encoder)
-    config = ProxyConfig(noise=args.noise, shape=args.shape)
+    return parser.parse_args()
+
+
+def proxy(args: argparse.Namespace, encoder: TextEncoder) -> tuple[list[Tensor], LabelledQueries]:
+    """Frames of videos (n, D) each, and queries in the same space."""
+    source, config = READERS[args.source](args.annotations), ProxyConfig(noise=args.noise, shape=args.shape)
     scripts = source.scripts["test"][: args.videos]
     row = {script.video: number for number, script in enumerate(scripts)}
     queries = [query for query in source.annotations["test"] if query.moment.video in row]
@@ -62,14 +66,19 @@ def main() -> None:
             states[shown] * np.sqrt(encoder.width), config, rng
         )  # each dimension has deviation 1, as there
         videos.append(torch.from_numpy(unit_rows(frames)))
-    labelled = LabelledQueries(
+    return videos, LabelledQueries(
         vectors=torch.from_numpy(encoder.encode_texts([query.sentence for query in queries])),
         positives=[tuple(row[video] for video in query.positives if video in row) for query in queries],
         own=torch.tensor([row[query.moment.video] for query in queries]),
         moments=[(query.moment.start, query.moment.end) for query in queries],
     )
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    videos, labelled = proxy(args, open_text_encoder(args.encoder))
     title = f"{args.source}, unmapped, noise {args.noise} {args.shape}"
-    Console().print(comparison(videos, labelled, config.rate, title))
+    Console().print(comparison(videos, labelled, ProxyConfig().rate, title))
 
 
 if __name__ == "__main__":

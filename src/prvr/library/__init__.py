@@ -19,6 +19,7 @@ from prvr.library.ingest.choice import PLAIN_LIMITS, default_encoder, library_li
 from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, absolute_path, find_videos
 from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.index import index_file, new_video
+from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.ingest.setup import EncoderOverrides, plan_library
 from prvr.library.ingest.tracks import FRAMES, PAGE_TOKENS, TEXT, Piece, Track
 from prvr.library.library import Library
@@ -32,7 +33,7 @@ from prvr.library.search.candidates import (
     most_tokens,
     reference_videos,
 )
-from prvr.library.search.confidence import Presence, PresenceWord
+from prvr.library.search.confidence import Presence, PresenceWord, Standing
 from prvr.library.search.explain import MomentEvidence, VideoExplanation
 from prvr.library.search.filters import Filters
 from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
@@ -53,6 +54,7 @@ from prvr.library.search.stretches import (
 )
 from prvr.library.search.words import WORDS, TextMatch, find_words
 from prvr.library.store.arrays import PAGED_ARRAYS, Section
+from prvr.library.store.background import Background
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo, Video
 from prvr.library.store.claims import HeldClaim
@@ -74,6 +76,7 @@ from prvr.library.store.words import ScratchWords
 from prvr.library.stores import Store
 
 __all__ = [
+    "BACKGROUND_SENTENCES",
     "FEWEST_TOKENS",
     "FRAMES",
     "INDEX_FOLDER",
@@ -89,6 +92,7 @@ __all__ = [
     "AddProgress",
     "AddReport",
     "Adder",
+    "Background",
     "BlockRows",
     "CandidateIndex",
     "CandidateRecall",
@@ -131,6 +135,7 @@ __all__ = [
     "SectionBuffer",
     "Snapshot",
     "SourceFile",
+    "Standing",
     "Store",
     "TextMatch",
     "Track",

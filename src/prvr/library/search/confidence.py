@@ -51,10 +51,6 @@ class Presence:
     def percent(self) -> str:
         return "" if self.probability is None else f"{100 * self.probability:.0f} %"
 
-    @property
-    def known(self) -> bool:
-        return self.word is not None or self.probability is not None
-
     def to_dict(self) -> dict[str, Any]:
         return {"word": self.word, "probability": None if self.probability is None else round(self.probability, 4)}
 
