@@ -1,4 +1,4 @@
-"""How the demo shows answers: with the truth beside them, and counting what is refused."""
+"""How the demo shows answers: with the truth beside them, and what is refused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,5 @@ def is_refused(found: SearchResult) -> bool:
     return presence.word == "nothing stands out" if presence.probability is None else presence.probability < 0.5
 
 
-def count_refused(library: Library, queries: Sequence[FilmQuery]) -> str:
-    """How many of some sentences are refused, such as ``12 of 40``."""
-    found = library.search_many([SearchRequest(query.sentence, limit=1) for query in queries])
-    return f"{sum(map(is_refused, found))} of {len(found)}"
+def search_all(library: Library, queries: Sequence[FilmQuery]) -> list[SearchResult]:
+    return library.search_many([SearchRequest(query.sentence, limit=1) for query in queries])

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from prvr.cli.console import print_step, print_table
-from prvr.cli.demo_answers import count_refused, is_refused, show_first_answers
+from prvr.cli.demo_answers import is_refused, search_all, show_first_answers
 from prvr.cli.demo_features import train_demo_run
 from prvr.cli.demo_picture import draw_hit
 from prvr.library import Judgement, Library, judge, rendered_queries
@@ -27,7 +27,7 @@ def rendered_demo(out: Path, console: Console, workers: int) -> tuple[Library, s
     """All steps before the page; returns the library to show on it, and what was shown."""
     world, trained = _train(out, console, workers)
     lib = _index(out, world, trained, console)
-    refused = _search(lib, world, out / "evidence", console)
+    of_none = _search(lib, world, out / "evidence", console)
     known = rendered_queries(world)
     print_step(console, 5, _STEPS, f"how good: {len(known)} sentences about the unseen films, TRACE off and on")
     untrained = Library.create(out / "untrained", encoder="plain", rate=RATE)
@@ -47,8 +47,7 @@ def rendered_demo(out: Path, console: Console, workers: int) -> tuple[Library, s
     right = f"{(good.ranks == 1).sum()} of {len(known)} sentences about {len(_unseen(world))} unseen films"
     return lib, (
         f"Shown: for {right}, the first answer is a film in which the sentence is true ({good.recall[1]:.0f} %; "
-        f"{plain.recall[1]:.0f} % without training). A sentence that is true of none was "
-        f"{'refused' if refused else 'not refused'}."
+        f"{plain.recall[1]:.0f} % without training). Of sentences that are true of none, {of_none} were refused."
     )
 
 
@@ -94,25 +93,25 @@ def _unseen(world: RenderedWorld) -> list[Path]:
     return [world.videos[script.video] for script in world.scripts["test"]]
 
 
-def _search(lib: Library, world: RenderedWorld, stem: Path, console: Console) -> bool:
-    """Search the first test sentences and one that is true of no film; returns whether that one was refused."""
-    print_step(console, 4, _STEPS, f"searching: the first {_SEARCHES} test sentences, and one that is true of no film")
+def _search(lib: Library, world: RenderedWorld, stem: Path, console: Console) -> str:
+    """Search the first test sentences, and some that are true of no film; returns how many of those are refused."""
+    print_step(console, 4, _STEPS, f"searching: the first {_SEARCHES} test sentences, then some true of no film")
     answers = show_first_answers(lib, world, world.queries["test"][:_SEARCHES], console)
     best = max(answers, key=lambda answer: (answer.truth is not None, answer.hit.confidence or 0.0))
     picture = draw_hit(best.hit, best.sentence, best.truth, stem)
     assert best.hit.evidence is not None  # found by its pictures
     why = why_this_one(best.hit.evidence, best.hit.evidence.spans, best.hit.verdict)
     _say(console, f"why “{best.sentence}” found that: {why} Picture: {picture}")
-    # Sentences from another seed, without those that a film of the library shows, be it as a flash. The first is asked.
+    # Sentences from another seed, without those that a film of the library shows, be it as a flash.
     others = plan_world(world.folder, replace(RENDERED_SIZES["demo"], seed=RENDERED_SIZES["demo"].seed + 1))
     absent = shown_nowhere(world.scripts["test"], others.queries["test"])
-    found = lib.search(absent[0].sentence, limit=1)
-    refused = is_refused(found)
-    said = found.message or f"{found.presence.percent} that it is there"
-    _say(console, f"“{absent[0].sentence}” is true of no film: {'refused' if refused else 'NOT refused'}. {said}")
-    of_none, of_some = count_refused(lib, absent), count_refused(lib, world.queries["test"])
-    _say(console, f"refused in all: {of_none} sentences that are true of no film, {of_some} that are true of one")
-    return refused
+    refused = [result for result in search_all(lib, absent) if is_refused(result)]
+    others_refused = [is_refused(result) for result in search_all(lib, world.queries["test"])]
+    of_none, of_some = f"{len(refused)} of {len(absent)}", f"{sum(others_refused)} of {len(others_refused)}"
+    _say(console, f"refused: {of_none} sentences that are true of no film, {of_some} that are true of one")
+    for first in refused[:1]:
+        _say(console, f"the first of them: “{first.query}”. {first.message}")
+    return of_none
 
 
 def _table(judged: dict[tuple[str, bool], Judgement]) -> Table:

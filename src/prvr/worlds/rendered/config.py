@@ -55,5 +55,5 @@ RENDERED_SIZES: dict[str, RenderConfig] = {
     "tiny": RenderConfig(
         train=8, val=3, test=5, events=(2, 3), queries=(1, 2), seconds=(6.0, 9.0), width=96, height=72, fps=8
     ),
-    "demo": RenderConfig(train=960, val=80, seconds=(12.0, 20.0), width=128, height=96, fps=8),
+    "demo": RenderConfig(train=760, val=80, seconds=(12.0, 20.0), width=128, height=96, fps=8),
 }
