@@ -57,7 +57,7 @@ def test_the_words_follow_the_curves() -> None:
     direct, support = np.array([0.1, 0.9, 0.3], np.float32), np.array([0.2, 0.5, 0.2], np.float32)
     same = Curves(direct, support, direct)
     assert round(same.support_lift, 3) == 0.2
-    assert why_this_one(same, spans, None) == "What you describe is closest to 0:02–0:04."
+    assert why_this_one(same, spans, None) == "What you describe is closest to 0:02.0–0:04.0."
     assert why_this_one(same, spans, "unsupported").endswith("The rest of the video does not support it.")
     moved = Curves(direct, support, np.array([0.1, 0.2, 0.9], np.float32))
-    assert "1:00–1:02 is stronger" in why_this_one(moved, spans, None)
+    assert "1:00.0–1:02.0 is stronger" in why_this_one(moved, spans, None)

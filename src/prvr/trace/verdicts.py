@@ -129,9 +129,9 @@ def why_this_one(found: Peaked, spans: NDArray[np.float32], verdict: Verdict | N
 
 
 def _times(span: NDArray[np.float32]) -> str:
-    """Start and end of a stretch, to the second."""
-    start, end = (divmod(round(float(edge)), 60) for edge in span)
-    return f"{start[0]}:{start[1]:02d}–{end[0]}:{end[1]:02d}"
+    """Start and end of a stretch, to the tenth of a second."""
+    tenths = [round(10 * float(edge)) for edge in span]
+    return "–".join(f"{each // 600}:{each % 600 / 10:04.1f}" for each in tenths)
 
 
 def shares_by_verdict(
