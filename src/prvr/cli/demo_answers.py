@@ -52,6 +52,8 @@ def show_first_answers(
 def is_refused(found: SearchResult) -> bool:
     """Whether a search says that what was asked for is not there."""
     presence = found.presence
+    if found.understood is not None and found.understood.ignored:  # it says that it answers another sentence
+        return False
     return presence.word == "nothing stands out" if presence.probability is None else presence.probability < 0.5
 
 
