@@ -32,6 +32,7 @@ class Store(ABC):
     record: LibraryRecord
     address: str  # as a person writes it
     scratch: Path | None = None  # folder for temporary files; None: the system's
+    activity_folder: Path | None = None  # where processes say what they do; None: each knows only of itself
 
     # -- looking ------------------------------------------------------------------------------------------------------
 

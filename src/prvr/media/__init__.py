@@ -56,13 +56,21 @@ from prvr.media.pictures import load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
 from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
-from prvr.media.subtitles import SubtitleTrack, TimedLine, read_subtitles, subtitle_files, subtitle_tracks
+from prvr.media.subtitles import (
+    SUBTITLE_SUFFIXES,
+    SubtitleTrack,
+    TimedLine,
+    read_subtitles,
+    subtitle_files,
+    subtitle_tracks,
+)
 from prvr.media.thumbnails import THUMBNAIL_PROGRAM, thumbnail
 from prvr.media.writer import write_video
 
 __all__ = [
     "SHORT_NAMES",
     "SPEECH_MODELS",
+    "SUBTITLE_SUFFIXES",
     "THUMBNAIL_PROGRAM",
     "Array",
     "Backend",

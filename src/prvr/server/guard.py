@@ -94,7 +94,7 @@ class Guard:
         if not declared.isdecimal() or int(declared) > options.max_body:
             raise self._too_large()
         path = scope["path"]
-        guarded = path.startswith("/v1/") or path == "/metrics"
+        guarded = path.startswith(("/v1/", "/mcp")) or path == "/metrics"
         if options.token is not None and guarded and path not in _PUBLIC and not has_token(headers, options.token):
             raise Problem(
                 401,
