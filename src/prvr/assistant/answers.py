@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Annotated
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -10,6 +11,9 @@ from pydantic import BaseModel, Field
 from prvr.library import FoundMoment, Hit, MomentEvidence, SearchResult, Video, VideoExplanation
 
 _MOST_POINTS = 60  # of a curve: enough to see its shape, few enough to read
+VerdictOrNone = Annotated[
+    str | None, Field(description="whether the rest of the video supports the moment; null if that is unknown")
+]
 
 
 class Stretch(BaseModel):
@@ -33,9 +37,7 @@ class FoundVideo(BaseModel):
     length: float | None = Field(description="length of the whole video in seconds")
     score: float = Field(description="comparable within this search only")
     confidence: float | None = Field(description="probability that this is right; null if the library cannot tell")
-    verdict: str | None = Field(
-        description="whether the rest of the video supports the moment; null if that is unknown"
-    )
+    verdict: VerdictOrNone
     said: str | None = Field(description="what is said there, if it was found in the subtitles")
     words_in: str | None = Field(description="where the words of the query stand: subtitles, name, folder or tags")
     other_moments: list[Stretch] = Field(description="other parts of the video that match nearly as well")
@@ -99,9 +101,7 @@ class EvidenceAnswer(BaseModel):
     video: int
     path: str
     why: str = Field(description="in words")
-    verdict: str | None = Field(
-        description="whether the rest of the video supports the moment; null if that is unknown"
-    )
+    verdict: VerdictOrNone
     moments: list[Stretch] = Field(description="the parts that match, the best first")
     curve: list[CurvePoint] = Field(description=f"the evidence over time; of long videos {_MOST_POINTS} of its peaks")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ToolError, UnexpectedToolError
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
@@ -63,7 +63,7 @@ def build_assistant(library: Library, options: AssistantOptions | None = None) -
     )
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     writes = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-    for tool, title, annotations in (
+    for tool, title, hints in (
         (tools.search, "Search videos", reads),
         (tools.explain, "Explain a hit", reads),
         (tools.pictures, "Look at a video", reads),
@@ -71,7 +71,7 @@ def build_assistant(library: Library, options: AssistantOptions | None = None) -
         (tools.list_videos, "List videos", reads),
         (tools.overview, "What the library holds", reads),
     ):
-        server.add_tool(tool, title=title, annotations=annotations)
+        server.add_tool(tool, title=title, annotations=hints)
 
     @server.resource(CLIP_ADDRESS, name="clip", description="a clip that `clip` has cut", mime_type="video/mp4")
     def clip(name: str) -> bytes:
@@ -97,13 +97,10 @@ class _AssistantServer(MCPServer[Any]):
                 raise ToolError(_wrong_arguments(name, cause)) from cause
             if isinstance(cause, UserError):
                 raise ToolError(str(cause)) from cause
-            if isinstance(cause, OSError):
-                raise ToolError(
-                    f"{cause.strerror or cause}{f': {cause.filename}' if cause.filename else ''}"
-                ) from cause
-            if isinstance(problem, UnexpectedToolError):
-                raise
-            raise ToolError(str(problem)) from cause
+            if isinstance(cause, OSError):  # a full disk, a folder without permission
+                file = "" if cause.filename is None else f": {cause.filename}"
+                raise ToolError(f"{cause.strerror or cause}{file}") from cause
+            raise
 
 
 def _wrong_arguments(tool: str, problem: ValidationError) -> str:
