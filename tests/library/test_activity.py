@@ -21,8 +21,6 @@ def test_adding_and_reindexing_are_seen_while_they_last(library: Library, own: P
         seen.extend(library.activities())
 
     library.add([own], progress=look)
-    if library.store.activity_folder is not None:
-        time.sleep(0)
     assert {(each.what, each.folders) for each in seen} == {("add", (str(own),))}
     assert library.activities() == []
     seen.clear()
