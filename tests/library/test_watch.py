@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -269,3 +270,15 @@ def test_the_command_ends_with_a_signal_and_status_shows_it(
     assert "Traceback" not in errors
     assert in_folder.activities() == []
     assert in_folder.verify().ok
+
+
+def test_a_file_that_may_have_crashed_the_last_watcher_comes_last(in_folder: Library, own: Path) -> None:
+    suspect = sorted(own.glob("*.mp4"))[0]
+    folder = in_folder.folder / "activity"
+    folder.mkdir()
+    left = {"what": "watch", "folders": [str(own)], "state": "indexing", "file": str(suspect), "at": time.time() - 30}
+    (folder / "killed.json").write_text(json.dumps(left))
+    with watching(in_folder, own) as found:
+        until(lambda: len(found.names()) == 6)
+        added = [event.path for event in found.events if event.kind == "added"]
+        assert added == [*sorted(own.glob("*.mp4"))[1:], suspect]

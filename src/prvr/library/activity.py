@@ -65,7 +65,7 @@ class Announcement:
         self._key = (address, next(_numbers))
         self._file = None if folder is None else folder / f"{platform.node()}-{os.getpid()}-{self._key[1]}.json"
         self._written: tuple[Activity, float] | None = None
-        self._closing = threading.Event()
+        self._closing, self._writing = threading.Event(), threading.Lock()
         _here[self._key] = activity
         self._write()
         self._thread = threading.Thread(target=self._refresh, name="prvr-activity", daemon=True)
@@ -73,8 +73,11 @@ class Announcement:
             self._thread.start()
 
     def update(self, **changes: Any) -> None:
-        """Say what has changed: fields of ``Activity``."""
-        _here[self._key] = self.activity = replace(self.activity, **changes)
+        """Say what has changed: fields of ``Activity``. It is written within a second; a new file at once."""
+        before = self.activity
+        _here[self._key] = self.activity = replace(before, **changes)
+        if self.activity.file not in (None, before.file):  # if it crashes the decoder, others know which it was
+            self._write()
 
     def follow(self, listener: Callable[[AddProgress], None] | None) -> Callable[[AddProgress], None]:
         """A listener to the progress of adding or reindexing that says it here, and then calls ``listener``."""
@@ -104,11 +107,11 @@ class Announcement:
                 self._write()
 
     def _write(self) -> None:
-        said = self.activity
-        self._written = said, time.monotonic()
         if self._file is None:
             return
-        with suppress(OSError):  # a full or read-only disk: the work itself says what is wrong
+        with self._writing, suppress(OSError):  # a full or read-only disk: the work itself says what is wrong
+            said = self.activity
+            self._written = said, time.monotonic()
             self._file.parent.mkdir(exist_ok=True)
             write_whole(self._file, json.dumps({**asdict(said), "at": time.time()}))
 
@@ -128,6 +131,11 @@ def announce(address: str, folder: Path | None, activity: Activity) -> Iterator[
         yield announcement
     finally:
         announcement.close()
+
+
+def left_activities(folder: Path | None) -> list[Activity]:
+    """Announcements that were not taken back, of processes that may have been killed."""
+    return [] if folder is None else [activity for _, activity, _ in _announced(folder)]
 
 
 def read_activities(address: str, folder: Path | None) -> list[Activity]:
