@@ -59,6 +59,16 @@ from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo, Video
 from prvr.library.store.claims import HeldClaim
 from prvr.library.store.commit import Committer
+from prvr.library.store.listing import (
+    MOST_FOLDERS,
+    ORDER_COLUMNS,
+    LibrarySummary,
+    ListRequest,
+    VideoList,
+    VideoOrder,
+    distinct_paths,
+    path_range,
+)
 from prvr.library.store.model import model_problem
 from prvr.library.store.rebuild import Rebuild
 from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
@@ -80,6 +90,8 @@ __all__ = [
     "FEWEST_TOKENS",
     "FRAMES",
     "INDEX_FOLDER",
+    "MOST_FOLDERS",
+    "ORDER_COLUMNS",
     "PAGED_ARRAYS",
     "PAGE_TOKENS",
     "PLAIN_LIMITS",
@@ -115,6 +127,8 @@ __all__ = [
     "LibraryRecord",
     "LibrarySettings",
     "LibraryStatus",
+    "LibrarySummary",
+    "ListRequest",
     "MomentEvidence",
     "MomentOptions",
     "NewVideo",
@@ -143,11 +157,14 @@ __all__ = [
     "Verification",
     "Video",
     "VideoExplanation",
+    "VideoList",
+    "VideoOrder",
     "absolute_path",
     "build_stretch_index",
     "choose_probes",
     "copy_videos",
     "default_encoder",
+    "distinct_paths",
     "find_videos",
     "find_words",
     "first_videos",
@@ -162,6 +179,7 @@ __all__ = [
     "new_video",
     "other_copies",
     "parse_record",
+    "path_range",
     "plan_library",
     "read_record",
     "reference_videos",

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import torch
 
 from prvr.library.errors import LibraryError
+from prvr.library.examples import find_examples
 from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
 from prvr.library.ingest.files import absolute_path, find_videos
@@ -42,6 +43,7 @@ from prvr.library.search.query import encode_queries
 from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import SearchResult, empty_result
 from prvr.library.store.catalogue import Video
+from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList
 from prvr.library.store.model import require_model
 from prvr.library.store.settings import LibraryRecord, LibrarySettings, read_record, write_record
 from prvr.library.store.snapshot import Snapshot
@@ -238,6 +240,10 @@ class Library:
         self.store.clean()
         return removed
 
+    def change_tags(self, video: int, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
+        """Attach tags to a video and take others off."""
+        self.store.change_tags(video, add, remove)
+
     def reindex(
         self,
         *,
@@ -271,6 +277,22 @@ class Library:
     def videos(self, state: str | None = None) -> list[Video]:
         """All files that the library knows, or only those whose state is "ok" or "failed"."""
         return self.store.videos(state)
+
+    def video(self, number: int) -> Video | None:
+        """The file with this number, whatever its state; None if there is none."""
+        return self.store.video(number)
+
+    def listing(self, request: ListRequest) -> VideoList:
+        """A part of the list of videos: by folder, tag and state, in several orders."""
+        return self.store.listing(request)
+
+    def folders(self, folder: VideoFile) -> dict[str, int]:
+        """Names of the folders directly in a folder, each with the number of videos in it and below."""
+        return self.store.folders(folder)
+
+    def summary(self) -> LibrarySummary:
+        """How many videos there are, how long, in which folders and with which tags."""
+        return self.store.summary()
 
     def snapshot(self) -> Snapshot:
         """The library as it is now. Later changes do not affect it."""
@@ -353,6 +375,10 @@ class Library:
         )
         seconds = time.perf_counter() - began
         return [replace(result, seconds=seconds) for result in results]
+
+    def examples(self, most: int = 5) -> list[str]:
+        """A few sentences that this library answers well. Takes about as long as twenty searches."""
+        return find_examples(self, most)
 
     def encode(self, track: str, queries: Sequence[QueryInput]) -> torch.Tensor:
         """Encode queries as one track's vectors (Q, D). A row is zero if the track cannot use that query."""

@@ -37,6 +37,7 @@ from prvr.server.models import (
     thumbnail_url,
     write_cursor,
 )
+from prvr.server.outline import outline_of
 from prvr.server.roots import LibraryFolders
 from prvr.trace import Verdict
 
@@ -170,9 +171,13 @@ class HitModel(BaseModel):
     moments: list[MomentModel]
     thumbnail_urls: list[str] = Field(description="three pictures from the moment, in order of time")
     evidence_url: str | None = Field(description="null if no encoder understands the query")
+    outline: list[float] = Field(
+        description="the evidence over the time of the video in at most 48 steps, to draw it small; comparable within "
+        "this search and track; empty without evidence"
+    )
 
     @staticmethod
-    def of(hit: Hit, rank: int, describer: VideoDescriber, parameters: str) -> HitModel:
+    def of(hit: Hit, rank: int, describer: VideoDescriber, parameters: str, *, trace: bool) -> HitModel:
         """``parameters``: query and options of the search, encoded for a URL."""
         fields = hit.to_dict(evidence=False)
         video, described = hit.video.id, describer.describe(hit.video)
@@ -186,6 +191,7 @@ class HitModel(BaseModel):
             moments=[MomentModel.of(video, moment) for moment in hit.moments],
             thumbnail_urls=[thumbnail_url(video, time) for time in times],
             evidence_url=None if hit.evidence is None else url,
+            outline=[] if hit.evidence is None else outline_of(hit.evidence, trace=trace),
             **{name: fields[name] for name in _HIT_FIELDS},
         )
 
@@ -232,7 +238,10 @@ class SearchResponse(BaseModel):
             note=SCORES_NOTE,
             videos_searched=result.total or 0,
             seconds=round(result.seconds, 4),
-            hits=[HitModel.of(hit, rank, describer, parameters) for rank, hit in enumerate(result, first)],
+            hits=[
+                HitModel.of(hit, rank, describer, parameters, trace=request.trace)
+                for rank, hit in enumerate(result, first)
+            ],
             next_cursor=None if next_offset is None or next_offset > MAX_OFFSET else write_cursor(next_offset),
         )
 
@@ -265,6 +274,10 @@ class EvidenceModel(BaseModel):
     )
     why: str = Field(description="why this moment was found, in words")
     moments: list[MomentModel]
+    sections: list[tuple[float, float]] = Field(
+        description="start and end of the parts that a long video is compared in; empty if it is one. Support is "
+        "computed inside each, so that its curve may step where two meet"
+    )
 
     @staticmethod
     def of(video: int, query: str, explanation: VideoExplanation) -> EvidenceModel:
