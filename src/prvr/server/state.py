@@ -13,6 +13,7 @@ from prvr.server.jobs import Jobs
 from prvr.server.metrics import Metrics
 from prvr.server.models import VideoDescriber
 from prvr.server.options import ServerOptions
+from prvr.server.pictures import Pictures
 from prvr.server.problems import Problem
 from prvr.server.roots import Roots
 from prvr.server.search_models import SearchBody
@@ -32,6 +33,7 @@ class ServerState:
     batcher: Batcher[SearchBody, bytes]
     jobs: Jobs
     thumbnails: Thumbnails
+    pictures: Pictures
 
     @staticmethod
     def of(library: Library, options: ServerOptions) -> ServerState:
@@ -45,6 +47,7 @@ class ServerState:
             Batcher(searcher, metrics, options.batch, options.waiting),
             Jobs(library.address),
             Thumbnails(),
+            Pictures(),
         )
 
     def describer(self) -> VideoDescriber:
