@@ -64,7 +64,7 @@ class SearchArguments:
     picture: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """a picture to look for instead of a sentence"""
     like: Annotated[str | None, tyro.conf.arg(metavar="VIDEO@TIME")] = None
-    """a moment to look for instead: VIDEO@12.5, VIDEO@12.5-18 or VIDEO@1:02-1:08; VIDEO is the path, the file name or the
+    """a moment to look for instead: VIDEO@12.5, VIDEO@12.5-18 or VIDEO@1:02-1:08; VIDEO is the path, file name or
     number of a video in the library, and is itself left out"""
     shell: bool = False
     """stay open and answer one line after another; faster, because the encoder is loaded once"""
