@@ -38,7 +38,7 @@ from prvr.library.search.explain import MomentEvidence, VideoExplanation
 from prvr.library.search.filters import Filters
 from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
 from prvr.library.search.moments import FoundMoment, MomentOptions
-from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
+from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest, split_moment
 from prvr.library.search.results import SCORES_NOTE, Hit, SearchResult
 from prvr.library.search.score import score_sections
 from prvr.library.search.stretches import (
@@ -131,6 +131,7 @@ __all__ = [
     "ListRequest",
     "MomentEvidence",
     "MomentOptions",
+    "MomentQuery",
     "NewVideo",
     "NoCandidates",
     "Piece",
@@ -188,6 +189,7 @@ __all__ = [
     "require_lance",
     "rows_to_ask",
     "score_sections",
+    "split_moment",
     "stretch_column",
     "stretch_type",
     "usual_encoder",

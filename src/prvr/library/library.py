@@ -39,8 +39,8 @@ from prvr.library.search.filters import Filters
 from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.moments import MomentOptions
 from prvr.library.search.pipeline import run_search
-from prvr.library.search.query import encode_queries
-from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
+from prvr.library.search.query import add_moments, encode_queries
+from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest
 from prvr.library.search.results import SearchResult, empty_result
 from prvr.library.store.catalogue import Video
 from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList
@@ -333,7 +333,10 @@ class Library:
         moments: MomentOptions | None = None,
         approximate: bool = False,
     ) -> SearchResult:
-        """Find moments for a sentence, or for a picture (a ``Path`` or an array (H, W, 3)). See ``SearchRequest``."""
+        """Find moments by a sentence, a picture (a ``Path`` or an array (H, W, 3)) or a ``MomentQuery``.
+
+        See ``SearchRequest``. Confidence, presence and understood words are known for sentences only.
+        """
         request = SearchRequest(
             query=query,
             limit=limit,
@@ -386,32 +389,39 @@ class Library:
 
     def explain(
         self,
-        query: str,
+        query: QueryInput,
         video: int,
         *,
         track: str | None = None,
         trace: bool = True,
         moments: MomentOptions | None = None,
     ) -> VideoExplanation:
-        """Explain how one video answers a sentence, without ranking the others.
+        """Explain how one video answers a query, without ranking the others.
 
         Args:
-            query: a sentence.
+            query: a sentence, a picture or a moment.
             video: the number of the video.
             track: frames or text; by default frames, if the video has them.
             trace: cut moments out of the routed evidence; off: out of the direct evidence.
             moments: how moments are cut out.
         """
         snapshot = self.snapshot()
+
+        def encode(name: str) -> torch.Tensor:
+            vectors = encode_queries([query], self._tracks_of(snapshot.record)[name])
+            return add_moments(vectors, [query], name, snapshot)[0]
+
         found = explain_video(
             snapshot,
-            lambda name: encode_queries([query], self._tracks_of(snapshot.record)[name])[0],
+            encode,
             video,
             self.pool,
             track=track,
             trace=trace,
             options=moments or MomentOptions(),
         )
+        if not isinstance(query, str):
+            return replace(found, asked="The moment" if isinstance(query, MomentQuery) else "The picture")
         knowledge = self._knowledge_of(snapshot.record)
         understood = knowledge.understand(query)
         if found.track != FRAMES or (understood is not None and understood.ignored):

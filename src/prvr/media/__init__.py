@@ -52,7 +52,7 @@ from prvr.media.encoders.weights import cached_models, find_model, hub_cache, mo
 from prvr.media.errors import EncoderError, MediaError, MissingExtra, StorageError
 from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
-from prvr.media.pictures import load_picture, picture_bytes, save_picture
+from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
 from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
@@ -61,6 +61,7 @@ from prvr.media.thumbnails import THUMBNAIL_PROGRAM, thumbnail
 from prvr.media.writer import write_video
 
 __all__ = [
+    "PICTURE_PROGRAM",
     "SHORT_NAMES",
     "SPEECH_MODELS",
     "THUMBNAIL_PROGRAM",
@@ -98,6 +99,7 @@ __all__ = [
     "VideoReader",
     "cached_models",
     "cut_clip",
+    "decode_picture",
     "decoder_name",
     "download",
     "extract_features",

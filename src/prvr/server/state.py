@@ -14,6 +14,7 @@ from prvr.server.jobs import Jobs
 from prvr.server.metrics import Metrics
 from prvr.server.models import VideoDescriber
 from prvr.server.options import ServerOptions
+from prvr.server.pictures import Pictures
 from prvr.server.problems import Problem
 from prvr.server.roots import Roots
 from prvr.server.search_models import SearchBody
@@ -33,6 +34,7 @@ class ServerState:
     batcher: Batcher[SearchBody, bytes]
     jobs: Jobs
     thumbnails: Thumbnails
+    pictures: Pictures
     examples: Examples
 
     @staticmethod
@@ -47,6 +49,7 @@ class ServerState:
             Batcher(searcher, metrics, options.batch, options.waiting),
             Jobs(library.address),
             Thumbnails(),
+            Pictures(),
             Examples(library),
         )
 

@@ -139,11 +139,12 @@ class VideoExplanation:
     moments: tuple[FoundMoment, ...]
     verdict: Verdict | None = None  # None where that says nothing
     traced: bool = True  # whether TRACE took part
+    asked: str = "What you describe"  # the query, as a sentence about it begins
 
     @property
     def why(self) -> str:
         """Why the best moment was found, in words."""
-        return why_this_one(self.evidence, self.evidence.spans, self.verdict, traced=self.traced)
+        return why_this_one(self.evidence, self.evidence.spans, self.verdict, self.asked, traced=self.traced)
 
 
 def explain_video(

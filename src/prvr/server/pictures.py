@@ -1,0 +1,84 @@
+"""Pictures that clients search with, decoded in a separate process, so that a hostile file cannot crash the server."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+
+from prvr.media import PICTURE_PROGRAM, Image
+from prvr.server.decoder import DecoderProcess
+from prvr.server.problems import Problem
+
+MAX_TEXT = 11 << 20  # of a picture file in base64: 8 MiB and a little
+_SIDE = 1024  # pixels; larger pictures are scaled down, encoders use fewer
+_CACHE_BYTES = 64 << 20  # of decoded pictures kept in memory
+_MAX_WAITING = 16  # pictures that may wait for the decoder
+
+
+def unusable(reason: str) -> Problem:
+    """The answer to a picture that cannot be searched with."""
+    return Problem(409, f"The picture cannot be used: {reason}.", "Send a still .jpg, .png or .webp picture.")
+
+
+class DecodedPicture(NamedTuple):
+    """A picture, and the name under which it is kept for a while: the hash of its file."""
+
+    name: str
+    image: Image  # (H, W, 3)
+
+
+class Pictures:
+    """Decodes pictures, and keeps the latest, for the evidence of what was found with them."""
+
+    def __init__(self) -> None:
+        self._cache: OrderedDict[str, Image] = OrderedDict()
+        self._bytes = self._waiting = 0
+        self._decoder = DecoderProcess(PICTURE_PROGRAM)
+        self._turn = asyncio.Lock()
+
+    async def decode(self, text: str) -> DecodedPicture:
+        """Decode a .jpg, .png or .webp file that is written in base64."""
+        try:
+            content = base64.b64decode(text, validate=True)
+        except ValueError:
+            raise unusable("it is not base64") from None
+        name = hashlib.sha256(content).hexdigest()
+        if name not in self._cache:
+            if self._waiting >= _MAX_WAITING:
+                raise Problem(503, "Too many pictures are waiting.", "Try again in a moment.", {"Retry-After": "1"})
+            self._waiting += 1
+            try:
+                async with self._turn:
+                    if name not in self._cache:
+                        self._store(name, await self._decode(content))
+            finally:
+                self._waiting -= 1
+        return self.get(name)
+
+    def get(self, name: str) -> DecodedPicture:
+        """A picture that was decoded before."""
+        if name not in self._cache:
+            raise Problem(404, "The server no longer has this picture.", "Search with the picture again.")
+        self._cache.move_to_end(name)
+        return DecodedPicture(name, self._cache[name])
+
+    async def _decode(self, content: bytes) -> Image:
+        response, pixels = await self._decoder.decode({"size": len(content), "side": _SIDE}, content)
+        if "problem" in response:
+            raise unusable(response["problem"])
+        return np.frombuffer(pixels, np.uint8).reshape(response["height"], response["width"], 3)
+
+    def _store(self, name: str, image: Image) -> None:
+        """Keep a picture, and drop those that were not used for the longest time."""
+        self._cache[name] = image
+        self._bytes += image.nbytes
+        while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
+            self._bytes -= self._cache.popitem(last=False)[1].nbytes
+
+    async def close(self) -> None:
+        await self._decoder.close()
