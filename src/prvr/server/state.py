@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from prvr.library import Library, Video
 from prvr.server.batcher import Batcher
+from prvr.server.clips import Clips, Exports
 from prvr.server.examples import Examples
 from prvr.server.jobs import Jobs
 from prvr.server.metrics import Metrics
@@ -36,6 +37,8 @@ class ServerState:
     thumbnails: Thumbnails
     pictures: Pictures
     examples: Examples
+    clips: Clips
+    exports: Exports
 
     @staticmethod
     def of(library: Library, options: ServerOptions) -> ServerState:
@@ -51,6 +54,8 @@ class ServerState:
             Thumbnails(),
             Pictures(),
             Examples(library),
+            Clips(),
+            Exports(),
         )
 
     def describer(self) -> VideoDescriber:
