@@ -110,14 +110,13 @@ def test_a_part_of_a_hundred_thousand_videos_is_quick(in_folder: Library) -> Non
     began = time.perf_counter()
     whole = in_folder.videos()
     all_of_them = time.perf_counter() - began
-    for asked in (
-        ListRequest("ok", None, None, "newest", 50_000, 48),
-        ListRequest("ok", Path("/films/7"), "home", "name"),
-    ):
+    middle = ListRequest("ok", order="newest", offset=50_000, limit=48)
+    narrowed = ListRequest("ok", folder=Path("/films/7"), tag="home", order="name", limit=48)
+    for asked in (middle, narrowed):
         began = time.perf_counter()
         part = in_folder.listing(asked)
         assert time.perf_counter() - began < all_of_them / 2
-        assert len(part.videos) in (48, 50)
+        assert len(part.videos) == 48
     assert len(whole) == in_folder.summary().videos == 100_000
     began = time.perf_counter()
     assert in_folder.summary().videos == 100_000  # counted before

@@ -18,9 +18,9 @@ GIVE = """([kind, data, name]) => {
   const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
   const transfer = new DataTransfer();
   transfer.items.add(new File([bytes], name, { type: "image/jpeg" }));
-  const event = kind === "paste" ? new ClipboardEvent("paste", { clipboardData: transfer, bubbles: true, cancelable: true })
-    : new DragEvent(kind, { dataTransfer: transfer, bubbles: true, cancelable: true });
-  document.body.dispatchEvent(event);
+  const how = { bubbles: true, cancelable: true };
+  document.body.dispatchEvent(kind === "paste" ? new ClipboardEvent("paste", { ...how, clipboardData: transfer })
+    : new DragEvent(kind, { ...how, dataTransfer: transfer }));
 }"""
 
 
