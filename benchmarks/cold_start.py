@@ -45,7 +45,9 @@ def main(argv: list[str] | None = None) -> None:
         }
         console.print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
         for name, (words, lines) in commands.items():
-            runs = [run([sys.executable, *words], lines) for _ in range(arguments.times + 1)][1:]  # the first one warms up
+            runs = [run([sys.executable, *words], lines) for _ in range(arguments.times + 1)][
+                1:
+            ]  # the first one warms up
             wall, core = zip(*runs, strict=True)
             console.print(
                 f"{name}: {statistics.median(wall):.2f} s ({min(wall):.2f} to {max(wall):.2f}), "
