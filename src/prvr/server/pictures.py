@@ -64,10 +64,11 @@ class Pictures:
 
     def get(self, name: str) -> DecodedPicture:
         """A picture that was decoded before."""
-        if name not in self._cache:
-            raise Problem(404, "The server no longer has this picture.", "Search with the picture again.")
-        self._cache.move_to_end(name)
-        return DecodedPicture(name, self._cache[name])
+        try:
+            self._cache.move_to_end(name)
+            return DecodedPicture(name, self._cache[name])
+        except KeyError:
+            raise Problem(404, "The server no longer has this picture.", "Search with the picture again.") from None
 
     async def _decode(self, content: bytes) -> Image:
         response, pixels = await self._decoder.decode({"size": len(content), "side": _SIDE}, content)
