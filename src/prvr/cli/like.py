@@ -8,23 +8,23 @@ from prvr.media import video_path
 
 def moment_query(library: Library, text: str) -> MomentQuery:
     """A moment, or a whole video if no time is given. A video is named by its path, its file name or its number."""
-    whole = _videos_named(library, text)
-    if whole:
-        video = _only_one(whole, text)
+    try:
+        name, start, end = split_moment(text)
+    except LibraryError:
+        if not (videos := _videos_named(library, text)):
+            raise
+        video = _only_one(videos, text)
         return MomentQuery(video.id, 0.0, video.duration)
-    name, start, end = split_moment(text)
-    found = _videos_named(library, name)
-    if not found:
+    videos = _videos_named(library, name)
+    if not videos:
         raise LibraryError(f"{name} is not a video of {library.address}: `prvr library list` shows what is in it")
-    return MomentQuery(_only_one(found, name).id, start, end)
+    return MomentQuery(_only_one(videos, name).id, start, end)
 
 
 def _videos_named(library: Library, name: str) -> list[Video]:
-    """The videos with a path, or else with a file name or number."""
-    found = library.store.find(path=absolute_path(video_path(name)))
-    if found:
-        return found
-    return [video for video in library.videos("ok") if name in (video.name, str(video.id))]
+    """The video with a path, or else those with a file name or number."""
+    by_path = library.store.find(path=absolute_path(video_path(name)))
+    return by_path or [video for video in library.videos("ok") if name in (video.name, str(video.id))]
 
 
 def _only_one(videos: list[Video], name: str) -> Video:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +21,7 @@ from prvr.cli.errors import guarded, print_error
 from prvr.cli.libraries import LibraryPath, default_library, print_limits
 from prvr.cli.like import moment_query
 from prvr.cli.search_shell import run_shell
+from prvr.errors import UserError
 from prvr.lake import open_library
 from prvr.library import (
     SCORES_NOTE,
@@ -100,7 +103,15 @@ def search_command(argv: list[str]) -> int:
 
     if arguments != replace(usual, shell=True):  # a query was given as well
         guarded(lambda _: _answer(lib, _require_query(arguments)), [])
+    threading.Thread(target=_load, args=(lib,), daemon=True).start()  # while the first line is typed
     return run_shell(answer)
+
+
+def _load(lib: Library) -> None:
+    """Load encoder and vectors. If that fails, the first search fails in the same way and says so."""
+    with suppress(UserError):
+        lib.snapshot()
+        _ = lib.tracks
 
 
 def _require_query(arguments: SearchArguments) -> SearchArguments:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import binascii
 import hashlib
 from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +21,7 @@ MAX_TEXT = 11 << 20  # of a picture file in base64: 8 MiB and a little
 _SIDE = 1024  # pixels; larger pictures are scaled down, encoders use fewer
 _CACHE_BYTES = 64 << 20  # of decoded pictures kept in memory
 _TIMEOUT = 20.0  # seconds for one picture
-_MAX_WAITING = 16  # pictures that may wait for the decoder
+_MAX_OPEN = 64  # pictures that may wait for the decoder, or be searched with, at the same time
 
 
 def unusable(reason: str) -> Problem:
@@ -38,35 +41,35 @@ class Pictures:
 
     def __init__(self) -> None:
         self._cache: OrderedDict[str, Image] = OrderedDict()
-        self._bytes = self._waiting = 0
+        self._bytes = self._open = 0
         self._decoder = DecoderProcess(PICTURE_PROGRAM, _TIMEOUT, _TIMEOUT)
         self._turn = asyncio.Lock()
 
-    async def decode(self, text: str) -> DecodedPicture:
-        """Decode a .jpg, .png or .webp file that is written in base64."""
+    @asynccontextmanager
+    async def decoded(self, text: str) -> AsyncIterator[DecodedPicture]:
+        """Decode a .jpg, .png or .webp file that is written in base64, for a search within a ``with`` statement."""
+        if self._open >= _MAX_OPEN:
+            raise Problem(503, "Too many pictures are waiting.", "Try again in a moment.", {"Retry-After": "1"})
+        self._open += 1
         try:
             content = base64.b64decode(text, validate=True)
-        except ValueError:
+            name = hashlib.sha256(content).hexdigest()
+            async with self._turn:
+                if name not in self._cache:
+                    self._store(name, await self._decode(content))
+            yield self.get(name)
+        except binascii.Error:
             raise unusable("it is not base64") from None
-        name = hashlib.sha256(content).hexdigest()
-        if name not in self._cache:
-            if self._waiting >= _MAX_WAITING:
-                raise Problem(503, "Too many pictures are waiting.", "Try again in a moment.", {"Retry-After": "1"})
-            self._waiting += 1
-            try:
-                async with self._turn:
-                    if name not in self._cache:
-                        self._store(name, await self._decode(content))
-            finally:
-                self._waiting -= 1
-        return self.get(name)
+        finally:
+            self._open -= 1
 
     def get(self, name: str) -> DecodedPicture:
         """A picture that was decoded before."""
-        if name not in self._cache:
-            raise Problem(404, "The server no longer has this picture.", "Search with the picture again.")
-        self._cache.move_to_end(name)
-        return DecodedPicture(name, self._cache[name])
+        try:
+            self._cache.move_to_end(name)
+            return DecodedPicture(name, self._cache[name])
+        except KeyError:
+            raise Problem(404, "The server no longer has this picture.", "Search with the picture again.") from None
 
     async def _decode(self, content: bytes) -> Image:
         response, pixels = await self._decoder.ask({"size": len(content), "side": _SIDE}, content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
@@ -25,10 +26,11 @@ async def search(request: SearchBody, state: Shared) -> Response:
     """
     if request.like is not None:
         await run_in_threadpool(state.video, request.like.video)
-    if request.picture is not None:
-        request = request.with_picture(await state.pictures.decode(request.picture))
     try:
-        return Response(await state.batcher.submit(request), media_type="application/json")
+        async with AsyncExitStack() as stack:
+            if request.picture is not None:
+                request = request.with_picture(await stack.enter_async_context(state.pictures.decoded(request.picture)))
+            return Response(await state.batcher.submit(request), media_type="application/json")
     except NoCandidates as problem:
         remedy = problem.remedy.replace("search exactly", "leave `approximate` out")
         raise Problem(409, as_sentence(problem.found), as_sentence(remedy)) from None
@@ -74,7 +76,7 @@ def _asked(query: str | None, like: str | None, picture: str | None, state: Shar
         assert query is not None
         return query, query
     video, start, end = split_moment(like)
-    if not video.isdecimal():
+    if not video.isdecimal() or len(video) > 15:
         raise LibraryError(f"{video!r} is not the number of a video")
     moment = MomentQuery(int(video), start, end)
     return moment, str(moment)

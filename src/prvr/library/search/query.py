@@ -114,9 +114,9 @@ def track_queries(
         narrow = [row for row, each in enumerate(requests) if used[row] and each.uses_candidates and name in candidates]
         named = dict(zip(narrow, candidates[name].of(vectors[name][narrow]), strict=True)) if narrow else {}
         for row, request in enumerate(requests):
-            vector, own = vectors[name][row], not_found_for(request.query, snapshot)
             if not used[row]:
                 continue
+            vector, own = vectors[name][row], not_found_for(request.query, snapshot)
             weight = sections.fusion_weight if request.trace else 0.0
             if row in named:
                 reference = candidates[name].reference

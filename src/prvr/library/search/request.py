@@ -39,7 +39,7 @@ class MomentQuery:
     @property
     def address(self) -> str:
         """As ``split_moment`` reads it."""
-        return f"{self.video}@{self.start!r}" + ("" if self.end is None else f"-{self.end!r}")
+        return f"{self.video}@{self.start:.3f}" + ("" if self.end is None else f"-{self.end:.3f}")
 
     def __str__(self) -> str:
         times = f"{self.start:g}" if self.end is None else f"{self.start:g}–{self.end:g}"
