@@ -49,8 +49,8 @@ def cut_clip(
     """
     if not 0 <= start < end:
         raise ValueError(f"A clip starts at 0 s or later and ends after its start; got {start} to {end}.")
-    info = open_video(require_file(source)).info
     av, written = require_av(), 0.0
+    info = open_video(require_file(source)).info
     size, rate = clip_size(info, longest_side), info.fps or _USUAL_RATE
     with whole_file(Path(out)) as unfinished:
         try:
