@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -212,7 +211,6 @@ def test_no_file_is_left_behind(served: Served, tmp_path: Path, monkeypatch: pyt
     good = {"video": 1, "start": 0, "end": 1}
     assert exported(served, "film", [good]).status_code == 200
     assert exported(served, "csv", [good]).status_code == 200
-    shutil.rmtree(served.folder / "new")
     assert list(folder.iterdir()) == []
 
 
