@@ -62,7 +62,7 @@ def cut_clip(
                     else:
                         clip.sound(part)
                 written = clip.end
-        except av.error.FFmpegError as problem:
+        except (av.error.FFmpegError, ValueError) as problem:  # PyAV raises both
             raise MediaError(info.path, f"a clip could not be written: {error_text(problem)}") from problem
         if not written:
             raise nothing_there(info.path, start, end)
