@@ -88,6 +88,7 @@ def test_ten_bit_pictures_become_eight_bit_ones(tmp_path: Path) -> None:
     with av.open(str(film), "w") as file:
         stream = file.add_stream("libx265", rate=5, options={"x265-params": "log-level=none"})
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p10le"
+        stream.codec_context.color_primaries, stream.codec_context.color_trc = 9, 18  # BT.2020, HLG: as phones write
         for number in range(10):
             frame = av.VideoFrame.from_ndarray(grey(20 * number), format="rgb24").reformat(format="yuv420p10le")
             frame.pts, frame.time_base = number, Fraction(1, 5)
@@ -95,7 +96,8 @@ def test_ten_bit_pictures_become_eight_bit_ones(tmp_path: Path) -> None:
         file.mux(stream.encode(None))
     clip = cut_clip(film, 1.0, 2.0, tmp_path / "clip.mp4")
     with av.open(str(clip)) as file:
-        assert file.streams.video[0].codec_context.pix_fmt == "yuv420p"
+        context = file.streams.video[0].codec_context
+        assert (context.pix_fmt, context.color_primaries, context.color_trc) == ("yuv420p", 9, 18)
     assert levels(clip, 5.0) == pytest.approx([100, 120, 140, 160, 180], abs=3)
 
 
