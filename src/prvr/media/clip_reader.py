@@ -178,7 +178,13 @@ class _Resampler:
         if abs(at - self.next) > _JUMP:  # a gap in the file
             self.next = at
         frame.pts = None  # times are counted here, because a jump would confuse the resampler
-        for part in self.resampler.resample(frame):
+        for part in self._parts(frame):
             samples = np.asarray(part.to_ndarray(), np.float32)
             yield self.next, samples
             self.next += samples.shape[1] / SOUND_RATE
+
+    def _parts(self, frame: Any) -> list[Any]:
+        try:
+            return list(self.resampler.resample(frame))
+        except (require_av().error.FFmpegError, ValueError):  # a layout of channels that is not known
+            return []

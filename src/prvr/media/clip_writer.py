@@ -43,7 +43,6 @@ class ClipWriter:
         context = self.video.codec_context
         context.time_base = Fraction(1, _TICKS)
         context.color_range, context.colorspace = _LIMITED, _BT709
-        context.color_primaries = context.color_trc = _BT709
         self.audio = self.file.add_stream("aac", rate=SOUND_RATE, layout="stereo") if sound else None
         self.end, self.samples = 0.0, 0  # seconds of pictures and samples of sound written so far
 
@@ -67,11 +66,18 @@ class ClipWriter:
         begin, end = round(shown.start * _TICKS), round(shown.end * _TICKS)
         if end <= begin:
             return
+        if not self.end:
+            self._state_colours(shown.frame)
         frame = self.canvas.draw(shown.frame, shown.aspect)
         frame.pts, frame.duration, frame.time_base = begin, end - begin, Fraction(1, _TICKS)
         frame.pict_type = 0  # the encoder chooses
         self.file.mux(self.video.encode(frame))
         self.end = shown.end
+
+    def _state_colours(self, frame: Any) -> None:
+        """State the colours of the first picture, so that players show HDR as such; BT.709 where it states none."""
+        context, stated = self.video.codec_context, (frame.color_primaries, frame.color_trc)
+        context.color_primaries, context.color_trc = (_BT709 if each in _UNSTATED else each for each in stated)
 
     def sound(self, heard: HeardSound) -> None:
         """Write sound. What lies before the end of the sound so far is dropped, and a gap is filled with silence."""

@@ -49,8 +49,8 @@ def cut_clip(
     """
     if not 0 <= start < end:
         raise ValueError(f"A clip starts at 0 s or later and ends after its start; got {start} to {end}.")
-    info = open_video(require_file(source)).info
     av, written = require_av(), 0.0
+    info = open_video(require_file(source)).info
     size, rate = clip_size(info, longest_side), info.fps or _USUAL_RATE
     with whole_file(Path(out)) as unfinished:
         try:
@@ -62,7 +62,7 @@ def cut_clip(
                     else:
                         clip.sound(part)
                 written = clip.end
-        except av.error.FFmpegError as problem:
+        except (av.error.FFmpegError, ValueError) as problem:  # PyAV raises both
             raise MediaError(info.path, f"a clip could not be written: {error_text(problem)}") from problem
         if not written:
             raise nothing_there(info.path, start, end)

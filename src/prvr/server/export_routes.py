@@ -139,7 +139,11 @@ async def _unless_gone(request: Request, state: ServerState, moments: list[Expor
         while not work.done():
             await asyncio.wait({work}, timeout=1.0)
             if not work.done() and await request.is_disconnected():
-                raise Problem(408, "The client went away.", "Ask again.")
+                work.cancel()
+                await asyncio.wait({work})
+        if work.cancelled():
+            raise Problem(408, "The client went away.", "Ask again.")
         return work.result()
-    finally:
+    except asyncio.CancelledError:  # the server stops
         work.cancel()
+        raise

@@ -88,7 +88,8 @@ def write_clips(moments: Sequence[ExportMoment], out: Path, progress: Progress) 
         The moments that could not be cut, with reasons.
     """
     failed, packed, done = Failures(), [], 0.0
-    with TemporaryDirectory(prefix="prvr-export-") as folder, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+    beside = TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent)  # where there is room for the archive too
+    with beside as folder, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for number, moment in enumerate(moments, 1):
             clip = Path(folder) / "clip.mp4"
             try:

@@ -15,6 +15,7 @@ from prvr.media.reader import open_video
 
 _USUAL_RATE = 25.0
 _EXACT = (24000 / 1001, 30000 / 1001, 60000 / 1001)  # rates that files state with a rounding error
+_TIMECODES = (_EXACT[0], 24.0, 25.0, _EXACT[1], 30.0, 48.0, 50.0, _EXACT[2], 60.0)  # rates that timecodes may have
 _TITLE = "prvr moments"
 _REEL = 8  # letters of the name of a reel in an edit decision list
 
@@ -30,7 +31,7 @@ def otio_text(moments: Sequence[ExportMoment]) -> str:
 
 
 def edl_text(moments: Sequence[ExportMoment]) -> str:
-    """The moments one after the other, as an edit decision list. All times are counted at the rate of most seconds.
+    """The moments one after the other, as an edit decision list. All times are counted at one rate.
 
     Raises:
         MissingExtra: ``opentimelineio`` or its CMX 3600 adapter is not installed.
@@ -40,8 +41,7 @@ def edl_text(moments: Sequence[ExportMoment]) -> str:
     if "cmx_3600" not in otio.adapters.available_adapter_names():
         raise MissingExtra("otio-cmx3600-adapter, which writes edit decision lists,", "export")
     known = [*map(_with_facts, moments)]
-    most = most_seconds((_rate(moment), moment.seconds) for moment in known)
-    rate = otio.opentime.RationalTime.nearest_smpte_timecode_rate(most)
+    rate = _timecode_rate(most_seconds((_rate(moment), moment.seconds) for moment in known))
     text = otio.adapters.write_to_string(_timeline([(moment, rate) for moment in known]), "cmx_3600", rate=rate)
     mode = "DROP FRAME" if ";" in re.sub(r"\*.*", "", text) else "NON-DROP FRAME"
     return str(text.replace("\n\n", f"\nFCM: {mode}\n\n", 1))
@@ -116,6 +116,19 @@ def _rate(moment: ExportMoment) -> float:
     rate = moment.fps or _USUAL_RATE
     near = min(_EXACT, key=lambda exact: abs(exact - rate))
     return near if abs(near - rate) < 0.01 else round(rate, 3)
+
+
+def _timecode_rate(rate: float) -> float:
+    """The nearest rate of timecodes in which every picture begins at a whole number.
+
+    >>> [_timecode_rate(rate) for rate in (8.0, 12.5, 25.0, 120.0, 17.3)]
+    [24.0, 25.0, 25.0, 60.0, 25.0]
+    """
+    for code in sorted(_TIMECODES, key=lambda code: abs(code - rate)):
+        ratio = max(code / rate, rate / code)
+        if abs(ratio - round(ratio)) < 0.001:
+            return code
+    return _USUAL_RATE
 
 
 def _require_otio() -> Any:
