@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "library": {"words", "tokens", "files", "data", "media", "worlds", "backbones", "trace", "scoring", "training"},
     "lake": {"files", "library", "media", "scoring"},
     "server": {"processes", "lake", "library", "media", "trace"},
+    "assistant": {"library", "media", "server"},
     "doctor": {"scoring", "lake", "library", "media", "files"},
     "cli": {
         "doctor",
@@ -55,6 +56,7 @@ MAY_IMPORT = {
         "lake",
         "worlds",
         "server",
+        "assistant",
     },
 }
 NUMERIC_ROOMS = ("tokens", "data", "losses", "backbones", "trace", "scoring", "training", "evaluation")

@@ -11,6 +11,7 @@
 files into vectors, ``search/`` turns a query into hits.
 """
 
+from prvr.library.activity import Activity, ActivityKind, ActivityState
 from prvr.library.copying import copy_videos
 from prvr.library.errors import LibraryError, NoCandidates
 from prvr.library.folder import FolderStore, require_empty
@@ -84,6 +85,8 @@ from prvr.library.store.snapshot import QueryProjection, Snapshot, other_copies
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.store.words import ScratchWords
 from prvr.library.stores import Store
+from prvr.library.watch import FolderWatcher, WatchEvent, WatchOptions
+from prvr.library.watch_folder import watched_folders
 
 __all__ = [
     "BACKGROUND_SENTENCES",
@@ -101,6 +104,9 @@ __all__ = [
     "TEXT",
     "VIDEO_SUFFIXES",
     "WORDS",
+    "Activity",
+    "ActivityKind",
+    "ActivityState",
     "AddProgress",
     "AddReport",
     "Adder",
@@ -112,6 +118,7 @@ __all__ = [
     "EncoderOverrides",
     "Filters",
     "FolderStore",
+    "FolderWatcher",
     "FoundMoment",
     "FrozenEmbedding",
     "GroupBy",
@@ -160,6 +167,8 @@ __all__ = [
     "VideoExplanation",
     "VideoList",
     "VideoOrder",
+    "WatchEvent",
+    "WatchOptions",
     "absolute_path",
     "build_stretch_index",
     "choose_probes",
@@ -193,5 +202,6 @@ __all__ = [
     "stretch_column",
     "stretch_type",
     "usual_encoder",
+    "watched_folders",
     "write_record",
 ]

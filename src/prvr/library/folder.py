@@ -36,6 +36,7 @@ class FolderStore(Store):
 
     def __init__(self, folder: Path, record: LibraryRecord):
         self.folder = self.scratch = folder
+        self.activity_folder = folder / "activity"
         self.address, self.record = str(folder), record
         self.catalogue = Catalogue(folder)
         self._indexes = OpenIndexes(folder)

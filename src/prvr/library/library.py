@@ -18,12 +18,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
+from prvr.library.activity import Activity, ActivityKind, Announcement, announce, read_activities, shared_folder
 from prvr.library.errors import LibraryError
 from prvr.library.examples import find_examples
 from prvr.library.folder import FolderStore, require_empty
@@ -200,8 +202,10 @@ class Library:
         """Add files that ``find_videos`` has found. See ``add``."""
         if not files and retry:
             files = [video.path for video in self.videos(state="failed")]
-        report = self.adder(tags=tags, retry=retry, speech=speech, progress=progress).run(files)
-        self.store.clean()
+        with self.announce("add", shared_folder(files)) as announcement:
+            progress = announcement.follow(progress)
+            report = self.adder(tags=tags, retry=retry, speech=speech, progress=progress).run(files)
+            self.store.clean()
         return report
 
     def adder(
@@ -260,7 +264,8 @@ class Library:
             rate: other frames per second.
             progress: called while files are decoded.
         """
-        report, opened = reindex_videos(self.store, encoder, rate, progress)
+        with self.announce("reindex") as announcement:
+            report, opened = reindex_videos(self.store, encoder, rate, announcement.follow(progress))
         if report.record is not None:
             with self._lock:
                 self._snapshot = None
@@ -272,7 +277,15 @@ class Library:
         backgrounds = {name: track.background for name, track in self.tracks.items()}
         return self.store.index(self.snapshot(), backgrounds, settings or IndexSettings(), report)
 
+    def announce(self, what: ActivityKind, folders: Sequence[str] = ()) -> AbstractContextManager[Announcement]:
+        """Say what this process does to the library, for the length of a block; see ``activities``."""
+        return announce(self.address, self.store.activity_folder, Activity(what, tuple(folders)))
+
     # -- looking ------------------------------------------------------------------------------------------------------
+
+    def activities(self) -> list[Activity]:
+        """What is being done to the library now, by any process; for a lake, by this one."""
+        return read_activities(self.address, self.store.activity_folder)
 
     def videos(self, state: str | None = None) -> list[Video]:
         """All files that the library knows, or only those whose state is "ok" or "failed"."""

@@ -34,6 +34,7 @@ class Store(ABC):
     address: str  # as a person writes it
     scratch: Path | None = None  # folder for temporary files; None: the system's
     writable: bool = True  # False: this process can search the library, but not change it
+    activity_folder: Path | None = None  # where processes say what they do; None: each knows only of itself
 
     # -- looking ------------------------------------------------------------------------------------------------------
 

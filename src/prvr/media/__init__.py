@@ -65,7 +65,14 @@ from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, p
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
 from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
-from prvr.media.subtitles import SubtitleTrack, TimedLine, read_subtitles, subtitle_files, subtitle_tracks
+from prvr.media.subtitles import (
+    SUBTITLE_SUFFIXES,
+    SubtitleTrack,
+    TimedLine,
+    read_subtitles,
+    subtitle_files,
+    subtitle_tracks,
+)
 from prvr.media.thumbnails import THUMBNAIL_PROGRAM, thumbnail
 from prvr.media.writer import write_video
 
@@ -76,6 +83,7 @@ __all__ = [
     "PICTURE_PROGRAM",
     "SHORT_NAMES",
     "SPEECH_MODELS",
+    "SUBTITLE_SUFFIXES",
     "THUMBNAIL_PROGRAM",
     "Array",
     "Backend",

@@ -95,7 +95,7 @@ class Guard:
         path = scope["path"]
         if not declared.isdecimal() or int(declared) > self._most(path):
             raise self._too_large(path)
-        guarded = path.startswith("/v1/") or path == "/metrics"
+        guarded = path.startswith(("/v1/", "/mcp")) or path == "/metrics"
         if options.token is not None and guarded and path not in _PUBLIC and not has_token(headers, options.token):
             raise Problem(
                 401,
