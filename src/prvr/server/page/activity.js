@@ -29,9 +29,9 @@ function show(running) {
   last = state;
 }
 
-function describe({ what, folder, state, done, total, file }) {
-  const place = folder ? folder.split("/").filter(Boolean).pop() : "the library";
-  if (state === "waiting") return what === "watch" ? `Watching ${place}` : `Waiting to add ${place}`;
+function describe({ what, folder, state, done, total, file, message }) {
+  const place = folder || "the library";
+  if (state === "waiting") return (what === "watch" ? `Watching ${place}` : `Waiting to add ${place}`) + (message ? `: ${message}` : "");
   const numbers = total ? ` ${Math.min(done + 1, total).toLocaleString("en")} of ${count(total, "video")}` : "";
   return `${what === "reindex" ? "Reindexing" : "Indexing"}${numbers} in ${place}${file ? `: ${file.split("/").pop()}` : ""}`;
 }

@@ -7,7 +7,7 @@ import { describeLibrary, hideLibrary, libraryChanged, setUpBrowsing, showLibrar
 import { allowEditing, setUpEditing } from "./edit.js";
 import { closePlayer, openPlayer, setUpPlayer } from "./player.js";
 import { drawPicture, setUpPictures } from "./picture.js";
-import { forgetHits, hideHits, hitOf, notice, rememberRanks, setStatus, setUpSearch, showHits } from "./search.js";
+import { forgetHits, hasHits, hideHits, hitOf, notice, rememberRanks, setStatus, setUpSearch, showHits } from "./search.js";
 import { setUpSelection } from "./selection.js";
 
 const FIELDS = ["group", "folder", "tag", "sure", "longer", "shorter", "after", "before"];
@@ -16,7 +16,7 @@ let shows = 0; // number of the last call of show; earlier ones that still wait 
 async function show(before, fromHistory) {
   const number = ++shows;
   fillForm();
-  if (!before || listOf(before) !== listOf(state)) {
+  if (!before || listOf(before) !== listOf(state) || (isSearch() && !hasHits())) {
     document.title = state.q ? `${state.q} – prvr` : state.like || state.picture ? "Search by picture – prvr" : state.folder ? `${state.folder} – prvr` : "prvr: find the moment";
     if (!state.video) closePlayer({ back: false });
     if (isSearch()) { hideLibrary(); await showHits(); } else { hideHits(); await showLibrary(); }
@@ -90,7 +90,7 @@ function fill(id, names) {
 
 let refreshing = null;
 function refresh() { // at most once in two seconds, however many files are added
-  refreshing ??= setTimeout(async () => { refreshing = null; await describe(); forgetHits(); libraryChanged(); }, byId("holds").dataset.videos === "0" ? 100 : 2000);
+  refreshing ??= setTimeout(async () => { refreshing = null; await describe(); if (byId("found").hidden) forgetHits(); libraryChanged(); }, byId("holds").dataset.videos === "0" ? 100 : 2000);
 }
 
 function askToken(problem) {

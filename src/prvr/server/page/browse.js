@@ -41,13 +41,14 @@ export async function showLibrary() {
   if (shownFor && listOf(shownFor) === listOf(state)) return describeList();
   shownFor = { ...state };
   await load(false);
-  if (!byId("examples").children.length) examples();
+  if (!byId("examples").hasChildNodes()) examples();
 }
 
 // The library has changed: show it at once at the top of the page, and offer it to somebody who has scrolled.
 export function libraryChanged() {
   if (byId("browse").hidden) { shownFor = null; return; }
   folders();
+  if (!byId("examples").querySelector("button")) examples();
   if (scrollY < 300) { shownFor = { ...state }; load(false, true); } else byId("fresh").hidden = false;
 }
 
@@ -58,6 +59,7 @@ function chips(id, entries) {
 
 async function folders() {
   const folder = state.folder;
+  if (!byId("inner").hasChildNodes()) byId("inner").hidden = !library?.folders.some((name) => name.startsWith(folder) && name !== folder); // keeps its place free
   const steps = folder.startsWith("s3://") || folder.startsWith("gs://") || folder.startsWith("az://") ? [folder] : folder.split("/").filter(Boolean);
   const crumb = (text, path, last) => (last ? make("span", { "aria-current": "page" }, text) : make("button", { type: "button", class: "crumb", onclick: () => go({ folder: path, failed: "", video: "", t: "" }) }, text));
   const all = state.failed ? "Unreadable files" : "All videos";
@@ -65,15 +67,15 @@ async function folders() {
   if (state.failed) return chips("inner", []);
   try {
     const inner = (await call("GET", `/v1/library/folders?${new URLSearchParams({ folder })}`)).folders;
-    if (folder === state.folder && !state.failed) chips("inner", inner.map((each) => ({ text: `📁 ${each.name}`, number: each.videos, go: { folder: each.folder, video: "", t: "" } })));
+    if (folder === state.folder && !state.failed) chips("inner", inner.map((each) => ({ text: `${each.name}/`, number: each.videos, go: { folder: each.folder, video: "", t: "" } })));
   } catch (problem) { if (problem.status === 401) askToken(); else chips("inner", []); }
 }
 
 async function examples() {
+  if (!library?.videos) return;
   byId("examples").textContent = "Looking for searches that this library answers well …";
   let found = [];
   try { found = (await call("GET", "/v1/library/examples")).examples; } catch { /* then there are none */ }
-  byId("examples").hidden = !found.length;
   byId("examples").replaceChildren(...(found.length ? [make("span", { class: "quiet" }, "Try: "), ...found.map((text) => make("button", { type: "button", class: "chip", onclick: () => go({ q: text, like: "", picture: "", video: "", t: "" }) }, text))] : []));
 }
 
@@ -91,7 +93,9 @@ async function load(more, quiet = false) {
     const fresh = page.videos.filter((video) => !ids.has(video.id)); // videos may come in between two pages
     for (const video of fresh) ids.add(video.id);
     const cards = fresh.map(state.failed ? failedFile : film);
+    const focused = byId("films").contains(document.activeElement) ? document.activeElement.closest(".card")?.dataset.video : null;
     if (more) byId("films").append(...cards); else byId("films").replaceChildren(...cards);
+    if (focused && !more) byId("films").querySelector(`[data-video="${focused}"] button`)?.focus({ preventScroll: true });
     total = page.total; cursor = page.next_cursor;
     byId("more-films").hidden = cursor === null;
     byId("more-films").textContent = `More videos (${(total - ids.size).toLocaleString("en")} left)`;
@@ -121,7 +125,7 @@ function film(video) {
   const picture = make("span", { class: "still" }, make("img", { src: video.thumbnail_url, alt: "", loading: "lazy", decoding: "async", width: 320, height: 180 }), video.duration === null ? null : make("span", { class: "length" }, clock(video.duration)));
   const text = make("span", { class: "text" }, make("span", { class: "title" }, video.filename), make("span", { class: "facts" }, make("span", {}, day(video.date)), video.folder && video.folder !== state.folder ? make("span", {}, video.folder) : null, ...video.tags.map((tag) => make("span", {}, `#${tag}`)), video.problem ? make("span", { class: "warn" }, video.problem) : null));
   const open = () => go({ video: String(video.id), t: "" });
-  return make("li", { class: "film card", "data-video": video.id }, make("button", { type: "button", "aria-label": `${video.name}, ${video.duration === null ? "" : clock(video.duration) + ", "}${day(video.date)}. Play`, onclick: open }, picture, text));
+  return make("li", { class: `film card${state.video === String(video.id) ? " playing" : ""}`, "data-video": video.id }, make("button", { type: "button", "aria-label": `${video.name}, ${video.duration === null ? "" : clock(video.duration) + ", "}${day(video.date)}. Play`, onclick: open }, picture, text));
 }
 
 function failedFile(video) {

@@ -1,5 +1,5 @@
 // The video element. A file that the browser cannot play is shown in clips, which the server cuts around the wanted time.
-import { byId, clock, problemOf } from "./api.js";
+import { byId, problemOf } from "./api.js";
 
 const BEFORE = 2, AFTER = 22; // seconds of a clip before and after the wanted time
 const PATIENCE = 250; // milliseconds between two clips while somebody drags
@@ -14,7 +14,7 @@ export function setUpMedia(whenTimeChanges) {
   for (const name of ["timeupdate", "seeking"]) element().addEventListener(name, () => film && onTime(currentTime()));
   element().addEventListener("error", () => element().getAttribute("src") && failed());
   element().addEventListener("loadedmetadata", () => { if (!clip && film?.width && !element().videoWidth) useClips(wanted); }); // sound only
-  element().addEventListener("playing", () => clip && say(null));
+  element().addEventListener("playing", () => clip && say("Your browser cannot play this kind of file, so the server cuts it into clips as you go."));
   element().addEventListener("ended", () => { if (clip && film.duration && clip.end < film.duration - 0.5) cut(clip.end, 0); });
 }
 
@@ -68,7 +68,6 @@ function cut(time, before = BEFORE) {
   clip = { start: Math.min(start, Math.max(0, end - 1)), end };
   element().src = `/v1/videos/${film.id}/clip?start=${clip.start.toFixed(2)}&end=${end.toFixed(2)}&margin=0`;
   begin(time - clip.start);
-  element().dataset.clip = `${clock(clip.start)} – ${clock(end)}`;
 }
 
 async function failed() {

@@ -51,12 +51,13 @@ function markCard(video) {
 
 function useMoment(moment) {
   shown.moment = moment;
-  const whole = { start: 0, end: shown.video.duration ?? 0 };
-  byId("pick-this").replaceChildren(pick({ video: shown.video.id, ...(moment ?? whole), name: shown.video.name }));
+  const { start, end } = moment ?? { start: 0, end: shown.video.duration ?? 0 };
+  byId("pick-this").replaceChildren(...(end > start ? [pick({ video: shown.video.id, start, end, name: shown.video.name }, moment ? `Pick ${clock(start)} – ${clock(end)}` : "Pick the whole video")] : []));
   for (const chip of byId("moments").children) chip.setAttribute("aria-pressed", String(Number(chip.dataset.start) === moment?.start));
 }
 
-const momentAt = (moments, time) => moments.find((moment) => Math.abs(moment.start - time) < 0.06) ?? null;
+// The moment that begins at a time, or else one that holds it.
+const momentAt = (moments, time) => moments.find((moment) => Math.abs(moment.start - time) < 0.06) ?? moments.find((moment) => moment.start <= time && time <= moment.end) ?? null;
 
 // Play a video from a time. `evidenceUrl`: where the evidence of the search is; null if there is none.
 export async function openPlayer({ video, start, moments, evidenceUrl, noEvidence }, { trace, focus }) {

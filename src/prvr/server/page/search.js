@@ -9,6 +9,7 @@ let shownFor = null; // the state whose hits are shown
 let cursor = null, running = null, known = new Map(); // hits by moment
 let ranks = new Map(), earlierRanks = null; // rank of each video; the same before the TRACE switch was used
 let low = 0, high = 1; // of the evidence of all hits, so that the small curves can be compared
+let lastStatus = [];
 let askToken = () => {};
 
 export function setUpSearch(whenTokenIsNeeded) {
@@ -37,13 +38,15 @@ export function rememberRanks() { earlierRanks = ranks; }
 
 export async function showHits() {
   byId("found").hidden = false;
-  if (shownFor && listOf(shownFor) === listOf(state)) return setStatus(...byId("found").lastStatus); // back to what is still here
+  if (hasHits()) return setStatus(...lastStatus); // back to what is still here
   if (shownFor?.trace === state.trace) earlierRanks = null;
   shownFor = { ...state };
   await load(false);
 }
 
+// The next showHits searches again, even for the same state.
 export const forgetHits = () => { shownFor = null; };
+export const hasHits = () => shownFor !== null && listOf(shownFor) === listOf(state);
 
 // The hit of a video that is shown, with the moment that begins at a time if there is one.
 export function hitOf(video, time) {
@@ -67,7 +70,7 @@ async function load(more) {
     paint(response, more, request);
     requestAnimationFrame(() => setTimeout(() => performance.measure("paint", { start: arrived }))); // once the frame is drawn
   } catch (problem) {
-    if (problem.name === "AbortError") return;
+    if (problem.name === "AbortError") { if (own === running) shownFor = null; return; } // left before it was there
     shownFor = null;
     if (problem.status === 401) return askToken();
     if (!more) byId("results").replaceChildren();
@@ -91,8 +94,8 @@ function paint(response, more, request) {
   fold(response);
   const summary = make("span", {}, `${count(response.videos_searched, "video")} searched in ${Math.max(1, Math.round(1000 * response.seconds))} ms${request.trace ? "" : ", single matches only"}.`);
   byId("sure-label").hidden = response.presence.probability === null;
-  byId("found").lastStatus = [...about(response).map((text) => notice(text)), ...(response.message ? [notice(sentence(response.message))] : []), ...(response.videos_searched || !response.message ? [summary] : [])];
-  setStatus(...byId("found").lastStatus);
+  lastStatus = [...about(response).map((text) => notice(text)), ...(response.message ? [notice(sentence(response.message))] : []), ...(response.videos_searched || !response.message ? [summary] : [])];
+  setStatus(...lastStatus);
   ranks = new Map(response.hits.map((hit) => [hit.video.id, hit.rank]));
 }
 
@@ -161,8 +164,8 @@ function card(hit, traced) {
   const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.name, when, confidence, clear, moved, note(hit), also].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text, outline);
   const others = hit.moments.slice(1).map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.name} at ${clock(m.start)}` }, `also ${clock(m.start)}`));
   const like = make("button", { type: "button", class: "chip", "aria-label": `More like ${hit.video.name} at ${clock(hit.start)}`, onclick: () => moreLike(hit.video.id, hit.start, hit.end) }, "More like this");
-  const chips = make("div", { class: "chips", role: "group", "aria-label": `More of ${hit.video.name}` }, ...others, like, pick({ video: hit.video.id, start: hit.start, end: hit.end, name: hit.video.name }));
-  return make("li", { class: "hit card", "data-video": hit.video.id, "data-moment": `${hit.video.id}@${hit.start}` }, button, chips);
+  const chips = make("div", { class: "chips", role: "group", "aria-label": `More of ${hit.video.name}` }, ...others, like, pick({ video: hit.video.id, start: hit.start, end: hit.end, name: hit.video.name }, "Pick"));
+  return make("li", { class: `hit card${state.video === String(hit.video.id) ? " playing" : ""}`, "data-video": hit.video.id, "data-moment": `${hit.video.id}@${hit.start}` }, button, chips);
 }
 
 // Search for moments that look like a stretch of a video.

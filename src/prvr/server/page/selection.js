@@ -16,10 +16,10 @@ export function setUpSelection() {
 }
 
 // A checkbox that picks a moment: { video, start, end, name }.
-export function pick(moment) {
+export function pick(moment, text) {
   const box = make("input", { type: "checkbox", "data-pick": keyOf(moment), onchange: () => setPicked(moment, box.checked) });
   box.checked = picked.has(keyOf(moment));
-  return make("label", { class: "pick", title: "Pick this moment, to export it" }, box, make("span", {}, "Pick"), make("span", { class: "hidden" }, ` ${moment.name}, ${clock(moment.start)} – ${clock(moment.end)}`));
+  return make("label", { class: "pick", title: "Pick this moment, to export it" }, box, make("span", {}, text), make("span", { class: "hidden" }, ` ${moment.name}, ${clock(moment.start)} – ${clock(moment.end)}`));
 }
 
 function setPicked(moment, on) {
