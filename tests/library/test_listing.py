@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 
 import pytest
 
 from prvr.library import IndexedVideo, Library, ListRequest, NewVideo, VideoOrder
+from prvr.library.ingest import frozen
 
 BASE = Path("/films")
 
@@ -139,3 +141,16 @@ def test_what_is_said_is_an_example(in_folder: Library, own: Path) -> None:
     film.with_suffix(".srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nWe shall never surrender, my friend!\n")
     in_folder.add([own])
     assert "We shall never surrender, my friend" in in_folder.examples(5)
+
+
+def test_evidence_says_where_the_sections_of_a_long_video_are(
+    in_folder: Library, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frozen, "SECTION_SAMPLES", 4)
+    film = sorted(own.iterdir())[0]
+    in_folder.add([film])
+    evidence = in_folder.explain("a red square", 1).evidence
+    assert len(evidence.sections) > 1
+    assert evidence.sections[0][0] == 0.0
+    assert evidence.sections[-1][1] == pytest.approx(float(evidence.spans[:, 1].max()))
+    assert all(start <= before for (_, before), (start, _) in itertools.pairwise(evidence.sections))
