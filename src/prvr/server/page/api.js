@@ -26,6 +26,9 @@ export async function problemOf(response) {
   return new Problem(response.status, problem.detail || `The server answered with status ${response.status}.`, problem.remedy || "Try again.");
 }
 
+// The nodes of a name, in which a line may break after each slash.
+export const breakable = (name) => name.split("/").flatMap((part, i, all) => (i < all.length - 1 ? [`${part}/`, document.createElement("wbr")] : [part]));
+export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 export const sayProblem = (problem) => `${problem.message} ${problem.remedy || ""}`.trim();
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 

@@ -1,5 +1,5 @@
 // The library without a query: folders, tags, example searches, and all videos in a grid, page by page while one scrolls.
-import { byId, call, clock, count, make, sayProblem } from "./api.js";
+import { breakable, byId, call, clock, count, make, sayProblem, sentence } from "./api.js";
 import { go, listOf, state } from "./address.js";
 import { moveBetweenCards, placeholders, retryPictures } from "./cards.js";
 import { confirmRemoval } from "./edit.js";
@@ -28,8 +28,9 @@ export function hideLibrary() { byId("browse").hidden = true; }
 export function describeLibrary(found) {
   library = found;
   byId("show-failed").hidden = !library.failed && !state.failed;
-  byId("show-failed").textContent = state.failed ? "Back to the videos" : `${count(library.failed, "unreadable file")}`;
-  chips("tags", library.tags.slice(0, 30).map((tag) => ({ text: `#${tag}`, on: tag === state.tag, go: { tag: tag === state.tag ? "" : tag, video: "", t: "" } })));
+  byId("show-failed").textContent = state.failed ? "Back to the videos" : `${library.failed.toLocaleString("en")} unreadable`;
+  byId("examples").hidden = Boolean(state.failed);
+  chips("tags", (state.failed ? [] : library.tags).slice(0, 30).map((tag) => ({ text: `#${tag}`, on: tag === state.tag, go: { tag: tag === state.tag ? "" : tag, video: "", t: "" } })));
 }
 
 export async function showLibrary() {
@@ -130,6 +131,6 @@ function film(video) {
 
 function failedFile(video) {
   const remove = library?.writable ? make("button", { type: "button", class: "plain small", "aria-label": `Remove ${video.name}`, onclick: () => confirmRemoval(video) }, "Remove …") : null;
-  return make("li", { class: "film failed card", "data-video": video.id }, make("div", { class: "text" }, make("span", { class: "title" }, video.name), make("p", { class: "reason" }, video.problem ?? "no reason is known"), make("span", { class: "facts" }, make("span", {}, `tried on ${day(video.added)}`), remove)));
+  return make("li", { class: "film failed card", "data-video": video.id }, make("div", { class: "text" }, make("span", { class: "title" }, ...breakable(video.name)), make("p", { class: "reason" }, sentence(video.problem ?? "no reason is known")), make("span", { class: "facts" }, make("span", {}, `tried on ${day(video.added)}`), remove)));
 }
 

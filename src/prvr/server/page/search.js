@@ -1,5 +1,5 @@
 // A search: from the address to cards of hits. All data comes from POST /v1/search.
-import { byId, call, clock, count, make, sayProblem } from "./api.js";
+import { breakable, byId, call, clock, count, make, sayProblem, sentence } from "./api.js";
 import { go, listOf, state } from "./address.js";
 import { drawOutline } from "./curves.js";
 import { moveBetweenCards, placeholders } from "./cards.js";
@@ -130,8 +130,6 @@ function about(response) {
   return understood?.ignored.length ? [`Understood: ${understood.used.join(", ") || "nothing"} · ignored: ${understood.ignored.join(", ")}`] : [];
 }
 
-const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
-
 // Why a hit is there: where the words were found, what is said, or how clearly the pictures match.
 function note(hit) {
   if (!hit.matched) return hit.line ? `“${hit.line}”` : null;
@@ -142,7 +140,7 @@ function note(hit) {
 function clearness(hit) {
   if (hit.confidence !== null || !hit.outline?.length) return null;
   const share = strength(hit);
-  return hit.rank === 1 && share > 0.95 ? "clearest match" : share > 0.85 ? "nearly as clear as the best" : share > 0.5 ? "less clear" : "weak match";
+  return hit.rank === 1 && share > 0.95 ? "clearest match" : share > 0.85 ? "nearly as clear as the best" : share > 0.5 ? "less clear" : "much less clear";
 }
 
 function card(hit, traced) {
@@ -157,7 +155,7 @@ function card(hit, traced) {
     confidence ? make("span", { class: hit.confidence >= 0.9 ? "yes" : "", title: "how probable it is that this is the moment you mean" }, confidence) : null,
     clear ? make("span", { title: "compared with the other results of this search" }, clear) : null,
     hit.verdict ? make("span", {}, hit.verdict) : null, moved ? make("span", {}, moved) : null);
-  const title = make("span", { class: "title" }, make("span", {}, `${hit.rank}`), hit.video.name);
+  const title = make("span", { class: "title" }, make("span", {}, `${hit.rank}`), ...breakable(hit.video.name));
   const also = hit.also_at.length ? `also at ${hit.also_at.join(", ")}` : null;
   const text = make("div", { class: "text" }, make("div", {}, title), facts, note(hit) ? make("p", { class: "subtitle" }, note(hit)) : null, also ? make("p", { class: "also" }, also) : null);
   const outline = hit.outline?.length ? drawOutline(hit.outline, hit.start, hit.end, hit.video.duration, low, high) : null;
