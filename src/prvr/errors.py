@@ -1,4 +1,4 @@
-"""The base of every error that a person can fix."""
+"""The base of every error that a person can fix, and what ends a training that a person stops."""
 
 from __future__ import annotations
 
@@ -9,3 +9,9 @@ class UserError(Exception):
     The message names what was found, what was expected and what to do. The command line prints it as one line, the
     server answers with it (without paths of its machine). Anything else that is raised is a mistake in this program.
     """
+
+
+class Interrupted(Exception):
+    """Raised by a training after a step, once the user has asked to stop."""
+
+    requested: bool = False

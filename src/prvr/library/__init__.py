@@ -39,7 +39,7 @@ from prvr.library.search.explain import MomentEvidence, VideoExplanation
 from prvr.library.search.filters import Filters
 from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
 from prvr.library.search.moments import FoundMoment, MomentOptions
-from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
+from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest, split_moment
 from prvr.library.search.results import SCORES_NOTE, Hit, SearchResult
 from prvr.library.search.score import score_sections
 from prvr.library.search.stretches import (
@@ -60,6 +60,16 @@ from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo, Video
 from prvr.library.store.claims import HeldClaim
 from prvr.library.store.commit import Committer
+from prvr.library.store.listing import (
+    MOST_FOLDERS,
+    ORDER_COLUMNS,
+    LibrarySummary,
+    ListRequest,
+    VideoList,
+    VideoOrder,
+    distinct_paths,
+    path_range,
+)
 from prvr.library.store.model import model_problem
 from prvr.library.store.rebuild import Rebuild
 from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
@@ -83,6 +93,8 @@ __all__ = [
     "FEWEST_TOKENS",
     "FRAMES",
     "INDEX_FOLDER",
+    "MOST_FOLDERS",
+    "ORDER_COLUMNS",
     "PAGED_ARRAYS",
     "PAGE_TOKENS",
     "PLAIN_LIMITS",
@@ -122,8 +134,11 @@ __all__ = [
     "LibraryRecord",
     "LibrarySettings",
     "LibraryStatus",
+    "LibrarySummary",
+    "ListRequest",
     "MomentEvidence",
     "MomentOptions",
+    "MomentQuery",
     "NewVideo",
     "NoCandidates",
     "Piece",
@@ -150,6 +165,8 @@ __all__ = [
     "Verification",
     "Video",
     "VideoExplanation",
+    "VideoList",
+    "VideoOrder",
     "WatchEvent",
     "WatchOptions",
     "absolute_path",
@@ -157,6 +174,7 @@ __all__ = [
     "choose_probes",
     "copy_videos",
     "default_encoder",
+    "distinct_paths",
     "find_videos",
     "find_words",
     "first_videos",
@@ -171,6 +189,7 @@ __all__ = [
     "new_video",
     "other_copies",
     "parse_record",
+    "path_range",
     "plan_library",
     "read_record",
     "reference_videos",
@@ -179,6 +198,7 @@ __all__ = [
     "require_lance",
     "rows_to_ask",
     "score_sections",
+    "split_moment",
     "stretch_column",
     "stretch_type",
     "usual_encoder",

@@ -68,7 +68,7 @@ def activity(state: Shared) -> ActivityList:
     jobs = [job for job in state.jobs.all.values() if job.state not in ENDED]
     own = {job.process.pid for job in jobs if job.process is not None}
     others = [each for each in state.library.activities() if each.process not in own]
-    folders = state.describer().folders
+    folders = state.lister().folders
     return ActivityList(
         running=[
             *(ActivityModel.of(each, folders, state.library.address) for each in others),
