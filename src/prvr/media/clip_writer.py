@@ -42,6 +42,7 @@ class ClipWriter:
         self.video.pix_fmt = "yuv420p"
         context = self.video.codec_context
         context.time_base = Fraction(1, _TICKS)
+        context.flags |= av.codec.context.Flags.frame_duration  # so that the last picture ends where it should
         context.color_range, context.colorspace = _LIMITED, _BT709
         self.audio = self.file.add_stream("aac", rate=SOUND_RATE, layout="stereo") if sound else None
         self.end, self.samples = 0.0, 0  # seconds of pictures and samples of sound written so far
