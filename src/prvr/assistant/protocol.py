@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -28,8 +29,8 @@ _INSTRUCTIONS = (
     "This server searches a person's own videos. `search` finds the moments that a sentence describes; `explain` shows "
     "the evidence for one video; `more_like_this` finds similar moments; `pictures` shows what can be seen at given "
     "times; `clip` cuts a part into a file; `list_videos` and `overview` say what is there. Videos are named by their "
-    "number, times are in seconds. Tell the person the file and the time, and pass on how far the answer can be trusted "
-    "(`message`, `sure`)."
+    "number, times are in seconds. Tell the person the file and the time, and pass on how far the answer can be "
+    "trusted (`message`, `sure`)."
 )
 
 
@@ -72,7 +73,7 @@ def build_assistant(library: Library, options: AssistantOptions | None = None) -
         (tools.list_videos, "List videos", reads),
         (tools.overview, "What the library holds", reads),
     ):
-        server.add_tool(tool, title=title, annotations=hints)
+        server.add_tool(tool, title=title, description=inspect.getdoc(tool), annotations=hints)
 
     def clip(name: str) -> bytes:
         try:
