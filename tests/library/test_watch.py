@@ -314,3 +314,19 @@ def test_the_videos_of_a_disk_inside_a_folder_stay(
         until(lambda: found.kinds("disk") == ["waiting", "back"])
         (disk / film.name).unlink()
         until(lambda: film.name not in found.names())
+
+
+@pytest.mark.slow
+def test_a_killed_watcher_is_followed_by_the_next(in_folder: Library, own: Path) -> None:
+    command = [sys.executable, "-m", "prvr", "library", "watch", str(own), "--library", str(in_folder.folder)]
+    process = subprocess.Popen([*command, "--settle", "0.3"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("watching ")
+    until(lambda: any(each.file for each in in_folder.activities()))
+    process.kill()
+    process.wait()
+    assert in_folder.activities() != []  # it could not take its announcement back
+    with watching(in_folder, own) as found:
+        until(lambda: len(found.names()) == 6)
+        assert [each.process for each in in_folder.activities() if each.process != process.pid] == [os.getpid()]
+    assert in_folder.verify().ok

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from prvr.errors import UserError
-from prvr.library.activity import Announcement, left_activities
+from prvr.library.activity import Announcement
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.add import AddProgress, AddReport
 from prvr.library.ingest.files import VIDEO_SUFFIXES
 from prvr.library.store.catalogue import Video
 from prvr.library.watch_changes import FolderChanges
+from prvr.library.watch_claims import claim_folders, crashed_files
 from prvr.library.watch_events import ChangeFeed
 from prvr.library.watch_folder import KnownMounts, WatchedFolder, paths_below, watched_folders
 from prvr.media import SUBTITLE_SUFFIXES, Transcriber, VideoFile
@@ -121,33 +122,12 @@ class FolderWatcher:
             if folder.identity is None and not self._videos(folder):
                 raise LibraryError(f"{folder.path} does not exist: name a folder with videos")
         with ExitStack() as held:
-            self._claim(held)
+            claim_folders(self.library, self.folders, held)
+            self.changes.suspect = crashed_files(self.library, self.folders)
             said = held.enter_context(self.library.announce("watch", [str(folder.path) for folder in self.folders]))
             started()
             for paths in feed.follow(self._stop):
                 self._act(paths, said)
-
-    def _claim(self, held: ExitStack) -> None:
-        """Become the only watcher of these folders, and of those above and below them."""
-        own = {folder.path for folder in self.folders}
-        for path in own:
-            held.callback(self._claim_folder(path))
-        for activity in self.library.activities():
-            for path in map(Path, activity.folders if activity.what == "watch" else ()):
-                if path not in own and any(path in each.parents or each in path.parents for each in own):
-                    self._claim_folder(path)()  # it can be claimed if its watcher was killed
-        for activity in left_activities(self.library.store.activity_folder):
-            if activity.what == "watch" and activity.file is not None and own & {*map(Path, activity.folders)}:
-                self.changes.suspect.add(Path(activity.file))  # the last watcher was killed while it indexed this
-
-    def _claim_folder(self, path: Path) -> Callable[[], None]:
-        """Claim a folder as if it were a file to index; returns what releases it."""
-        claim = self.library.store.claim(path, wait=False)
-        if claim is not None:
-            return claim.release
-        by = [each for each in self.library.activities() if each.what == "watch" and str(path) in each.folders]
-        who = f"process {by[0].process} on {by[0].machine}" if by else "another process"
-        raise LibraryError(f"{path} is watched for {self.library.address} by {who} already: stop that one first")
 
     def _act(self, paths: set[Path] | None, said: Announcement) -> None:
         """Look at what has changed and do what can be done now. Problems are reported and end nothing."""
