@@ -240,10 +240,12 @@ class FolderWatcher:
         def progress(now: AddProgress) -> None:
             if self._stop.is_set():
                 raise _Stopped
+            self._report_added(adder.report, told)
             files, read = done + now.files_done, done_bytes + now.bytes_done
             said.update(state="indexing", done=files, total=total, file=str(now.path), message="")
             self._progress(replace(now, files=total, files_done=files, bytes=total_bytes, bytes_done=read))
 
+        told: set[VideoFile] = set()
         adder = self.library.adder(tags=self._tags, retry=True, speech=self._speech, progress=progress)
         try:
             adder.run(paths)
@@ -252,7 +254,7 @@ class FolderWatcher:
             self.changes.postpone(paths)
             raise
         finally:
-            self._report_added(adder.report)
+            self._report_added(adder.report, told)
         self.changes.forget(paths)
         self._done, self._done_bytes = done + len(paths), done_bytes + size
         self._read_known()
@@ -261,13 +263,18 @@ class FolderWatcher:
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
-    def _report_added(self, report: AddReport) -> None:
-        for path in report.added:
-            self._say("updated" if path in self._known else "added", path, report.damaged.get(path, ""))
-        for path in report.moved:
-            self._say("moved", path)
-        for path, reason in report.failed.items():
-            self._say("failed", path, reason)
+    def _report_added(self, report: AddReport, told: set[VideoFile]) -> None:
+        """Tell what became of files, each once: another thread commits them while the next are decoded."""
+        news: list[tuple[WatchKind, VideoFile, str]] = [
+            ("updated" if path in self._known else "added", path, report.damaged.get(path, ""))
+            for path in [*report.added]
+        ]
+        news += [("moved", path, "") for path in report.moved]
+        news += [("failed", path, reason) for path, reason in [*report.failed.items()]]
+        for kind, path, text in news:
+            if path not in told:
+                told.add(path)
+                self._say(kind, path, text)
 
     def _fail(self, problem: Exception) -> None:
         """Report a problem once, and try again after a while."""
