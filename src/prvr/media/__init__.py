@@ -42,6 +42,7 @@ from prvr.media.encoders import (
     find_preset,
     open_encoder,
     open_text_encoder,
+    picture_engine,
     prepared_encoders,
     presets,
     unit_rows,
@@ -52,6 +53,7 @@ from prvr.media.encoders.weights import cached_models, find_model, hub_cache, mo
 from prvr.media.errors import EncoderError, MediaError, MissingExtra, StorageError
 from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
+from prvr.media.packages import require_transformers
 from prvr.media.pictures import load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
@@ -113,10 +115,12 @@ __all__ = [
     "open_transcriber",
     "open_video",
     "picture_bytes",
+    "picture_engine",
     "plan_download",
     "prepared_encoders",
     "presets",
     "read_subtitles",
+    "require_transformers",
     "require_unchanged",
     "save_picture",
     "subtitle_files",
