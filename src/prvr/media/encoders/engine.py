@@ -47,6 +47,8 @@ class PictureEngine:
             compile_after: pictures after which it is compiled, on a GPU.
         """
         self.model, self.preparation, self.device = model, preparation, device
+        if device.type == "cuda":  # before the compiler is first used, which would choose a temporary folder
+            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiler_cache()))
         self.batch = CPU_BATCH if device.type == "cpu" else GPU_BATCH
         self.precision = torch.float32
         self.compile_after, self.seen, self.compiled = compile_after, 0, False
@@ -117,7 +119,6 @@ class PictureEngine:
         self._use(min(laps, key=lambda precision: laps[precision][-1]))
 
     def _compile(self) -> None:
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiler_cache()))
         if self._parts:
             self._parts[0].compile(dynamic=False)
         self.compiled = True
