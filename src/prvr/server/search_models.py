@@ -90,6 +90,7 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 
 _Base64 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]+={0,2}$", max_length=MAX_TEXT)]
+_LEFT_OUT: Any = None
 _ASKED: tuple[Literal["query", "like", "picture"], ...] = ("query", "like", "picture")
 
 
@@ -125,15 +126,15 @@ class SearchBody(RequestModel):
     )
     # One of these three is given: ``kind``. The others are None, which nobody reads; a client may not send null.
     query: QueryText = Field(
-        default=None, json_schema_extra=_without_default, description="a sentence that describes the moment"
+        default=_LEFT_OUT, json_schema_extra=_without_default, description="a sentence that describes the moment"
     )
     like: LikeModel = Field(
-        default=None,
+        default=_LEFT_OUT,
         json_schema_extra=_without_default,
         description="a moment: find others that look like it. Its own video is left out.",
     )
     picture: _Base64 = Field(
-        default=None,
+        default=_LEFT_OUT,
         json_schema_extra=_without_default,
         description="a .jpg, .png or .webp file of at most 8 MiB, in base64: find moments that look like it",
     )
