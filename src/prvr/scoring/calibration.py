@@ -206,7 +206,8 @@ def known_searches(
             said.append((odds.presence, odds.right(odds.first), odds.log_mean, odds.log_odds(odds.first)))
     # the size of the whole library in both cases: how much was left out must not tell that something was
     log_size = np.full(len(present), np.log(scores.shape[1] / max(1, calibration.videos)))
-    return KnownSearches(np.array(present), np.array(right), *np.array(said).T, log_size)
+    presence, first, log_mean, log_odds = np.array(said).reshape(-1, 4).T
+    return KnownSearches(np.array(present), np.array(right), presence, first, log_mean, log_odds, log_size)
 
 
 @dataclass(frozen=True)
