@@ -45,6 +45,7 @@ def test_words_need_no_quotation_marks(capsys: pytest.CaptureFixture[str]) -> No
         ("a", "red", "square", "moves", "left", "--limit", "2"),
         ("--limit", "2", "a", "red", "square", "moves", "left"),
         ("a red", "square moves", "left", "--limit", "2"),
+        ("a", "red", "square", "--limit", "2", "moves", "left"),
     ):
         assert found(capsys, *words)["hits"] == quoted["hits"], words
 
@@ -90,6 +91,7 @@ def test_mistakes_are_one_line(words: list[str], expected: str, capsys: pytest.C
 
 def test_the_shell_answers_line_after_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["a red square", "", "xyzzy's", "--like nowhere@3", "--nonsense", "something blue --limit 1 --json"]
+    lines += ["exit", "a yellow star"]
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
     assert main(["search", "--shell", "--limit", "2"]) == 0
     said = capsys.readouterr()
