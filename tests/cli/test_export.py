@@ -117,9 +117,9 @@ def test_mistakes_are_one_line(films: Path, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for other processes")
 def test_ctrl_c_leaves_no_half_file(tmp_path: Path) -> None:
-    noise = np.random.default_rng(0).integers(0, 255, (360, 640, 3), dtype=np.uint8)
-    film = write_video(tmp_path / "long.mp4", (np.roll(noise, 8 * n, 1) for n in range(500)), fps=25)
-    Path("moments.csv").write_text("video,start,end\n" + f"{film},0,20\n" * 50)
+    noise = np.random.default_rng(0).integers(0, 255, (96, 160, 3), dtype=np.uint8)
+    film = write_video(tmp_path / "long.mp4", (np.roll(noise, 8 * n, 1) for n in range(50)), fps=25)
+    Path("moments.csv").write_text("video,start,end\n" + f"{film},0,2\n" * 2000)
     command = [sys.executable, "-m", "prvr", "export", "--moments", "moments.csv", "--out", "film.mp4"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     ends = time.monotonic() + 60

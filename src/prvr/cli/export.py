@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ from prvr.cli.libraries import LibraryPath, default_library
 from prvr.lake import open_library
 from prvr.library import Filters, GroupBy
 from prvr.media import EXPORT_SUFFIXES, ExportError, ExportFormat, ExportMoment, export_moments, parse_moments
+
+_LOG_SECONDS = 30.0  # between lines where no terminal shows a bar
 
 
 @dataclass(frozen=True)
@@ -146,13 +149,18 @@ def _read(source: str) -> list[ExportMoment]:
 def _cutting_progress(
     console: Console, moments: Sequence[ExportMoment], margin: float
 ) -> Iterator[Callable[[float], None]]:
-    """A bar over the seconds that are written."""
+    """A bar over the seconds that are written; a line from time to time where there is no terminal."""
     total = sum(moment.with_margin(margin).seconds for moment in moments)
     columns = (TextColumn("{task.fields[note]}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("cut", total=total, note="cutting")
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task, last = bar.add_task("cut", total=total, note="cutting"), time.monotonic()
 
         def show(seconds: float) -> None:
-            bar.update(task, completed=seconds, note=f"cutting {format_time(seconds)} of {format_time(total)}")
+            nonlocal last
+            note = f"cutting {format_time(seconds)} of {format_time(total)}"
+            bar.update(task, completed=seconds, note=note)
+            if not console.is_terminal and time.monotonic() - last > _LOG_SECONDS:
+                last = time.monotonic()
+                console.print(note)
 
         yield show

@@ -1,4 +1,4 @@
-"""Write .mp4 files that every browser plays: H.264 in yuv420p and BT.709, AAC, and the index at the front."""
+"""Write .mp4 files that every browser plays: H.264 in yuv420p, AAC, and the index at the front."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from prvr.media.packages import require_av
 _TICKS = 90_000  # per second
 _RATES = (1.0, 120.0)  # pictures per second that are stated to the encoder; times are kept as they are
 _GAP = 0.05  # seconds: shorter gaps in the sound are rounding errors of the file
-_HIGH = 720  # pixels: from this height on, a file that states no colour space is taken for BT.709
-_BT709, _LIMITED = 1, 1  # FFmpeg's numbers, for matrix, primaries and transfer, and for the range
-_UNSTATED = (0, 2, 3)  # FFmpeg's numbers for a colour space that is not stated (0: RGB)
+_HIGH = 720  # pixels: from this height on, a file that states no colours is taken for BT.709, below for BT.601
+# FFmpeg's numbers: of matrices with the names that its scaler uses, and of what is not stated (for a matrix, 0 is RGB).
+_MATRICES = {1: "itu709", 5: "itu601", 6: "itu601", 7: "smpte240m", 9: "bt2020", 10: "bt2020"}
+_STATED = {"itu709": 1, "itu601": 6, "smpte240m": 7, "bt2020": 9}
+_BT709, _LIMITED, _UNSTATED = 1, 1, (0, 2, 3)
 _OPTIONS = {"preset": "veryfast", "crf": "21"}
 
 
@@ -42,7 +44,8 @@ class ClipWriter:
         self.video.pix_fmt = "yuv420p"
         context = self.video.codec_context
         context.time_base = Fraction(1, _TICKS)
-        context.color_range, context.colorspace = _LIMITED, _BT709
+        context.flags |= av.codec.context.Flags.frame_duration  # so that the last picture ends where it should
+        context.color_range = _LIMITED
         self.audio = self.file.add_stream("aac", rate=SOUND_RATE, layout="stereo") if sound else None
         self.end, self.samples = 0.0, 0  # seconds of pictures and samples of sound written so far
 
@@ -76,7 +79,9 @@ class ClipWriter:
 
     def _state_colours(self, frame: Any) -> None:
         """State the colours of the first picture, so that players show HDR as such; BT.709 where it states none."""
+        self.canvas.matrix = _matrix(frame)
         context, stated = self.video.codec_context, (frame.color_primaries, frame.color_trc)
+        context.colorspace = _STATED[self.canvas.matrix]
         context.color_primaries, context.color_trc = (_BT709 if each in _UNSTATED else each for each in stated)
 
     def sound(self, heard: HeardSound) -> None:
@@ -112,7 +117,7 @@ class _Canvas:
     """Draws decoded pictures upright, with square pixels, as large as fits, on black."""
 
     def __init__(self, width: int, height: int):
-        self.width, self.height = width, height
+        self.width, self.height, self.matrix = width, height, "itu709"
         self.reformatter = require_av().video.reformatter.VideoReformatter()
         self.last: tuple[Any, Any] | None = None  # a picture that is shown for long is drawn once
 
@@ -130,11 +135,9 @@ class _Canvas:
         scale = min(self.width / wide, self.height / high)
         width, height = _even_side(wide * scale, self.width), _even_side(high * scale, self.height)
         stored = (height, width) if turns % 2 else (width, height)
-        unstated = "itu709" if frame.height >= _HIGH else "itu601"
         scaled = self.reformatter.reformat(
-            frame, *stored, "yuv420p",
-            src_colorspace=unstated if frame.colorspace in _UNSTATED else None,
-            dst_colorspace="itu709", dst_color_range="MPEG", interpolation="BICUBIC",
+            frame, *stored, "yuv420p", src_colorspace=_matrix(frame), dst_colorspace=self.matrix,
+            dst_color_range="MPEG", interpolation="BICUBIC",
         )  # fmt: skip
         if not turns and (width, height) == (self.width, self.height):
             return scaled
@@ -153,6 +156,11 @@ class _Canvas:
             places.append(canvas.reshape(-1))
         np.concatenate(places, out=drawn)
         return require_av().VideoFrame.from_ndarray(drawn.reshape(-1, self.width), format="yuv420p")
+
+
+def _matrix(frame: Any) -> str:
+    """The matrix between a picture's colours and RGB; a guess where it is not stated, as players do."""
+    return _MATRICES.get(frame.colorspace, "itu709" if frame.height >= _HIGH else "itu601")
 
 
 def _even_side(side: float, most: int) -> int:

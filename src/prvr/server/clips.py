@@ -22,7 +22,7 @@ _SIDE = 1280  # pixels of the longer side of a clip, at most
 _CACHE_BYTES = 1 << 30  # of clips kept on disk
 _MAX_CLIPS, _MAX_EXPORTS = 20, 4  # requests that may wait
 _PATIENCE = 45.0  # seconds without progress
-_CLIP_TIMEOUT, _EXPORT_TIMEOUT = 120.0, 1800.0  # seconds for one request
+_CLIP_TIMEOUT, _EXPORT_TIMEOUT = 240.0, 1800.0  # seconds for one request
 _REMEDY = "Add the video again. If that does not help, the file is damaged at this time."
 
 

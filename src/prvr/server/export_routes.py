@@ -6,7 +6,6 @@ import asyncio
 import os
 import tempfile
 from pathlib import Path
-from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
@@ -16,7 +15,7 @@ from starlette.background import BackgroundTask
 
 from prvr.media import EXPORT_SUFFIXES, ExportFormat, ExportMoment, export_moments
 from prvr.server.clips import LONGEST_EXPORT
-from prvr.server.models import Integer, Label, Real, RequestModel
+from prvr.server.models import Integer, Label, Real, RequestModel, Seconds
 from prvr.server.problems import Problem, problem_responses
 from prvr.server.ranges import require_unchanged_file
 from prvr.server.state import ServerState, Shared
@@ -32,15 +31,14 @@ _TYPES: dict[ExportFormat, str] = {
     "otio": "application/json",
 }
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
-_Seconds = Annotated[Real, Field(ge=0, le=1e6, description="seconds")]
 
 
 class MomentToExport(RequestModel):
     """A moment of a video."""
 
-    video: Annotated[Integer, Field(ge=1, le=2**53, description="number of the video")]
-    start: _Seconds
-    end: _Seconds
+    video: Integer = Field(ge=1, le=2**53, description="number of the video")
+    start: Seconds = Field(description="seconds")
+    end: Seconds = Field(description="seconds")
     label: Label = Field(default="", description="what is seen; part of tables and timelines")
 
 
@@ -64,7 +62,7 @@ class ExportRequest(RequestModel):
         description="`clips`: a zip of .mp4 files; `film`: one .mp4 file; `csv`: a table; `edl`: an edit decision list "
         "(CMX 3600); `otio`: an OpenTimelineIO document"
     )
-    margin: Annotated[Real, Field(ge=0, le=30, description="seconds added before and after each moment")] = 0.0
+    margin: Real = Field(default=0.0, ge=0, le=30, description="seconds added before and after each moment")
 
 
 @router.post(

@@ -63,9 +63,10 @@ class DecoderProcess:
         self._process: Process | None = None
 
     async def ask(self, request: dict[str, Any], content: bytes = b"") -> tuple[dict[str, Any], bytes]:
-        """Send a request and bytes that belong to it. Returns the answer and the bytes after it.
+        """Send a request, and bytes that belong to it. Returns the answer, and the bytes after it.
 
-        If the process crashes or hangs, the answer's field ``problem`` says so.
+        If the process crashes or hangs, the answer's field ``problem`` says so. Callers wait for an answer before they
+        send another request.
         """
         try:
             return await asyncio.wait_for(self._ask(json.dumps(request).encode() + b"\n" + content), self._longest)
@@ -76,12 +77,12 @@ class DecoderProcess:
             self.stop()
             return {"problem": "the decoder crashed or took too long"}, b""
 
-    async def _ask(self, line: bytes) -> tuple[dict[str, Any], bytes]:
+    async def _ask(self, message: bytes) -> tuple[dict[str, Any], bytes]:
         if self._process is None or self._process.returncode is not None:
             self._process = await start(self._module)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(line)
+        self._process.stdin.write(message)
         await self._process.stdin.drain()
         answer = {"done": 0.0}
         while "done" in answer:

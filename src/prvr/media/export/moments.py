@@ -144,10 +144,10 @@ def _moment(row: dict[str, Any], place: str) -> ExportMoment:
     video = row.get("video")
     if not isinstance(video, str) or not video.strip():
         raise ExportError(f"{place}: no video is named")
-    times = [_seconds(row.get(name), f"{place}: {name}") for name in ("start", "end")]
+    start, end = (_seconds(row.get(name), f"{place}: {name}") for name in ("start", "end"))
     label = row.get("label")
     try:
-        return ExportMoment(video_path(video.strip()), *times, label=label if isinstance(label, str) else "")
+        return ExportMoment(video_path(video.strip()), start, end, label if isinstance(label, str) else "")
     except ExportError as problem:
         raise ExportError(f"{place}: {problem}") from None
 
