@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,10 +19,11 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from prvr.assistant import AssistantOptions, answers, build_assistant
+from prvr.assistant import AssistantOptions, AssistantServer, answers, build_assistant
 from prvr.cli import main
 from prvr.library import Library
 from prvr.media import open_video
+from prvr.worlds import RenderedWorld
 
 QUERY = "a red square moves left"
 TOKEN = "sixteen-letters-or-more"
@@ -33,6 +35,8 @@ def talk(server: Any, conversation: Callable[[Client], Awaitable[None]]) -> None
     async def run() -> None:
         async with Client(server, read_timeout_seconds=60) as client:
             await conversation(client)
+        if isinstance(server, AssistantServer):
+            await server.close()
 
     asyncio.run(run())
 
@@ -73,11 +77,14 @@ async def search_explain_and_cut(client: Client, library: Library) -> None:
     best = max(evidence["curve"], key=lambda point: point["together"])
     assert first["start"] <= best["start"] < first["end"]
 
+    moment = {"video": first["video"], "start": first["start"], "end": first["end"]}
+    like = (await client.call_tool("more_like_this", {**moment, "limit": 2})).structured_content
+    assert len(like["hits"]) == 2
+
     shown = await client.call_tool("pictures", {"video": first["video"], "times": [first["start"], 1e6], "width": 96})
     pictures = [base64.b64decode(block.data) for block in shown.content]
     assert [picture[:2] for picture in pictures] == [b"\xff\xd8"] * 2
 
-    moment = {"video": first["video"], "start": first["start"], "end": first["end"]}
     cut = await client.call_tool("clip", moment)
     path = Path(cut.structured_content["path"])
     with open_video(path) as clip:
@@ -90,7 +97,7 @@ async def search_explain_and_cut(client: Client, library: Library) -> None:
 def test_over_standard_input_and_output(library: Path, tmp_path: Path) -> None:
     async def conversation(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {"search", "explain", "pictures", "clip", "list_videos", "overview"}
+        assert set(tools) == {"search", "explain", "more_like_this", "pictures", "clip", "list_videos", "overview"}
         assert all(tool.description and tool.title for tool in tools.values())
         assert "hits" in tools["search"].output_schema["properties"]
         await search_explain_and_cut(client, Library.open(library))
@@ -177,6 +184,23 @@ def test_what_goes_wrong_is_one_sentence(library: Path, tmp_path: Path) -> None:
 
     (tmp_path / "secret.mp4").write_text("private")
     talk(build_assistant(Library.open(library), AssistantOptions(tmp_path / "clips", longest_clip=2)), conversation)
+
+
+def test_a_file_that_is_gone_is_one_sentence(films: RenderedWorld, tmp_path: Path) -> None:
+    film = Path(shutil.copy(sorted(films.videos.values())[0], tmp_path / "film.mp4"))
+    library = Library.create(tmp_path / "library", encoder="plain")
+    library.add([film])
+    film.unlink()
+
+    async def conversation(client: Client) -> None:
+        for tool, arguments in (("pictures", {"times": [1.0]}), ("clip", {"start": 0, "end": 1})):
+            answer = await client.call_tool(tool, {"video": 1, **arguments})
+            (block,) = answer.content
+            assert answer.is_error
+            assert block.text.startswith(f"{film}: ")
+
+    talk(build_assistant(library, AssistantOptions(tmp_path / "clips")), conversation)
+    assert [*(tmp_path / "clips").iterdir()] == []
 
 
 def test_a_library_that_does_not_exist_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

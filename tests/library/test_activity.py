@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from prvr.library import Activity, AddProgress, Library
+from prvr.library import AddProgress, Library, LibraryActivity
 from prvr.library import activity as activity_module
 
 
 def test_adding_and_reindexing_are_seen_while_they_last(library: Library, own: Path) -> None:
-    seen: list[Activity] = []
+    seen: list[LibraryActivity] = []
 
     def look(now: AddProgress) -> None:
         seen.extend(library.activities())

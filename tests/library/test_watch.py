@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -39,7 +40,7 @@ class Watching:
         return [event.kind for event in self.events if event.path is not None and event.path.name == name]
 
 
-def until(true: Callable[[], object], seconds: float = 20.0) -> None:
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
     ends = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < ends
@@ -81,10 +82,10 @@ def test_it_adds_updates_moves_and_removes(library: Library, own: Path, spare: l
         moved = next(video for video in library.videos() if video.name == "renamed.mp4")
         assert moved.id == numbers[moved.digest]
         assert found.kinds("renamed.mp4") == ["moved"]
-        assert found.kinds(deleted.name) == ["added", "removed"]
+        until(lambda: found.kinds(deleted.name) == ["added", "removed"])
         (own / "new").rename(own / "other")
         until(lambda: {v.path.parent for v in library.videos()} == {own, own / "other", own / "other" / "deep"})
-        assert found.kinds("renamed.mp4") == ["moved", "moved"]
+        until(lambda: found.kinds("renamed.mp4") == ["moved", "moved"])
     assert library.verify().ok
     assert library.activities() == []
 
@@ -98,7 +99,7 @@ def test_a_start_finds_what_happened_while_nobody_watched(in_folder: Library, ow
     shutil.copy(spare[0], own / "new.mp4")
     with watching(in_folder, own) as found:
         until(lambda: found.names() == {"second.mp4", third.name, "new.mp4"})
-        assert found.kinds("second.mp4") == ["moved"]
+        until(lambda: found.kinds("second.mp4") == ["moved"])
         assert found.kinds(third.name) == []
 
 
@@ -117,7 +118,7 @@ def test_a_file_is_indexed_only_when_it_is_complete(in_folder: Library, own: Pat
                 assert found.kinds("slow.mp4") == []
                 until(lambda: "not complete" in in_folder.activities()[0].message)
         until(lambda: "slow.mp4" in found.names())
-        assert found.kinds("slow.mp4") == ["added"]
+        until(lambda: found.kinds("slow.mp4") == ["added"])
         assert found.kinds("placeholder.mp4") == []
 
 
@@ -139,7 +140,7 @@ def test_the_videos_of_a_disk_that_is_away_stay(in_folder: Library, own: Path, t
         own.rename(tmp_path / "away")
         if leaves == "an empty folder":
             own.mkdir()
-        until(lambda: found.kinds("own") == ["waiting"])
+        until(lambda: "waiting" in found.kinds("own"))
         time.sleep(1.0)
         assert len(found.names()) == 6
         until(lambda: str(own) in in_folder.activities()[0].message)
@@ -153,7 +154,7 @@ def test_the_videos_of_a_disk_that_is_away_stay(in_folder: Library, own: Path, t
         assert {video.id for video in in_folder.videos()} < numbers
     shutil.rmtree(own)
     with watching(in_folder, own) as found:  # a start without the disk
-        until(lambda: found.kinds("own") == ["waiting"])
+        until(lambda: "waiting" in found.kinds("own"))
         time.sleep(0.6)
         assert len(found.names()) == 5
 
@@ -195,8 +196,8 @@ def test_subtitles_that_come_later_are_read(in_folder: Library, own: Path) -> No
     with watching(in_folder, own) as found:
         until(lambda: len(found.names()) == 6)
         film.with_suffix(".srt").write_text("1\n00:00:00,000 --> 00:00:02,000\nhello there\n")
-        until(lambda: in_folder.search("hello there")[0].line == "hello there")
-        assert found.kinds(film.name) == ["added", "updated"]
+        until(lambda: [hit.line for hit in in_folder.search("hello there")] == ["hello there"])
+        until(lambda: found.kinds(film.name) == ["added", "updated"])
 
 
 def test_an_error_is_reported_once_and_ends_nothing(
@@ -257,6 +258,7 @@ def test_the_command_ends_with_a_signal_and_status_shows_it(
         assert process.stdout.readline().startswith(f"watching {own} for ")
         added = [process.stdout.readline() for _ in range(6)]
         assert all(line.startswith("added ") for line in added)
+        time.sleep(1.5)  # until it waits again
         (activity,) = in_folder.activities()
         assert (activity.what, activity.process, activity.folders) == ("watch", process.pid, (str(own),))
         process.send_signal(number)
@@ -269,3 +271,15 @@ def test_the_command_ends_with_a_signal_and_status_shows_it(
     assert "Traceback" not in errors
     assert in_folder.activities() == []
     assert in_folder.verify().ok
+
+
+def test_a_file_that_may_have_crashed_the_last_watcher_comes_last(in_folder: Library, own: Path) -> None:
+    suspect = sorted(own.glob("*.mp4"))[0]
+    folder = in_folder.folder / "activity"
+    folder.mkdir()
+    left = {"what": "watch", "folders": [str(own)], "state": "indexing", "file": str(suspect), "at": time.time() - 30}
+    (folder / "killed.json").write_text(json.dumps(left))
+    with watching(in_folder, own) as found:
+        until(lambda: found.kinds(suspect.name) == ["added"])
+        added = [event.path for event in found.events if event.kind == "added"]
+        assert added == [*sorted(own.glob("*.mp4"))[1:], suspect]

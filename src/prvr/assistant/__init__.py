@@ -15,6 +15,6 @@ try:
 except ImportError as problem:  # pragma: no cover
     raise MissingExtra("mcp, which speaks the Model Context Protocol,", "mcp", problem) from problem
 
-from prvr.assistant.protocol import AssistantOptions, build_assistant, serve_http, serve_stdio
+from prvr.assistant.protocol import AssistantOptions, AssistantServer, build_assistant, serve_http, serve_stdio
 
-__all__ = ["AssistantOptions", "build_assistant", "serve_http", "serve_stdio"]
+__all__ = ["AssistantOptions", "AssistantServer", "build_assistant", "serve_http", "serve_stdio"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
@@ -20,16 +22,15 @@ from prvr import __version__
 from prvr.assistant.tools import CLIP_ADDRESS, LibraryTools
 from prvr.errors import UserError
 from prvr.library import Library
-
-if TYPE_CHECKING:
-    from prvr.server import ServerOptions
+from prvr.server import ServerOptions, serve_app
 
 ADDRESS_PATH = "/mcp"
 _INSTRUCTIONS = (
     "This server searches a person's own videos. `search` finds the moments that a sentence describes; `explain` shows "
-    "the evidence for one video; `pictures` shows what can be seen at given times; `clip` cuts a part into a file; "
-    "`list_videos` and `overview` say what is there. Videos are named by their number, times are in seconds. Tell the "
-    "person the file and the time, and pass on how far the answer can be trusted (`message`, `sure`)."
+    "the evidence for one video; `more_like_this` finds similar moments; `pictures` shows what can be seen at given "
+    "times; `clip` cuts a part into a file; `list_videos` and `overview` say what is there. Videos are named by their "
+    "number, times are in seconds. Tell the person the file and the time, and pass on how far the answer can be "
+    "trusted (`message`, `sure`)."
 )
 
 
@@ -53,38 +54,44 @@ class AssistantError(UserError):
     """The options do not fit; the message says what to do."""
 
 
-def build_assistant(library: Library, options: AssistantOptions | None = None) -> MCPServer[Any]:
+def build_assistant(library: Library, options: AssistantOptions | None = None) -> AssistantServer:
     """A server with the tools of a library."""
     options = options or AssistantOptions()
     clips = options.clips or Path(tempfile.gettempdir()) / "prvr-clips"
     tools = LibraryTools(library, Path(clips).expanduser().resolve(), options.longest_clip)
-    server = _AssistantServer(
-        "prvr", title="Video search", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING"
+    server = AssistantServer(
+        tools, "prvr", title="Video search", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING"
     )
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     writes = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
     for tool, title, hints in (
         (tools.search, "Search videos", reads),
         (tools.explain, "Explain a hit", reads),
+        (tools.more_like_this, "Find similar moments", reads),
         (tools.pictures, "Look at a video", reads),
         (tools.clip, "Cut a clip", writes),
         (tools.list_videos, "List videos", reads),
         (tools.overview, "What the library holds", reads),
     ):
-        server.add_tool(tool, title=title, annotations=hints)
+        server.add_tool(tool, title=title, description=inspect.getdoc(tool), annotations=hints)
 
-    @server.resource(CLIP_ADDRESS, name="clip", description="a clip that `clip` has cut", mime_type="video/mp4")
     def clip(name: str) -> bytes:
         try:
             return tools.read_clip(name)
         except UserError as problem:
             raise ResourceError(str(problem)) from problem
 
+    about = "a clip that `clip` has cut"
+    server.resource(CLIP_ADDRESS, name="clip", description=about, mime_type="video/mp4")(clip)
     return server
 
 
-class _AssistantServer(MCPServer[Any]):
-    """Answers what goes wrong with one sentence."""
+class AssistantServer(MCPServer[Any]):  # type: ignore[misc]  # the same verdict with and without the extra
+    """A server of the protocol that answers what goes wrong with one sentence."""
+
+    def __init__(self, tools: LibraryTools, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self.close = tools.close
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -115,7 +122,14 @@ def serve_stdio(library: Library, options: AssistantOptions | None = None) -> No
     """Speak the protocol on standard input and output until the input ends. Everything else goes to standard error."""
     server = build_assistant(library, options)
     threading.Thread(target=_load_encoder, args=(library,), daemon=True).start()
-    server.run("stdio")
+
+    async def run() -> None:
+        try:
+            await server.run_stdio_async()
+        finally:
+            await server.close()
+
+    asyncio.run(run())
 
 
 def serve_http(
@@ -132,13 +146,23 @@ def serve_http(
         server_options: where to listen, and the token.
         ready: called with the address.
     """
-    from prvr.server import serve_app
-
     library.tracks  # noqa: B018 (loads the encoder, so that a problem shows now and not at the first search)
-    app = build_assistant(library, options).streamable_http_app(
+    server = build_assistant(library, options)
+    app = server.streamable_http_app(
         streamable_http_path=ADDRESS_PATH,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # serve_app checks more
     )
+    inner = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[Any]:
+        async with inner(app) as state:
+            try:
+                yield state
+            finally:
+                await server.close()
+
+    app.router.lifespan_context = lifespan
     serve_app(app, server_options, lambda address: ready(f"{address.rstrip('/')}{ADDRESS_PATH}"))
 
 

@@ -1,10 +1,14 @@
-"""The tools that an assistant can call. Their docstrings are what it reads to choose one."""
+"""The tools that an assistant can call. Their docstrings are what it reads to choose one.
+
+Videos are decoded in separate processes, so that a file that crashes the decoder does not end the conversation.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Image
 from mcp.types import CallToolResult, ResourceLink, TextContent
@@ -18,11 +22,13 @@ from prvr.assistant.answers import (
     VideoEntry,
     VideoListing,
 )
-from prvr.library import Filters, Library, LibraryError, Video, absolute_path, library_limits
-from prvr.media import cut_clip, thumbnail
+from prvr.library import Filters, Library, LibraryError, MomentQuery, Video, absolute_path, library_limits
+from prvr.media import CLIP_PROGRAM, THUMBNAIL_PROGRAM
+from prvr.server import DecoderProcess
 
 CLIP_ADDRESS = "prvr-clip://{name}"
 _MOST_PICTURES = 8
+_LONGEST_SIDE = 1920  # pixels of a clip
 
 QueryArgument = Annotated[
     str, Field(min_length=1, max_length=500, description="a sentence, as one would describe the picture to somebody")
@@ -38,6 +44,9 @@ class LibraryTools:
 
     def __init__(self, library: Library, clips: Path, longest_clip: float):
         self.library, self.clips, self.longest_clip = library, clips, longest_clip
+        self._looker = DecoderProcess(THUMBNAIL_PROGRAM, patience=20.0, longest=20.0)
+        self._cutter = DecoderProcess(CLIP_PROGRAM, patience=45.0, longest=1800.0)
+        self._turn = asyncio.Lock()
 
     def search(
         self,
@@ -103,7 +112,17 @@ class LibraryTools:
         """
         return EvidenceAnswer.of(self._video(video), self.library.explain(query, video))
 
-    def pictures(
+    def more_like_this(
+        self,
+        video: VideoArgument,
+        start: TimeArgument,
+        end: Annotated[TimeArgument | None, Field(description="seconds; without it, the picture at `start`")] = None,
+        limit: Annotated[int, Field(ge=1, le=50, description="number of hits")] = 10,
+    ) -> SearchAnswer:
+        """Find moments that look like a moment of a video, in this and in all other videos."""
+        return SearchAnswer.of(self.library.search(MomentQuery(self._video(video).id, start, end), limit=limit))
+
+    async def pictures(
         self,
         video: VideoArgument,
         times: Annotated[
@@ -113,10 +132,14 @@ class LibraryTools:
         width: Annotated[int, Field(ge=64, le=1280, description="greatest width in pixels")] = 512,
     ) -> list[Image]:
         """Look at a video at the given times. Returns one picture for each time, in this order."""
-        path, last = self._video(video).path, max(0.0, (self._video(video).duration or 0.0) - 0.05)
-        return [Image(data=thumbnail(path, min(time, last), width), format="jpeg") for time in times]
+        found = await asyncio.to_thread(self._video, video)
+        last, shown = max(0.0, (found.duration or 0.0) - 0.05), []
+        for time in times:
+            request = {"path": str(found.path), "time": min(time, last), "width": width}
+            shown.append(Image(data=await self._ask(self._looker, found, request), format="jpeg"))
+        return shown
 
-    def clip(
+    async def clip(
         self,
         video: VideoArgument,
         start: TimeArgument,
@@ -124,25 +147,46 @@ class LibraryTools:
         margin: Annotated[float, Field(ge=0, le=60, description="seconds to add on both sides")] = 0.0,
     ) -> Annotated[CallToolResult, ClipAnswer]:
         """Cut a part of a video into an .mp4 file of its own, and return its path. The video itself is not changed."""
-        found = self._video(video)
-        if end <= start:
-            raise LibraryError(f"The clip would end at {end:g} s, before it starts at {start:g} s: exchange the times.")
-        if found.duration is not None and start >= found.duration:
-            raise LibraryError(f"The video is only {found.duration:.1f} s long: choose a start inside it.")
-        first, last = max(0.0, start - margin), end + margin
-        last = last if found.duration is None else min(last, found.duration)
-        if last - first > self.longest_clip:
-            raise LibraryError(
-                f"A clip of {last - first:.0f} s is too long: ask for {self.longest_clip:g} s or less, with margins."
-            )
+        found = await asyncio.to_thread(self._video, video)
+        first, last = self._stretch(found, start, end, margin)
         self.clips.mkdir(parents=True, exist_ok=True)
         name = f"{_plain_name(found.path.stem)}-{found.id}-{first:.2f}-{last:.2f}.mp4"
-        path = cut_clip(found.path, first, last, self.clips / name)
-        size, uri = path.stat().st_size, CLIP_ADDRESS.format(name=name)
+        path, uri = self.clips / name, CLIP_ADDRESS.format(name=name)
+        moment = {"video": str(found.path), "start": first, "end": last}
+        request = {"moments": [moment], "format": "clip", "out": str(path), "longest_side": _LONGEST_SIDE}
+        await self._ask(self._cutter, found, request)
+        size = path.stat().st_size
         answer = ClipAnswer(path=str(path), uri=uri, video=video, start=round(first, 2), end=round(last, 2), bytes=size)
         link = ResourceLink(type="resource_link", name=name, uri=uri, mime_type="video/mp4", size=size)
         text = TextContent(type="text", text=answer.model_dump_json())
         return CallToolResult(content=[text, link], structured_content=answer.model_dump(mode="json"))
+
+    def _stretch(self, video: Video, start: float, end: float, margin: float) -> tuple[float, float]:
+        """Where a clip begins and ends, or why it cannot be cut."""
+        if end <= start:
+            raise LibraryError(f"The clip would end at {end:g} s, before it starts at {start:g} s: exchange the times.")
+        length = video.duration
+        if length is not None and start >= length:
+            raise LibraryError(f"The video is only {length:.1f} s long: choose a start inside it.")
+        first, last = max(0.0, start - margin), end + margin if length is None else min(end + margin, length)
+        if last - first > self.longest_clip:
+            raise LibraryError(
+                f"A clip of {last - first:.0f} s is too long: ask for {self.longest_clip:g} s or less, with margins."
+            )
+        return first, last
+
+    async def _ask(self, decoder: DecoderProcess, video: Video, request: dict[str, Any]) -> bytes:
+        """Let a decoder do something with a video."""
+        async with self._turn:  # one at a time, so that searches are not slowed down
+            answer, content = await decoder.ask(request)
+        if "problem" in answer:
+            raise LibraryError(f"{video.path}: {answer['problem']}.")
+        return content
+
+    async def close(self) -> None:
+        """Stop the decoders."""
+        await self._looker.close()
+        await self._cutter.close()
 
     def overview(self) -> LibraryOverview:
         """Say what the library holds: number and length of videos, tags, encoder, and what is being indexed now."""

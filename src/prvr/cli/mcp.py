@@ -15,6 +15,7 @@ from rich.console import Console
 from prvr.assistant import AssistantOptions, serve_http, serve_stdio
 from prvr.cli.libraries import LibraryPath, default_library
 from prvr.lake import open_library
+from prvr.server import ServerOptions
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,6 @@ def mcp_command(argv: list[str]) -> int:
             console.print(f"waiting for an assistant on standard input. Its configuration: {_line(arguments.library)}")
         serve_stdio(library, arguments.options)
         return 0
-    from prvr.server import ServerOptions
-
     server = ServerOptions(
         host=arguments.host, port=arguments.port, token=arguments.token or os.environ.get("PRVR_TOKEN") or None
     )

@@ -11,7 +11,7 @@
 files into vectors, ``search/`` turns a query into hits.
 """
 
-from prvr.library.activity import Activity, ActivityKind, ActivityState
+from prvr.library.activity import ActivityKind, ActivityState, LibraryActivity
 from prvr.library.copying import copy_videos
 from prvr.library.errors import LibraryError, NoCandidates
 from prvr.library.folder import FolderStore, require_empty
@@ -104,7 +104,6 @@ __all__ = [
     "TEXT",
     "VIDEO_SUFFIXES",
     "WORDS",
-    "Activity",
     "ActivityKind",
     "ActivityState",
     "AddProgress",
@@ -130,6 +129,7 @@ __all__ = [
     "Judgement",
     "KnownQuery",
     "Library",
+    "LibraryActivity",
     "LibraryError",
     "LibraryRecord",
     "LibrarySettings",

@@ -29,11 +29,11 @@ _EVERY = 1.0  # seconds between two looks at whether there is something new to w
 _REFRESH = 5.0  # seconds after which an announcement is written again though nothing has changed
 _STALE = 20.0  # seconds after which an announcement that was not refreshed is ignored
 _numbers = itertools.count()
-_here: dict[tuple[str, int], Activity] = {}  # what this process does: library and number of the announcement
+_here: dict[tuple[str, int], LibraryActivity] = {}  # what this process does: library and number of the announcement
 
 
 @dataclass(frozen=True)
-class Activity:
+class LibraryActivity:
     """What one process is doing to a library."""
 
     what: ActivityKind
@@ -60,12 +60,12 @@ class Activity:
 class Announcement:
     """An activity that other processes can see, until it is closed."""
 
-    def __init__(self, address: str, folder: Path | None, activity: Activity):
+    def __init__(self, address: str, folder: Path | None, activity: LibraryActivity):
         self.activity = activity
         self._key = (address, next(_numbers))
         self._file = None if folder is None else folder / f"{platform.node()}-{os.getpid()}-{self._key[1]}.json"
-        self._written: tuple[Activity, float] | None = None
-        self._closing = threading.Event()
+        self._written: tuple[LibraryActivity, float] | None = None
+        self._closing, self._writing = threading.Event(), threading.Lock()
         _here[self._key] = activity
         self._write()
         self._thread = threading.Thread(target=self._refresh, name="prvr-activity", daemon=True)
@@ -73,8 +73,11 @@ class Announcement:
             self._thread.start()
 
     def update(self, **changes: Any) -> None:
-        """Say what has changed: fields of ``Activity``."""
-        _here[self._key] = self.activity = replace(self.activity, **changes)
+        """Say what has changed: fields of ``LibraryActivity``. It is written within a second; a new file at once."""
+        before = self.activity
+        _here[self._key] = self.activity = replace(before, **changes)
+        if self.activity.file not in (None, before.file):  # if it crashes the decoder, others know which it was
+            self._write()
 
     def follow(self, listener: Callable[[AddProgress], None] | None) -> Callable[[AddProgress], None]:
         """A listener to the progress of adding or reindexing that says it here, and then calls ``listener``."""
@@ -104,17 +107,17 @@ class Announcement:
                 self._write()
 
     def _write(self) -> None:
-        said = self.activity
-        self._written = said, time.monotonic()
         if self._file is None:
             return
-        with suppress(OSError):  # a full or read-only disk: the work itself says what is wrong
+        with self._writing, suppress(OSError):  # a full or read-only disk: the work itself says what is wrong
+            said = self.activity
+            self._written = said, time.monotonic()
             self._file.parent.mkdir(exist_ok=True)
             write_whole(self._file, json.dumps({**asdict(said), "at": time.time()}))
 
 
 @contextmanager
-def announce(address: str, folder: Path | None, activity: Activity) -> Iterator[Announcement]:
+def announce(address: str, folder: Path | None, activity: LibraryActivity) -> Iterator[Announcement]:
     """Tell other processes about an activity for the length of the block.
 
     Args:
@@ -130,7 +133,12 @@ def announce(address: str, folder: Path | None, activity: Activity) -> Iterator[
         announcement.close()
 
 
-def read_activities(address: str, folder: Path | None) -> list[Activity]:
+def left_activities(folder: Path | None) -> list[LibraryActivity]:
+    """Announcements that were not taken back, of processes that may have been killed."""
+    return [] if folder is None else [activity for _, activity, _ in _announced(folder)]
+
+
+def read_activities(address: str, folder: Path | None) -> list[LibraryActivity]:
     """What is being done to a library now, the oldest first. See ``announce``."""
     if folder is None:
         found = [activity for (library, _), activity in [*_here.items()] if library == address]
@@ -148,13 +156,13 @@ def shared_folder(files: Iterable[VideoFile]) -> tuple[str, ...]:
         return ()
 
 
-def _announced(folder: Path) -> Iterator[tuple[Path, Activity, float]]:
+def _announced(folder: Path) -> Iterator[tuple[Path, LibraryActivity, float]]:
     """Announcements in a folder, with their age in seconds. Files that hold none are left out."""
     for path in folder.glob("*.json"):
         with suppress(NotAnObject, TypeError, ValueError, KeyError):  # deleted meanwhile, or of another version
             values = read_json_object(path)
             age = abs(time.time() - float(values.pop("at")))
-            activity = Activity(**{**values, "folders": tuple(values["folders"])})
+            activity = LibraryActivity(**{**values, "folders": tuple(values["folders"])})
             if activity.what in get_args(ActivityKind) and activity.state in get_args(ActivityState):
                 yield path, activity, age
 

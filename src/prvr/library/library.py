@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from prvr.library.activity import Activity, ActivityKind, Announcement, announce, read_activities, shared_folder
+from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
 from prvr.library.errors import LibraryError
 from prvr.library.examples import find_examples
 from prvr.library.folder import FolderStore, require_empty
@@ -279,11 +279,11 @@ class Library:
 
     def announce(self, what: ActivityKind, folders: Sequence[str] = ()) -> AbstractContextManager[Announcement]:
         """Say what this process does to the library, for the length of a block; see ``activities``."""
-        return announce(self.address, self.store.activity_folder, Activity(what, tuple(folders)))
+        return announce(self.address, self.store.activity_folder, LibraryActivity(what, tuple(folders)))
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    def activities(self) -> list[Activity]:
+    def activities(self) -> list[LibraryActivity]:
         """What is being done to the library now, by any process; for a lake, by this one."""
         return read_activities(self.address, self.store.activity_folder)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from prvr.errors import UserError
-from prvr.library.activity import Announcement
+from prvr.library.activity import Announcement, left_activities
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.add import AddProgress, AddReport
 from prvr.library.ingest.files import VIDEO_SUFFIXES
@@ -132,6 +132,9 @@ class FolderWatcher:
             for path in map(Path, activity.folders if activity.what == "watch" else ()):
                 if path not in own and any(path in each.parents or each in path.parents for each in own):
                     self._claim_folder(path)()  # it can be claimed if its watcher was killed
+        for activity in left_activities(self.library.store.activity_folder):
+            if activity.what == "watch" and activity.file is not None and own & {*map(Path, activity.folders)}:
+                self.changes.suspect.add(Path(activity.file))  # the last watcher was killed while it indexed this
 
     def _claim_folder(self, path: Path) -> Callable[[], None]:
         """Claim a folder as if it were a file to index; returns what releases it."""

@@ -46,6 +46,7 @@ class FolderChanges:
         self.settle = settle
         self.changed: dict[Path, _Waiting] = {}
         self.gone: dict[Path, float] = {}  # and since when
+        self.suspect: set[Path] = set()  # files that may have crashed a watcher
 
     @property
     def bytes(self) -> int:
@@ -79,8 +80,8 @@ class FolderChanges:
                 self.gone.setdefault(path, now)
 
     def ready(self, limit: int) -> list[Path]:
-        """Some of the files that can be indexed now."""
-        now, beside, ready = time.monotonic(), _SubtitleLooks(), list[Path]()
+        """Some of the files that can be indexed now. Those that are ``suspect`` come last, and each alone."""
+        now, beside, ready, last = time.monotonic(), _SubtitleLooks(), list[Path](), list[Path]()
         for path, waiting in [*self.changed.items()]:
             look = beside.look(path)
             if look is None:
@@ -88,10 +89,10 @@ class FolderChanges:
             elif look != waiting.look:
                 self.changed[path] = _Waiting(look, now)
             elif now - waiting.since >= self.settle and look.source.size and not is_open_for_writing(path):
-                ready.append(path)
+                (last if path in self.suspect else ready).append(path)
                 if len(ready) == limit:
                     break
-        return ready
+        return ready or last[:1]
 
     def lost(self, known: Mapping[Path, Video]) -> list[Path]:
         """Videos to forget, because their files are gone."""
@@ -110,6 +111,7 @@ class FolderChanges:
         for path in paths:
             self.changed.pop(path, None)
             self.gone.pop(path, None)
+            self.suspect.discard(path)
 
     def forget_below(self, folder: Path) -> None:
         """Nothing can be said about a folder, because its disk is away."""

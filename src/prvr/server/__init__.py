@@ -12,8 +12,10 @@ except ImportError as problem:  # pragma: no cover
 from prvr.server.app import create_app
 from prvr.server.http_server import build_server, listen, serve, serve_app
 from prvr.server.on_ray import serve_on_cluster
+from prvr.server.processes import DecoderProcess
 
 __all__ = [
+    "DecoderProcess",
     "ServerError",
     "ServerOptions",
     "build_server",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from prvr.library import Activity, ActivityKind, ActivityState
+from prvr.library import ActivityKind, ActivityState, LibraryActivity
 from prvr.media import video_path
 from prvr.server.jobs import ENDED, Job
 from prvr.server.problems import without_paths
@@ -40,7 +40,7 @@ class ActivityModel(BaseModel):
         )
 
     @staticmethod
-    def of(activity: Activity, folders: LibraryFolders, library: str) -> ActivityModel:
+    def of(activity: LibraryActivity, folders: LibraryFolders, library: str) -> ActivityModel:
         """No answer contains a path of this machine."""
         return ActivityModel(
             what=activity.what,
