@@ -89,8 +89,9 @@ function fill(id, names) {
 }
 
 let refreshing = null;
-function refresh() { // at most once in two seconds, however many files are added
-  refreshing ??= setTimeout(async () => { refreshing = null; await describe(); if (byId("found").hidden) forgetHits(); libraryChanged(); }, byId("holds").dataset.videos === "0" ? 100 : 2000);
+function refresh() { // at most once in two seconds, however many files are added; counting a large library takes longer
+  const videos = Number(byId("holds").dataset.videos);
+  refreshing ??= setTimeout(async () => { refreshing = null; await describe(); if (byId("found").hidden) forgetHits(); libraryChanged(); }, videos === 0 ? 100 : videos < 20_000 ? 2000 : 15_000);
 }
 
 function askToken(problem) {
