@@ -1,5 +1,5 @@
 // The library without a query: folders, tags, example searches, and all videos in a grid, page by page while one scrolls.
-import { breakable, byId, call, clock, count, make, sayProblem, sentence } from "./api.js";
+import { breakable, byId, call, clock, make, sayProblem, sentence } from "./api.js";
 import { go, listOf, state } from "./address.js";
 import { moveBetweenCards, placeholders, retryPictures } from "./cards.js";
 import { confirmRemoval } from "./edit.js";
@@ -115,9 +115,10 @@ async function load(more, quiet = false) {
 
 function describeList() {
   const narrowed = state.folder || state.tag || state.failed;
+  byId("total").textContent = total.toLocaleString("en");
   if (!total && !narrowed) return setStatus(notice(library?.failed ? "No video of this library can be searched yet: all its files are unreadable." : "This library is empty. Add videos, then search them here."));
   if (!total) return setStatus(notice(state.failed ? "Every file could be read." : "There are no videos here."));
-  setStatus(state.failed ? "Files that could not be read, with the reason. They are tried again when they are added again." : `${count(total, "video")}${narrowed ? " here" : ""}`);
+  setStatus(...(state.failed ? ["Files that could not be read, with the reason. They are tried again when they are added again."] : []));
 }
 
 const day = (text) => new Date(text).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });

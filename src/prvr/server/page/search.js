@@ -8,7 +8,7 @@ import { pick } from "./selection.js";
 let shownFor = null; // the state whose hits are shown
 let cursor = null, running = null, known = new Map(); // hits by moment
 let ranks = new Map(), earlierRanks = null; // rank of each video; the same before the TRACE switch was used
-let low = 0, high = 1; // of the evidence of all hits, so that the small curves can be compared
+let low = 0, high = 1, best = 1; // of the evidence of all hits, so that the small curves can be compared; and of the first hit
 let lastStatus = [];
 let askToken = () => {};
 
@@ -103,9 +103,11 @@ function paint(response, more, request) {
 function measure(hits) {
   const values = hits.flatMap((hit) => hit.outline ?? []).sort((a, b) => a - b);
   low = values[Math.floor(values.length / 2)] ?? 0; high = values.at(-1) ?? 1;
+  best = hits[0]?.outline?.length ? Math.max(...hits[0].outline) : high;
 }
 
-const strength = (hit) => (hit.outline?.length ? (Math.max(...hit.outline) - low) / Math.max(1e-6, high - low) : 1);
+// How far a hit's evidence rises, compared with that of the first hit.
+const strength = (hit) => (hit.outline?.length ? (Math.max(...hit.outline) - low) / Math.max(1e-6, best - low) : 1);
 const isWeak = (hit, first) => !hit.matched && !hit.line && hit.confidence === null && hit.track === first.track && strength(hit) < 0.5;
 
 // If the first hit stands out, those that match less than half as clearly are shown when somebody asks for them.
@@ -140,7 +142,7 @@ function note(hit) {
 function clearness(hit) {
   if (hit.confidence !== null || !hit.outline?.length) return null;
   const share = strength(hit);
-  return hit.rank === 1 && share > 0.95 ? "clearest match" : share > 0.85 ? "nearly as clear as the best" : share > 0.5 ? "less clear" : "much less clear";
+  return hit.rank === 1 ? "best match" : share > 0.85 ? "about as clear" : share > 0.5 ? "less clear" : "much less clear";
 }
 
 function card(hit, traced) {
@@ -160,7 +162,7 @@ function card(hit, traced) {
   const text = make("div", { class: "text" }, make("div", {}, title), facts, note(hit) ? make("p", { class: "subtitle" }, note(hit)) : null, also ? make("p", { class: "also" }, also) : null);
   const outline = hit.outline?.length ? drawOutline(hit.outline, hit.start, hit.end, hit.video.duration, low, high) : null;
   const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.name, when, confidence, clear, moved, note(hit), also].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text, outline);
-  const others = hit.moments.slice(1).map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.name} at ${clock(m.start)}` }, `also ${clock(m.start)}`));
+  const others = hit.moments.slice(1, 3).map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.name} at ${clock(m.start)}` }, `also ${clock(m.start)}`));
   const like = make("button", { type: "button", class: "chip", "aria-label": `More like ${hit.video.name} at ${clock(hit.start)}`, onclick: () => moreLike(hit.video.id, hit.start, hit.end) }, "More like this");
   const chips = make("div", { class: "chips", role: "group", "aria-label": `More of ${hit.video.name}` }, ...others, like, pick({ video: hit.video.id, start: hit.start, end: hit.end, name: hit.video.name }, "Pick"));
   return make("li", { class: `hit card${state.video === String(hit.video.id) ? " playing" : ""}`, "data-video": hit.video.id, "data-moment": `${hit.video.id}@${hit.start}` }, button, chips);
