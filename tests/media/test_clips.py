@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from prvr.media import CLIP_PROGRAM, MediaError, cut_clip, open_video, write_video
+from prvr.media.containers import demuxed
 from tests.media.conftest import grey, level, ramp
 
 av = pytest.importorskip("av", reason='clips need PyAV: pip install "prvr[media]"')
@@ -205,3 +207,17 @@ def test_the_program_answers_line_by_line(films: Path, tmp_path: Path) -> None:
     assert answered == {"failed": []}
     assert levels(tmp_path / "steady.mp4.mp4", 1.0)[0] == pytest.approx(24, abs=3)  # frame 12
     assert done.stderr == b""
+
+
+def test_a_broadcast_that_gains_a_stream_is_read_on() -> None:
+    """PyAV raises an IndexError at the packets of a stream that it has not seen when it opened the file."""
+
+    class Broadcast:
+        parts: ClassVar = [[1, 2], [3], []]
+
+        def demux(self, *streams: Any) -> Iterator[int]:
+            yield from self.parts.pop(0)
+            if self.parts:
+                raise IndexError
+
+    assert list(demuxed(Broadcast(), None)) == [1, 2, 3]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import threading
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -212,6 +215,22 @@ def test_no_file_is_left_behind(served: Served, tmp_path: Path, monkeypatch: pyt
     assert exported(served, "film", [good]).status_code == 200
     assert exported(served, "csv", [good]).status_code == 200
     assert list(folder.iterdir()) == []
+
+
+def test_an_export_ends_where_its_client_goes_away(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    async def write(*anything: object) -> None:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("prvr.server.clips.Exports.write", write)
+    body = {"moments": [{"video": 1, "start": 0, "end": 1}], "format": "film"}
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{address}/v1/export", json=body, timeout=2.0)
+    assert ended.wait(20)
 
 
 def test_a_browser_plays_a_clip(browser: Any, address: str, tmp_path: Path) -> None:

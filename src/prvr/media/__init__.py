@@ -43,6 +43,7 @@ from prvr.media.encoders import (
     find_preset,
     open_encoder,
     open_text_encoder,
+    picture_engine,
     prepared_encoders,
     presets,
     unit_rows,
@@ -61,6 +62,7 @@ from prvr.media.export.formats import (
 from prvr.media.export.moments import ExportError, ExportMoment, parse_moments
 from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
+from prvr.media.packages import require_transformers
 from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
@@ -141,10 +143,12 @@ __all__ = [
     "open_video",
     "parse_moments",
     "picture_bytes",
+    "picture_engine",
     "plan_download",
     "prepared_encoders",
     "presets",
     "read_subtitles",
+    "require_transformers",
     "require_unchanged",
     "save_picture",
     "subtitle_files",

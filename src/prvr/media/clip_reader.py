@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.media.buckets import VideoFile
-from prvr.media.containers import open_container, start_seconds, video_stream
+from prvr.media.containers import demuxed, open_container, start_seconds, video_stream
 from prvr.media.packages import require_av
 
 SOUND_RATE = 48_000  # samples per second, of every clip
@@ -127,7 +127,7 @@ class _Stretch:
         av = require_av()
         streams = {stream.type: stream for stream in (self.pictures, self.sound) if stream is not None}
         last = {"video": -self.gap, "audio": 0.0}  # where a file states no times, they are counted
-        unfinished, packets = {*streams}, self.container.demux([*streams.values()])
+        unfinished, packets = {*streams}, demuxed(self.container, *streams.values())
 
         def timed(kind: str, frames: list[Any]) -> Iterator[tuple[str, float, Any]]:
             for frame in frames:

@@ -108,7 +108,10 @@ def parse_moments(text: str) -> list[ExportMoment]:
 
 def _from_csv(text: str) -> list[ExportMoment]:
     table = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
-    columns = [(name or "").strip().lower() for name in table.fieldnames or ()]
+    try:
+        columns = [(name or "").strip().lower() for name in table.fieldnames or ()]
+    except csv.Error as problem:
+        raise ExportError(f"line 1: {problem}") from None
     missing = [name for name in CSV_COLUMNS[:3] if name not in columns]
     if missing:
         raise ExportError(
@@ -148,7 +151,7 @@ def _moment(row: dict[str, Any], place: str) -> ExportMoment:
     label = row.get("label")
     try:
         return ExportMoment(video_path(video.strip()), start, end, label if isinstance(label, str) else "")
-    except ExportError as problem:
+    except UserError as problem:  # also addresses that lead nowhere
         raise ExportError(f"{place}: {problem}") from None
 
 
