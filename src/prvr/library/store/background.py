@@ -40,8 +40,8 @@ def background_of(parts: Iterable[Floats], understood: NDArray[np.bool_]) -> Bac
 def soft_best(scores: Floats) -> Floats:
     """What each video scores with everybody: a soft maximum over sentences, (v, B) → (v,).
 
-    >>> soft_best(np.array([[0.3, 0.3], [0.3, -0.9]], np.float32)).round(2).tolist()
-    [0.3, 0.23]
+    >>> [f"{found:.2f}" for found in soft_best(np.array([[0.3, 0.3], [0.3, -0.9]], np.float32))]
+    ['0.30', '0.23']
     """
     best = scores.max(1, keepdims=True)
     found: Floats = best[:, 0] + _TEMPERATURE * np.log(np.exp((scores - best) / _TEMPERATURE).mean(1))
