@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,16 @@ def found(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
     assert main(["search", *words, "--json"]) == 0
     result: dict[str, object] = json.loads(capsys.readouterr().out)
     return result
+
+
+def test_a_search_imports_only_what_it_needs() -> None:
+    """Every module is paid for by every search; `benchmarks/cold_start.py` says how much."""
+    program = "import sys, prvr.cli.search; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    modules = done.stdout.split()
+    assert "prvr.library" in modules
+    others = ("prvr.training", "prvr.losses", "prvr.worlds", "prvr.server", "transformers", "av", "lance", "ray")
+    assert not {*others} & {*modules}
 
 
 def test_words_need_no_quotation_marks(capsys: pytest.CaptureFixture[str]) -> None:

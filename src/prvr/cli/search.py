@@ -7,6 +7,7 @@ import re
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -114,10 +115,12 @@ def search_command(argv: list[str]) -> int:
 
 def _parse(argv: list[str], usual: SearchArguments | None = None) -> SearchArguments:
     """Options may stand before, between and after the words of the sentence. ``usual``: the values of other options."""
-    usual = usual or SearchArguments()
-    found, more = tyro.cli(SearchArguments, prog="prvr search", args=argv, default=usual, return_unknown_args=True)
+    parse = partial(tyro.cli, SearchArguments, prog="prvr search", args=argv)
+    if usual is not None:
+        parse = partial(parse, default=usual)
+    found, more = parse(return_unknown_args=True)
     if any(word.startswith("-") for word in more):
-        return tyro.cli(SearchArguments, prog="prvr search", args=argv, default=usual)  # says what is wrong
+        parse()  # says what is wrong, and ends
     return replace(found, query=(*found.query, *more))
 
 
