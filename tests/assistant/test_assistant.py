@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -208,3 +210,21 @@ def test_a_library_that_does_not_exist_is_one_line(tmp_path: Path, capsys: pytes
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "is not a library" in captured.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, None])
+def test_it_ends_with_a_signal_or_with_its_input(library: Path, number: signal.Signals | None) -> None:
+    words = [sys.executable, "-m", "prvr", "mcp", str(library)]
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+    process.stdin.write(f"{message}\n")
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "prvr"
+    if number is None:
+        process.stdin.close()
+    else:
+        process.send_signal(number)
+    assert process.wait(60) == (0 if number is None else -number)

@@ -283,3 +283,50 @@ def test_a_file_that_may_have_crashed_the_last_watcher_comes_last(in_folder: Lib
         until(lambda: found.kinds(suspect.name) == ["added"])
         added = [event.path for event in found.events if event.kind == "added"]
         assert added == [*sorted(own.glob("*.mp4"))[1:], suspect]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_videos_of_a_disk_inside_a_folder_stay(
+    in_folder: Library, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    disk, mounted = own / "disk", True
+    disk.mkdir()
+    film = sorted(own.glob("*.mp4"))[0]
+    film.rename(disk / film.name)
+    monkeypatch.setattr(os.path, "ismount", lambda path: mounted and path == disk)  # mounting needs root
+    with watching(in_folder, own) as found:
+        until(lambda: len(found.names()) == 6)
+        until(lambda: (in_folder.folder / "mounts.json").exists())
+        if not restarted:
+            mounted = False
+            disk.rename(tmp_path / "away")
+            until(lambda: found.kinds("disk") == ["waiting"])
+    if restarted:
+        mounted = False
+        disk.rename(tmp_path / "away")
+    with watching(in_folder, own) as found:
+        until(lambda: found.kinds("disk") == ["waiting"])
+        other = sorted(own.glob("*.mp4"))[0]
+        other.unlink()
+        until(lambda: other.name not in found.names())
+        assert film.name in found.names()
+        (tmp_path / "away").rename(disk)  # as a plain folder
+        until(lambda: found.kinds("disk") == ["waiting", "back"])
+        (disk / film.name).unlink()
+        until(lambda: film.name not in found.names())
+
+
+@pytest.mark.slow
+def test_a_killed_watcher_is_followed_by_the_next(in_folder: Library, own: Path) -> None:
+    command = [sys.executable, "-m", "prvr", "library", "watch", str(own), "--library", str(in_folder.folder)]
+    process = subprocess.Popen([*command, "--settle", "0.3"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("watching ")
+    until(lambda: any(each.file for each in in_folder.activities()))
+    process.kill()
+    process.wait()
+    assert in_folder.activities() != []  # it could not take its announcement back
+    with watching(in_folder, own) as found:
+        until(lambda: len(found.names()) == 6)
+        assert [each.process for each in in_folder.activities() if each.process != process.pid] == [os.getpid()]
+    assert in_folder.verify().ok

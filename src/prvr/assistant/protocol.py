@@ -121,7 +121,7 @@ def _wrong_arguments(tool: str, problem: ValidationError) -> str:
 def serve_stdio(library: Library, options: AssistantOptions | None = None) -> None:
     """Speak the protocol on standard input and output until the input ends. Everything else goes to standard error."""
     server = build_assistant(library, options)
-    threading.Thread(target=_load_encoder, args=(library,), daemon=True).start()
+    threading.Thread(target=_load_encoder, args=(library,)).start()  # no daemon: torch aborts if it is cut off
 
     async def run() -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,7 @@ def mcp_command(argv: list[str]) -> int:
     if not arguments.http:
         if sys.stdin.isatty():
             console.print(f"waiting for an assistant on standard input. Its configuration: {_line(arguments.library)}")
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own way to end would wait for a line of input
         serve_stdio(library, arguments.options)
         return 0
     server = ServerOptions(

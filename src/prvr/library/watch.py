@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from prvr.errors import UserError
-from prvr.library.activity import Announcement, left_activities
+from prvr.library.activity import Announcement
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.add import AddProgress, AddReport
 from prvr.library.ingest.files import VIDEO_SUFFIXES
 from prvr.library.store.catalogue import Video
 from prvr.library.watch_changes import FolderChanges
+from prvr.library.watch_claims import claim_folders, crashed_files
 from prvr.library.watch_events import ChangeFeed
-from prvr.library.watch_folder import WatchedFolder, watched_folders
+from prvr.library.watch_folder import KnownMounts, WatchedFolder, paths_below, watched_folders
 from prvr.media import SUBTITLE_SUFFIXES, Transcriber, VideoFile
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class FolderWatcher:
         self.changes = FolderChanges(self.options.settle)
         self._tags, self._speech, self._report, self._progress = tuple(tags), speech, report, progress
         self._known: dict[Path, Video] = {}
+        self._known_in: dict[Path, list[Path]] = {}  # by watched folder
         self._known_folders: set[Path] = set()
         self._again: dict[Path, float] = {}  # new folders, to look at once more
         self._rescan_at = self._retry_at = 0.0
@@ -112,38 +114,20 @@ class FolderWatcher:
         """
         self._stop = stop or self._stop
         feed = ChangeFeed(self.folders, min(1.0, self.options.settle / 2), self._say_blind)
+        notes = self.library.store.activity_folder
+        mounts = KnownMounts(None if notes is None else notes.with_name("mounts.json"))
         self._read_known()
         for folder in self.folders:
-            if folder.identity is None and not self._holds(folder):
+            folder.mounts = mounts
+            if folder.identity is None and not self._videos(folder):
                 raise LibraryError(f"{folder.path} does not exist: name a folder with videos")
         with ExitStack() as held:
-            self._claim(held)
+            claim_folders(self.library, self.folders, held)
+            self.changes.suspect = crashed_files(self.library, self.folders)
             said = held.enter_context(self.library.announce("watch", [str(folder.path) for folder in self.folders]))
             started()
             for paths in feed.follow(self._stop):
                 self._act(paths, said)
-
-    def _claim(self, held: ExitStack) -> None:
-        """Become the only watcher of these folders, and of those above and below them."""
-        own = {folder.path for folder in self.folders}
-        for path in own:
-            held.callback(self._claim_folder(path))
-        for activity in self.library.activities():
-            for path in map(Path, activity.folders if activity.what == "watch" else ()):
-                if path not in own and any(path in each.parents or each in path.parents for each in own):
-                    self._claim_folder(path)()  # it can be claimed if its watcher was killed
-        for activity in left_activities(self.library.store.activity_folder):
-            if activity.what == "watch" and activity.file is not None and own & {*map(Path, activity.folders)}:
-                self.changes.suspect.add(Path(activity.file))  # the last watcher was killed while it indexed this
-
-    def _claim_folder(self, path: Path) -> Callable[[], None]:
-        """Claim a folder as if it were a file to index; returns what releases it."""
-        claim = self.library.store.claim(path, wait=False)
-        if claim is not None:
-            return claim.release
-        by = [each for each in self.library.activities() if each.what == "watch" and str(path) in each.folders]
-        who = f"process {by[0].process} on {by[0].machine}" if by else "another process"
-        raise LibraryError(f"{path} is watched for {self.library.address} by {who} already: stop that one first")
 
     def _act(self, paths: set[Path] | None, said: Announcement) -> None:
         """Look at what has changed and do what can be done now. Problems are reported and end nothing."""
@@ -172,7 +156,7 @@ class FolderWatcher:
             del self._again[path]
         reported = {own for path in paths for folder in self.folders if (own := folder.own_path(path)) is not None}
         for path in due.union(*map(self._affected, reported)):
-            if not any(folder.problem and path.is_relative_to(folder.path) for folder in self.folders):
+            if not any(folder.is_away(path) for folder in self.folders):
                 self.changes.compare(path, self._known, retry=path in reported)
 
     def _affected(self, path: Path) -> set[Path]:
@@ -192,35 +176,35 @@ class FolderWatcher:
     def _compare_all(self) -> None:
         self._read_known()
         for folder in self.folders:
-            if folder.problem is None:
+            if folder.path not in folder.problems:
                 self.changes.compare(folder.path, self._known)
-                folder.note_mounts(path for path in self._known if path not in self.changes.gone)
+                folder.note_mounts(path for path in self._videos(folder) if path not in self.changes.gone)
+            for place in folder.problems:
+                self.changes.forget_below(place)
         self._again.clear()
         self._rescan_at = time.monotonic() + self.options.rescan
 
     def _check(self, folder: WatchedFolder) -> None:
-        """Notice that the disk of a folder has gone or come back."""
-        problem = folder.check(has_videos=self._holds(folder))
-        if problem is not None:
-            self.changes.forget_below(folder.path)
-        if problem == folder.problem:
-            return
-        folder.problem = problem
-        if problem is None:
+        """Notice that the disk of a folder, or of one inside it, has gone or come back."""
+        before, folder.problems = folder.problems, folder.check(self._videos(folder))
+        for place, problem in folder.problems.items():
+            self.changes.forget_below(place)
+            if before.get(place) != problem:
+                advice = f"if its disk is away, mount it; to forget them: prvr library remove {place}"
+                self._say("waiting", place, f"{problem}. Its videos stay in the library; {advice}")
+        for place in before.keys() - folder.problems.keys():
             self._rescan_at = 0.0
-            self._say("back", folder.path)
-        else:
-            advice = f"if its disk is away, mount it; to forget them: prvr library remove {folder.path}"
-            self._say("waiting", folder.path, f"{problem}. Its videos stay in the library; {advice}")
+            self._say("back", place)
 
-    def _holds(self, folder: WatchedFolder) -> bool:
-        """Whether the library holds videos of a folder."""
-        return folder.path in self._known_folders
+    def _videos(self, folder: WatchedFolder) -> list[Path]:
+        """The videos of a folder that the library holds."""
+        return self._known_in.get(folder.path, [])
 
     def _read_known(self) -> None:
         known = {video.path: video for video in self.library.videos() if isinstance(video.path, Path)}
         roots = [folder.path for folder in self.folders]
         self._known = {path: video for path, video in known.items() if any(root in path.parents for root in roots)}
+        self._known_in = {root: paths_below(root, self._known) for root in roots}
         self._known_folders = {folder for path in self._known for folder in path.parents}
 
     # -- doing --------------------------------------------------------------------------------------------------------
@@ -246,7 +230,7 @@ class FolderWatcher:
     def _may_forget(self, path: Path) -> bool:
         """Whether the disk of a file that is gone is still there. Looked up after the file was missed, not before."""
         folder = next(folder for folder in self.folders if folder.path in path.parents)
-        return folder.check(has_videos=True) is None and not folder.is_away(path)
+        return not any(path.is_relative_to(place) for place in folder.check(self._videos(folder)))
 
     def _add(self, paths: list[Path], said: Announcement) -> None:
         done, done_bytes = self._done, self._done_bytes
@@ -272,6 +256,8 @@ class FolderWatcher:
         self.changes.forget(paths)
         self._done, self._done_bytes = done + len(paths), done_bytes + size
         self._read_known()
+        for folder in self.folders:
+            folder.note_mounts(paths)
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
@@ -300,7 +286,7 @@ class FolderWatcher:
     def _say_state(self, said: Announcement) -> None:
         """Announce that nothing is being indexed, and what is waited for."""
         waiting, before = len(self.changes.changed), said.activity
-        problems = [f"{folder.path} {folder.problem}" for folder in self.folders if folder.problem is not None]
+        problems = [f"{place} {problem}" for folder in self.folders for place, problem in folder.problems.items()]
         if waiting:
             problems.append(f"{waiting} file{' is' if waiting == 1 else 's are'} not complete yet")
         message = self._last_problem or "; ".join(problems)

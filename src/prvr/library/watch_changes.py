@@ -20,6 +20,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.ingest.add import is_unchanged
 from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, find_videos, subtitle_signature
 from prvr.library.store.catalogue import Video
+from prvr.library.watch_folder import paths_below
 from prvr.media import SUBTITLE_SUFFIXES, MediaError
 
 
@@ -73,7 +74,7 @@ class FolderChanges:
             waiting = self.changed.get(path)
             if waiting is None or waiting.look != look:
                 self.changed[path] = _Waiting(look, now)
-        for path in _below(place, known):
+        for path in paths_below(place, known):
             if path in found or any(path.is_relative_to(each) for each in unreadable) or not _is_gone(path):
                 self.gone.pop(path, None)
             else:
@@ -115,7 +116,7 @@ class FolderChanges:
 
     def forget_below(self, folder: Path) -> None:
         """Nothing can be said about a folder, because its disk is away."""
-        self.forget([*_below(folder, self.changed), *_below(folder, self.gone)])
+        self.forget([*paths_below(folder, self.changed), *paths_below(folder, self.gone)])
 
     def postpone(self, paths: Iterable[Path]) -> None:
         """Let all other files go first."""
@@ -148,12 +149,6 @@ def _videos_at(place: Path) -> list[Path]:
     with suppress(LibraryError):  # deleted at this moment
         return [path for path in find_videos([place]) if isinstance(path, Path)]
     return []
-
-
-def _below(place: Path, paths: Iterable[Path]) -> list[Path]:
-    """Those of the paths that are the place or lie below it."""
-    prefix = f"{place}".rstrip(os.sep) + os.sep
-    return [path for path in paths if path == place or str(path).startswith(prefix)]
 
 
 def _is_gone(path: Path) -> bool:

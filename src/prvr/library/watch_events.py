@@ -34,7 +34,7 @@ class ChangeFeed:
                 stop.wait(self.tick)
                 yield set()
 
-    def _reported(self, present: dict[Path, tuple[int, int]], stop: threading.Event) -> Iterator[set[Path] | None]:
+    def _reported(self, present: dict[Path, object], stop: threading.Event) -> Iterator[set[Path] | None]:
         """What the system reports, until a folder has gone or come back."""
         from watchfiles import watch
 
@@ -60,7 +60,8 @@ class ChangeFeed:
         finally:
             changes.close()
 
-    def _present(self) -> dict[Path, tuple[int, int]]:
+    def _present(self) -> dict[Path, object]:
+        """The folders that are there, with what changes if their disks do."""
         identities = {folder.path: folder.identity for folder in self.folders}
         return {path: identity for path, identity in identities.items() if identity is not None}
 
