@@ -163,3 +163,34 @@ def test_a_slow_network_shows_placeholders_and_nothing_jumps(browser: Any, addre
     assert before["width"] == after["width"]
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     page.context.close()
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("/?video=999", "no video 999"),
+        ("/?video=abc", "names no video"),
+        ("/?like=zzz", "names no moment"),
+        ("/?folder=nope", "no videos here"),
+        ("/#picture=garbage", "cannot be used"),
+        ("/?q=red&after=never", "filters.after"),
+    ],
+)
+def test_a_bad_address_is_answered_with_a_sentence(page: Any, where: str, says: str) -> None:
+    page.goto("about:blank")
+    page.goto(where)
+    until(page, f"document.getElementById('status').innerText.includes({json.dumps(says)})")
+    assert page.locator("#stage").is_hidden()
+
+
+def test_arrow_keys_walk_through_the_videos(page: Any) -> None:
+    page.locator(".film > button").first.focus()
+    at = "[...document.querySelectorAll('.film > button')].indexOf(document.activeElement)"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(at) == 1
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(at) > 2
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate(at) == 1
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#stage:not([hidden])")

@@ -28,7 +28,10 @@ async function show(before, fromHistory) {
 async function showVideo(number, isNew) {
   const time = Number(state.t) || 0, hit = isSearch() ? hitOf(state.video, time) : null;
   let video = hit?.video;
-  try { video ??= await call("GET", `/v1/videos/${Number(state.video) || 0}`); } catch (problem) {
+  try {
+    if (!/^[1-9]\d{0,14}$/.test(state.video)) throw new Problem(0, `The address names no video: “${state.video}”.`, "Choose one from the list.");
+    video ??= await call("GET", `/v1/videos/${state.video}`);
+  } catch (problem) {
     if (number === shows && problem.status !== 401) { closePlayer(); setStatus(notice(sayProblem(problem), true)); }
     return;
   }

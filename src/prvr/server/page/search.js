@@ -1,5 +1,5 @@
 // A search: from the address to cards of hits. All data comes from POST /v1/search.
-import { breakable, byId, call, clock, count, make, sayProblem, sentence } from "./api.js";
+import { breakable, byId, call, clock, count, make, Problem, sayProblem, sentence } from "./api.js";
 import { go, listOf, state } from "./address.js";
 import { drawOutline } from "./curves.js";
 import { moveBetweenCards, placeholders } from "./cards.js";
@@ -22,11 +22,12 @@ export function setUpSearch(whenTokenIsNeeded) {
 export const setStatus = (...nodes) => byId("status").replaceChildren(...nodes);
 export const notice = (text, bad) => make("p", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : null }, text);
 
-// What the page asks for, as the body of a request; null if the address names no moment that there can be.
-export function requestOf(shown) {
+// What the page asks for, as the body of a request.
+function requestOf(shown) {
   const number = (name) => (shown[name] === "" || !Number.isFinite(Number(shown[name])) ? null : Number(shown[name]));
   const filters = { folder: shown.folder || null, tags: shown.tag ? [shown.tag] : [], min_duration: number("longer"), max_duration: number("shorter"), after: shown.after || null, before: shown.before || null };
-  const like = /^(\d+)@([\d.]+)-([\d.]+)$/.exec(shown.like);
+  const like = /^(\d{1,15})@(\d+\.?\d*)-(\d+\.?\d*)$/.exec(shown.like);
+  if (shown.like && !like) throw new Problem(0, `The address names no moment: “${shown.like}”.`, "A moment is written VIDEO@START-END, like 3@12.5-18.");
   const query = shown.picture ? { picture: shown.picture } : like ? { like: { video: Number(like[1]), start: Number(like[2]), end: Number(like[3]) } } : { query: shown.q };
   return { ...query, group_by: shown.group === "moment" ? "moment" : "video", limit: 12, min_confidence: number("sure") ?? 0, trace: shown.trace !== "0", filters };
 }
@@ -56,7 +57,7 @@ export function hitOf(video, time) {
 
 async function load(more) {
   running?.abort();
-  const own = (running = new AbortController()), request = requestOf(shownFor);
+  const own = (running = new AbortController());
   if (!more) {
     cursor = null; known = new Map(); byId("more").hidden = byId("weaker").hidden = true;
     setStatus("Searching …");
@@ -65,6 +66,7 @@ async function load(more) {
   document.body.classList.add("loading");
   byId("more").disabled = true;
   try {
+    const request = requestOf(shownFor);
     const response = await call("POST", "/v1/search", { ...request, cursor: more ? cursor : null }, own.signal);
     const arrived = performance.now();
     paint(response, more, request);
