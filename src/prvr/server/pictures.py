@@ -14,12 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from prvr.media import PICTURE_PROGRAM, Image
-from prvr.server.decoder import DecoderProcess
 from prvr.server.problems import Problem
+from prvr.server.processes import DecoderProcess
 
 MAX_TEXT = 11 << 20  # of a picture file in base64: 8 MiB and a little
 _SIDE = 1024  # pixels; larger pictures are scaled down, encoders use fewer
 _CACHE_BYTES = 64 << 20  # of decoded pictures kept in memory
+_TIMEOUT = 20.0  # seconds for one picture
 _MAX_OPEN = 64  # pictures that may wait for the decoder, or be searched with, at the same time
 
 
@@ -41,7 +42,7 @@ class Pictures:
     def __init__(self) -> None:
         self._cache: OrderedDict[str, Image] = OrderedDict()
         self._bytes = self._open = 0
-        self._decoder = DecoderProcess(PICTURE_PROGRAM)
+        self._decoder = DecoderProcess(PICTURE_PROGRAM, _TIMEOUT, _TIMEOUT)
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
@@ -71,7 +72,7 @@ class Pictures:
             raise Problem(404, "The server no longer has this picture.", "Search with the picture again.") from None
 
     async def _decode(self, content: bytes) -> Image:
-        response, pixels = await self._decoder.decode({"size": len(content), "side": _SIDE}, content)
+        response, pixels = await self._decoder.ask({"size": len(content), "side": _SIDE}, content)
         if "problem" in response:
             raise unusable(response["problem"])
         image = np.frombuffer(pixels, np.uint8).reshape(response["height"], response["width"], 3)

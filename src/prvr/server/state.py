@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from prvr.library import Library, Video
 from prvr.server.batcher import Batcher
+from prvr.server.clips import Clips, Exports
 from prvr.server.jobs import Jobs
 from prvr.server.metrics import Metrics
 from prvr.server.models import VideoDescriber
@@ -33,6 +34,8 @@ class ServerState:
     batcher: Batcher[SearchBody, bytes]
     jobs: Jobs
     thumbnails: Thumbnails
+    clips: Clips
+    exports: Exports
     pictures: Pictures
 
     @staticmethod
@@ -47,6 +50,8 @@ class ServerState:
             Batcher(searcher, metrics, options.batch, options.waiting),
             Jobs(library.address),
             Thumbnails(),
+            Clips(),
+            Exports(),
             Pictures(),
         )
 

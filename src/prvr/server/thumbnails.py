@@ -7,10 +7,11 @@ from collections import OrderedDict
 
 from prvr.library import Video
 from prvr.media import THUMBNAIL_PROGRAM
-from prvr.server.decoder import DecoderProcess
 from prvr.server.problems import Problem, as_sentence
+from prvr.server.processes import DecoderProcess
 
 _CACHE_BYTES = 64 << 20  # of pictures kept in memory
+_TIMEOUT = 20.0  # seconds for one picture
 _MAX_WAITING = 200  # pictures that may wait for the decoder
 
 
@@ -20,7 +21,7 @@ class Thumbnails:
     def __init__(self) -> None:
         self._cache: OrderedDict[tuple[str, float, int], bytes] = OrderedDict()
         self._bytes = self._waiting = 0
-        self._decoder = DecoderProcess(THUMBNAIL_PROGRAM)
+        self._decoder = DecoderProcess(THUMBNAIL_PROGRAM, _TIMEOUT, _TIMEOUT)
         self._turn = asyncio.Lock()
 
     async def get(self, video: Video, time: float, width: int) -> bytes:
@@ -48,10 +49,10 @@ class Thumbnails:
             self._bytes -= len(self._cache.popitem(last=False)[1])
 
     async def _decode(self, video: Video, at: float, width: int) -> bytes:
-        remedy = "Add the video again. If that does not help, the file is damaged at this time."
-        response, picture = await self._decoder.decode({"path": str(video.path), "time": at, "width": width})
-        if "problem" in response:
-            raise Problem(409, as_sentence(f"No thumbnail of {video.path.name}: {response['problem']}"), remedy)
+        answer, picture = await self._decoder.ask({"path": str(video.path), "time": at, "width": width})
+        if "problem" in answer:
+            remedy = "Add the video again. If that does not help, the file is damaged at this time."
+            raise Problem(409, as_sentence(f"No thumbnail of {video.path.name}: {answer['problem']}"), remedy)
         return picture
 
     async def close(self) -> None:

@@ -23,9 +23,16 @@ An encoder of your own derives from ``Encoder`` and can be given wherever one is
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from prvr.media.encoders.base import Array, Encoder, TextEncoder, Understanding, unit_rows
 from prvr.media.encoders.plain import PlainEncoder
 from prvr.media.encoders.presets import EncoderPreset, find_preset, prepared_encoders, presets
+
+if TYPE_CHECKING:
+    import torch
+
+    from prvr.media.encoders.engine import PictureEngine
 
 SHORT_NAMES = {preset.name: preset.hub for preset in presets()}
 
@@ -51,6 +58,14 @@ def open_encoder(name: str = "plain", device: str | None = None) -> Encoder:
     return ImageTextEncoder(SHORT_NAMES.get(name, name), device)
 
 
+def picture_engine(model: Any, size: int, device: torch.device, **options: Any) -> PictureEngine:
+    """What runs the picture part of an image–text model, for square pictures: what ``prvr bench`` measures."""
+    from prvr.media.encoders.engine import PictureEngine
+    from prvr.media.encoders.preparation import PicturePreparation
+
+    return PictureEngine(model, PicturePreparation.plain(size), device, **options)
+
+
 def open_text_encoder(name: str = "minilm", device: str | None = None) -> TextEncoder:
     """An encoder of sentences only, for subtitles. Arguments and errors are those of ``open_encoder``."""
     from prvr.media.encoders.sentences import SentenceEncoder
@@ -69,6 +84,7 @@ __all__ = [
     "find_preset",
     "open_encoder",
     "open_text_encoder",
+    "picture_engine",
     "prepared_encoders",
     "presets",
     "unit_rows",
