@@ -44,9 +44,9 @@ def create_app(library: Library, options: ServerOptions | None = None) -> FastAP
             await state.jobs.close()
             await state.batcher.close()
             await state.thumbnails.close()
+            await state.pictures.close()
             await state.clips.close()
             await state.exports.close()
-            await state.pictures.close()
 
     app = FastAPI(
         title="prvr",

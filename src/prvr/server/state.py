@@ -34,9 +34,9 @@ class ServerState:
     batcher: Batcher[SearchBody, bytes]
     jobs: Jobs
     thumbnails: Thumbnails
+    pictures: Pictures
     clips: Clips
     exports: Exports
-    pictures: Pictures
 
     @staticmethod
     def of(library: Library, options: ServerOptions) -> ServerState:
@@ -50,9 +50,9 @@ class ServerState:
             Batcher(searcher, metrics, options.batch, options.waiting),
             Jobs(library.address),
             Thumbnails(),
+            Pictures(),
             Clips(),
             Exports(),
-            Pictures(),
         )
 
     def describer(self) -> VideoDescriber:
