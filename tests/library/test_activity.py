@@ -8,10 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
+from prvr.files import exclusive_lock
 from prvr.library import AddProgress, Library, LibraryActivity
-from prvr.library import activity as activity_module
 
 
 def test_adding_and_reindexing_are_seen_while_they_last(library: Library, own: Path) -> None:
@@ -41,21 +39,21 @@ def test_another_process_sees_it(in_folder: Library, own: Path) -> None:
     assert not (in_folder.folder / "activity").exists()
 
 
-def test_what_a_killed_process_left_is_ignored_and_then_deleted(
-    in_folder: Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_killed_process_left_is_ignored_and_then_deleted(in_folder: Library) -> None:
     folder = in_folder.folder / "activity"
     folder.mkdir()
-    left = {"what": "watch", "folders": ["/films"], "process": 1, "machine": "here", "since": 0.0}
-    (folder / "killed.json").write_text(json.dumps({**left, "at": time.time() - 1000}))
-    (folder / "now.json").write_text(json.dumps({**left, "at": time.time()}))
-    for name, text in (("half", '{"what": "wat'), ("other", '{"at": 1}'), ("newer", '{"what": "?", "folders": []}')):
+    left = {"what": "add", "folders": ["/films"], "process": 1, "machine": "here", "since": 0.0}
+    for name, text in (
+        ("killed", json.dumps(left)),
+        ("half", '{"what": "wat'),
+        ("other", '{"what": "?", "folders": []}'),
+    ):
         (folder / f"{name}.json").write_text(text)
-    assert [each.describe() for each in in_folder.activities()] == ["watching /films (process 1 on here)"]
+    assert in_folder.activities() == []
+    with exclusive_lock(folder / "killed.lock"):  # as if it were alive
+        assert [each.describe() for each in in_folder.activities()] == ["adding /films (process 1 on here)"]
     with in_folder.announce("add"):
         assert not (folder / "killed.json").exists()
-    monkeypatch.setattr(activity_module, "_STALE", 0.0)
-    assert in_folder.activities() == []
 
 
 def test_a_disk_that_cannot_be_written_stops_no_work(in_folder: Library) -> None:

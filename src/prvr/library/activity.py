@@ -1,8 +1,8 @@
 """What is being done to a library right now: watching folders, adding, reindexing.
 
 Whoever works on a library announces it. For a library in a folder the announcement is a small file in ``activity/``,
-refreshed every few seconds and deleted at the end, so that other processes see it too. What a killed process leaves
-there is ignored after a while. For a lake, a process sees only what it does itself.
+with a lock beside it that the process holds, so that other processes see it, and know it for void when the process was
+killed. For a lake, a process sees only what it does itself.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from prvr.files import NotAnObject, read_json_object, write_whole
+from prvr.files import Busy, NotAnObject, exclusive_lock, read_json_object, write_whole
 from prvr.library.ingest.add import AddProgress
 from prvr.media import StorageError, VideoFile, video_path
 
 ActivityKind = Literal["watch", "add", "reindex"]
 ActivityState = Literal["waiting", "indexing"]
 _EVERY = 1.0  # seconds between two looks at whether there is something new to write
-_REFRESH = 5.0  # seconds after which an announcement is written again though nothing has changed
-_STALE = 20.0  # seconds after which an announcement that was not refreshed is ignored
 _numbers = itertools.count()
 _here: dict[tuple[str, int], LibraryActivity] = {}  # what this process does: library and number of the announcement
 
@@ -61,16 +59,22 @@ class Announcement:
     """An activity that other processes can see, until it is closed."""
 
     def __init__(self, address: str, folder: Path | None, activity: LibraryActivity):
-        self.activity = activity
+        self.activity, self._written = activity, activity
         self._key = (address, next(_numbers))
-        self._file = None if folder is None else folder / f"{platform.node()}-{os.getpid()}-{self._key[1]}.json"
-        self._written: tuple[LibraryActivity, float] | None = None
-        self._closing, self._writing = threading.Event(), threading.Lock()
+        self._file: Path | None = None
+        self._held, self._writing, self._closing = ExitStack(), threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._keep_writing, name="prvr-activity", daemon=True)
         _here[self._key] = activity
-        self._write()
-        self._thread = threading.Thread(target=self._refresh, name="prvr-activity", daemon=True)
-        if self._file is not None:
-            self._thread.start()
+        if folder is not None:
+            self._publish(folder / f"{platform.node()}-{os.getpid()}-{self._key[1]}.json")
+
+    def _publish(self, file: Path) -> None:
+        with suppress(OSError, Busy):  # a full or read-only disk: the work itself says what is wrong
+            file.parent.mkdir(exist_ok=True)
+            if self._held.enter_context(exclusive_lock(_lock_of(file))):  # not where the file system has no locks
+                self._file = file
+                self._write()
+                self._thread.start()
 
     def update(self, **changes: Any) -> None:
         """Say what has changed: fields of ``LibraryActivity``. It is written within a second; a new file at once."""
@@ -90,30 +94,26 @@ class Announcement:
         return progress
 
     def close(self) -> None:
-        self._closing.set()
         _here.pop(self._key, None)
-        if self._file is None:
-            return
-        self._thread.join()
-        with suppress(OSError):
-            self._file.unlink(missing_ok=True)
-            self._file.parent.rmdir()  # if this was the last
+        self._closing.set()
+        if self._file is not None:
+            self._thread.join()
+            _delete(self._file)
+        self._held.close()
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.parent.rmdir()  # if this was the last
 
-    def _refresh(self) -> None:
+    def _keep_writing(self) -> None:
         while not self._closing.wait(_EVERY):
-            assert self._written is not None
-            said, at = self._written
-            if said != self.activity or time.monotonic() - at > _REFRESH:
+            if self._written != self.activity:
                 self._write()
 
     def _write(self) -> None:
-        if self._file is None:
-            return
-        with self._writing, suppress(OSError):  # a full or read-only disk: the work itself says what is wrong
-            said = self.activity
-            self._written = said, time.monotonic()
-            self._file.parent.mkdir(exist_ok=True)
-            write_whole(self._file, json.dumps({**asdict(said), "at": time.time()}))
+        if self._file is not None:
+            with self._writing, suppress(OSError):
+                self._written = self.activity
+                write_whole(self._file, json.dumps(asdict(self._written)))
 
 
 @contextmanager
@@ -125,7 +125,9 @@ def announce(address: str, folder: Path | None, activity: LibraryActivity) -> It
         folder: where the library's activities are kept; None: only this process knows.
         activity: how it begins.
     """
-    _sweep(folder)
+    for path, left, alive in _announced(folder):
+        if not alive and left.what != "watch":  # the next watcher looks at those
+            _delete(path)
     announcement = Announcement(address, folder, activity)
     try:
         yield announcement
@@ -133,18 +135,23 @@ def announce(address: str, folder: Path | None, activity: LibraryActivity) -> It
         announcement.close()
 
 
-def left_activities(folder: Path | None) -> list[LibraryActivity]:
-    """Announcements that were not taken back, of processes that may have been killed."""
-    return [] if folder is None else [activity for _, activity, _ in _announced(folder)]
-
-
 def read_activities(address: str, folder: Path | None) -> list[LibraryActivity]:
     """What is being done to a library now, the oldest first. See ``announce``."""
     if folder is None:
         found = [activity for (library, _), activity in [*_here.items()] if library == address]
     else:
-        found = [activity for _, activity, age in _announced(folder) if age < _STALE]
+        found = [activity for _, activity, alive in _announced(folder) if alive]
     return sorted(found, key=lambda activity: activity.since)
+
+
+def take_killed_watchers(folder: Path | None, folders: Iterable[str]) -> list[LibraryActivity]:
+    """What watchers of some of these folders were doing when they were killed. Their announcements are deleted."""
+    killed, watched = [], {*folders}
+    for path, activity, alive in _announced(folder):
+        if not alive and activity.what == "watch" and not watched.isdisjoint(activity.folders):
+            killed.append(activity)
+            _delete(path)
+    return killed
 
 
 def shared_folder(files: Iterable[VideoFile]) -> tuple[str, ...]:
@@ -156,21 +163,32 @@ def shared_folder(files: Iterable[VideoFile]) -> tuple[str, ...]:
         return ()
 
 
-def _announced(folder: Path) -> Iterator[tuple[Path, LibraryActivity, float]]:
-    """Announcements in a folder, with their age in seconds. Files that hold none are left out."""
-    for path in folder.glob("*.json"):
+def _announced(folder: Path | None) -> Iterator[tuple[Path, LibraryActivity, bool]]:
+    """Announcements in a folder, and whether their processes are alive. Files that hold none are left out."""
+    for path in folder.glob("*.json") if folder is not None else ():
         with suppress(NotAnObject, TypeError, ValueError, KeyError):  # deleted meanwhile, or of another version
             values = read_json_object(path)
-            age = abs(time.time() - float(values.pop("at")))
             activity = LibraryActivity(**{**values, "folders": tuple(values["folders"])})
             if activity.what in get_args(ActivityKind) and activity.state in get_args(ActivityState):
-                yield path, activity, age
+                yield path, activity, _is_held(_lock_of(path))
 
 
-def _sweep(folder: Path | None) -> None:
-    """Delete what killed processes left behind. A process that was only paused writes its announcement again."""
-    if folder is not None:
-        for path, _, age in _announced(folder):
-            if age > 3 * _STALE:
-                with suppress(OSError):
-                    path.unlink()
+def _is_held(lock: Path) -> bool:
+    """Whether a process holds a lock. One that was killed does not."""
+    try:
+        with exclusive_lock(lock):
+            return False
+    except Busy:
+        return True
+    except OSError:  # this user may not write there
+        return True
+
+
+def _lock_of(file: Path) -> Path:
+    return file.with_suffix(".lock")
+
+
+def _delete(file: Path) -> None:
+    with suppress(OSError):
+        file.unlink(missing_ok=True)
+        _lock_of(file).unlink(missing_ok=True)

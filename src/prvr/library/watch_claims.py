@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prvr.library.activity import left_activities
+from prvr.library.activity import take_killed_watchers
 from prvr.library.errors import LibraryError
 from prvr.library.watch_folder import WatchedFolder
 
@@ -32,9 +32,8 @@ def claim_folders(library: Library, folders: Sequence[WatchedFolder], held: Exit
 
 def crashed_files(library: Library, folders: Sequence[WatchedFolder]) -> set[Path]:
     """The file at which the last watcher of these folders was killed. Called when the folders are claimed."""
-    own = {str(folder.path) for folder in folders}
-    left = [each for each in left_activities(library.store.activity_folder) if each.what == "watch"]
-    return {Path(each.file) for each in left if each.file is not None and not own.isdisjoint(each.folders)}
+    killed = take_killed_watchers(library.store.activity_folder, [str(folder.path) for folder in folders])
+    return {Path(each.file) for each in killed if each.file is not None}
 
 
 def _claim(library: Library, path: Path) -> Callable[[], None]:
