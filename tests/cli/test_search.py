@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,16 @@ def found(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
     return result
 
 
+def test_a_search_imports_only_what_it_needs() -> None:
+    """Every module is paid for by every search; `benchmarks/cold_start.py` says how much."""
+    program = "import sys, prvr.cli.search; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    modules = done.stdout.split()
+    assert "prvr.library" in modules
+    others = ("prvr.training", "prvr.losses", "prvr.worlds", "prvr.server", "transformers", "av", "lance", "ray")
+    assert not {*others} & {*modules}
+
+
 def test_words_need_no_quotation_marks(capsys: pytest.CaptureFixture[str]) -> None:
     quoted = found(capsys, "a red square moves left", "--limit", "2")
     assert quoted["query"] == "a red square moves left"
@@ -45,6 +57,7 @@ def test_words_need_no_quotation_marks(capsys: pytest.CaptureFixture[str]) -> No
         ("a", "red", "square", "moves", "left", "--limit", "2"),
         ("--limit", "2", "a", "red", "square", "moves", "left"),
         ("a red", "square moves", "left", "--limit", "2"),
+        ("a", "red", "square", "--limit", "2", "moves", "left"),
     ):
         assert found(capsys, *words)["hits"] == quoted["hits"], words
 
@@ -90,6 +103,7 @@ def test_mistakes_are_one_line(words: list[str], expected: str, capsys: pytest.C
 
 def test_the_shell_answers_line_after_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["a red square", "", "xyzzy's", "--like nowhere@3", "--nonsense", "something blue --limit 1 --json"]
+    lines += ["exit", "a yellow star"]
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
     assert main(["search", "--shell", "--limit", "2"]) == 0
     said = capsys.readouterr()

@@ -76,6 +76,7 @@ def test_what_is_no_picture_or_too_large_is_one_sentence(tmp_path: Path) -> None
         (picture_bytes(half_red())[:60], "is damaged"),
         (b"RIFF\0\0\0\0WEBPVP8 ", "is damaged"),
         (bomb, "more than 64 million pixels"),
+        (png(2, 100, b"\0" * 700), "more than 20 times as long"),
     ):
         with pytest.raises(MediaError, match=reason):
             decode_picture(content)

@@ -36,16 +36,19 @@ def test_a_picture_is_a_query_and_its_address_can_be_shared(page: Any, picture: 
     assert page.locator("#drop").is_visible()
     page.evaluate(GIVE, ["dragleave", picture, "a.jpg"])
     assert page.locator("#drop").is_hidden()
-    with page.expect_request("**/v1/search") as asked:
+    with page.expect_response("**/v1/search") as answer:
         page.evaluate(GIVE, [kind, picture, "a.jpg"])
-    assert set(asked.value.post_data_json) >= {"picture"}
+    sent = base64.b64decode(answer.value.request.post_data_json["picture"])
+    assert sent.startswith(b"\xff\xd8")
+    assert len(sent) < 20_000  # short enough for an address
+    first = str(answer.value.json()["hits"][0]["video"]["id"])
     page.wait_for_selector(".hit")
-    assert page.locator(".hit").first.get_attribute("data-video") == "1"
+    assert page.locator(".hit").first.get_attribute("data-video") == first
     assert page.locator("#asked-picture").is_visible()
     assert "picture=" in urlsplit(page.url).fragment
     page.reload()
     page.wait_for_selector(".hit")
-    assert page.locator(".hit").first.get_attribute("data-video") == "1"
+    assert page.locator(".hit").first.get_attribute("data-video") == first
     page.locator(".hit > button").first.click()
     page.wait_for_selector("#curves svg path")
     page.click("#asked-close")
@@ -53,6 +56,7 @@ def test_a_picture_is_a_query_and_its_address_can_be_shared(page: Any, picture: 
 
 
 def test_what_is_no_picture_is_refused_with_a_sentence(page: Any) -> None:
+    page.wait_for_selector(".film")
     page.evaluate(GIVE, ["drop", base64.b64encode(b"no picture").decode(), "a.jpg"])
     page.wait_for_selector(".notice.bad")
     assert "not a picture" in page.inner_text("#status")

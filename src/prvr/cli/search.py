@@ -7,6 +7,7 @@ import re
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -92,19 +93,35 @@ class SearchArguments:
 
 
 def search_command(argv: list[str]) -> int:
-    arguments = tyro.cli(SearchArguments, prog="prvr search", args=argv)
+    arguments = _parse(argv)
     if not arguments.shell:
         _require_query(arguments)
-        return _answer(open_library(arguments.library), arguments)
+        lib = open_library(arguments.library)
+        code = _answer(lib, arguments)
+        if not arguments.as_json:
+            print_limits(lib)
+        return code
     lib, usual = open_library(arguments.library), replace(arguments, query=(), picture=None, like=None, shell=False)
 
     def answer(words: list[str]) -> int:
-        return _answer(lib, _require_query(tyro.cli(SearchArguments, prog="", args=words, default=usual)))
+        return _answer(lib, _require_query(_parse(words, usual)))
 
+    print_limits(lib)
     if arguments != replace(usual, shell=True):  # a query was given as well
         guarded(lambda _: _answer(lib, _require_query(arguments)), [])
     threading.Thread(target=_load, args=(lib,), daemon=True).start()  # while the first line is typed
     return run_shell(answer)
+
+
+def _parse(argv: list[str], usual: SearchArguments | None = None) -> SearchArguments:
+    """Options may stand before, between and after the words of the sentence. ``usual``: the values of other options."""
+    parse = partial(tyro.cli, SearchArguments, prog="prvr search", args=argv)
+    if usual is not None:
+        parse = partial(parse, default=usual)
+    found, more = parse(return_unknown_args=True)
+    if any(word.startswith("-") for word in more):
+        parse()  # says what is wrong, and ends
+    return replace(found, query=(*found.query, *more))
 
 
 def _load(lib: Library) -> None:
@@ -149,7 +166,6 @@ def _answer(lib: Library, arguments: SearchArguments) -> int:
         print(json.dumps(document, indent=1))
     else:
         _show(found, arguments)
-        print_limits(lib)
         for path in clips.values():
             Console().print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
     complete = arguments.export is None or len(clips) == len(found.hits)

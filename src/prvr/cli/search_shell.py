@@ -10,11 +10,12 @@ from contextlib import suppress
 from prvr.cli.errors import guarded
 
 _PROMPT = "search> "
+_EXIT = ("exit", "quit")
 _ENDING = (130, 141)  # Ctrl-C, and a reader of our output that went away
 
 
 def run_shell(answer: Callable[[list[str]], int]) -> int:
-    """Answer lines until Ctrl-D or Ctrl-C. An error is printed, and the next line is read.
+    """Answer lines until Ctrl-D, Ctrl-C or ``exit``. An error is printed, and the next line is read.
 
     Args:
         answer: answers the words of a command line, and returns its exit code.
@@ -23,7 +24,7 @@ def run_shell(answer: Callable[[list[str]], int]) -> int:
         import readline  # noqa: F401
     asks = sys.stdin.isatty()
     if asks:
-        print("Type a sentence, or options such as --like VIDEO@12.5; Ctrl-D ends.")
+        print("Type a sentence, or options such as --like VIDEO@12.5. Ctrl-D or `exit` ends.")
     while True:
         try:
             line = input(_PROMPT if asks else "").strip()
@@ -31,6 +32,8 @@ def run_shell(answer: Callable[[list[str]], int]) -> int:
             if asks:
                 print()
             return 0 if isinstance(end, EOFError) else 130
+        if line in _EXIT:
+            return 0
         if line and (code := guarded(lambda words: _answer(words, answer), [line])) in _ENDING:
             return code
 

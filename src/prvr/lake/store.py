@@ -114,6 +114,7 @@ class LakeStore(Store):
         self._look: Future[LakeSnapshot] | None = None  # that is under way
         self._table: LanceDataset | None = None  # of videos, in the version that is searched
         self._candidates: tuple[Snapshot | None, dict[str, LakeCandidates]] = (None, {})
+        self._latest: LakeSnapshot | None = None  # that was searched
         self._counted: tuple[int, pa.Table, LibrarySummary] | None = None  # version of videos, and its summary
 
     # -- looking ------------------------------------------------------------------------------------------------------
@@ -147,6 +148,9 @@ class LakeStore(Store):
         return [read_video(row) for row in self._videos(f"id != {HEAD} AND {condition}")]
 
     def video(self, number: int) -> Video | None:
+        latest = self._latest if time.monotonic() < self._due else None
+        if latest is not None and number in latest.videos:
+            return latest.videos[number]
         rows = self._videos(f"id = {int(number)} AND id != {HEAD}")
         return read_video(rows[0]) if rows else None
 
@@ -215,7 +219,7 @@ class LakeStore(Store):
             _log.warning("%s; searching the version that was read before", problem)
             self._due = time.monotonic() + AWAY_SECONDS
             return previous
-        self._due, self._table = time.monotonic() + CHECK_SECONDS, found.opened[0]
+        self._due, self._table, self._latest = time.monotonic() + CHECK_SECONDS, found.opened[0], found
         return found
 
     def _read(self, previous: Snapshot | None, projection: QueryProjection) -> LakeSnapshot:

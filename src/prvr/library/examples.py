@@ -30,7 +30,7 @@ _TRIED = 4  # times as many sentences are searched for as are shown
 _SAID = 2  # of the examples are lines of subtitles, at most
 _LINES = 60  # that are looked at
 _WORDS, _LETTERS = (3, 8), 48  # of a line that can be an example
-_SIMPLE = "a red square moves left"  # of the kind that an encoder with few words understands
+_SIMPLE = "something red moves left"  # of the kind that an encoder with few words understands best
 
 
 def find_examples(library: Library, most: int) -> list[str]:
@@ -63,7 +63,7 @@ def _is_said(result: SearchResult) -> bool:
 
 
 def _promising(library: Library, sections: TrackSections) -> list[str]:
-    """Common sentences, first those that score much higher somewhere than elsewhere."""
+    """Common sentences that describe a section best of all, first those that lead most over other sections."""
     numbers = np.unique(np.linspace(0, len(sections) - 1, min(len(sections), _SECTIONS)).astype(np.int64))
     vary = library.knowledge.vary
     if vary is None:
@@ -72,12 +72,14 @@ def _promising(library: Library, sections: TrackSections) -> list[str]:
         scores = (stored[..., 0] + sections.fusion_weight * stored[..., 1]).T
     else:
         every = {_SIMPLE: None}
-        for _ in range(3):  # colour, shape and direction
+        for _ in range(2):  # colour and direction
             every |= {varied: None for sentence in [*every] for varied in vary(sentence)}
         sentences = [re.sub(r"\ba(?= [aeiou])", "an", sentence) for sentence in every]
         vectors = library.encode(FRAMES, sentences)
         scores = score_sections(vectors, sections, library.pool, numbers).fused(sections.fusion_weight).numpy()
-    return [sentences[place] for place in np.argsort(-_lead(scores), kind="stable")]
+    leading = np.argsort(-_lead(scores), kind="stable")
+    described = dict.fromkeys(scores[leading].argmax(1).tolist())  # the sections that they find
+    return [sentences[place] for place in dict.fromkeys(scores[:, [*described]].argmax(0).tolist())]
 
 
 def _lead(scores: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -21,7 +21,14 @@ from prvr.library.store.catalogue import Catalogue, Video, read_generation, read
 from prvr.library.store.claims import Claim, claim
 from prvr.library.store.commit import Committer, commit_videos, disk_error
 from prvr.library.store.edit import add_tags, change_tags, free_space, remove_videos
-from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList, inner_folders, read_list, summarise
+from prvr.library.store.listing import (
+    LibrarySummary,
+    ListRequest,
+    VideoList,
+    inner_folders,
+    read_list,
+    summarise_catalogue,
+)
 from prvr.library.store.rebuild import FolderRebuild
 from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
@@ -41,6 +48,7 @@ class FolderStore(Store):
         self.catalogue = Catalogue(folder)
         self._indexes = OpenIndexes(folder)
         self._summary: tuple[int, LibrarySummary] | None = None  # generation, and what was counted in it
+        self._inner: tuple[int, dict[VideoFile, dict[str, int]]] = (-1, {})  # generation, and folders in folders
 
     @property
     def writable(self) -> bool:  # type: ignore[override]
@@ -70,13 +78,18 @@ class FolderStore(Store):
 
     def folders(self, folder: VideoFile) -> dict[str, int]:
         with self.catalogue.reading() as db:
-            return inner_folders(db, folder)
+            generation, known = read_generation(db), self._inner
+            if known[0] != generation:
+                known = self._inner = (generation, {})
+            if folder not in known[1]:
+                known[1][folder] = inner_folders(db, folder)
+            return dict(known[1][folder])
 
     def summary(self) -> LibrarySummary:
         with self.catalogue.reading() as db:
             generation, known = read_generation(db), self._summary
             if known is None or known[0] != generation:
-                known = self._summary = (generation, summarise(db))
+                known = self._summary = (generation, summarise_catalogue(db))
             return known[1]
 
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:

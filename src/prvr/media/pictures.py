@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from prvr.media.reader import require_file
 
 PICTURE_PROGRAM = "prvr.media.picture_server"  # run with `python -m`, to decode in a separate process
 MOST_PIXELS = 64_000_000  # of a picture that is read; a small file can hold many more
+MOST_NARROW = 20  # one side by the other; encoders scale the short side up, so that a line would fill the memory
 _OR_TOO_LARGE = f", or has more than {MOST_PIXELS // 1_000_000} million pixels"
 _FORMATS = {"mjpeg": rb"\xff\xd8\xff", "png": rb"\x89PNG\r\n\x1a\n", "webp": rb"RIFF....WEBP"}  # how files begin
 
@@ -55,7 +56,7 @@ def load_picture(path: str | Path) -> Image:
             str(source), options={"protocol_whitelist": "file"}, stream_options=[limit], metadata_errors="replace"
         ) as container:
             container.streams.video[0].codec_context.options = limit
-            return _upright(next(container.decode(video=0)))
+            return _upright(next(container.decode(video=0)), source)
     except (av.FFmpegError, StopIteration, IndexError, ValueError) as problem:
         raise MediaError(source, f"is not a picture that can be read{_OR_TOO_LARGE}") from problem
 
@@ -80,13 +81,15 @@ def decode_picture(content: bytes, side: int | None = None) -> Image:
     decoder.thread_count, decoder.options = 1, {"max_pixels": str(MOST_PIXELS)}
     try:
         frame = next(iter([*decoder.decode(av.Packet(content)), *decoder.decode(None)]))
-        return _upright(frame, side)
+        return _upright(frame, "the picture", side)
     except (av.FFmpegError, StopIteration, ValueError) as problem:
         raise MediaError("the picture", f"is damaged, or animated{_OR_TOO_LARGE}") from problem
 
 
-def _upright(frame: Any, side: int | None = None) -> Image:
+def _upright(frame: Any, source: str | PurePath, side: int | None = None) -> Image:
     """A decoded picture as RGB, turned as its file says; what is transparent becomes white."""
+    if max(frame.width, frame.height) > MOST_NARROW * min(frame.width, frame.height):
+        raise MediaError(source, f"has a side that is more than {MOST_NARROW} times as long as the other")
     scale = min(1.0, (side or math.inf) / max(frame.width, frame.height))
     width, height = (max(1, round(length * scale)) for length in (frame.width, frame.height))
     if any(component.is_alpha for component in frame.format.components):

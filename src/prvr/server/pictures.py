@@ -75,7 +75,8 @@ class Pictures:
         response, pixels = await self._decoder.ask({"size": len(content), "side": _SIDE}, content)
         if "problem" in response:
             raise unusable(response["problem"])
-        return np.frombuffer(pixels, np.uint8).reshape(response["height"], response["width"], 3)
+        image = np.frombuffer(pixels, np.uint8).reshape(response["height"], response["width"], 3)
+        return image.copy()  # writable, as encoders expect
 
     def _store(self, name: str, image: Image) -> None:
         """Keep a picture, and drop those that were not used for the longest time."""

@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -17,7 +16,6 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
-from pydantic.json_schema import SkipJsonSchema
 
 from prvr.library import (
     SCORES_NOTE,
@@ -88,27 +86,19 @@ def _with_zone(day: datetime) -> datetime:
     return day.replace(tzinfo=UTC)
 
 
-def _check_given(value: object) -> object:
-    """Refuse null for a field that may only be left out."""
-    if value is None:
-        raise ValueError("leave the field out instead of sending null")
-    return value
-
-
 def _without_default(schema: dict[str, Any]) -> None:
     schema.pop("default", None)
 
 
-_Absent = SkipJsonSchema[None]
-_NotNull = BeforeValidator(_check_given)
 _Base64 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]+={0,2}$", max_length=MAX_TEXT)]
-_ASKED = ("query", "like", "picture")
+_LEFT_OUT: Any = None
+_ASKED: tuple[Literal["query", "like", "picture"], ...] = ("query", "like", "picture")
 
 
 class LikeModel(RequestModel):
     """A moment of a video of the library."""
 
-    video: Annotated[Integer, Field(ge=1, le=2**53)] = Field(description="number of the video", examples=[1])
+    video: Integer = Field(ge=1, le=2**53, description="number of the video", examples=[1])
     start: Seconds = Field(description="seconds")
     end: Seconds | None = Field(default=None, description="seconds; null: only what is on screen at `start`")
 
@@ -135,16 +125,17 @@ class SearchBody(RequestModel):
             "oneOf": [{"required": [name]} for name in _ASKED],
         },
     )
-    query: Annotated[QueryText | _Absent, _NotNull] = Field(
-        default=None, json_schema_extra=_without_default, description="a sentence that describes the moment"
+    # One of these three is given: ``kind``. The others are None, which nobody reads; a client may not send null.
+    query: QueryText = Field(
+        default=_LEFT_OUT, json_schema_extra=_without_default, description="a sentence that describes the moment"
     )
-    like: Annotated[LikeModel | _Absent, _NotNull] = Field(
-        default=None,
+    like: LikeModel = Field(
+        default=_LEFT_OUT,
         json_schema_extra=_without_default,
         description="a moment: find others that look like it. Its own video is left out.",
     )
-    picture: Annotated[_Base64 | _Absent, _NotNull] = Field(
-        default=None,
+    picture: _Base64 = Field(
+        default=_LEFT_OUT,
         json_schema_extra=_without_default,
         description="a .jpg, .png or .webp file of at most 8 MiB, in base64: find moments that look like it",
     )
@@ -167,9 +158,14 @@ class SearchBody(RequestModel):
 
     @model_validator(mode="after")
     def _check_one_is_asked(self) -> SearchBody:
-        if sum(getattr(self, name) is not None for name in _ASKED) != 1:
+        if sum(name in self.model_fields_set for name in _ASKED) != 1:
             raise ValueError("give one of `query`, `like` and `picture`")
         return self
+
+    @property
+    def kind(self) -> Literal["query", "like", "picture"]:
+        """What is asked."""
+        return next(name for name in _ASKED if name in self.model_fields_set)
 
     def with_picture(self, picture: DecodedPicture) -> SearchBody:
         """The same search with its picture decoded. ``picture`` then holds the name under which the server keeps it."""
@@ -180,19 +176,21 @@ class SearchBody(RequestModel):
     @property
     def asked(self) -> QueryInput:
         """The sentence, moment or decoded picture."""
-        if self.like is not None:
-            return MomentQuery(self.like.video, self.like.start, self.like.end)
-        asked = self.query if self._image is None else self._image
-        assert asked is not None
-        return asked
+        match self.kind:
+            case "query":
+                return self.query
+            case "like":
+                return MomentQuery(self.like.video, self.like.start, self.like.end)
+            case "picture":
+                assert self._image is not None
+                return self._image
 
     @property
     def evidence_parameters(self) -> str:
         """The query and its options, encoded for the URL of the evidence."""
         asked = self.asked
-        like = {"like": asked.address} if isinstance(asked, MomentQuery) else {}
-        text = {name: value for name in ("query", "picture") if (value := getattr(self, name)) is not None}
-        return urlencode({**text, **like, "trace": str(self.trace).lower()})
+        text = asked.address if isinstance(asked, MomentQuery) else getattr(self, self.kind)
+        return urlencode({self.kind: text, "trace": str(self.trace).lower()})
 
     def to_request(self, folders: LibraryFolders) -> SearchRequest:
         return SearchRequest(

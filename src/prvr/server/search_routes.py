@@ -24,11 +24,11 @@ async def search(request: SearchBody, state: Shared) -> Response:
 
     Concurrent searches share one pass over the library.
     """
-    if request.like is not None:
+    if request.kind == "like":
         await run_in_threadpool(state.video, request.like.video)
     try:
         async with AsyncExitStack() as stack:
-            if request.picture is not None:
+            if request.kind == "picture":
                 request = request.with_picture(await stack.enter_async_context(state.pictures.decoded(request.picture)))
             return Response(await state.batcher.submit(request), media_type="application/json")
     except NoCandidates as problem:

@@ -68,8 +68,7 @@ class ServerState:
 
     def video(self, number: int) -> Video:
         """The video with this number. Clients name files by number only, never by path."""
-        video = self.library.snapshot().videos.get(number)
-        video = video or self.library.video(number)
+        video = self.library.video(number)
         if video is None:
             raise Problem(404, f"There is no video {number} in the library.", "List the videos with GET /v1/videos.")
         return video

@@ -89,7 +89,7 @@ def video(video_id: VideoId, state: Shared) -> VideoModel:
     return state.lister().describe(state.video(video_id))
 
 
-@router.patch("/videos/{video_id}", responses=problem_responses(404, 409, 422))
+@router.patch("/videos/{video_id}", responses=problem_responses(400, 404, 409, 422))
 def edit_video(video_id: VideoId, edit: VideoEdit, state: Shared) -> VideoModel:
     """Attach tags to a video and take others off. Returns the video as it is then."""
     state.video(video_id)

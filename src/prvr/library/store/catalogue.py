@@ -42,6 +42,10 @@ CREATE INDEX IF NOT EXISTS lines_of ON lines (video);
 """
 
 
+# Added to a catalogue of an older version by the next change.
+_BY_DATE = "CREATE INDEX IF NOT EXISTS videos_by_date ON videos (state, mtime)"
+
+
 @dataclass(frozen=True)
 class Video:
     """A file that the library knows. ``state`` is "ok" or "failed"; ``problem`` says why, or which part is missing."""
@@ -140,6 +144,7 @@ class Catalogue:
                     db.execute("INSERT INTO state SELECT 0 WHERE NOT EXISTS (SELECT * FROM state)")
                 if not has_words(db):
                     add_words(db)
+                db.execute(_BY_DATE)
                 yield db
                 if visible:
                     db.execute("UPDATE state SET generation = generation + 1")

@@ -116,7 +116,7 @@ def inner_folders(db: sqlite3.Connection, folder: VideoFile) -> dict[str, int]:
     return dict(found.fetchall())
 
 
-def summarise(db: sqlite3.Connection) -> LibrarySummary:
+def summarise_catalogue(db: sqlite3.Connection) -> LibrarySummary:
     """Count what the catalogue holds."""
     states = db.execute("SELECT state, COUNT(*), SUM(duration) FROM videos GROUP BY state").fetchall()
     counts = {state: (count, seconds or 0.0) for state, count, seconds in states}

@@ -28,7 +28,10 @@ async function show(before, fromHistory) {
 async function showVideo(number, isNew) {
   const time = Number(state.t) || 0, hit = isSearch() ? hitOf(state.video, time) : null;
   let video = hit?.video;
-  try { video ??= await call("GET", `/v1/videos/${Number(state.video) || 0}`); } catch (problem) {
+  try {
+    if (!/^[1-9]\d{0,14}$/.test(state.video)) throw new Problem(0, `The address names no video: “${state.video}”.`, "Choose one from the list.");
+    video ??= await call("GET", `/v1/videos/${state.video}`);
+  } catch (problem) {
     if (number === shows && problem.status !== 401) { closePlayer(); setStatus(notice(sayProblem(problem), true)); }
     return;
   }
@@ -89,8 +92,9 @@ function fill(id, names) {
 }
 
 let refreshing = null;
-function refresh() { // at most once in two seconds, however many files are added
-  refreshing ??= setTimeout(async () => { refreshing = null; await describe(); if (byId("found").hidden) forgetHits(); libraryChanged(); }, byId("holds").dataset.videos === "0" ? 100 : 2000);
+function refresh() { // at most once in two seconds, however many files are added; counting a large library takes longer
+  const videos = Number(byId("holds").dataset.videos);
+  refreshing ??= setTimeout(async () => { refreshing = null; await describe(); if (byId("found").hidden) forgetHits(); libraryChanged(); }, videos === 0 ? 100 : videos < 20_000 ? 2000 : 15_000);
 }
 
 function askToken(problem) {

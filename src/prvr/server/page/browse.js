@@ -1,5 +1,5 @@
 // The library without a query: folders, tags, example searches, and all videos in a grid, page by page while one scrolls.
-import { breakable, byId, call, clock, count, make, sayProblem, sentence } from "./api.js";
+import { breakable, byId, call, clock, make, sayProblem, sentence } from "./api.js";
 import { go, listOf, state } from "./address.js";
 import { moveBetweenCards, placeholders, retryPictures } from "./cards.js";
 import { confirmRemoval } from "./edit.js";
@@ -74,7 +74,7 @@ async function folders() {
 
 async function examples() {
   if (!library?.videos) return;
-  byId("examples").textContent = "Looking for searches that this library answers well …";
+  byId("examples").textContent = "Looking for example searches …";
   let found = [];
   try { found = (await call("GET", "/v1/library/examples")).examples; } catch { /* then there are none */ }
   byId("examples").replaceChildren(...(found.length ? [make("span", { class: "quiet" }, "Try: "), ...found.map((text) => make("button", { type: "button", class: "chip", onclick: () => go({ q: text, like: "", picture: "", video: "", t: "" }) }, text))] : []));
@@ -115,9 +115,10 @@ async function load(more, quiet = false) {
 
 function describeList() {
   const narrowed = state.folder || state.tag || state.failed;
+  byId("total").textContent = total.toLocaleString("en");
   if (!total && !narrowed) return setStatus(notice(library?.failed ? "No video of this library can be searched yet: all its files are unreadable." : "This library is empty. Add videos, then search them here."));
   if (!total) return setStatus(notice(state.failed ? "Every file could be read." : "There are no videos here."));
-  setStatus(state.failed ? "Files that could not be read, with the reason. They are tried again when they are added again." : `${count(total, "video")}${narrowed ? " here" : ""}. Describe what happens in the moment you are looking for, or drop a picture.`);
+  setStatus(...(state.failed ? ["Files that could not be read, with the reason. They are tried again when they are added again."] : []));
 }
 
 const day = (text) => new Date(text).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });

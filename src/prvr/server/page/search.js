@@ -1,5 +1,5 @@
 // A search: from the address to cards of hits. All data comes from POST /v1/search.
-import { breakable, byId, call, clock, count, make, sayProblem, sentence } from "./api.js";
+import { breakable, byId, call, clock, count, make, Problem, sayProblem, sentence } from "./api.js";
 import { go, listOf, state } from "./address.js";
 import { drawOutline } from "./curves.js";
 import { moveBetweenCards, placeholders } from "./cards.js";
@@ -8,7 +8,7 @@ import { pick } from "./selection.js";
 let shownFor = null; // the state whose hits are shown
 let cursor = null, running = null, known = new Map(); // hits by moment
 let ranks = new Map(), earlierRanks = null; // rank of each video; the same before the TRACE switch was used
-let low = 0, high = 1; // of the evidence of all hits, so that the small curves can be compared
+let low = 0, high = 1, best = 1; // of the evidence of all hits, so that the small curves can be compared; and of the first hit
 let lastStatus = [];
 let askToken = () => {};
 
@@ -22,11 +22,12 @@ export function setUpSearch(whenTokenIsNeeded) {
 export const setStatus = (...nodes) => byId("status").replaceChildren(...nodes);
 export const notice = (text, bad) => make("p", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : null }, text);
 
-// What the page asks for, as the body of a request; null if the address names no moment that there can be.
-export function requestOf(shown) {
+// What the page asks for, as the body of a request.
+function requestOf(shown) {
   const number = (name) => (shown[name] === "" || !Number.isFinite(Number(shown[name])) ? null : Number(shown[name]));
   const filters = { folder: shown.folder || null, tags: shown.tag ? [shown.tag] : [], min_duration: number("longer"), max_duration: number("shorter"), after: shown.after || null, before: shown.before || null };
-  const like = /^(\d+)@([\d.]+)-([\d.]+)$/.exec(shown.like);
+  const like = /^(\d{1,15})@(\d+\.?\d*)-(\d+\.?\d*)$/.exec(shown.like);
+  if (shown.like && !like) throw new Problem(0, `The address names no moment: “${shown.like}”.`, "A moment is written VIDEO@START-END, like 3@12.5-18.");
   const query = shown.picture ? { picture: shown.picture } : like ? { like: { video: Number(like[1]), start: Number(like[2]), end: Number(like[3]) } } : { query: shown.q };
   return { ...query, group_by: shown.group === "moment" ? "moment" : "video", limit: 12, min_confidence: number("sure") ?? 0, trace: shown.trace !== "0", filters };
 }
@@ -56,7 +57,7 @@ export function hitOf(video, time) {
 
 async function load(more) {
   running?.abort();
-  const own = (running = new AbortController()), request = requestOf(shownFor);
+  const own = (running = new AbortController());
   if (!more) {
     cursor = null; known = new Map(); byId("more").hidden = byId("weaker").hidden = true;
     setStatus("Searching …");
@@ -65,6 +66,7 @@ async function load(more) {
   document.body.classList.add("loading");
   byId("more").disabled = true;
   try {
+    const request = requestOf(shownFor);
     const response = await call("POST", "/v1/search", { ...request, cursor: more ? cursor : null }, own.signal);
     const arrived = performance.now();
     paint(response, more, request);
@@ -103,9 +105,11 @@ function paint(response, more, request) {
 function measure(hits) {
   const values = hits.flatMap((hit) => hit.outline ?? []).sort((a, b) => a - b);
   low = values[Math.floor(values.length / 2)] ?? 0; high = values.at(-1) ?? 1;
+  best = hits[0]?.outline?.length ? Math.max(...hits[0].outline) : high;
 }
 
-const strength = (hit) => (hit.outline?.length ? (Math.max(...hit.outline) - low) / Math.max(1e-6, high - low) : 1);
+// How far a hit's evidence rises, compared with that of the first hit.
+const strength = (hit) => (hit.outline?.length ? (Math.max(...hit.outline) - low) / Math.max(1e-6, best - low) : 1);
 const isWeak = (hit, first) => !hit.matched && !hit.line && hit.confidence === null && hit.track === first.track && strength(hit) < 0.5;
 
 // If the first hit stands out, those that match less than half as clearly are shown when somebody asks for them.
@@ -140,7 +144,7 @@ function note(hit) {
 function clearness(hit) {
   if (hit.confidence !== null || !hit.outline?.length) return null;
   const share = strength(hit);
-  return hit.rank === 1 && share > 0.95 ? "clearest match" : share > 0.85 ? "nearly as clear as the best" : share > 0.5 ? "less clear" : "much less clear";
+  return hit.rank === 1 ? "best match" : share > 0.85 ? "about as clear" : share > 0.5 ? "less clear" : "much less clear";
 }
 
 function card(hit, traced) {
@@ -160,7 +164,7 @@ function card(hit, traced) {
   const text = make("div", { class: "text" }, make("div", {}, title), facts, note(hit) ? make("p", { class: "subtitle" }, note(hit)) : null, also ? make("p", { class: "also" }, also) : null);
   const outline = hit.outline?.length ? drawOutline(hit.outline, hit.start, hit.end, hit.video.duration, low, high) : null;
   const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.name, when, confidence, clear, moved, note(hit), also].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text, outline);
-  const others = hit.moments.slice(1).map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.name} at ${clock(m.start)}` }, `also ${clock(m.start)}`));
+  const others = hit.moments.slice(1, 3).map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.name} at ${clock(m.start)}` }, `also ${clock(m.start)}`));
   const like = make("button", { type: "button", class: "chip", "aria-label": `More like ${hit.video.name} at ${clock(hit.start)}`, onclick: () => moreLike(hit.video.id, hit.start, hit.end) }, "More like this");
   const chips = make("div", { class: "chips", role: "group", "aria-label": `More of ${hit.video.name}` }, ...others, like, pick({ video: hit.video.id, start: hit.start, end: hit.end, name: hit.video.name }, "Pick"));
   return make("li", { class: `hit card${state.video === String(hit.video.id) ? " playing" : ""}`, "data-video": hit.video.id, "data-moment": `${hit.video.id}@${hit.start}` }, button, chips);
