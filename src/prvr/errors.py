@@ -1,6 +1,9 @@
-"""The base of every error that a person can fix."""
+"""The base of every error that a person can fix, and what such errors say about a name that is not known."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class UserError(Exception):
@@ -9,3 +12,16 @@ class UserError(Exception):
     The message names what was found, what was expected and what to do. The command line prints it as one line, the
     server answers with it (without paths of its machine). Anything else that is raised is a mistake in this program.
     """
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Ask about the nearest of the known names, behind a blank; nothing where none is near.
+
+    >>> "no command 'serach'." + did_you_mean("serach", ["search", "serve"])
+    "no command 'serach'. Did you mean 'search'?"
+    >>> did_you_mean("xyz", ["search", "serve"])
+    ''
+    """
+    names = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower(), names, n=1, cutoff=0.6)
+    return f" Did you mean {names[near[0]]!r}?" if near else ""

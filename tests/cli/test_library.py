@@ -91,7 +91,7 @@ def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.Captur
         assert text.startswith("error:"), words
         assert expected in text
         assert "Traceback" not in text
-    assert "no command 'frobnicate'" in said(capsys, "library", "frobnicate", code=2)
+    assert "no command 'frobnicate'." in said(capsys, "library", "frobnicate", code=2)
 
 
 def test_a_sparkline_follows_the_curve() -> None:

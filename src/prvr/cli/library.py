@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import format_bytes, format_time
+from prvr.cli.console import UNLIMITED, format_bytes, format_time, print_table
+from prvr.cli.durations import LIBRARY_DURATIONS, durations_in_seconds
 from prvr.cli.group import print_group_help
 from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
 from prvr.cli.progress import encoding_progress
@@ -112,12 +113,10 @@ class List:
         if self.as_json:
             print(json.dumps([{**asdict(video), "path": str(video.path)} for video in videos], indent=1))
             return 0
-        table = Table(box=None, pad_edge=False)
-        for name in ("length", "size", "state", "tags", "path"):
-            table.add_column(name, overflow="fold")
+        table = Table("length", "size", "state", "tags", "path", box=None, pad_edge=False)
         for video in videos:
             table.add_row(*_row(video))
-        Console(soft_wrap=True).print(table if videos else "no videos")
+        print_table(Console(), table if videos else "no videos", UNLIMITED)  # a path stays in one piece
         return 0
 
 
@@ -267,7 +266,8 @@ def library_command(argv: list[str]) -> int:
     name = argv[0] if argv else ""
     if name not in _COMMANDS:
         return print_group_help("prvr library", f"{__doc__}", _COMMANDS, name)
-    return tyro.cli(_COMMANDS[name], args=argv[1:], prog=f"prvr library {name}").run()
+    words = durations_in_seconds(argv[1:], *LIBRARY_DURATIONS)
+    return tyro.cli(_COMMANDS[name], args=words, prog=f"prvr library {name}").run()
 
 
 def _show_report(report: AddReport, where: str) -> None:

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from prvr.cli.console import format_time, print_table
+from prvr.cli.durations import SEARCH_DURATIONS, durations_in_seconds
 from prvr.cli.errors import print_error
 from prvr.cli.libraries import LibraryPath, default_library, print_limits
 from prvr.lake import open_library
@@ -78,7 +79,7 @@ class SearchArguments:
 
 
 def search_command(argv: list[str]) -> int:
-    arguments = tyro.cli(SearchArguments, prog="prvr search", args=argv)
+    arguments = tyro.cli(SearchArguments, prog="prvr search", args=durations_in_seconds(argv, *SEARCH_DURATIONS))
     if bool(arguments.query.strip()) == (arguments.image is not None):
         raise LibraryError('give either a sentence (prvr search "a red car") or --image FILE')
     lib = open_library(arguments.library)

@@ -27,10 +27,11 @@ Decoders and models are imported when they are first used. Where one is not inst
 command that installs it.
 """
 
+from prvr.media.annotated import AnnotatedVideos, match_captions
 from prvr.media.bucket_files import FileStatus
 from prvr.media.buckets import BucketPath, VideoFile, video_path
 from prvr.media.clips import cut_clip
-from prvr.media.dataset import ExtractionResult, TextFeatures, extract_features, write_dataset
+from prvr.media.dataset import ExtractionResult, TextFeatures, write_dataset
 from prvr.media.encoders import (
     SHORT_NAMES,
     Array,
@@ -64,6 +65,7 @@ __all__ = [
     "SHORT_NAMES",
     "SPEECH_MODELS",
     "THUMBNAIL_PROGRAM",
+    "AnnotatedVideos",
     "Array",
     "Backend",
     "BucketPath",
@@ -100,13 +102,13 @@ __all__ = [
     "cut_clip",
     "decoder_name",
     "download",
-    "extract_features",
     "feature_parts",
     "file_hash",
     "find_model",
     "find_preset",
     "hub_cache",
     "load_picture",
+    "match_captions",
     "model_folder",
     "open_encoder",
     "open_text_encoder",
