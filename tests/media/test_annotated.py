@@ -74,7 +74,7 @@ def test_what_cannot_be_read_or_repeats_is_left_out(match: Callable[..., Annotat
 
 
 def test_one_video_is_in_one_split(match: Callable[..., AnnotatedVideos]) -> None:
-    with pytest.raises(DataError, match="captions.csv:3: one/holiday is in test here and in train on line 2"):
+    with pytest.raises(DataError, match=r"captions.csv:3: one/holiday is in test here and in train on line 2"):
         match(row("one/holiday.mp4", split="train"), row("one/holiday", line=3, split="test"))
     given = match(row("one/holiday", split="train"), row("two/holiday", split="train", line=3))
     assert list(given.split()) == ["train"]
