@@ -2,8 +2,8 @@
 
     python examples/trace_on_my_tokens.py
 
-You need queries (Q, D), the local tokens of videos (V, M, D) with a mask (V, M), and registers (V, R, D). A model without
-registers gets anchors instead, pooled from its own tokens. Nothing is learned here.
+You need queries (Q, D), the local tokens of videos (V, M, D) with a mask (V, M), and registers (V, R, D). A model
+without registers gets anchors instead, pooled from its own tokens. Nothing is learned here.
 """
 
 from __future__ import annotations

@@ -101,11 +101,10 @@ class Make:
 
     def _match(self) -> AnnotatedVideos:
         rows = read_caption_table(self.captions)
-        folder = self.folder.absolute()
-        files = [path for path in find_videos([folder]) if isinstance(path, Path) and path.is_file()]
+        files = [path for path in find_videos([self.folder]) if isinstance(path, Path) and path.is_file()]
         if not files:
             raise DataError(f"{self.folder} holds no video.")
-        return match_captions(self.captions, rows, files, folder)
+        return match_captions(self.captions, rows, files, self.folder)
 
     def _notes(self, annotated: AnnotatedVideos, made: ExtractionResult, console: Console) -> bool:
         """Print what was left out; returns whether videos could not be read."""

@@ -10,6 +10,7 @@ Everything that can be wrong is found before the first frame is encoded.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,6 +94,7 @@ def match_captions(table: Path, rows: Sequence[CaptionRow], files: Sequence[Path
     """
     from prvr.data import TableProblems
 
+    folder, files = Path(os.path.abspath(folder)), [Path(os.path.abspath(path)) for path in files]
     problems, names = TableProblems(table), _names_of(files, folder)
     file_of: dict[int, Path] = {}
     for row in rows:
