@@ -21,6 +21,15 @@ def print_table(console: Console, table: RenderableType, width: int = _TABLE_WID
         console.print(text, soft_wrap=True, highlight=False)
 
 
+def count(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> count(1, "video"), count(2, "video")
+    ('1 video', '2 videos')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def print_step(console: Console, number: int, of: int, text: str) -> None:
     """Print the heading of one of several steps."""
     console.print(f"\n[bold cyan]{number}/{of}[/] [bold]{text}[/]", highlight=False, soft_wrap=True)
