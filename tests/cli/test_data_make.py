@@ -127,7 +127,7 @@ def test_mistakes_are_found_before_anything_is_encoded(
         (make(films, captions, out, "--rate", "0"), "--rate must be above 0"),
         (make(films, captions, tmp_path / "my data"), "choose a name of letters"),
         (make(films, captions, out, "--val", "1"), "below 1 together"),
-        (["train", str(tmp_path)], "should hold one dataset, and holds none"),
+        (["train", str(tmp_path)], "should hold a dataset, and holds none"),
         (["train", "--resume", str(tmp_path)], "is not a run"),
     ):
         assert main(line) == 1

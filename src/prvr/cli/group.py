@@ -28,7 +28,9 @@ def print_group_help(prog: str, text: str, commands: Mapping[str, type], word: s
     if mistaken:
         hint = did_you_mean(word, commands)
         console.print(f"{prog}: no command {word!r}.{hint}\n", markup=False, highlight=False, soft_wrap=True)
-    console.print(text.replace("``", ""), f"\nUsage: {prog} COMMAND … (each has its own --help)\n", sep="")
+    console.print(
+        text.replace("``", ""), f"\nUsage: {prog} COMMAND … (each has its own --help)\n", sep="", soft_wrap=True
+    )
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, command in commands.items():
         first_line = f"{command.__doc__}".strip().splitlines()[0]

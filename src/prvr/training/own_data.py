@@ -13,6 +13,7 @@ from prvr.training.config import TrainConfig, load_preset, preset_names
 OWN_PRESET = "own"
 _OTHER_METHODS = "charades"  # the preset of methods that ship none for one's own data
 _PLANNED_VIDEOS = 760  # training videos that the epochs of the preset ``own`` are for
+_FEWEST_FRAMES = 16  # slots of the shortest input: a library cuts longer videos into windows of the model's frames
 _HELD_OUT = 0.1  # share of the training videos to validate on, where the data has no validation split
 
 
@@ -20,7 +21,7 @@ def preset_for_data(data: str | Path, method_name: str = "dreamprvr") -> TrainCo
     """The preset that suits the dataset in a folder.
 
     A published dataset gets its own preset. For other ones the preset ``own`` is filled in: collection, widths of the
-    features, and as many epochs as the number of videos needs.
+    features, frames of the longest video (at most the preset's), and as many epochs as the number of videos needs.
 
     Raises:
         DataError: the folder holds no dataset, or several.
@@ -38,11 +39,13 @@ def preset_for_data(data: str | Path, method_name: str = "dreamprvr") -> TrainCo
     config = load_preset(OWN_PRESET if OWN_PRESET in shipped else _OTHER_METHODS, method_name)
     files = Collection.find(root, names[0])
     with open_feature_store(files.video_features) as videos, open_feature_store(files.query_features) as queries:
-        widths = {"visual_width": videos.width, "query_width": queries.width}
+        longest = max(videos.length(name) for name in videos.ids)
+        shape = {"visual_width": videos.width, "query_width": queries.width}
+        shape["frames"] = min(config.model.frames, max(_FEWEST_FRAMES, longest))
     config = replace(
         config,
         data=replace(config.data, collection=files.name, visual_feature=None),
-        model=replace(config.model, **widths),
+        model=replace(config.model, **shape),
         held_out=config.held_out if config.data.validation_split in files.splits else _HELD_OUT,
     )
     if OWN_PRESET not in shipped:
