@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -37,6 +39,25 @@ def test_probabilities_are_true_on_other_searches(calibration: Calibration, vide
     assert quality.right_error < error
     assert quality.presence_auc > 0.6
     assert quality.right_auc > 0.7
+
+
+@pytest.mark.parametrize("videos", [20, 320])
+def test_a_library_of_alike_videos_may_have_any_size(videos: int) -> None:
+    """Fitted on 80 videos of ten kinds. Bayes' rule alone is too sure of 20 of them, and not sure enough of 320."""
+
+    def alike(queries: int, videos: int, seed: int) -> tuple[Matrix, list[list[int]]]:
+        scores, positives = drawn(queries, videos, seed)
+        kinds = np.random.default_rng(seed).normal(0, 0.5, (queries, 10)).astype(np.float32)
+        return 0.5 * scores + kinds[:, np.arange(videos) % 10], positives
+
+    fitted = fit_calibration(*alike(300, 80, 0))
+    assert fitted is not None
+    by_rule = replace(fitted, presence_by_size=0.0, right_by_size=0.0)
+    searches = alike(1000, videos, 1)
+    assert known_searches(by_rule, *searches).quality.presence_error > 0.08
+    quality = known_searches(fitted, *searches).quality
+    assert quality.presence_error < 0.05
+    assert quality.right_error < 0.05
 
 
 def test_scores_that_say_nothing_give_no_certainty() -> None:

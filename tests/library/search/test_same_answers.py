@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from prvr.library import Library, SearchResult
-from prvr.library.search import same
+from prvr.library.search import knowledge, same
 from tests.library.search.drawn_library import ANSWERS, drawn_library, requests, summary
 
 KNOWN: list[dict[str, Any]] = json.loads(ANSWERS.read_text())
@@ -21,8 +21,9 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Library:
 
 @pytest.fixture(autouse=True)
 def _each_file_is_a_hit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answers were written when a file with the vectors of another was a hit of its own."""
+    """The answers were written when each file was a hit of its own, and hubs were not lessened."""
     monkeypatch.setattr(same, "MEAN_COSINE", 2.0)
+    monkeypatch.setattr(knowledge, "_HUB_WEIGHT", 0.0)
 
 
 def require_same(results: list[SearchResult]) -> None:

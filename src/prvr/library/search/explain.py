@@ -56,11 +56,12 @@ class MomentEvidence(Peaked):
 
 @dataclass(frozen=True, eq=False)
 class EvidenceRequest:
-    """A query vector (D,), the sections of one video to look at, and λ."""
+    """A query vector (D,), the sections of one video to look at, λ, and what is taken off the video's score."""
 
     query: Tensor
     sections: tuple[int, ...]
     fusion_weight: float
+    taken_off: float = 0.0
 
 
 def evidence_in_videos(
@@ -90,11 +91,13 @@ def evidence_in_videos(
     for ((block, _), pairs), curves in zip(groups.items(), pool.evidence(aligned), strict=True):
         for place, (number, section) in enumerate(pairs):
             spans = block.spans_of(where[section][1], int(sections.tokens[section]))
-            parts[number][section] = _section_evidence(curves, place, spans)
+            parts[number][section] = _section_evidence(curves, place, spans, requests[number].taken_off)
     return [_join([part[section] for section in sorted(part)]) for part in parts]
 
 
-def _section_evidence(curves: GalleryEvidence, place: int, spans: NDArray[np.float32]) -> MomentEvidence:
+def _section_evidence(
+    curves: GalleryEvidence, place: int, spans: NDArray[np.float32], taken_off: float
+) -> MomentEvidence:
     """The evidence of one pair, cut to the tokens of its section."""
     tokens = len(spans)
     return MomentEvidence(
@@ -102,7 +105,7 @@ def _section_evidence(curves: GalleryEvidence, place: int, spans: NDArray[np.flo
         direct=curves.direct[place, :tokens].numpy(),
         expected_support=curves.expected_support[place, :tokens].numpy(),
         routed=curves.routed[place, :tokens].numpy(),
-        value=curves.value[place, :tokens].numpy(),
+        value=curves.value[place, :tokens].numpy() - np.float32(taken_off),
         activation=curves.activation[place].numpy(),
     )
 
@@ -227,8 +230,10 @@ class _EvidenceReader:
             sections = self.snapshot.tracks[track]
             requests = []
             for ranking, _, video in of_track:
-                query = ranking.tracks[track].query
-                requests.append(EvidenceRequest(query.vector, sections.by_video.of_video(video), query.fusion_weight))
+                ranked = ranking.tracks[track]
+                of_video, query = sections.by_video.of_video(video), ranked.query
+                taken_off = ranked.taken_off_score(video)
+                requests.append(EvidenceRequest(query.vector, of_video, query.fusion_weight, taken_off))
             self.known.update(zip(of_track, evidence_in_videos(sections, requests, self.pool), strict=True))
 
     def track_of(self, ranking: Ranking, track: str, video: int) -> str:

@@ -12,6 +12,8 @@ from prvr.media import Understanding
 from prvr.scoring import Calibration
 from prvr.trace import Peaked, Verdict, VerdictScale
 
+_HUB_WEIGHT = 0.25  # chosen on rendered films; docs/search.md has what it gains
+
 
 def _every_word(text: str) -> None:
     return None
@@ -25,6 +27,7 @@ class Knowledge:
     verdicts: VerdictScale | None = None
     understand: Callable[[str], Understanding | None] = _every_word
     advice: str = "Try other words."  # for a query of which nothing is understood
+    hub_weight: float = 0.0  # how much of what a video scores with everybody is taken off its score
     vary: Callable[[str], Sequence[str]] | None = None  # sentences of the same kind, for an encoder with few words
 
     def verdict(self, evidence: Peaked) -> Verdict | None:
@@ -42,6 +45,7 @@ class Knowledge:
         untrained = Knowledge(
             understand=embedding.understanding,
             advice=advice if limited and isinstance(embedding, FrozenEmbedding) else "Try other words.",
+            hub_weight=_HUB_WEIGHT if isinstance(embedding, FrozenEmbedding) else 0.0,
             vary=track.encoder.variations if limited else None,
         )
         if known is None:

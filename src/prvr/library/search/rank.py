@@ -1,9 +1,12 @@
 """Third step of a search: section scores become one order of videos.
 
-A video scores as its best section. With one track, that is the order. With several, tracks are fused by rank
-(reciprocal rank fusion), because scores of different encoders cannot be compared. Videos are ordered by their frames;
-another track changes the order only where it stands out from background sentences. Videos that hold the words of the
-query (``words.py``) join the fusion like a track.
+A video scores as its best section. With an encoder alone, a part of what the video scores with everybody is taken off,
+so that *hubs*, which resemble every sentence a little, do not win (``Knowledge.hub_weight``).
+
+With one track, that is the order. With several, tracks are fused by rank (reciprocal rank fusion), because scores of
+different encoders cannot be compared. Videos are ordered by their frames; another track changes the order only where it
+stands out from background sentences. Videos that hold the words of the query (``words.py``) join the fusion like a
+track.
 
 Moments are ranked in ``moment_rank.py``, because their scores come from the evidence.
 """
@@ -42,6 +45,7 @@ class TrackRanking:
     query: TrackQuery
     scores: NDArray[np.float32]  # (V,) of ``query.sections.videos``
     standing: Standing
+    taken_off: NDArray[np.float32] | None = None  # (V,) part of what each video scores with everybody
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -79,6 +83,11 @@ class TrackRanking:
         assert column is not None
         return float(self.scores[column])
 
+    def taken_off_score(self, video: int) -> float:
+        """What was taken off the video's score, because it scores as much with everybody."""
+        column = self.query.sections.column(video)
+        return 0.0 if self.taken_off is None or column is None else float(self.taken_off[column])
+
     def confidence(self, score: float) -> float | None:
         return self.standing.confidence(score)
 
@@ -110,7 +119,11 @@ def rank_track(
             varied,
         )
         found = np.searchsorted(query.read.videos, query.sections.videos)
-        rankings.append(TrackRanking(query, read[found], standing))
+        scored, taken_off = read[found], None
+        if knowledge.hub_weight > 0 and sections.understood.sum() >= FEWEST_SENTENCES:
+            taken_off = knowledge.hub_weight * sections.score_with_everybody(query.read, query.fusion_weight)[found]
+            scored = scored - taken_off
+        rankings.append(TrackRanking(query, scored, standing, taken_off))
     return rankings
 
 

@@ -1,7 +1,8 @@
 """What background sentences score on the sections of a library.
 
 Background sentences are what people commonly type, about nothing in particular. Every section stores how they score
-on it, so a search can tell whether a query finds more than any other sentence would.
+on it, so a search can tell whether a query finds more than any other sentence would, and how much of a video's score is
+owed to the video itself: a *hub* scores high with everybody.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+_TEMPERATURE = 0.1  # of the soft maximum
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,17 @@ def background_of(parts: Iterable[Floats], understood: NDArray[np.bool_]) -> Bac
     for scores in parts:
         best = scores.max(0) if best is None else np.maximum(best, scores.max(0))
     return Background(np.zeros(0, np.float32) if best is None else np.sort(best[understood]))
+
+
+def soft_best(scores: Floats) -> Floats:
+    """What each video scores with everybody: a soft maximum over sentences, (v, B) → (v,).
+
+    >>> [f"{found:.2f}" for found in soft_best(np.array([[0.3, 0.3], [0.3, -0.9]], np.float32))]
+    ['0.30', '0.23']
+    """
+    best = scores.max(1, keepdims=True)
+    found: Floats = best[:, 0] + _TEMPERATURE * np.log(np.exp((scores - best) / _TEMPERATURE).mean(1))
+    return found
 
 
 def best_by_video(scores: NDArray[np.float32], starts: NDArray[np.int64], weight: float) -> Floats:

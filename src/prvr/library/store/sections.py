@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.library.store.arrays import PAGED_ARRAYS, Section
-from prvr.library.store.background import Background, background_of, best_by_video
+from prvr.library.store.background import Background, background_of, best_by_video, soft_best
 from prvr.scoring import Gallery
 
 Ids = NDArray[np.int64]
@@ -181,6 +181,22 @@ class TrackSections(ABC):
         """The same on some videos; ``weight``: λ, how much TRACE's evidence counts."""
         parts = (best_by_video(scores, starts, weight) for _, scores, starts in self.background_parts(sections))
         return background_of(parts, self.understood)
+
+    def score_with_everybody(self, sections: SectionsByVideo, weight: float) -> NDArray[np.float32]:
+        """(V,): a soft maximum of what background sentences score on these videos; those of all videos are kept."""
+        if sections is not self.by_video and weight not in self._with_everybody:
+            return self._soft_best(sections, weight)
+        if weight not in self._with_everybody:
+            self._with_everybody[weight] = self._soft_best(self.by_video, weight)
+        return self._with_everybody[weight][np.searchsorted(self.by_video.videos, sections.videos)]
+
+    def _soft_best(self, sections: SectionsByVideo, weight: float) -> NDArray[np.float32]:
+        parts = (best_by_video(scores, starts, weight) for _, scores, starts in self.background_parts(sections))
+        return np.concatenate([np.zeros(0, np.float32), *(soft_best(part[:, self.understood]) for part in parts)])
+
+    @cached_property
+    def _with_everybody(self) -> dict[float, NDArray[np.float32]]:
+        return {}
 
     def background_parts(self, sections: SectionsByVideo) -> Iterator[tuple[Ids, NDArray[np.float32], Ids]]:
         """Videos (v,), scores of their sections (n, B, 2), and where each video begins (v,); a part at a time.
