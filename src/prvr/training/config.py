@@ -197,7 +197,7 @@ def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
     if name not in names:
         choices = f"There are {', '.join(names)}; or give" if names else "It ships none: give"
         hint = did_you_mean(name, names)
-        raise ConfigError(f"no preset {name!r} for {method_name}.{hint} {choices} a .toml file")
+        raise ConfigError(f"no preset {name!r} for {method_name}.{hint} {choices} a .toml file or a dataset's folder")
     text = (files("prvr") / "presets" / method_name / f"{name}.toml").read_text("utf-8")
     return config_from_dict(_parse(text, f"preset {name}"), f"preset {name}")
 
