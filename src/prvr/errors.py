@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 class UserError(Exception):
@@ -22,6 +21,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("xyz", ["search", "serve"])
     ''
     """
+    from difflib import get_close_matches  # imported here: most commands start without a mistake
+
     names = {name.lower(): name for name in known}
     near = get_close_matches(word.lower(), names, n=1, cutoff=0.6)
     return f" Did you mean {names[near[0]]!r}?" if near else ""

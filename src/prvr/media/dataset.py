@@ -21,8 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import h5py
-
 from prvr.files import exclusive_lock, recover_folders, whole_folder, write_whole
 from prvr.media.encoders.base import Encoder
 from prvr.media.errors import MediaError
@@ -116,6 +114,8 @@ def extract_features(
 
     ``workers`` is the number of processes that decode and encode, for encoders without weights.
     """
+    import h5py
+
     from prvr.data import RECIPE_FILE, show_progress
 
     frames: dict[str, int] = {}
@@ -148,6 +148,8 @@ def _features(made_by: Extraction, path: Path) -> ExtractedVideo | MediaError:
 
 def _write_query_features(path: Path, annotations: Sequence[Annotation], encoder: Encoder, text: TextFeatures) -> None:
     """One dataset per sentence: the features of its words (L, Dq), or its one vector (1, D)."""
+    import h5py
+
     with h5py.File(path, "w", libver=("v110", "v110")) as store:
         for annotation in annotations:
             if text == "words":
