@@ -28,7 +28,7 @@ LIBRARY = [["-c", FILM], ["-m", "prvr", "library", "add", "film.mp4", "--encoder
 WORKS = {
     "": [["-c", "import prvr.training, prvr.library"], ["-m", "prvr", "data", "synth", "world", "--size", "tiny"]],
     "media": [*LIBRARY, ["-m", "prvr", "search", "something blue"]],
-    "server": [["-c", "import prvr.server; from fastapi.testclient import TestClient"]],
+    "server": [["-m", "prvr", "serve", "--help"], ["-c", "import prvr.server"]],
     "encoders": [["-c", "from prvr.media.packages import require_transformers as r; r()"]],
     "speech": [["-c", "from prvr.media.packages import require_faster_whisper as r; r()"]],
     "candidates": [["-c", "import lance, pyarrow"]],
