@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from prvr.files import Busy, exclusive_lock, recover_folders, whole_folder, write_whole
+from prvr.files import Busy, exclusive_lock, recover_folders, whole_file, whole_folder, write_whole
 
 
 def test_text_is_replaced_whole(tmp_path: Path) -> None:
@@ -17,6 +17,18 @@ def test_text_is_replaced_whole(tmp_path: Path) -> None:
     write_whole(path, "one")
     write_whole(path, "two")
     assert path.read_text("utf-8") == "two"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "clip"
+    with whole_file(path) as partial:
+        partial.write_text("one", "utf-8")
+        assert not path.exists()
+    with pytest.raises(RuntimeError), whole_file(path) as partial:  # noqa: PT012 (it fails half way)
+        partial.write_text("two", "utf-8")
+        raise RuntimeError
+    assert path.read_text("utf-8") == "one"
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "scoring": {"tokens", "files", "backbones", "trace"},
     "training": {"words", "tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
-    "bench": {"tokens", "backbones", "trace", "scoring", "training", "data"},
+    "bench": {"tokens", "backbones", "trace", "scoring", "training", "data", "media"},
     "library": {"words", "tokens", "files", "data", "media", "worlds", "backbones", "trace", "scoring", "training"},
     "lake": {"files", "library", "media", "scoring"},
     "server": {"processes", "lake", "library", "media", "trace"},

@@ -37,12 +37,17 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a text file: a kill at any moment leaves the old content or the new, never half of either."""
+    with whole_file(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path to write to. It takes the name ``path`` only when the block ends without an error; else it is deleted."""
     beside = _beside(path)
     try:
-        with beside.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        yield beside
+        sync_folder(beside)
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)

@@ -42,6 +42,16 @@ def test_scoring_and_ranking_give_every_row() -> None:
     assert "20 × 12" in rows[0].work
 
 
+def test_encoding_is_measured_beside_the_matrix_rate() -> None:
+    pytest.importorskip("transformers")
+    rows = list(run_benchmarks(LIMITS, CPU, ("encoding",), replace(TINY, pictures=1, layers=1)))
+    assert rows[0].group == "encoding"
+    assert "fp32" in rows[0].work
+    assert rows[0].rate is not None
+    assert rows[0].share is not None
+    assert 0 < rows[0].share < 10
+
+
 def test_the_command_prints_and_writes_its_rows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prvr.media.encoders.hashes import HASHES_FILE, require_unchanged
 from prvr.media.errors import EncoderError, MediaError
+from prvr.media.export.moments import ExportError, parse_moments
 from prvr.media.recipe import Recipe
 from prvr.media.subtitles import read_subtitles
 from tests.fuzz.target import BREAK, Target, of_file, of_files
@@ -15,7 +16,14 @@ _RECIPE = Recipe("clip", "ab" * 32, 512, "224x224 cover", "mean", 1.0, "pyav 18"
 _HASH = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"  # of b"x"
 _NOTE = b'{"revision": "abc", "sha256": {"model.safetensors": "' + _HASH.encode() + b'"}}'
 
+_MOMENTS = [
+    b'video,start,end,label\r\n"a, b.mp4",1.5,0:02.5,"two\nlines"\r\ns3://films/c.mp4,0,1,\r\n',
+    b'{"query": "a door", "hits": [{"path": "a.mp4", "video": 1, "start": 1, "end": 2.5}]}',
+    b'[{"video": "a.mp4", "start": "1:02:03", "end": 4000, "label": null}]',
+]
+
 TARGETS = (
+    Target("exported-moments", (ExportError,), _MOMENTS, lambda scratch: lambda data: _read_moments(data)),
     Target("subtitles", (MediaError,), _TEXTS, of_file("film.en.srt", read_subtitles)),
     Target("recipe", (EncoderError,), [_RECIPE], lambda scratch: lambda data: _read_recipe(data)),
     Target(
@@ -25,6 +33,10 @@ TARGETS = (
         of_files((HASHES_FILE, "model.safetensors"), require_unchanged),
     ),
 )
+
+
+def _read_moments(data: bytes) -> None:
+    parse_moments(data.decode("utf-8", "replace"))
 
 
 def _read_recipe(data: bytes) -> None:

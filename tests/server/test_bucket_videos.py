@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from prvr.library import Library
-from prvr.media import BucketPath, load_picture
+from prvr.media import BucketPath, load_picture, open_video
 from prvr.server import ServerError, ServerOptions, create_app
 from tests.s3 import S3Server
 from tests.server.conftest import RATE, Served
@@ -61,6 +61,18 @@ def test_thumbnails_and_search(served_bucket: Served, sentence: str, tmp_path: P
         assert (picture.status_code, picture.headers["content-type"]) == (200, "image/jpeg")
         (tmp_path / "picture.jpg").write_bytes(picture.content)
         assert load_picture(tmp_path / "picture.jpg").shape == (180, 320, 3)
+
+
+def test_clips_and_films_are_cut_from_a_bucket(served_bucket: Served, tmp_path: Path) -> None:
+    number = {video.name: video.id for video in served_bucket.library.videos()}
+    clip = served_bucket.client.get(f"/v1/videos/{number['two?.mp4']}/clip?start=1&end=3")
+    moments = [{"video": each, "start": 1, "end": 2} for each in number.values()]
+    film = served_bucket.client.post("/v1/export", json={"moments": moments, "format": "film"})
+    for answer in (clip, film):
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "video/mp4")
+        (tmp_path / "clip.mp4").write_bytes(answer.content)
+        with open_video(tmp_path / "clip.mp4") as video:
+            assert video.info.duration == pytest.approx(2.0, abs=0.15)
 
 
 def test_folders_are_named_relative_to_the_bucket(served_bucket: Served, sentence: str, bucket: str) -> None:
@@ -126,7 +138,7 @@ def test_a_store_that_is_away_is_said_without_its_address(
     client, number = served_bucket.client, served_bucket.library.videos()[0].id
     s3.before = lambda path: "403 Forbidden"
     BucketPath(bucket).forget()
-    for what in ("media", "thumbnail"):
+    for what in ("media", "thumbnail", "clip?start=0&end=1"):
         answer = client.get(f"/v1/videos/{number}/{what}")
         assert answer.status_code in (409, 410, 503)
         assert bucket.split("/")[2] not in answer.text, answer.text

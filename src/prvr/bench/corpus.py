@@ -44,6 +44,8 @@ class BenchmarkSizes:
     storage_videos: int = 2_000  # gallery on which storage types are compared with fp32
     baseline_queries: int = 200  # on a CPU, where the naive form would take minutes for all queries
     cpu_batch_share: int = 8  # a CPU trains on this fraction of a GPU's batch
+    pictures: int = 0  # encoded at once; 0: as many as the encoder takes
+    layers: int = 12  # of the model that encodes them
     memory_share: float = 0.4  # of the free memory that a growing gallery may take
 
 

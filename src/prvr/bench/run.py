@@ -8,12 +8,13 @@ from typing import Literal, TypeAlias, get_args
 import torch
 
 from prvr.bench.corpus import BenchmarkSizes
+from prvr.bench.encoding import encoding
 from prvr.bench.growth import growth
 from prvr.bench.measure import MachineLimits, Measurement
 from prvr.bench.scoring import all_pairs, one_query, ranking
 from prvr.bench.training import training
 
-Benchmark: TypeAlias = Literal["scoring", "one-query", "ranks", "training", "growth"]
+Benchmark: TypeAlias = Literal["scoring", "one-query", "ranks", "training", "growth", "encoding"]
 BENCHMARKS: tuple[Benchmark, ...] = get_args(Benchmark)
 _BENCHMARK_FUNCTIONS: dict[
     Benchmark, Callable[[MachineLimits, torch.device, BenchmarkSizes], Iterator[Measurement]]
@@ -23,6 +24,7 @@ _BENCHMARK_FUNCTIONS: dict[
     "ranks": ranking,
     "training": training,
     "growth": growth,
+    "encoding": encoding,
 }
 
 

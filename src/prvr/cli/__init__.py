@@ -23,6 +23,7 @@ COMMANDS = {  # name: (module with NAME_command(argv) -> exit code, one line of 
     "data": ("data", "make a dataset of your own annotated videos, check or convert one, or write a synthetic one"),
     "library": ("library", "index your own videos: add, list, remove, status, verify, index"),
     "search": ("search", "find the moment in your videos that a sentence describes"),
+    "export": ("export", "take moments away: clips, one film, a table, or a timeline for editing programs"),
     "serve": ("serve", "open a library as a page in the browser and as an API for programs"),
     "prepare": ("prepare", "download an encoder's weights, after showing their size"),
     "doctor": ("doctor", "check this machine: versions, devices, encoders, disks, licences"),

@@ -21,7 +21,8 @@ their products say how well they match:
 ['0.0', '0.0', '0.6', '0.6']
 
 ``features.recipe`` says how the vectors were made. Features of two recipes cannot be compared: ``Recipe.require``
-refuses them. ``subtitle_tracks`` reads the text that goes with a video; ``cut_clip`` writes a part of it to a file.
+refuses them. ``subtitle_tracks`` reads the text that goes with a video; ``cut_clip`` writes a part of it to a file,
+``export_moments`` several parts of several videos.
 
 Decoders and models are imported when they are first used. Where one is not installed, ``MissingExtra`` names the
 command that installs it.
@@ -30,7 +31,7 @@ command that installs it.
 from prvr.media.annotated import AnnotatedVideos, match_captions
 from prvr.media.bucket_files import FileStatus
 from prvr.media.buckets import BucketPath, VideoFile, video_path
-from prvr.media.clips import cut_clip
+from prvr.media.clips import CLIP_PROGRAM, cut_clip
 from prvr.media.dataset import ExtractionResult, TextFeatures, write_dataset
 from prvr.media.encoders import (
     SHORT_NAMES,
@@ -43,6 +44,7 @@ from prvr.media.encoders import (
     find_preset,
     open_encoder,
     open_text_encoder,
+    picture_engine,
     prepared_encoders,
     presets,
     unit_rows,
@@ -51,8 +53,17 @@ from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
 from prvr.media.encoders.hashes import file_hash, require_unchanged
 from prvr.media.encoders.weights import cached_models, find_model, hub_cache, model_folder, weights_hash
 from prvr.media.errors import EncoderError, MediaError, MissingExtra, StorageError
+from prvr.media.export.formats import (
+    EXPORT_FORMATS,
+    EXPORT_SUFFIXES,
+    ExportFormat,
+    ExportReport,
+    export_moments,
+)
+from prvr.media.export.moments import ExportError, ExportMoment, parse_moments
 from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
+from prvr.media.packages import require_transformers
 from prvr.media.pictures import load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
@@ -62,6 +73,9 @@ from prvr.media.thumbnails import THUMBNAIL_PROGRAM, thumbnail
 from prvr.media.writer import write_video
 
 __all__ = [
+    "CLIP_PROGRAM",
+    "EXPORT_FORMATS",
+    "EXPORT_SUFFIXES",
     "SHORT_NAMES",
     "SPEECH_MODELS",
     "THUMBNAIL_PROGRAM",
@@ -73,6 +87,10 @@ __all__ = [
     "Encoder",
     "EncoderError",
     "EncoderPreset",
+    "ExportError",
+    "ExportFormat",
+    "ExportMoment",
+    "ExportReport",
     "ExtractionResult",
     "FeaturePart",
     "FileStatus",
@@ -102,6 +120,7 @@ __all__ = [
     "cut_clip",
     "decoder_name",
     "download",
+    "export_moments",
     "feature_parts",
     "file_hash",
     "find_model",
@@ -114,11 +133,14 @@ __all__ = [
     "open_text_encoder",
     "open_transcriber",
     "open_video",
+    "parse_moments",
     "picture_bytes",
+    "picture_engine",
     "plan_download",
     "prepared_encoders",
     "presets",
     "read_subtitles",
+    "require_transformers",
     "require_unchanged",
     "save_picture",
     "subtitle_files",

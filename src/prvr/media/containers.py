@@ -59,6 +59,20 @@ def video_stream(container: Any, path: VideoFile) -> Any:
     return streams[0]
 
 
+def demuxed(container: Any, *streams: Any) -> Iterator[Any]:
+    """The packets of streams, in the order of the file.
+
+    A broadcast may gain streams on the way. PyAV does not know those and stops at their packets, so it is started again
+    after each.
+    """
+    while True:
+        try:
+            yield from container.demux(*streams)
+            return
+        except IndexError:
+            continue
+
+
 def start_seconds(container: Any) -> float | None:
     """The presentation time that a player shows as zero; None where the file does not state it."""
     return None if container.start_time is None else container.start_time / require_av().time_base

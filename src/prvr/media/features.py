@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -71,11 +71,16 @@ def video_features(
 
 def feature_parts(video: VideoReader, encoder: Encoder, rate: float = 1.0) -> Iterator[FeaturePart]:
     """Features of an open video, one encoder batch at a time, while the next batches are decoded."""
-    before = None
+    before, started = None, list[tuple[NDArray[np.float64], Callable[[], Array]]]()  # at most two
     for frames in _batches(video, encoder, rate):
         images = [frame.image for frame in frames]
-        yield FeaturePart(np.array([frame.time for frame in frames]), encoder.encode_frames(images, before))
+        started.append((np.array([frame.time for frame in frames]), encoder.start_frames(images, before)))
         before = images[-1]
+        if len(started) == 2:  # a GPU is busy with the second while the first is used
+            times, vectors = started.pop(0)
+            yield FeaturePart(times, vectors())
+    for times, vectors in started:
+        yield FeaturePart(times, vectors())
 
 
 def _batches(video: VideoReader, encoder: Encoder, rate: float) -> Generator[list[Frame], None, None]:

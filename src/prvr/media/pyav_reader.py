@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from prvr.media.buckets import VideoFile
-from prvr.media.containers import error_text, open_container, start_seconds, video_stream
+from prvr.media.containers import demuxed, error_text, open_container, start_seconds, video_stream
 from prvr.media.errors import MediaError
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.packages import require_av
@@ -150,7 +150,7 @@ class _Converter:
 
 def _decoded(container: Any, stream: Any, lost: list[str]) -> Iterator[Any]:
     """Every picture that decodes. Errors are appended to ``lost``, and decoding continues after them."""
-    packets = container.demux(stream)
+    packets = demuxed(container, stream)
     while True:
         try:
             packet = next(packets, None)

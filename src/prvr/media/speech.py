@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.media.buckets import VideoFile, video_path
-from prvr.media.containers import open_container, start_seconds
+from prvr.media.containers import demuxed, open_container, start_seconds
 from prvr.media.encoders.hashes import require_unchanged
 from prvr.media.encoders.weights import model_folder
 from prvr.media.errors import EncoderError
@@ -146,7 +146,7 @@ def _decoded(container: Any) -> Iterator[tuple[float, Sound]]:
     resampler = av.AudioResampler(format="flt", layout="mono", rate=SOUND_RATE)
     problems = (av.error.FFmpegError, OSError, ValueError)
     try:
-        for packet in container.demux(streams[0]):
+        for packet in demuxed(container, streams[0]):
             try:
                 frames = packet.decode()
             except problems:  # a damaged packet; the next may be whole

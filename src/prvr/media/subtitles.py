@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prvr.media.buckets import VideoFile, video_path
-from prvr.media.containers import open_container
+from prvr.media.containers import demuxed, open_container
 from prvr.media.errors import MediaError
 
 SUFFIXES = (".srt", ".vtt")
@@ -148,7 +148,7 @@ def embedded_tracks(video: VideoFile) -> list[SubtitleTrack]:
 def _packets(container: Any, streams: list[Any]) -> Iterator[Any]:
     """Packets until the file ends or cannot be read further; the lines before that are kept."""
     try:
-        yield from container.demux(streams)
+        yield from demuxed(container, *streams)
     except OSError:  # all of FFmpeg's reading errors
         return
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from prvr.media.buckets import VideoFile
-from prvr.media.containers import open_container, start_seconds, video_stream
+from prvr.media.containers import demuxed, open_container, start_seconds, video_stream
 from prvr.media.errors import MediaError
 from prvr.media.packages import require_av
 from prvr.media.pictures import picture_bytes
@@ -32,7 +32,8 @@ def thumbnail(path: str | VideoFile, time: float, width: int = 320) -> bytes:
         try:
             if time > 0:
                 container.seek(round((time + origin) * av.time_base))
-            for number, picture in enumerate(container.decode(stream)):
+            pictures = (picture for packet in demuxed(container, stream) for picture in packet.decode())
+            for number, picture in enumerate(pictures):
                 if shown is not None and ((picture.time or 0.0) - origin > time or number > _MOST_DECODED):
                     break
                 shown = picture

@@ -58,6 +58,7 @@ QueryText = Annotated[
 ]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=_NOT_BLANK), _ValidUnicode, _Stripped]
 RelativePath = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00]*$"), _ValidUnicode]
+Label = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00]*$"), _ValidUnicode]
 Cursor = Annotated[str, StringConstraints(pattern=r"^p[0-9]{1,5}$"), Field(examples=["p10"])]
 Id = Annotated[int, Field(ge=1, le=2**53)]
 

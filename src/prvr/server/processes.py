@@ -1,13 +1,15 @@
-"""Start and stop the processes that decode videos. A decoder that crashes ends its own process, not the server."""
+"""The processes that decode videos. A decoder that crashes or hangs ends its own process, not the server."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from prvr.processes import python_command
 
@@ -44,3 +46,56 @@ async def exit_status(process: Process) -> int:
         return await asyncio.wait_for(process.wait(), _EXIT_SECONDS)
     stop(process)
     return await process.wait()
+
+
+class DecoderProcess:
+    """A process that answers requests one after the other. It is started with the first, and again after a crash.
+
+    Args:
+        module: what it runs. It reads a request as a line of JSON. It answers with a line of JSON, after which it
+            writes as many bytes as its field ``size`` says. Lines with a field ``done`` before it report progress.
+        patience: seconds without a line after which it is killed, because a decoder can hang.
+        longest: seconds for one request.
+    """
+
+    def __init__(self, module: str, patience: float, longest: float):
+        self._module, self._patience, self._longest = module, patience, longest
+        self._process: Process | None = None
+
+    async def ask(self, request: dict[str, Any], content: bytes = b"") -> tuple[dict[str, Any], bytes]:
+        """Send a request, and bytes that belong to it. Returns the answer, and the bytes after it.
+
+        If the process crashes or hangs, the answer's field ``problem`` says so. Callers wait for an answer before they
+        send another request.
+        """
+        try:
+            return await asyncio.wait_for(self._ask(json.dumps(request).encode() + b"\n" + content), self._longest)
+        except asyncio.CancelledError:  # the next request must not read the answer to this one
+            self.stop()
+            raise
+        except (TimeoutError, OSError, ValueError, EOFError):
+            self.stop()
+            return {"problem": "the decoder crashed or took too long"}, b""
+
+    async def _ask(self, message: bytes) -> tuple[dict[str, Any], bytes]:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await start(self._module)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(message)
+        await self._process.stdin.drain()
+        answer = {"done": 0.0}
+        while "done" in answer:
+            answer = json.loads(await asyncio.wait_for(self._process.stdout.readline(), self._patience))
+        return answer, await self._process.stdout.readexactly(int(answer.get("size", 0)))
+
+    def stop(self) -> None:
+        """Stop the process; the next request starts a new one."""
+        stop(self._process)
+        self._process = None
+
+    async def close(self) -> None:
+        process = self._process
+        self.stop()
+        if process is not None:
+            await process.wait()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import re
 import stat
 from collections.abc import AsyncIterator
 from pathlib import PurePath
+from typing import BinaryIO
 
 import anyio.to_thread
 from starlette.responses import Response, StreamingResponse
@@ -55,21 +55,33 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
 
 def file_response(video: Video, method: str, range_header: str | None, if_range: str | None) -> Response:
     """Respond with the file of a video, or a part of it. A file that has changed since it was added is refused."""
-    if video.state != "ok":  # it was never read as a video, so it may be anything
-        raise Problem(409, f"The file of {title(video.path)!r} could not be read as a video.", "Add it again.")
     file, etag = _open(video), f'"{video.digest[:32]}"'
+    kind = _TYPES.get(video.path.suffix.lower(), "application/octet-stream")
+    return ranged_response(file, video.size, etag, kind, method, range_header, if_range)
+
+
+def require_unchanged_file(video: Video) -> None:
+    """Refuse a video whose file is gone, has changed since it was added, or was never read."""
+    _open(video).close()
+
+
+def ranged_response(
+    file: BinaryIO, size: int, etag: str, kind: str, method: str, range_header: str | None, if_range: str | None
+) -> Response:
+    """Respond with an open file, which is closed at the end, or with the part of it that a Range header asks for."""
     if if_range is not None and if_range != etag:
         range_header = None
     try:
-        part = parse_range(range_header, video.size)
+        part = parse_range(range_header, size)
     except ValueError:
+        file.close()
         raise Problem(
             416,
-            f"The range begins after the end of the file, which has {video.size} bytes.",
+            f"The range begins after the end of the file, which has {size} bytes.",
             "Request a range inside the file.",
-            {"Content-Range": f"bytes */{video.size}"},
+            {"Content-Range": f"bytes */{size}"},
         ) from None
-    first, last = part if part is not None else (0, video.size - 1)
+    first, last = part if part is not None else (0, size - 1)
     headers = {
         "Accept-Ranges": "bytes",
         "Content-Length": str(last - first + 1),
@@ -78,18 +90,20 @@ def file_response(video: Video, method: str, range_header: str | None, if_range:
         "Content-Disposition": "inline",
     }
     if part is not None:
-        headers["Content-Range"] = f"bytes {first}-{last}/{video.size}"
+        headers["Content-Range"] = f"bytes {first}-{last}/{size}"
     status = 206 if part is not None else 200
-    kind = _TYPES.get(video.path.suffix.lower(), "application/octet-stream")
     if method == "HEAD":
+        file.close()
         return Response(status_code=status, headers=headers, media_type=kind)
     return StreamingResponse(_content(file, first, last), status, headers, kind)
 
 
-def _open(video: Video) -> io.FileIO | io.BufferedReader:
+def _open(video: Video) -> BinaryIO:
     """Open the file and check that it is the one that was added. It is closed with the last reference to it."""
+    if video.state != "ok":  # it was never read as a video, so it may be anything
+        raise Problem(409, f"The file of {title(video.path)!r} could not be read as a video.", "Add it again.")
     remedy = "Add it again, or remove it from the library."
-    file: io.FileIO | io.BufferedReader
+    file: BinaryIO
     status: os.stat_result | FileStatus
     try:
         if isinstance(video.path, BucketPath):
@@ -97,7 +111,7 @@ def _open(video: Video) -> io.FileIO | io.BufferedReader:
             file, status = video.path.open(status=found), found
         else:
             handle = os.open(video.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-            file, status = io.FileIO(handle), os.fstat(handle)
+            file, status = os.fdopen(handle, "rb", buffering=0), os.fstat(handle)
     except (OSError, MediaError):
         raise Problem(410, f"The file of {title(video.path)!r} is gone or cannot be read.", remedy) from None
     except StorageError as problem:
@@ -109,7 +123,7 @@ def _open(video: Video) -> io.FileIO | io.BufferedReader:
     return file
 
 
-async def _content(file: io.FileIO | io.BufferedReader, first: int, last: int) -> AsyncIterator[bytes]:
+async def _content(file: BinaryIO, first: int, last: int) -> AsyncIterator[bytes]:
     with file:
         file.seek(first)
         while first <= last:

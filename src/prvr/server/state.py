@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from prvr.library import Library, Video
 from prvr.server.batcher import Batcher
+from prvr.server.clips import Clips, Exports
 from prvr.server.jobs import Jobs
 from prvr.server.metrics import Metrics
 from prvr.server.models import VideoDescriber
@@ -32,6 +33,8 @@ class ServerState:
     batcher: Batcher[SearchBody, bytes]
     jobs: Jobs
     thumbnails: Thumbnails
+    clips: Clips
+    exports: Exports
 
     @staticmethod
     def of(library: Library, options: ServerOptions) -> ServerState:
@@ -45,6 +48,8 @@ class ServerState:
             Batcher(searcher, metrics, options.batch, options.waiting),
             Jobs(library.address),
             Thumbnails(),
+            Clips(),
+            Exports(),
         )
 
     def describer(self) -> VideoDescriber:

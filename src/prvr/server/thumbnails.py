@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import OrderedDict
 
 from prvr.library import Video
 from prvr.media import THUMBNAIL_PROGRAM
-from prvr.server import processes
 from prvr.server.problems import Problem, as_sentence
+from prvr.server.processes import DecoderProcess
 
 _CACHE_BYTES = 64 << 20  # of pictures kept in memory
 _TIMEOUT = 20.0  # seconds for one picture
@@ -22,7 +21,7 @@ class Thumbnails:
     def __init__(self) -> None:
         self._cache: OrderedDict[tuple[str, float, int], bytes] = OrderedDict()
         self._bytes = self._waiting = 0
-        self._process: asyncio.subprocess.Process | None = None
+        self._decoder = DecoderProcess(THUMBNAIL_PROGRAM, _TIMEOUT, _TIMEOUT)
         self._turn = asyncio.Lock()
 
     async def get(self, video: Video, time: float, width: int) -> bytes:
@@ -50,39 +49,11 @@ class Thumbnails:
             self._bytes -= len(self._cache.popitem(last=False)[1])
 
     async def _decode(self, video: Video, at: float, width: int) -> bytes:
-        remedy = "Add the video again. If that does not help, the file is damaged at this time."
-        request = {"path": str(video.path), "time": at, "width": width}
-        try:
-            response, picture = await asyncio.wait_for(self._request(json.dumps(request).encode() + b"\n"), _TIMEOUT)
-        except asyncio.CancelledError:  # the next request must not read the response to this one
-            self._stop()
-            raise
-        except (TimeoutError, OSError, ValueError, EOFError):
-            self._stop()
-            raise Problem(
-                409, f"No thumbnail of {video.path.name}: the decoder crashed or took too long.", remedy
-            ) from None
-        if "problem" in response:
-            raise Problem(409, as_sentence(f"No thumbnail of {video.path.name}: {response['problem']}"), remedy)
+        answer, picture = await self._decoder.ask({"path": str(video.path), "time": at, "width": width})
+        if "problem" in answer:
+            remedy = "Add the video again. If that does not help, the file is damaged at this time."
+            raise Problem(409, as_sentence(f"No thumbnail of {video.path.name}: {answer['problem']}"), remedy)
         return picture
 
-    async def _request(self, line: bytes) -> tuple[dict[str, str], bytes]:
-        if self._process is None or self._process.returncode is not None:
-            self._process = await processes.start(THUMBNAIL_PROGRAM)
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(line)
-        await self._process.stdin.drain()
-        response = json.loads(await self._process.stdout.readline())
-        return response, await self._process.stdout.readexactly(int(response.get("size", 0)))
-
-    def _stop(self) -> None:
-        """Stop the process; the next picture starts a new one."""
-        processes.stop(self._process)
-        self._process = None
-
     async def close(self) -> None:
-        process = self._process
-        self._stop()
-        if process is not None:
-            await process.wait()
+        await self._decoder.close()

@@ -24,12 +24,18 @@ An encoder of your own derives from ``Encoder`` and can be given wherever one is
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from prvr.errors import did_you_mean
 from prvr.media.encoders.base import Array, Encoder, TextEncoder, Understanding, unit_rows
 from prvr.media.encoders.plain import PlainEncoder
 from prvr.media.encoders.presets import EncoderPreset, find_preset, prepared_encoders, presets
 from prvr.media.errors import EncoderError
+
+if TYPE_CHECKING:
+    import torch
+
+    from prvr.media.encoders.engine import PictureEngine
 
 SHORT_NAMES = {preset.name: preset.hub for preset in presets()}
 
@@ -53,6 +59,14 @@ def open_encoder(name: str = "plain", device: str | None = None) -> Encoder:
     from prvr.media.encoders.image_text import ImageTextEncoder
 
     return ImageTextEncoder(_hub_name(name), device)
+
+
+def picture_engine(model: Any, size: int, device: torch.device, **options: Any) -> PictureEngine:
+    """What runs the picture part of an image–text model, for square pictures: what ``prvr bench`` measures."""
+    from prvr.media.encoders.engine import PictureEngine
+    from prvr.media.encoders.preparation import PicturePreparation
+
+    return PictureEngine(model, PicturePreparation.plain(size), device, **options)
 
 
 def open_text_encoder(name: str = "minilm", device: str | None = None) -> TextEncoder:
@@ -84,6 +98,7 @@ __all__ = [
     "find_preset",
     "open_encoder",
     "open_text_encoder",
+    "picture_engine",
     "prepared_encoders",
     "presets",
     "unit_rows",

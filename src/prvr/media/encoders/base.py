@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +79,11 @@ class Encoder(TextEncoder):
             before: the sample before the first of them, for encoders that see motion; None at the start of a video.
         """
 
+    def start_frames(self, images: Sequence[Image], before: Image | None = None) -> Callable[[], Array]:
+        """Begin with ``encode_frames``; the result waits for the vectors. Override it if a device works alongside."""
+        vectors = self.encode_frames(images, before)
+        return lambda: vectors
+
     def encode_images(self, images: Sequence[Image]) -> Array:
         """Vectors of unrelated pictures of any size, (N, D), unit length; used for search by picture."""
         if not images:
@@ -105,7 +110,7 @@ def unit_rows(rows: Array) -> Array:
     return (rows / np.maximum(length, 1e-12)).astype(np.float32)
 
 
-def require_pictures(images: Sequence[Image], fit: Fit) -> Array | NDArray[np.uint8]:
+def require_pictures(images: Sequence[Image], fit: Fit) -> NDArray[np.uint8]:
     """Pictures as one array (N, H, W, 3); an ``EncoderError`` where one does not have the encoder's size."""
     wrong = next((image for image in images if image.shape != (fit.height, fit.width, 3)), None)
     if wrong is not None:

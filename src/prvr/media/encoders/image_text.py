@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from prvr.media.encoders.base import Array, Encoder, require_pictures, unit_rows
+from prvr.media.encoders.engine import PictureEngine
 from prvr.media.encoders.preparation import picture_preparation, text_preparation
 from prvr.media.encoders.weights import best_device, load_pretrained
 from prvr.media.errors import EncoderError
 from prvr.media.frames import Image
 
-_CPU_BATCH, _GPU_BATCH = 16, 128
 _TEXT_BATCH = 64
 # Configurations of CLIP from before July 2023 state this instead of the end mark; `transformers` then takes the token
 # with the highest number, which is the end mark in CLIP's vocabulary.
@@ -22,9 +22,10 @@ _OLD_END_MARK = 2
 
 
 class ImageTextEncoder(Encoder):
-    """An image–text model from a folder, or one that ``prvr prepare`` downloaded; evaluation mode, float32.
+    """An image–text model from a folder, or one that ``prvr prepare`` downloaded; evaluation mode.
 
     Its vectors are those of the model's own processor and model, for pictures as the video reader returns them.
+    Pictures are seen in the number type that is fastest here (``engine.py``), sentences in float32.
     """
 
     def __init__(self, name: str, device: str | None = None):
@@ -39,8 +40,9 @@ class ImageTextEncoder(Encoder):
                 f"{name} is a {kind}, which has no {missing[0]}. An image–text model is needed (CLIP, SigLIP, …)."
             )
         self.model.to(self.device)
-        self.batch = _CPU_BATCH if self.device.type == "cpu" else _GPU_BATCH
         self.pictures = picture_preparation(self.pretrained.folder)
+        self.engine = PictureEngine(self.model, self.pictures, self.device)
+        self.batch = self.engine.batch
         self.sentences = text_preparation(self.model.config)
         self.fit = self.pictures.fit
         self.preprocessing, self.text_preprocessing = str(self.pictures), str(self.sentences)
@@ -52,16 +54,15 @@ class ImageTextEncoder(Encoder):
     def weights(self) -> str:  # type: ignore[override]
         return self.pretrained.weights
 
-    @torch.inference_mode()
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
+        return self.start_frames(images, before)()
+
+    def start_frames(self, images: Sequence[Image], before: Image | None = None) -> Callable[[], Array]:
         if not images:
-            return np.zeros((0, self.width), np.float32)
-        pictures = torch.from_numpy(require_pictures(images, self.fit))  # (N, H, W, 3) uint8
-        rows = [
-            _vectors(self.model.get_image_features(pixel_values=self.pictures.pixels(part.to(self.device))))
-            for part in torch.split(pictures, self.batch)
-        ]
-        return unit_rows(np.concatenate(rows))
+            return lambda: np.zeros((0, self.width), np.float32)
+        pictures = require_pictures(images, self.fit)  # (N, H, W, 3)
+        parts = [self.engine.start(pictures[i : i + self.batch]) for i in range(0, len(pictures), self.batch)]
+        return lambda: unit_rows(np.concatenate([part() for part in parts]))
 
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> Array:

@@ -39,6 +39,11 @@ class PicturePreparation:
         mean, deviation = (pictures.new_tensor(v, dtype=torch.float32)[:, None, None] for v in self.statistics)
         return (pictures.permute(0, 3, 1, 2).float() * self.factor - mean) / deviation
 
+    @staticmethod
+    def plain(size: int) -> PicturePreparation:
+        """Square pictures of one size, as numbers from -1 to 1."""
+        return PicturePreparation(Fit(size, size), 1 / 255, (0.5,) * 3, (0.5,) * 3)
+
     @property
     def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return self.mean, self.deviation

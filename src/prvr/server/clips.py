@@ -1,0 +1,122 @@
+"""Clips and films of moments, cut in separate processes, so that a broken file cannot crash or block the server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from prvr.library import Video
+from prvr.media import CLIP_PROGRAM, EXPORT_SUFFIXES, ExportFormat, ExportMoment
+from prvr.server.problems import Problem, as_sentence
+from prvr.server.processes import DecoderProcess
+
+LONGEST_CLIP = 120.0  # seconds, with its margins
+LONGEST_EXPORT = 900.0  # seconds of all moments together, where they are cut
+_SIDE = 1280  # pixels of the longer side of a clip, at most
+_CACHE_BYTES = 1 << 30  # of clips kept on disk
+_MAX_CLIPS, _MAX_EXPORTS = 20, 4  # requests that may wait
+_PATIENCE = 45.0  # seconds without progress
+_CLIP_TIMEOUT, _EXPORT_TIMEOUT = 240.0, 1800.0  # seconds for one request
+_REMEDY = "Add the video again. If that does not help, the file is damaged at this time."
+
+
+class _Cutter:
+    """One process that cuts, and the requests that wait for it."""
+
+    def __init__(self, what: str, most: int, timeout: float):
+        self._what, self._most, self._waiting = what, most, 0
+        self._process = DecoderProcess(CLIP_PROGRAM, _PATIENCE, timeout)
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait until the process is free; one at a time, so that searches are not slowed down."""
+        if self._waiting >= self._most:
+            raise Problem(503, f"Too many {self._what} are waiting.", "Try again in a moment.", {"Retry-After": "5"})
+        self._waiting += 1
+        try:
+            async with self._turn:
+                yield
+        finally:
+            self._waiting -= 1
+
+    async def cut(self, moments: Sequence[ExportMoment], form: str, out: Path, **options: Any) -> None:
+        """Write a file. Raises a Problem if one of the videos cannot be read."""
+        plain = [{**vars(moment), "video": str(moment.video)} for moment in moments]
+        answer, _ = await self._process.ask({"moments": plain, "format": form, "out": str(out), **options})
+        if "problem" in answer:
+            name = f"{moments[0].video.name}: " if len(moments) == 1 else ""
+            raise Problem(409, as_sentence(f"Nothing was cut: {name}{answer['problem']}"), _REMEDY)
+        for name, reason in answer["failed"]:
+            raise Problem(409, as_sentence(f"Nothing was cut: {name}: {reason}"), f"Leave it out. {_REMEDY}")
+
+    async def close(self) -> None:
+        await self._process.close()
+
+
+class Clips:
+    """Cuts clips, and keeps the latest in a temporary folder."""
+
+    def __init__(self) -> None:
+        self._cutter = _Cutter("clips", _MAX_CLIPS, _CLIP_TIMEOUT)
+        self._cache: OrderedDict[tuple[str, float, float], tuple[Path, int]] = OrderedDict()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._bytes = self._count = 0
+
+    async def get(self, video: Video, start: float, end: float) -> BinaryIO:
+        """An .mp4 file of a stretch (seconds), open to be read."""
+        key = (video.digest, round(start, 2), round(end, 2))
+        if key not in self._cache:
+            async with self._cutter.turn():
+                if key not in self._cache:
+                    await self._cut(key, ExportMoment(video.path, key[1], key[2]))
+        self._cache.move_to_end(key)
+        return self._cache[key][0].open("rb")  # stays open where the file is deleted meanwhile
+
+    async def _cut(self, key: tuple[str, float, float], moment: ExportMoment) -> None:
+        """Cut a clip, and delete those that were not used for the longest time."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="prvr-clips-", ignore_cleanup_errors=True)
+        self._count += 1
+        out = Path(self._folder.name) / f"{self._count}.mp4"
+        await self._cutter.cut([moment], "clip", out, longest_side=_SIDE)
+        self._cache[key] = (out, out.stat().st_size)
+        self._bytes += self._cache[key][1]
+        while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
+            _, (old, size) = self._cache.popitem(last=False)
+            old.unlink(missing_ok=True)
+            self._bytes -= size
+
+    async def close(self) -> None:
+        await self._cutter.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+class Exports:
+    """Cuts films and archives of clips."""
+
+    def __init__(self) -> None:
+        self._cutter = _Cutter("exports", _MAX_EXPORTS, _EXPORT_TIMEOUT)
+
+    async def write(self, moments: Sequence[ExportMoment], form: ExportFormat) -> Path:
+        """A temporary file with the moments, which the caller deletes."""
+        handle, name = tempfile.mkstemp(suffix=EXPORT_SUFFIXES[form], prefix="prvr-export-")
+        os.close(handle)
+        out = Path(name)
+        try:
+            async with self._cutter.turn():
+                await self._cutter.cut(moments, form, out)
+        except BaseException:
+            out.unlink(missing_ok=True)
+            raise
+        return out
+
+    async def close(self) -> None:
+        await self._cutter.close()

@@ -1,0 +1,84 @@
+"""How pictures are seen fast: types of numbers, compilation and work in flight give the vectors of float32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from prvr.media import Encoder, open_encoder
+from prvr.media.encoders import engine as module
+from prvr.media.encoders.engine import CPU_BATCH, PictureEngine
+from prvr.media.encoders.image_text import ImageTextEncoder
+
+CPU = torch.device("cpu")
+
+
+def structured(count: int, side: int = 32) -> NDArray[np.uint8]:
+    """Waves of several widths and colours."""
+    rng, (y, x) = np.random.default_rng(0), np.mgrid[:side, :side]
+    waves = [np.sin(x / rng.uniform(1, 9)) * np.cos(y / rng.uniform(1, 9)) for _ in range(3 * count)]
+    return (127 * np.stack(waves, -1).reshape(side, side, count, 3).transpose(2, 0, 1, 3) + 128).astype(np.uint8)
+
+
+def engine_of(folder: Path, device: torch.device = CPU, **options: object) -> PictureEngine:
+    encoder = open_encoder(str(folder), device=device.type)
+    assert isinstance(encoder, ImageTextEncoder)
+    return PictureEngine(encoder.model, encoder.pictures, device, **options)  # type: ignore[arg-type]
+
+
+def closest(found: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
+    return float(((found * expected).sum(1) / lengths).min())
+
+
+def test_bf16_gives_nearly_the_same_vectors(pair_folder: Path) -> None:
+    pictures = structured(CPU_BATCH)
+    full = engine_of(pair_folder, precision=torch.float32).start(pictures)()
+    assert closest(engine_of(pair_folder, precision=torch.bfloat16).start(pictures)(), full) > 0.995
+
+
+def test_a_processor_that_multiplies_bf16_keeps_the_faster_type(
+    pair_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "fast_types", lambda device: (torch.float32, torch.bfloat16))
+    now = 0.0
+
+    def clock() -> float:
+        """A batch takes one second in bf16, and three in fp32."""
+        nonlocal now
+        now += 1.0 if tried.precision == torch.bfloat16 else 3.0
+        return now
+
+    tried = engine_of(pair_folder)
+    monkeypatch.setattr(module.time, "perf_counter", clock)
+    used = []
+    for _ in range(6):
+        used.append(tried.precision)
+        tried.start(structured(CPU_BATCH))()
+    assert used == [torch.float32] * 2 + [torch.bfloat16] * 4
+    tried.start(structured(3))()  # a batch that is not full decides nothing
+    assert tried.precision == torch.bfloat16
+
+
+def test_work_in_flight_comes_back_in_order(pair_folder: Path) -> None:
+    encoder: Encoder = open_encoder(str(pair_folder), device="cpu")
+    images = list(structured(40))
+    started = [encoder.start_frames(images[first : first + 20]) for first in (0, 20)]
+    np.testing.assert_allclose(np.concatenate([each() for each in started]), encoder.encode_frames(images), atol=1e-5)
+
+
+@pytest.mark.gpu
+def test_a_compiled_engine_sees_what_float32_sees(pair_folder: Path) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    cuda, pictures = torch.device("cuda"), structured(300)
+    parts = [pictures[:256], pictures[256:]]  # the second is smaller than what was compiled
+    full = np.concatenate([engine_of(pair_folder, cuda, precision=torch.float32).start(part)() for part in parts])
+    compiled = engine_of(pair_folder, cuda, compile_after=0)
+    assert closest(np.concatenate([compiled.start(part)() for part in parts]), full) > 0.995
+    assert compiled.compiled
+    assert compiled.precision == torch.bfloat16
