@@ -153,5 +153,5 @@ def test_a_video_that_cannot_be_read_is_left_out_and_told(
     text = capsys.readouterr().out
     assert "16 videos" in text
     assert "failed" in text
-    assert "1 videos in" in text
+    assert f"left out: 1 video in {folder} without sentences" in text
     assert check_collections(tmp_path / "mine").ok

@@ -10,9 +10,19 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from prvr.cli.console import count
 from prvr.data import DataError, read_caption_table
 from prvr.library import default_encoder, find_videos
-from prvr.media import AnnotatedVideos, ExtractionResult, TextFeatures, match_captions, open_encoder, write_dataset
+from prvr.media import (
+    AnnotatedVideos,
+    Encoder,
+    ExtractionResult,
+    TextFeatures,
+    match_captions,
+    open_encoder,
+    write_dataset,
+)
+from prvr.training import preset_names
 
 _SHOWN = 20  # files that are listed one by one
 
@@ -60,10 +70,8 @@ class Make:
         self._require_sensible(out)
         annotated = self._match()
         splits = annotated.split(self.val, self.test, self.seed)
-        encoder = open_encoder(self.encoder or default_encoder())
-        if self.workers > 1 and encoder.weights != "none":
-            raise DataError(f"--workers is for the encoder plain: {encoder.name} uses all cores or the GPU by itself.")
         console = Console(highlight=False, markup=False, soft_wrap=True)
+        encoder = self._open_encoder(console)
         try:
             made = write_dataset(
                 out.parent,
@@ -78,15 +86,25 @@ class Make:
         except KeyboardInterrupt:
             console.print("stopped; finished videos are kept, and the same command continues from here")
             raise
-        counts = {
-            split: (len({a.moment.video for a in part} & made.frames.keys()), part) for split, part in splits.items()
+        written = {
+            split: [a.moment.video for a in part if a.moment.video in made.frames] for split, part in splits.items()
         }
-        videos = ", ".join(f"{number} {split}" for split, (number, _) in counts.items())
-        sentences = sum(a.moment.video in made.frames for _, part in counts.values() for a in part)
-        console.print(f"wrote {self.out}: {len(made.frames)} videos ({videos}), {sentences} sentences")
+        parts = ", ".join(f"{len({*videos})} {split}" for split, videos in written.items())
+        sentences = count(sum(map(len, written.values())), "sentence")
+        console.print(f"wrote {self.out}: {count(len(made.frames), 'video')} ({parts}), {sentences}")
         failed = self._notes(annotated, made, console)
-        console.print(f"next: prvr train {self.out}")
+        folder = f"./{self.out}" if str(self.out) in preset_names() else self.out  # a bare name would mean the preset
+        console.print(f"next: prvr train {folder}")
         return 1 if failed else 0
+
+    def _open_encoder(self, console: Console) -> Encoder:
+        name = self.encoder or default_encoder()
+        if self.encoder is None:
+            console.print(f"encoder: {name}, which is prepared on this machine (--encoder names another)")
+        encoder = open_encoder(name)
+        if self.workers > 1 and encoder.weights != "none":
+            raise DataError(f"--workers is for the encoder plain: {encoder.name} uses all cores or the GPU by itself.")
+        return encoder
 
     def _require_sensible(self, out: Path) -> None:
         """Refuse what would only be found out after hours."""
@@ -104,14 +122,18 @@ class Make:
         files = [path for path in find_videos([self.folder]) if isinstance(path, Path) and path.is_file()]
         if not files:
             raise DataError(f"{self.folder} holds no video.")
-        return match_captions(self.captions, rows, files, self.folder)
+        annotated = match_captions(self.captions, rows, files, self.folder)
+        if not annotated.videos:
+            path, reason = next(iter(annotated.unreadable.items()))
+            raise DataError(f"none of the {count(len(annotated.unreadable), 'video')} can be read ({path}: {reason}).")
+        return annotated
 
     def _notes(self, annotated: AnnotatedVideos, made: ExtractionResult, console: Console) -> bool:
         """Print what was left out; returns whether videos could not be read."""
         if annotated.repeated:
-            console.print(f"{annotated.repeated} lines repeat an earlier one and were left out")
+            console.print(f"left out: {count(annotated.repeated, 'line')} that repeat an earlier one")
         if annotated.unused:
-            console.print(f"{len(annotated.unused)} videos in {self.folder} have no sentences and were left out")
+            console.print(f"left out: {count(len(annotated.unused), 'video')} in {self.folder} without sentences")
         unreadable = {str(path): reason for path, reason in annotated.unreadable.items()}
         unreadable |= {str(annotated.videos[name]): reason for name, reason in made.failed.items()}
         damaged = {str(annotated.videos[name]): reason for name, reason in made.damaged.items()}
