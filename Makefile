@@ -2,13 +2,14 @@
 #             cores; DEMO_SERVE=0 make demo ends without the page)
 # make test   set up, then the tests that CI runs
 # make browser   Chromium for the tests of the page, where this is Debian and we are root; without it they are skipped
+# make wheel  builds dist/prvr-VERSION-py3-none-any.whl, for `pip install "dist/….whl[media,server,encoders]"`
 # make picture   draws docs/images/page.png again, by the test of the page
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-all picture browser lint format clean
+.PHONY: setup demo test test-all wheel picture browser lint format clean
 
 setup: $(STAMP)
 
@@ -37,6 +38,9 @@ browser:
 test-all: setup
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev,scale]"
 	$(BIN)/python -m pytest
+
+wheel: setup
+	$(BIN)/python -m build --wheel --no-isolation
 
 lint: setup
 	$(BIN)/ruff check .

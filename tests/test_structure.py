@@ -22,9 +22,10 @@ SOURCE = ROOT / "src" / "prvr"
 MAY_IMPORT = {
     "errors": set(),  # which every room may import
     "words": set(),
+    "times": set(),
     "tokens": set(),
     "files": set(),
-    "data": {"tokens", "files"},
+    "data": {"times", "tokens", "files"},
     "processes": set(),
     "media": {"words", "files", "processes", "data"},
     "worlds": {"tokens", "files", "processes", "data", "media"},
@@ -42,6 +43,7 @@ MAY_IMPORT = {
     "doctor": {"scoring", "lake", "library", "media", "files"},
     "cli": {
         "doctor",
+        "times",
         "tokens",
         "files",
         "backbones",

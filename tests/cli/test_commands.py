@@ -40,7 +40,7 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(command in text for command in ("train", "eval", "data", "demo"))
     assert main([]) == 2
     assert main(["trian"]) == 2
-    assert "no command 'trian'" in capsys.readouterr().err
+    assert "no command 'trian'. Did you mean 'train'?" in capsys.readouterr().err
     assert main(["--version"]) == 0
 
 
@@ -96,7 +96,9 @@ def test_training_says_what_is_missing(
     assert "name the dataset first" in fails(capsys, "train")
     assert "name at least one run" in fails(capsys, "eval")
     assert "name at least one run" in fails(capsys, "transfer")
-    assert "unknown method 'dream'; there are: cap4video" in fails(capsys, "train", "synth", "--method", "dream")
+    assert "unknown method 'dream'. Did you mean 'dreamprvr'? There are: cap4video" in fails(
+        capsys, "train", "synth", "--method", "dream"
+    )
     assert "no preset 'charade'" in fails(capsys, "train", "charade", "--data", world)
     assert "name the dataset first" in fails(capsys, "train", "--data", world)
     assert str(tmp_path / "nowhere") in fails(capsys, "train", preset, "--data", tmp_path / "nowhere", "--out", out)

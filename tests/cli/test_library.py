@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +57,64 @@ def test_a_library_from_adding_to_removing(
     assert "holds no videos yet" in said(capsys, "search", "red", code=1)
 
 
+def test_counts_agree_between_the_commands(
+    films: RenderedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies, broken files and lost links: one word and one number for each, wherever they are counted."""
+    monkeypatch.setenv("PRVR_LIBRARY", str(tmp_path / "library"))
+    folder = tmp_path / "films"
+    folder.mkdir()
+    first, second, *_ = sorted(films.videos.values())
+    for name, film in (("first.mp4", first), ("copy.mp4", first), ("second.mp4", second)):
+        shutil.copy(film, folder / name)
+    (folder / "broken.mp4").write_text("no video")
+    (folder / "lost.mp4").symlink_to(tmp_path / "nowhere.mp4")
+    added = said(capsys, "library", "add", str(folder), "--encoder", "plain", code=1)
+    assert added.startswith("3 added, 1 could not be read, 1 skipped (")
+    assert f"{tmp_path / 'library'} now holds 3 videos" in added
+    assert f"failed {folder / 'broken.mp4'}" in added
+    assert f"skipped {folder / 'lost.mp4'}" in added
+    status = json.loads(said(capsys, "library", "status", "--json"))
+    assert (status["videos"], status["failed"]) == (3, 1)
+    shown = said(capsys, "library", "status")
+    length = re.search(r"\((\S+) of video in", added)
+    assert length is not None
+    assert shown.startswith(f"3 videos, {length[1]} in all; 1 file could not be read")
+    listed = json.loads(said(capsys, "library", "list", "--json"))
+    assert sorted(video["state"] for video in listed) == ["failed", "ok", "ok", "ok"]
+    assert len(json.loads(said(capsys, "library", "list", "--failed", "--json"))) == 1
+    found = json.loads(said(capsys, "search", "red", "--json"))
+    assert found["videos_searched"] == 3
+    assert len(found["hits"]) == 2  # the copy is the same hit
+    again = said(capsys, "library", "add", str(folder), code=1)
+    assert again.startswith("0 added, 3 unchanged, 1 could not be read, 1 skipped")
+    assert said(capsys, "library", "remove", str(folder)) == "removed 3 videos, and 1 file that could not be read"
+    assert said(capsys, "library", "status").startswith("0 videos")
+
+
+def test_a_list_that_is_piped_keeps_every_path_on_one_line(
+    films: RenderedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRVR_LIBRARY", str(tmp_path / "library"))
+    film = tmp_path / ("a folder with a long name " * 5) / "film.mp4"
+    film.parent.mkdir()
+    shutil.copy(min(films.videos.values()), film)
+    assert main(["library", "add", str(film), "--encoder", "plain"]) == 0
+    for command in (["library", "list"], ["search", "red"]):
+        capsys.readouterr()
+        main(command)
+        lines = capsys.readouterr().out.splitlines()
+        assert any(line.endswith(str(film)) for line in lines), lines
+        assert all(line == line.rstrip() for line in lines)
+
+
+def test_durations_are_written_as_people_do(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(said(capsys, "search", "red", "--json", "--max-duration", "1h"))["videos_searched"] == 4
+    assert json.loads(said(capsys, "search", "red", "--json", "--min-duration=0:59", code=1))["hits"] == []
+    text = said(capsys, "search", "red", "--min-duration", "soon", code=1)
+    assert "--min-duration: 'soon' is not a length of time: write it like 90, 90s, 1m30s, 1h or 1:30:00" in text
+
+
 def test_search_shows_a_table_or_json_and_cuts_clips(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,7 +151,7 @@ def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.Captur
         assert text.startswith("error:"), words
         assert expected in text
         assert "Traceback" not in text
-    assert "no command 'frobnicate'" in said(capsys, "library", "frobnicate", code=2)
+    assert "no command 'frobnicate'." in said(capsys, "library", "frobnicate", code=2)
 
 
 def test_a_sparkline_follows_the_curve() -> None:

@@ -123,7 +123,7 @@ def test_one_section_is_printed_and_named_by_its_command(
     assert "shuffle R→F" in text
     assert (report / "report-corruption.html").is_file()
     assert prvr(["report", str(runs["trace"]), "--only", "abltion"]) == 1
-    assert "no section abltion" in capsys.readouterr().err
+    assert "no section abltion. Did you mean 'ablation'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["alone", "mssl"])

@@ -70,7 +70,7 @@ def test_a_wrong_folder_or_dataset_is_one_sentence(capsys: pytest.CaptureFixture
     assert main(["zoo", "--goldens", "nowhere"]) == 1
     assert "nowhere is not a folder" in capsys.readouterr().err
     assert main(["zoo", "--dataset", "nothing"]) == 1
-    assert "no presets for 'nothing'; choose one of: activitynet" in capsys.readouterr().err
+    assert "no presets for 'nothing'. Choose one of: activitynet" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", LEARNING)

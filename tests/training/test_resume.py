@@ -89,7 +89,7 @@ def test_a_run_records_what_made_it(uninterrupted: Path) -> None:
 def test_a_second_start_in_the_same_folder_is_refused(preset: Path, world: Path, uninterrupted: Path) -> None:
     again = Training(preset, world, uninterrupted)
     assert again.wait() == 1
-    assert "already holds a run: add --resume" in again.output
+    assert f"already holds a run: `prvr train --resume {uninterrupted}` continues it" in again.output
     changed = Training(preset, world, uninterrupted, "--resume", "--seed", "3")
     assert changed.wait() == 1
     assert "another configuration (seed 0 → 3)" in changed.output

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from prvr.backbones.base import Backbone, BackboneConfig
-from prvr.errors import UserError
+from prvr.errors import UserError, did_you_mean
 
 METHOD_FOLDERS = "PRVR_BACKBONES"
 _METHODS: dict[str, type[Backbone]] = {}
@@ -74,7 +74,7 @@ def method(name: str) -> type[Backbone]:
     known = methods()
     if name not in known:
         raise UnknownMethod(
-            f"unknown method {name!r}; there are: {', '.join(sorted(known))} "
+            f"unknown method {name!r}.{did_you_mean(name, known)} There are: {', '.join(sorted(known))} "
             f"(list folders with your own methods in {METHOD_FOLDERS})"
         )
     return known[name]

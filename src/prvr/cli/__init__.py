@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from prvr import __version__
+from prvr.errors import did_you_mean
 
 __all__ = ["main"]
 
@@ -19,7 +20,7 @@ COMMANDS = {  # name: (module with NAME_command(argv) -> exit code, one line of 
     "import-checkpoint": ("import_checkpoint", "turn a checkpoint published by a method's authors into a run"),
     "zoo": ("zoo", "list all methods: size, inputs, published numbers, what is verified here"),
     "bench": ("bench", "measure speed on this machine, compared with its limits and a naive implementation"),
-    "data": ("data", "check a dataset, convert its features, or write a synthetic world"),
+    "data": ("data", "make a dataset of your own annotated videos, check or convert one, or write a synthetic one"),
     "library": ("library", "index your own videos: add, watch, list, remove, status, verify, index"),
     "search": ("search", "find the moment in your videos that a sentence describes"),
     "export": ("export", "take moments away: clips, one film, a table, or a timeline for editing programs"),
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"prvr {__version__}")
         return 0
     if words[0] not in COMMANDS:
-        print(f"prvr: no command {words[0]!r}\n\n{_help()}", file=sys.stderr)
+        print(f"prvr: no command {words[0]!r}.{did_you_mean(words[0], COMMANDS)}\n\n{_help()}", file=sys.stderr)
         return 2
     try:
         module = import_module(f"prvr.cli.{COMMANDS[words[0]][0]}")

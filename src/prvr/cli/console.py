@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
+UNLIMITED = 100_000  # columns: cells are never wrapped
 _TABLE_WIDTH = 100  # a narrower terminal wraps whole lines, which reads better than wrapped cells
 
 
 def print_table(console: Console, table: RenderableType, width: int = _TABLE_WIDTH) -> None:
-    """Print a table wide enough that its cells are not wrapped."""
-    Console(file=console.file, width=max(console.width, width)).print(table)
+    """Print a table, at least ``width`` columns wide if it needs them.
+
+    Where no terminal shows it (a pipe or a file), no cell is wrapped at all: each row is one line.
+    """
+    widest = max(console.width, width) if console.is_terminal else UNLIMITED
+    for line in console.render_lines(table, console.options.update(max_width=widest), pad=False):
+        text = Text.assemble(*((part.text, part.style or "") for part in line if not part.control))
+        text.rstrip()
+        console.print(text, soft_wrap=True, highlight=False)
+
+
+def count(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> count(1, "video"), count(2, "video")
+    ('1 video', '2 videos')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def print_step(console: Console, number: int, of: int, text: str) -> None:

@@ -1,4 +1,4 @@
-"""``prvr data``: check a dataset, convert its features, or make one to try things on."""
+"""``prvr data``: make a dataset of your own videos, check one, convert its features, or write a synthetic one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from prvr.cli.console import print_table
+from prvr.cli.data_make import Make
 from prvr.cli.group import print_group_help
 from prvr.data import CheckReport, Collection, DataError, check_collections, convert_bigfile, find_collections
 from prvr.media import open_text_encoder
@@ -43,7 +45,10 @@ class Check:
 
     def run(self) -> int:
         report = check_collections(self.dir, self.collection, every=self.every)
-        Console().print(*_tables(report), sep="\n")
+        console = Console()
+        for title, table in _tables(report):
+            console.print(title, style="italic", highlight=False, markup=False, soft_wrap=True)
+            print_table(console, table)
         return 0 if report.ok else 1
 
 
@@ -135,8 +140,14 @@ class Proxy:
         return 0
 
 
-Command: TypeAlias = Check | Convert | Synth | Proxy
-_COMMANDS: dict[str, type[Command]] = {"check": Check, "convert": Convert, "synth": Synth, "proxy": Proxy}
+Command: TypeAlias = Make | Check | Convert | Synth | Proxy
+_COMMANDS: dict[str, type[Command]] = {
+    "make": Make,
+    "check": Check,
+    "convert": Convert,
+    "synth": Synth,
+    "proxy": Proxy,
+}
 
 
 def data_command(argv: list[str]) -> int:
@@ -163,12 +174,12 @@ def _parse(argv: list[str]) -> Command:
     )
 
 
-def _tables(report: CheckReport) -> Iterator[Table]:
-    """One table per collection."""
+def _tables(report: CheckReport) -> Iterator[tuple[str, Table]]:
+    """A title and a table for each collection."""
     for name, rows in groupby(report.rows, key=lambda row: row.collection):
-        table = Table(title=f"{name} in {report.root}", title_justify="left")
+        table = Table()
         for column in ("", "what", "found", "expected"):
             table.add_column(column, overflow="fold")
         for row in rows:
             table.add_row(_MARKS[row.state], row.item, Text(row.found), row.expected)
-        yield table
+        yield f"{name} in {report.root}", table

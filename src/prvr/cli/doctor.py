@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import format_bytes, print_table
+from prvr.cli.console import count, format_bytes, print_table
 from prvr.cli.libraries import LibraryPath
 from prvr.doctor import Diagnosis, EncoderHealth, Package, examine
 
@@ -81,7 +81,8 @@ def _facts(found: Diagnosis) -> Iterable[tuple[str, str]]:
         yield "disk", f"{format_bytes(disk.free)} free: {disk.place}{'' if disk.writable else ' (may not be written)'}"
     if (health := found.library) is not None:
         gone = f", {len(health.missing)} files are gone" if health.missing else ""
-        counts = f"{health.videos} videos, {health.failed} that could not be read, {format_bytes(health.bytes)}"
+        failed = f"{count(health.failed, 'file')} could not be read"
+        counts = f"{count(health.videos, 'video')}, {failed}, {format_bytes(health.bytes)}"
         yield "library", f"{health.folder}: {counts}, {health.checked} checked{gone}"
 
 

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.table import Table
 
+from prvr.cli.console import print_table
+from prvr.errors import did_you_mean
+
 
 def print_group_help(prog: str, text: str, commands: Mapping[str, type], word: str) -> int:
     """Print one line for each command of a group.
@@ -23,11 +26,14 @@ def print_group_help(prog: str, text: str, commands: Mapping[str, type], word: s
     mistaken = word not in ("", "-h", "--help")
     console = Console(stderr=mistaken)
     if mistaken:
-        console.print(f"{prog}: no command {word!r}\n", markup=False, highlight=False)
-    console.print(text.replace("``", ""), f"\nUsage: {prog} COMMAND … (each has its own --help)\n", sep="")
+        hint = did_you_mean(word, commands)
+        console.print(f"{prog}: no command {word!r}.{hint}\n", markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        text.replace("``", ""), f"\nUsage: {prog} COMMAND … (each has its own --help)\n", sep="", soft_wrap=True
+    )
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, command in commands.items():
         first_line = f"{command.__doc__}".strip().splitlines()[0]
         table.add_row(f"  [bold]{name}[/]", first_line)
-    console.print(table)
+    print_table(console, table)
     return 2 if mistaken else 0

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import format_bytes, format_time
+from prvr.cli.console import UNLIMITED, count, format_bytes, format_time, print_table
+from prvr.cli.durations import LIBRARY_DURATIONS, durations_in_seconds
 from prvr.cli.group import print_group_help
 from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
 from prvr.cli.progress import encoding_progress
@@ -72,7 +73,7 @@ class Add:
         else:  # look for videos before an empty library is created
             files, lib = self._find_videos(), open_or_create(self.library, self.settings)
         report = self._add(lib, files)
-        _show_report(report, self.library)
+        _show_report(report, lib)
         print_limits(lib)
         return 0 if not report.failed else 1
 
@@ -113,12 +114,10 @@ class List:
         if self.as_json:
             print(json.dumps([{**asdict(video), "path": str(video.path)} for video in videos], indent=1))
             return 0
-        table = Table(box=None, pad_edge=False)
-        for name in ("length", "size", "state", "tags", "path"):
-            table.add_column(name, overflow="fold")
+        table = Table("length", "size", "state", "tags", "path", box=None, pad_edge=False)
         for video in videos:
             table.add_row(*_row(video))
-        Console(soft_wrap=True).print(table if videos else "no videos")
+        print_table(Console(), table if videos else "no videos", UNLIMITED)  # a path stays in one piece
         return 0
 
 
@@ -140,7 +139,9 @@ class Remove:
         if not self.paths and not self.missing:
             raise LibraryError("no videos were given: name files or folders, or use --missing")
         removed = open_library(self.library).remove(self.paths, missing=self.missing)
-        Console().print(f"removed {len(removed)} video{'' if len(removed) == 1 else 's'}", highlight=False)
+        failed = sum(video.state == "failed" for video in removed)
+        other = f", and {count(failed, 'file')} that could not be read" if failed else ""
+        Console().print(f"removed {count(len(removed) - failed, 'video')}{other}", highlight=False, soft_wrap=True)
         return 0
 
 
@@ -164,7 +165,8 @@ class Status:
         per_frame = f", {status.bytes_per_frame:.0f} bytes per frame" if status.frames else ""
         free = "" if status.free is None else f"; {format_bytes(status.free)} free"
         lines = [
-            f"{status.videos} videos, {format_time(status.seconds)} in all, {status.failed} files could not be read",
+            f"{count(status.videos, 'video')}, {format_time(status.seconds)} in all; "
+            f"{count(status.failed, 'file')} could not be read",
             f"{status.frames} frames encoded ({lib.settings.rate:g} per second), {status.tokens} vectors, "
             f"{status.lines} lines of subtitles",
             f"{format_bytes(status.bytes)} on disk{per_frame}{free}",
@@ -268,22 +270,29 @@ def library_command(argv: list[str]) -> int:
     name = argv[0] if argv else ""
     if name not in _COMMANDS:
         return print_group_help("prvr library", f"{__doc__}", _COMMANDS, name)
-    return tyro.cli(_COMMANDS[name], args=argv[1:], prog=f"prvr library {name}").run()
+    words = durations_in_seconds(argv[1:], *LIBRARY_DURATIONS)
+    return tyro.cli(_COMMANDS[name], args=words, prog=f"prvr library {name}").run()
 
 
-def _show_report(report: AddReport, where: str) -> None:
+def _show_report(report: AddReport, lib: Library) -> None:
+    """What happened to the files, and what the library holds now, in the words and numbers of `status`."""
     console = Console()
+    kept = {video.path for video in lib.videos("failed")}
+    failed = {path: reason for path, reason in report.failed.items() if path in kept}
+    skipped = {path: reason for path, reason in report.failed.items() if path not in kept}  # pipes, lost links
     parts = [f"{len(report.added)} added"]
     parts += [f"{len(report.unchanged)} unchanged"] if report.unchanged else []
     parts += [f"{len(report.moved)} moved"] if report.moved else []
-    parts += [f"{len(report.failed)} could not be read"] if report.failed else []
+    parts += [f"{len(failed)} could not be read"] if failed else []
+    parts += [f"{len(skipped)} skipped"] if skipped else []
     pace = f" ({format_time(report.video_seconds)} of video in {format_time(report.elapsed)})" if report.added else ""
-    console.print(f"{', '.join(parts)}{pace}: {where}", highlight=False, markup=False, soft_wrap=True)
+    holds = f"{lib.address} now holds {count(lib.status().videos, 'video')}"
+    console.print(f"{', '.join(parts)}{pace}: {holds}", highlight=False, markup=False, soft_wrap=True)
     if report.transcribed:
         languages = sorted({text.rpartition(", ")[2] for text in report.transcribed.values() if ", " in text})
         spoken = f" ({', '.join(languages)})" if languages else ""
         console.print(f"speech was looked for in {len(report.transcribed)} of them{spoken}", highlight=False)
-    for mark, files in (("damaged", report.damaged), ("failed", report.failed)):
+    for mark, files in (("damaged", report.damaged), ("failed", failed), ("skipped", skipped)):
         for path, reason in list(files.items())[:_SHOWN]:
             console.print(Text.assemble((f"{mark} ", "yellow"), f"{path}: {reason}"), soft_wrap=True)
         if len(files) > _SHOWN:

@@ -12,7 +12,18 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from prvr.media import SPEECH_MODELS, EncoderError, download, find_model, plan_download, prepared_encoders, presets
+from prvr.cli.console import print_table
+from prvr.errors import did_you_mean
+from prvr.media import (
+    SHORT_NAMES,
+    SPEECH_MODELS,
+    EncoderError,
+    download,
+    find_model,
+    plan_download,
+    prepared_encoders,
+    presets,
+)
 
 _LEGEND = """here: on this machine. MB: to download, about. frame: side of its pictures, in pixels.
 GFLOPs: per frame; fast up to 20, medium up to 100, slow above.
@@ -55,6 +66,9 @@ def prepare_command(argv: list[str]) -> int:
     if Path(arguments.encoder).is_dir():
         console.print(f"{arguments.encoder} is a folder: it can be used as it is", soft_wrap=True)
         return 0
+    if "/" not in arguments.encoder and arguments.encoder not in (names := [*SHORT_NAMES, *SPEECH_MODELS]):
+        hint = did_you_mean(arguments.encoder, ["plain", *names])
+        raise EncoderError(f"There is no encoder {arguments.encoder!r}.{hint} To see them all: prvr prepare --list")
     plan = plan_download(SPEECH_MODELS.get(arguments.encoder, arguments.encoder))
     console.print(
         f"{plan.name}: {plan.bytes / 1e6:,.1f} MB in {len(plan.files)} files (revision {plan.revision[:12]})",
@@ -84,7 +98,10 @@ def _list(console: Console) -> None:
     short_names = {preset.name for preset in presets()}
     others = [name for name in prepared_encoders() if name not in short_names]
     also = f"\nAlso on this machine: {', '.join(others)}" if others else ""
-    console.print(facts, "", uses, "", _LEGEND + also, sep="\n", highlight=False)
+    for table in (facts, uses):
+        print_table(console, table)
+        console.print()
+    console.print(_LEGEND + also, highlight=False, soft_wrap=True)
 
 
 def _list_as_json() -> None:

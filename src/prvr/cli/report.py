@@ -17,6 +17,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from prvr.cli.console import print_table
+from prvr.errors import did_you_mean
 from prvr.evaluation import (
     COMPARISON_SECTIONS,
     REPORT_SECTIONS,
@@ -78,7 +79,8 @@ def report_command(argv: list[str]) -> int:
     known = tuple(REPORT_SECTIONS) if len(arguments.runs) == 1 else COMPARISON_SECTIONS
     unknown = [key for key in arguments.only if key not in known]
     if unknown:
-        raise RunError(f"no section {', '.join(unknown)}; there are: {', '.join(known)}")
+        hint = did_you_mean(unknown[0], known)
+        raise RunError(f"no section {', '.join(unknown)}.{hint} There are: {', '.join(known)}")
     make = _one if len(arguments.runs) == 1 else _two
     console = Console()
     written = make(arguments, choose_device(arguments.device))

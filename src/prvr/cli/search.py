@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from prvr.cli.console import format_time, print_table
+from prvr.cli.durations import SEARCH_DURATIONS, durations_in_seconds
 from prvr.cli.errors import guarded, print_error
 from prvr.cli.libraries import LibraryPath, default_library, print_limits
 from prvr.cli.like import moment_query
@@ -115,7 +116,7 @@ def search_command(argv: list[str]) -> int:
 
 def _parse(argv: list[str], usual: SearchArguments | None = None) -> SearchArguments:
     """Options may stand before, between and after the words of the sentence. ``usual``: the values of other options."""
-    parse = partial(tyro.cli, SearchArguments, prog="prvr search", args=argv)
+    parse = partial(tyro.cli, SearchArguments, prog="prvr search", args=durations_in_seconds(argv, *SEARCH_DURATIONS))
     if usual is not None:
         parse = partial(parse, default=usual)
     found, more = parse(return_unknown_args=True)

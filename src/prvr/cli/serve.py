@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -21,9 +22,11 @@ from prvr.server import ServerError, ServerOptions, serve, serve_on_cluster
 class ServeArguments:
     """Open a library in the browser. By default only this machine can reach it.
 
-    To let other machines connect, give --host 0.0.0.0 and a --token; the page asks for the token. To add videos from
-    the page, name the folders that they may come from: --allow-root FILMS. Ctrl-C stops the server. Videos that were
-    being added then are added by the next request for the same folder.
+    To let other machines connect, give --host 0.0.0.0 and a token; the page asks for it. Other users of this machine
+    can see --token in the list of processes, so better put it into a file (--token-file) or into $PRVR_TOKEN.
+
+    To add videos from the page, name the folders that they may come from: --allow-root FILMS. Ctrl-C stops the server.
+    Videos that were being added then are added by the next request for the same folder.
     """
 
     library: tyro.conf.Positional[LibraryPath] = field(default_factory=default_library)
@@ -34,6 +37,8 @@ class ServeArguments:
     """port to listen on; 0 takes any free port"""
     token: str | None = None
     """secret that every request must carry, at least 16 characters [$PRVR_TOKEN]"""
+    token_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """file that holds the token and nothing else [$PRVR_TOKEN_FILE]"""
     allow_root: Annotated[tuple[str, ...], tyro.conf.arg(metavar="DIR|URI")] = ()
     """folders, or their addresses in a bucket, that videos may be added from, through the page or the API"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
@@ -47,7 +52,7 @@ def serve_command(argv: list[str]) -> int:
     options = ServerOptions(
         host=arguments.host,
         port=arguments.port,
-        token=arguments.token or os.environ.get("PRVR_TOKEN") or None,
+        token=_token(arguments),
         roots=tuple(video_path(root) for root in arguments.allow_root),
     )
     library = open_library(arguments.library)
@@ -58,6 +63,30 @@ def serve_command(argv: list[str]) -> int:
     else:
         serve_on_cluster(library, options, arguments.cluster, arguments.replicas, _announce())
     return 0
+
+
+def _token(arguments: ServeArguments) -> str | None:
+    """The token from the command line, else from the environment; each gives it itself or names a file."""
+    environment = os.environ.get("PRVR_TOKEN") or None, os.environ.get("PRVR_TOKEN_FILE") or None
+    for token, file in ((arguments.token, arguments.token_file), environment):
+        if token and file:
+            raise ServerError(f"a token and a file with one ({file}) are given: leave one of them out")
+        if token:
+            return token
+        if file:
+            return _token_in(Path(file))
+    return None
+
+
+def _token_in(file: Path) -> str:
+    try:
+        token = file.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "it holds other characters than ASCII"
+        raise ServerError(f"the token cannot be read from {file}: {reason}") from None
+    if not token:
+        raise ServerError(f"{file} is empty: put a token of at least 16 characters into it")
+    return token
 
 
 def open_page(library: Library, options: ServerOptions) -> None:

@@ -13,6 +13,7 @@ import tyro
 from rich.console import Console
 
 from prvr.training import (
+    OWN_PRESET,
     ConfigError,
     Run,
     TrainConfig,
@@ -20,6 +21,7 @@ from prvr.training import (
     config_to_dict,
     join_processes,
     load_preset,
+    preset_for_data,
     preset_names,
     resolve_config,
 )
@@ -27,31 +29,54 @@ from prvr.training import (
 
 @dataclass(frozen=True)
 class TrainArguments:
-    """Train a backbone, then TRACE on it: `prvr train DATASET --data DIR`.
+    """Train a backbone, then TRACE on it: `prvr train DATASET --data DIR`, or `prvr train DIR` with your own data.
 
     DATASET names a shipped preset (activitynet, charades, tvr, synth, proxy, rendered, demo) or a .toml file of your
-    own. DIR is the folder that holds the collection's TextData and FeatureData; `prvr data check DIR` checks that it is
-    complete. Every number of the preset has an option below. For several GPUs or processes, use
-    `torchrun --nproc-per-node 2 -m prvr train …`.
+    own. DIR is the folder that holds the collection's TextData and FeatureData, such as `prvr data make` writes;
+    `prvr data check DIR` checks that it is complete. Every number of the preset has an option below.
+
+    `prvr train --resume RUN` continues a run after a kill or Ctrl-C; it remembers everything else. For several GPUs or
+    processes, use `torchrun --nproc-per-node 2 -m prvr train …`.
     """
 
     dataset: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATASET")]
-    """name of a preset, or path of a .toml file"""
+    """name of a preset, path of a .toml file, or a folder with your own data"""
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """folder with the dataset (not needed with --resume)"""
     out: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """folder of the run [default: runs/DATASET-METHOD-seedN]"""
     resume: bool = False
-    """continue the run in --out from its last checkpoint, or start it if there is none"""
+    """with DATASET: continue the run in --out from its last checkpoint, or start it if there is none"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1"""
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TrainConfig)
 
 
+@dataclass(frozen=True)
+class ResumeArguments:
+    """Continue a run from its last checkpoint: `prvr train --resume RUN`. The run remembers everything else."""
+
+    resume: Annotated[Path, tyro.conf.arg(metavar="RUN")]
+    """folder of the run"""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """folder with the dataset, if it was moved"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1"""
+
+
 def train_command(argv: list[str]) -> int:
+    if argv[:1] and argv[0].startswith("-") and any(word.partition("=")[0] == "--resume" for word in argv):
+        resumed = tyro.cli(ResumeArguments, prog="prvr train", args=argv)
+        config = Run(resumed.resume).config
+        return _train(TrainArguments("", resumed.data, resumed.resume, True, resumed.device, config), argv)
     dataset, method = _preset_of(argv)
-    default = TrainArguments(dataset=dataset, config=load_preset(dataset, method))
-    arguments = tyro.cli(TrainArguments, prog="prvr train", args=argv, default=default)
+    own_data = _own_data(dataset, method, argv)
+    config = load_preset(dataset, method) if own_data is None else preset_for_data(own_data, method)
+    default = TrainArguments(dataset=dataset, data=own_data, config=config)
+    return _train(tyro.cli(TrainArguments, prog="prvr train", args=argv, default=default), argv)
+
+
+def _train(arguments: TrainArguments, argv: list[str]) -> int:
     with join_processes(arguments.device) as group:
         console = Console() if group.is_first else None
         run = Run(arguments.out or _default_out(arguments))
@@ -89,7 +114,10 @@ def _fresh(arguments: TrainArguments) -> tuple[TrainConfig, Path]:
 
 def _given_data(arguments: TrainArguments) -> Path:
     if arguments.data is None:
-        raise ConfigError("--data is missing: give the folder that holds the dataset (try `prvr data synth DIR`)")
+        folder = f"; ./{arguments.dataset} means that folder" if Path(arguments.dataset).is_dir() else ""
+        raise ConfigError(
+            f"--data is missing: give the folder that holds the dataset (try `prvr data synth DIR`){folder}"
+        )
     return arguments.data
 
 
@@ -122,19 +150,37 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _preset_of(argv: list[str]) -> tuple[str, str]:
     """Dataset and method. They decide all defaults, so they are read before the other options."""
-    method = "dreamprvr"
-    for word, following in itertools.pairwise([*argv, ""]):
-        if word == "--method":
-            method = following
-        elif word.startswith("--method="):
-            method = word.removeprefix("--method=")
+    method = _option(argv, "--method") or "dreamprvr"
     named = [word for word in argv[:1] if not word.startswith("-")]
     if not named and not {"-h", "--help"} & set(argv):
         names = ", ".join(preset_names())
-        raise ConfigError(f"name the dataset first: prvr train DATASET …, one of {names}, or a .toml file")
+        raise ConfigError(
+            f"name the dataset first: prvr train DATASET …, one of {names}, a .toml file or a folder with your own data"
+        )
     return (named or ["charades"])[0], method
+
+
+def _own_data(dataset: str, method: str, argv: list[str]) -> Path | None:
+    """The folder whose data decides the configuration; None where a preset does."""
+    given = _option(argv, "--data")
+    if dataset == OWN_PRESET:
+        return Path(given) if given else None
+    is_preset = dataset.endswith(".toml") or dataset in preset_names(method)
+    return None if is_preset or not Path(dataset).is_dir() else Path(dataset)
+
+
+def _option(argv: list[str], name: str) -> str | None:
+    """The value of an option, before all options are parsed."""
+    value = None
+    for word, following in itertools.pairwise([*argv, ""]):
+        if word == name:
+            value = following
+        elif word.startswith(f"{name}="):
+            value = word.removeprefix(f"{name}=")
+    return value
 
 
 def _default_out(arguments: TrainArguments) -> Path:
     config = arguments.config
-    return Path("runs") / f"{Path(arguments.dataset).stem}-{config.method}-seed{config.seed}"
+    name = Path(arguments.dataset).resolve().name.removesuffix(".toml")
+    return Path("runs") / f"{name}-{config.method}-seed{config.seed}"

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from prvr.cli.console import print_table
+from prvr.errors import did_you_mean
 from prvr.evaluation import PUBLISHED_CAVEAT, ZooRow, repository_goldens, zoo_rows
 from prvr.training import ConfigError, preset_names
 
@@ -38,7 +39,9 @@ class ZooArguments:
 def zoo_command(argv: list[str]) -> int:
     arguments = tyro.cli(ZooArguments, prog="prvr zoo", args=argv)
     if arguments.dataset not in preset_names():
-        raise ConfigError(f"there are no presets for {arguments.dataset!r}; choose one of: {', '.join(preset_names())}")
+        hint = did_you_mean(arguments.dataset, preset_names())
+        names = ", ".join(preset_names())
+        raise ConfigError(f"there are no presets for {arguments.dataset!r}.{hint} Choose one of: {names}")
     if arguments.goldens is not None and not arguments.goldens.is_dir():
         raise ConfigError(f"{arguments.goldens} is not a folder; expected one with NAME.npz or NAME/io.safetensors")
     goldens = arguments.goldens or repository_goldens()

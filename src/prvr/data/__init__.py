@@ -2,6 +2,7 @@
 
 from prvr.data.annotation_files import Annotation, write_annotations
 from prvr.data.batches import epoch_batches, prefetch
+from prvr.data.caption_table import SPLIT_NAMES, CaptionRow, TableProblems, read_caption_table
 from prvr.data.captions import Caption, Moment, read_captions, read_moments, read_positives
 from prvr.data.check import CheckReport, CheckRow, check_collections, find_collections
 from prvr.data.convert import convert_bigfile
@@ -18,8 +19,10 @@ from prvr.data.writer import feature_writer, require_space
 __all__ = [
     "DATASETS",
     "RECIPE_FILE",
+    "SPLIT_NAMES",
     "Annotation",
     "Caption",
+    "CaptionRow",
     "CheckReport",
     "CheckRow",
     "Collection",
@@ -29,6 +32,7 @@ __all__ = [
     "FeatureStore",
     "FeatureTables",
     "Moment",
+    "TableProblems",
     "check_collections",
     "convert_bigfile",
     "epoch_batches",
@@ -38,6 +42,7 @@ __all__ = [
     "normalise_rows",
     "open_feature_store",
     "prefetch",
+    "read_caption_table",
     "read_captions",
     "read_moments",
     "read_positives",

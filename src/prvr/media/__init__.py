@@ -28,10 +28,11 @@ Decoders and models are imported when they are first used. Where one is not inst
 command that installs it.
 """
 
+from prvr.media.annotated import AnnotatedVideos, match_captions
 from prvr.media.bucket_files import FileStatus
 from prvr.media.buckets import BucketPath, VideoFile, video_path
 from prvr.media.clips import CLIP_PROGRAM, cut_clip
-from prvr.media.dataset import ExtractionResult, TextFeatures, extract_features, write_dataset
+from prvr.media.dataset import ExtractionResult, TextFeatures, write_dataset
 from prvr.media.encoders import (
     SHORT_NAMES,
     Array,
@@ -87,6 +88,7 @@ __all__ = [
     "SPEECH_MODELS",
     "SUBTITLE_SUFFIXES",
     "THUMBNAIL_PROGRAM",
+    "AnnotatedVideos",
     "Array",
     "Backend",
     "BucketPath",
@@ -129,13 +131,13 @@ __all__ = [
     "decoder_name",
     "download",
     "export_moments",
-    "extract_features",
     "feature_parts",
     "file_hash",
     "find_model",
     "find_preset",
     "hub_cache",
     "load_picture",
+    "match_captions",
     "model_folder",
     "open_encoder",
     "open_text_encoder",

@@ -14,18 +14,17 @@ features were made.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import h5py
-
-from prvr.files import whole_folder, write_whole
+from prvr.files import exclusive_lock, recover_folders, whole_folder, write_whole
 from prvr.media.encoders.base import Encoder
 from prvr.media.errors import MediaError
-from prvr.media.features import VideoFeatures, video_features
+from prvr.media.kept_features import ExtractedVideo, Extraction
 from prvr.media.reader import Backend
 from prvr.media.recipe import Recipe
 from prvr.processes import map_in_processes
@@ -62,7 +61,8 @@ def write_dataset(
 ) -> ExtractionResult:
     """Write the collection ``root/collection``: features of videos and sentences, and the captions of each split.
 
-    Sentences of videos that could not be read are left out.
+    Sentences of videos that could not be read are left out. If it is interrupted, the same call continues: the
+    features of finished videos are kept in a hidden folder until everything is written.
 
     Args:
         root: the folder of collections.
@@ -86,34 +86,36 @@ def write_dataset(
     if (folder / "TextData").exists():
         raise DataError(f"{folder} exists already. Delete it, or choose another folder or collection name.")
     features = folder / "FeatureData" / name
-    result = extract_features(videos, encoder, features, rate=rate, backend=backend, workers=workers, progress=progress)
+    finished = features.with_name(f".{name}.finished-videos")
+    features.parent.mkdir(parents=True, exist_ok=True)
+    with exclusive_lock(features.with_name(".lock")):
+        recover_folders(features.parent)
+        made_by = Extraction(encoder, rate, backend, keep=finished)
+        result = extract_features(videos, made_by, features, workers=workers, progress=progress)
     if not result.frames:
         why = "; ".join(sorted(set(result.failed.values()))[:3]) or "none were given"
         raise DataError(f"No video could be read, so there is no dataset to write: {why}.")
     with whole_folder(folder / "TextData") as texts:
         kept = {split: [a for a in part if a.moment.video in result.frames] for split, part in annotations.items()}
         for split, part in kept.items():
-            write_annotations(texts, collection, split, part)
+            if part:
+                write_annotations(texts, collection, split, part)
         sentences = [annotation for part in kept.values() for annotation in part]
         _write_query_features(texts / f"{name}_{collection}_query_feat.hdf5", sentences, encoder, text)
         write_whole(texts / RECIPE_FILE, encoder.text_recipe(words=text == "words").to_json())
+    shutil.rmtree(finished, ignore_errors=True)
     return result
 
 
 def extract_features(
-    videos: Mapping[str, Path],
-    encoder: Encoder,
-    folder: Path,
-    *,
-    rate: float = 1.0,
-    backend: Backend = "auto",
-    workers: int = 1,
-    progress: bool = True,
+    videos: Mapping[str, Path], made_by: Extraction, folder: Path, *, workers: int = 1, progress: bool = True
 ) -> ExtractionResult:
     """Write ``feature.hdf5`` and ``recipe.json`` into a folder. Files that cannot be read are reported and skipped.
 
     ``workers`` is the number of processes that decode and encode, for encoders without weights.
     """
+    import h5py
+
     from prvr.data import RECIPE_FILE, show_progress
 
     frames: dict[str, int] = {}
@@ -122,14 +124,14 @@ def extract_features(
     recipe: Recipe | None = None
     with whole_folder(folder) as unfinished:
         with h5py.File(unfinished / "feature.hdf5", "w", libver=("v110", "v110")) as store:
-            results = map_in_processes(partial(_features, encoder, rate, backend), videos.values(), workers)
+            results = map_in_processes(partial(_features, made_by), videos.values(), workers)
             shown = show_progress(results, total=len(videos), label="extracting features", show=progress)
             for video, features in zip(videos, shown, strict=True):
                 if isinstance(features, MediaError):
                     failed[video] = features.reason
                     continue
                 store.create_dataset(video, data=features.vectors)
-                frames[video], recipe = len(features), features.recipe
+                frames[video], recipe = len(features.vectors), features.recipe
                 if features.problem is not None:
                     damaged[video] = features.problem
         if recipe is not None:
@@ -137,15 +139,17 @@ def extract_features(
     return ExtractionResult(folder, frames, failed, damaged, recipe)
 
 
-def _features(encoder: Encoder, rate: float, backend: Backend, path: Path) -> VideoFeatures | MediaError:
+def _features(made_by: Extraction, path: Path) -> ExtractedVideo | MediaError:
     try:
-        return video_features(path, encoder, rate, backend)
+        return made_by.features(path)
     except MediaError as problem:
         return problem
 
 
 def _write_query_features(path: Path, annotations: Sequence[Annotation], encoder: Encoder, text: TextFeatures) -> None:
     """One dataset per sentence: the features of its words (L, Dq), or its one vector (1, D)."""
+    import h5py
+
     with h5py.File(path, "w", libver=("v110", "v110")) as store:
         for annotation in annotations:
             if text == "words":

@@ -10,13 +10,15 @@ import json
 import os
 import sys
 import time
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from prvr.errors import UserError
 from prvr.lake import open_library
 from prvr.library import AddProgress
-from prvr.media import video_path
+from prvr.media import VideoFile, video_path
 
 _INTERVAL = 0.1  # seconds between two lines of progress
 
@@ -50,12 +52,22 @@ def _add_videos() -> int:
                 "added": len(report.added),
                 "unchanged": len(report.unchanged),
                 "moved": len(report.moved),
-                "failed": {path.name: reason for path, reason in report.failed.items()},
-                "damaged": {path.name: reason for path, reason in report.damaged.items()},
+                "failed": _by_name(report.failed),
+                "damaged": _by_name(report.damaged),
             }
         }
     )
     return 0
+
+
+def _by_name(files: Mapping[VideoFile, str]) -> dict[str, str]:
+    """Reasons by file name. Files of one name in several folders are numbered, so that each is counted."""
+    reasons: dict[str, str] = {}
+    names: Counter[str] = Counter()
+    for path, reason in files.items():
+        names[path.name] += 1
+        reasons[path.name if names[path.name] == 1 else f"{path.name} ({names[path.name]})"] = reason
+    return reasons
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from prvr.training.loop import Trainer, TrainingError
 from prvr.training.metrics import read_metrics
 from prvr.training.model import TraceModel
 from prvr.training.optim import backbone_optimiser, set_rate
+from prvr.training.own_data import OWN_PRESET, preset_for_data
 from prvr.training.phases import PhaseSetup
 from prvr.training.run import Run, RunError
 from prvr.training.schedule import PhaseEpoch, backbone_rate, phase_at
@@ -38,6 +39,7 @@ from prvr.training.step import PlainStep, Step
 from prvr.training.validation import split_scores, validate
 
 __all__ = [
+    "OWN_PRESET",
     "BackboneStage",
     "ConfigError",
     "Interrupted",
@@ -66,6 +68,7 @@ __all__ = [
     "load_split",
     "move_if_it_fits",
     "phase_at",
+    "preset_for_data",
     "preset_names",
     "read_calibration",
     "read_metrics",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from prvr.backbones import BackboneConfig, method
-from prvr.errors import UserError
+from prvr.errors import UserError, did_you_mean
 from prvr.trace import TraceConfig
 
 _Config = TypeVar("_Config")
@@ -195,8 +195,9 @@ def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
     method(method_name)
     names = preset_names(method_name)
     if name not in names:
-        choices = f"there are {', '.join(names)}, or give" if names else "it ships none: give"
-        raise ConfigError(f"no preset {name!r} for {method_name}; {choices} a .toml file")
+        choices = f"There are {', '.join(names)}; or give" if names else "It ships none: give"
+        hint = did_you_mean(name, names)
+        raise ConfigError(f"no preset {name!r} for {method_name}.{hint} {choices} a .toml file or a dataset's folder")
     text = (files("prvr") / "presets" / method_name / f"{name}.toml").read_text("utf-8")
     return config_from_dict(_parse(text, f"preset {name}"), f"preset {name}")
 
@@ -238,7 +239,8 @@ def _fill(cls: type[_Config], values: Any, where: str) -> _Config:
     filled: dict[str, Any] = {}
     for key, value in values.items():
         if key not in names:
-            raise ConfigError(f"{where}: unknown setting {key!r}; there are: {', '.join(names)}")
+            hint = did_you_mean(key, names)
+            raise ConfigError(f"{where}: unknown setting {key!r}.{hint} There are: {', '.join(names)}")
         filled[key] = _convert(hints[key], value, f"{where}, {key}")
     return cls(**filled)
 

@@ -7,6 +7,7 @@ checkpoint is weights, optimiser state and a place in the schedule, and a resume
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from pathlib import Path
 
@@ -104,7 +105,8 @@ class Trainer:
                 reporter.say(f"done: {self.run.path} {weights}; next: prvr eval {self.run.path}")
         except Interrupted:
             self._checkpoint()
-            reporter.say(f"stopped; `{self._resume_command()}` continues from here")
+            command = shlex.join(["prvr", "train", "--resume", str(self.run.path)])
+            reporter.say(f"stopped; `{command}` continues from here")
             raise
         finally:
             reporter.close()
@@ -162,10 +164,6 @@ class Trainer:
             return interrupted.requested
         now_and_then = self.progress.step % _STOP_CHECK_EVERY_STEPS == 0
         return now_and_then and bool(self.group.share(interrupted.requested))
-
-    def _resume_command(self) -> str:
-        command = str(self.run.record.get("command", "prvr train"))
-        return command if "--resume" in command.split() else f"{command} --resume"
 
     # -- phases -------------------------------------------------------------------------------------------------------
 

@@ -82,7 +82,8 @@ class Run:
     def require_free(self) -> None:
         """Raise ``RunError`` where the folder already holds a run."""
         if (self.path / "run.json").exists():
-            raise RunError(f"{self.path} already holds a run: add --resume to continue it, or choose another --out")
+            resume = f"`prvr train --resume {self.path}` continues it"
+            raise RunError(f"{self.path} already holds a run: {resume}, or choose another --out")
 
     def require_same_data(self, fingerprint: str) -> None:
         """Raise ``RunError`` where a resumed run does not find the videos and queries that it was started on."""

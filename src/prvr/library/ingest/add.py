@@ -72,6 +72,7 @@ class Adder:
     speech: str | Transcriber | None = None  # writes the lines of videos that have none
     report: AddReport = field(default_factory=AddReport)
     began: float = field(default_factory=time.perf_counter)
+    seconds_added: float = 0.0  # of video, as the library counts them
 
     def run(self, paths: Sequence[VideoFile]) -> AddReport:
         """Add these files, one after the other, in this process."""
@@ -100,6 +101,7 @@ class Adder:
         return sources
 
     def finish(self) -> AddReport:
+        self.report.video_seconds = self.seconds_added
         self.report.elapsed = time.perf_counter() - self.began
         return self.report
 
@@ -197,6 +199,7 @@ class Adder:
             self.report.failed[video.path] = str(video.problem)
             return
         self.report.added.append(video.path)
+        self.seconds_added += video.duration or 0.0
         if video.subtitles.startswith(SPEECH):
             self.report.transcribed[video.path] = video.subtitles.removeprefix(SPEECH)
         if video.problem is not None:

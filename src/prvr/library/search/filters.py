@@ -24,9 +24,9 @@ class Filters:
     before: str | None = None
     """only files changed before this day"""
     min_duration: float | None = None
-    """seconds, at least"""
+    """at least this long, in seconds; on the command line also 90s, 1m30s, 1h or 1:30:00"""
     max_duration: float | None = None
-    """seconds, at most"""
+    """at most this long, in the same way"""
     tags: tuple[str, ...] = ()
     """only videos with all of these tags"""
 

@@ -23,11 +23,14 @@ An encoder of your own derives from ``Encoder`` and can be given wherever one is
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prvr.errors import did_you_mean
 from prvr.media.encoders.base import Array, Encoder, TextEncoder, Understanding, unit_rows
 from prvr.media.encoders.plain import PlainEncoder
 from prvr.media.encoders.presets import EncoderPreset, find_preset, prepared_encoders, presets
+from prvr.media.errors import EncoderError
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +58,7 @@ def open_encoder(name: str = "plain", device: str | None = None) -> Encoder:
         return PlainEncoder()
     from prvr.media.encoders.image_text import ImageTextEncoder
 
-    return ImageTextEncoder(SHORT_NAMES.get(name, name), device)
+    return ImageTextEncoder(_hub_name(name), device)
 
 
 def picture_engine(model: Any, size: int, device: torch.device, **options: Any) -> PictureEngine:
@@ -70,7 +73,18 @@ def open_text_encoder(name: str = "minilm", device: str | None = None) -> TextEn
     """An encoder of sentences only, for subtitles. Arguments and errors are those of ``open_encoder``."""
     from prvr.media.encoders.sentences import SentenceEncoder
 
-    return SentenceEncoder(SHORT_NAMES.get(name, name), device)
+    return SentenceEncoder(_hub_name(name), device)
+
+
+def _hub_name(name: str) -> str:
+    """A short name's hub name; other names as they are. A misspelt short name raises an ``EncoderError``."""
+    if name not in SHORT_NAMES and name.isascii() and "/" not in name and not Path(name).exists():
+        hint = did_you_mean(name, ["plain", *SHORT_NAMES])
+        raise EncoderError(
+            f"{name!r} is neither a folder nor a hub name such as google/siglip2-base-patch16-224, nor a short name."
+            f"{hint} `prvr prepare --list` shows them."
+        )
+    return SHORT_NAMES.get(name, name)
 
 
 __all__ = [

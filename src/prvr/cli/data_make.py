@@ -1,0 +1,145 @@
+"""``prvr data make``: annotated videos to a dataset that `prvr train` learns from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from prvr.cli.console import count
+from prvr.data import DataError, read_caption_table
+from prvr.library import default_encoder, find_videos
+from prvr.media import (
+    AnnotatedVideos,
+    Encoder,
+    ExtractionResult,
+    TextFeatures,
+    match_captions,
+    open_encoder,
+    write_dataset,
+)
+from prvr.training import preset_names
+
+_SHOWN = 20  # files that are listed one by one
+
+
+@dataclass(frozen=True)
+class Make:
+    """Turn a folder of videos and a table of sentences about them into a dataset to train on.
+
+    `prvr data make FILMS --captions captions.csv --out DATA`, then `prvr train DATA`, then
+    `prvr library add FILMS --model RUN`. The table has a header and one line per sentence:
+
+        video,start,end,sentence
+        holiday.mp4,3.0,8.5,a dog jumps into the lake
+
+    Times are seconds, or written like 1:30 or 1m30s. A column split (train, val or test) says what each video is for;
+    without it, videos are drawn at random. A .jsonl file has the same names, one object per line. The table is
+    checked as a whole before anything is encoded. You can stop with Ctrl-C and run the same command again to continue.
+
+    The exit status is 1 if videos could not be read. The dataset is then written without them.
+    """
+
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
+    """the folder with the videos; folders in it are searched as well"""
+    captions: Annotated[Path, tyro.conf.arg(metavar="FILE")]
+    """the sentences: a .csv, .tsv or .jsonl file with video, start, end, sentence and perhaps split"""
+    out: Annotated[Path, tyro.conf.arg(metavar="DATA")]
+    """folder to write the dataset to; it must not hold one yet"""
+    encoder: str | None = None
+    """plain, a name that `prvr prepare --list` shows, or a folder [the one that is prepared on this machine]"""
+    rate: float = 1.0
+    """frames per second that are encoded"""
+    val: float = 0.1
+    """share of the videos that is drawn for validation"""
+    test: float = 0.1
+    """share of the videos that is drawn for the test"""
+    seed: int = 0
+    """which videos are drawn; the same seed draws the same"""
+    text: TextFeatures = "words"
+    """keep sentences word by word, as trained methods need them, or as one vector each, for the frozen backbone"""
+    workers: int = 1
+    """processes that decode and encode, with the encoder plain"""
+
+    def run(self) -> int:
+        out = self.out.resolve()
+        self._require_sensible(out)
+        annotated = self._match()
+        splits = annotated.split(self.val, self.test, self.seed)
+        console = Console(highlight=False, markup=False, soft_wrap=True)
+        encoder = self._open_encoder(console)
+        try:
+            made = write_dataset(
+                out.parent,
+                out.name,
+                annotated.videos,
+                splits,
+                encoder,
+                rate=self.rate,
+                text=self.text,
+                workers=self.workers,
+            )
+        except KeyboardInterrupt:
+            console.print("stopped; finished videos are kept, and the same command continues from here")
+            raise
+        written = {
+            split: [a.moment.video for a in part if a.moment.video in made.frames] for split, part in splits.items()
+        }
+        parts = ", ".join(f"{len({*videos})} {split}" for split, videos in written.items())
+        sentences = count(sum(map(len, written.values())), "sentence")
+        console.print(f"wrote {self.out}: {count(len(made.frames), 'video')} ({parts}), {sentences}")
+        failed = self._notes(annotated, made, console)
+        folder = f"./{self.out}" if str(self.out) in preset_names() else self.out  # a bare name would mean the preset
+        console.print(f"next: prvr train {folder}")
+        return 1 if failed else 0
+
+    def _open_encoder(self, console: Console) -> Encoder:
+        name = self.encoder or default_encoder()
+        if self.encoder is None:
+            console.print(f"encoder: {name}, which is prepared on this machine (--encoder names another)")
+        encoder = open_encoder(name)
+        if self.workers > 1 and encoder.weights != "none":
+            raise DataError(f"--workers is for the encoder plain: {encoder.name} uses all cores or the GPU by itself.")
+        return encoder
+
+    def _require_sensible(self, out: Path) -> None:
+        """Refuse what would only be found out after hours."""
+        if not self.folder.is_dir():
+            raise DataError(f"{self.folder} is not a folder; give the folder with the videos.")
+        if not re.fullmatch(r"[\w.-]+", out.name):
+            raise DataError(f"--out {self.out}: choose a name of letters, digits, dots, - and _.")
+        if (out / "TextData").exists():
+            raise DataError(f"{self.out} holds a dataset already; delete it, or choose another --out.")
+        if not 0 < self.rate <= 1000:
+            raise DataError(f"--rate must be above 0 frames per second, not {self.rate:g}.")
+
+    def _match(self) -> AnnotatedVideos:
+        rows = read_caption_table(self.captions)
+        files = [path for path in find_videos([self.folder]) if isinstance(path, Path) and path.is_file()]
+        if not files:
+            raise DataError(f"{self.folder} holds no video.")
+        annotated = match_captions(self.captions, rows, files, self.folder)
+        if not annotated.videos:
+            path, reason = next(iter(annotated.unreadable.items()))
+            raise DataError(f"none of the {count(len(annotated.unreadable), 'video')} can be read ({path}: {reason}).")
+        return annotated
+
+    def _notes(self, annotated: AnnotatedVideos, made: ExtractionResult, console: Console) -> bool:
+        """Print what was left out; returns whether videos could not be read."""
+        if annotated.repeated:
+            console.print(f"left out: {count(annotated.repeated, 'line')} that repeat an earlier one")
+        if annotated.unused:
+            console.print(f"left out: {count(len(annotated.unused), 'video')} in {self.folder} without sentences")
+        unreadable = {str(path): reason for path, reason in annotated.unreadable.items()}
+        unreadable |= {str(annotated.videos[name]): reason for name, reason in made.failed.items()}
+        damaged = {str(annotated.videos[name]): reason for name, reason in made.damaged.items()}
+        for mark, files in (("damaged", damaged), ("failed", unreadable)):
+            for path, reason in list(files.items())[:_SHOWN]:
+                console.print(f"{mark} {path}: {reason}")
+            if len(files) > _SHOWN:
+                console.print(f"… and {len(files) - _SHOWN} more")
+        return bool(unreadable)
