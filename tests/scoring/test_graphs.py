@@ -11,7 +11,7 @@ from prvr.scoring import top_k
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 
-@pytest.mark.parametrize("storage", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("storage", ["fp32", "fp16", "bf16", "int8"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_same_answers_each_time(storage: str, count: int) -> None:
     cuda = torch.device("cuda")
