@@ -29,7 +29,7 @@ class TopGraph:
         """Record it; ``queries`` (Q, D) are searched for on the way."""
         self.asked = queries.detach().clone()
         self.lock = threading.Lock()
-        stream = torch.cuda.Stream(self.asked.device)
+        stream = torch.cuda.Stream(self.asked.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self.asked.device))
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP):
