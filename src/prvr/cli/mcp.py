@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from rich.console import Console
 
 from prvr.assistant import AssistantOptions, serve_http, serve_stdio
 from prvr.cli.libraries import LibraryPath, default_library
+from prvr.cli.token import find_token
 from prvr.lake import open_library
 from prvr.server import ServerOptions
 
@@ -43,6 +43,8 @@ class McpArguments:
     """with --http: port to listen on; 0 takes any free port"""
     token: str | None = None
     """with --http: secret that every request must carry, at least 16 characters [$PRVR_TOKEN]"""
+    token_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """with --http: file that holds the token and nothing else [$PRVR_TOKEN_FILE]"""
     options: Annotated[AssistantOptions, tyro.conf.arg(name="")] = field(default_factory=AssistantOptions)
 
 
@@ -56,7 +58,7 @@ def mcp_command(argv: list[str]) -> int:
         serve_stdio(library, arguments.options)
         return 0
     server = ServerOptions(
-        host=arguments.host, port=arguments.port, token=arguments.token or os.environ.get("PRVR_TOKEN") or None
+        host=arguments.host, port=arguments.port, token=find_token(arguments.token, arguments.token_file)
     )
     serve_http(
         library,
