@@ -90,8 +90,15 @@ def same(lib: Library, whole: Library) -> None:
     assert [row[0] for row in ours] == [row[0] for row in theirs]
     assert [row[1:] for row in ours] == [pytest.approx(row[1:], abs=1e-4) for row in theirs]
     assert lib.verify().ok
-    leftovers = {p.name for p in lib.folder.iterdir()} - {"library.json", "catalogue.sqlite", "shards", "claims"}
+    leftovers = {p.name for p in lib.folder.iterdir()} - {
+        "library.json",
+        "catalogue.sqlite",
+        "shards",
+        "claims",
+        "activity",
+    }
     assert not [name for name in leftovers if not name.startswith("model-")]
+    assert not [*(lib.folder / "activity").glob("*.json")]  # what killed processes announced is cleared away
 
 
 def test_kills_lose_and_double_nothing(films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
