@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from pathlib import Path
 
@@ -74,6 +75,12 @@ def test_folders_in_a_folder(listed: Library) -> None:
     assert listed.folders(BASE) == {"2023": 2, "2024": 2}
     assert listed.folders(BASE / "2023") == {"summer": 1}
     assert listed.folders(BASE / "2024") == {}
+
+
+def test_a_folder_whose_name_is_no_text_holds_nothing(listed: Library) -> None:
+    odd = BASE / os.fsdecode(b"caf\xe9")
+    assert listed.listing(ListRequest(folder=odd)).total == 0
+    assert listed.folders(odd) == {}
 
 
 def test_the_summary_follows_every_change(listed: Library) -> None:

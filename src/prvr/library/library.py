@@ -45,7 +45,7 @@ from prvr.library.search.query import add_moments, encode_queries
 from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest
 from prvr.library.search.results import SearchResult, empty_result
 from prvr.library.store.catalogue import Video
-from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList
+from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList, can_be_stored
 from prvr.library.store.model import require_model
 from prvr.library.store.settings import LibraryRecord, LibrarySettings, read_record, write_record
 from prvr.library.store.snapshot import Snapshot
@@ -297,11 +297,13 @@ class Library:
 
     def listing(self, request: ListRequest) -> VideoList:
         """A part of the list of videos: by folder, tag and state, in several orders."""
+        if request.folder is not None and not can_be_stored(request.folder):
+            return VideoList([], 0)
         return self.store.listing(request)
 
     def folders(self, folder: VideoFile) -> dict[str, int]:
         """Names of the folders directly in a folder, each with the number of videos in it and below."""
-        return self.store.folders(folder)
+        return self.store.folders(folder) if can_be_stored(folder) else {}
 
     def summary(self) -> LibrarySummary:
         """How many videos there are, how long, in which folders and with which tags."""

@@ -12,7 +12,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import compact, sweep
 from prvr.library.store.catalogue import Catalogue, Video, drop_video, read_videos
 from prvr.library.store.commit import disk_error
-from prvr.library.store.listing import path_range
+from prvr.library.store.listing import can_be_stored, path_range
 from prvr.media import VideoFile
 
 
@@ -21,7 +21,8 @@ def remove_videos(catalogue: Catalogue, paths: Sequence[VideoFile], *, missing: 
     with catalogue.writing() as db:
         removed = [video for video in read_videos(db) if not video.path.exists()] if missing else []
         for path in paths:
-            inside = read_videos(db, "path = ? OR (path >= ? AND path < ?)", (str(path), *path_range(path)))
+            among = (str(path), *path_range(path))
+            inside = read_videos(db, "path = ? OR (path >= ? AND path < ?)", among) if can_be_stored(path) else []
             if not inside:
                 raise LibraryError(f"{path} is not in the library: `prvr library list` shows what is")
             removed += inside

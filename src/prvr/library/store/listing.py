@@ -104,6 +104,15 @@ def _condition(request: ListRequest) -> tuple[str, tuple[object, ...]]:
     return " AND ".join(conditions) or "1", tuple(values)
 
 
+def can_be_stored(path: VideoFile) -> bool:
+    """Whether a catalogue can hold a path. Names of files may hold bytes that are not valid UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def inner_folders(db: sqlite3.Connection, folder: VideoFile) -> dict[str, int]:
     """Names of the folders directly in a folder, each with the number of videos in it and below."""
     first, end = path_range(folder)
