@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
@@ -21,7 +22,9 @@ def remove_videos(catalogue: Catalogue, paths: Sequence[VideoFile], *, missing: 
     with catalogue.writing() as db:
         removed = [video for video in read_videos(db) if not video.path.exists()] if missing else []
         for path in paths:
-            inside = read_videos(db, "path = ? OR (path >= ? AND path < ?)", (str(path), *path_range(path)))
+            inside: list[Video] = []
+            with suppress(UnicodeEncodeError):  # a name that is no text, which no video has
+                inside = read_videos(db, "path = ? OR (path >= ? AND path < ?)", (str(path), *path_range(path)))
             if not inside:
                 raise LibraryError(f"{path} is not in the library: `prvr library list` shows what is")
             removed += inside
