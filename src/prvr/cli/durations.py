@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from prvr.times import NotADuration, parse_duration
 
 SEARCH_DURATIONS = ("--min-duration", "--max-duration", "--moments.merge", "--moments.pad")
-LIBRARY_DURATIONS = ("--window", "--stride")
+LIBRARY_DURATIONS = ("--window", "--stride", "--settle", "--rescan")
 
 
 def durations_in_seconds(argv: Sequence[str], *options: str) -> list[str]:
