@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "library": {"words", "tokens", "files", "data", "media", "worlds", "backbones", "trace", "scoring", "training"},
     "lake": {"files", "library", "media", "scoring"},
     "server": {"processes", "lake", "library", "media", "trace"},
+    "assistant": {"library", "media", "server"},
     "doctor": {"scoring", "lake", "library", "media", "files"},
     "cli": {
         "doctor",
@@ -57,6 +58,7 @@ MAY_IMPORT = {
         "lake",
         "worlds",
         "server",
+        "assistant",
     },
 }
 NUMERIC_ROOMS = ("tokens", "data", "losses", "backbones", "trace", "scoring", "training", "evaluation")

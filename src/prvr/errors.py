@@ -1,4 +1,4 @@
-"""The base of every error that a person can fix, and what such errors say about a name that is not known."""
+"""The base of every error that a person can fix, what ends a training, and what is said of a name that is not known."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ class UserError(Exception):
     The message names what was found, what was expected and what to do. The command line prints it as one line, the
     server answers with it (without paths of its machine). Anything else that is raised is a mistake in this program.
     """
+
+
+class Interrupted(Exception):
+    """Raised by a training after a step, once the user has asked to stop."""
+
+    requested: bool = False
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

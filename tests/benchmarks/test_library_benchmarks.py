@@ -17,6 +17,7 @@ import library_search as synthetic
 ROOT = Path(__file__).parents[2]
 SMALL = {
     "library_search.py": ("--videos 700 --minutes 1 --width 16 --searches 3 --index", "of the exact best ten"),
+    "cold_start.py": ("--times 1", "prvr search --shell, eleven lines"),
     "library_words.py": ("--videos 20 --lines 50 --times 1", "words that occur nowhere"),
     "server_load.py": ("--videos 20 --minutes 1 --width 16 --clients 4 --searches 8 --rounds 1", "0 of 8 failed"),
 }

@@ -134,11 +134,11 @@ def test_search_shows_a_table_or_json_and_cuts_clips(
 
 def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, expected in (
-        (["search"], "give either a sentence"),
+        (["search"], "give one of: a sentence"),
         (["search", "x", "--library", str(tmp_path)], "is not a library"),
         (["search", "x", "--after", "soon"], "is not a date"),
         (["search", "x", "--limit", "0"], "limit must be at least 1"),
-        (["search", "--image", str(tmp_path / "broken.mp4")], "is not a picture"),
+        (["search", "--picture", str(tmp_path / "broken.mp4")], "is not a picture"),
         (["search", "a red square", "--export", str(tmp_path / "broken.mp4")], "is a file: give a folder"),
         (["serve", str(made), "--host", "192.0.2.1", "--token", 24 * "x"], "choose another --host"),
         (["library", "add"], "no files were given"),

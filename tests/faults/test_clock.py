@@ -16,7 +16,7 @@ from tests.library.store.test_faults import same
 
 SOURCE = Path(__file__).parents[2] / "src" / "prvr"
 # Where the time of day is read at all: only to be shown to people.
-SHOWN = {"library/store/catalogue.py": "added", "server/jobs.py": "created"}
+SHOWN = {"library/activity.py": "since", "library/store/catalogue.py": "added", "server/jobs.py": "created"}
 
 
 def test_a_library_made_while_the_clock_jumps(

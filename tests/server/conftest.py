@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from prvr.library import Library
 from prvr.server import ServerOptions, build_server, create_app
 from prvr.worlds import RenderConfig, RenderedWorld, render_world
-from tests.server.browsing import FLAGS
+from tests.server.browsing import FLAGS, WIDE
 
 RATE = 1.0
 
@@ -100,6 +100,23 @@ def browser(browser_path: str) -> Iterator[Any]:
         opened = started.chromium.launch(executable_path=browser_path, args=FLAGS)
         yield opened
         opened.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    context = browser.new_context(viewport=WIDE, base_url=address)
+    opened = context.new_page()
+    opened.set_default_timeout(20_000)
+    errors: list[str] = []
+    foreign: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("request", lambda request: foreign.append(request.url) if not request.url.startswith(address) else None)
+    opened.goto("/")
+    opened.wait_for_selector("#holds[data-videos]")
+    yield opened
+    context.close()
+    assert errors == []
+    assert foreign == []
 
 
 @pytest.fixture(scope="session")

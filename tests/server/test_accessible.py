@@ -38,8 +38,18 @@ def test_text_has_contrast_and_controls_have_names(
         assert poor == []
         assert page.evaluate(NAMELESS) == []
 
+    page.wait_for_selector(".film")
     page.click("#filters summary")
-    check(12)
+    check(40)
+    page.locator(".film > button").first.click()
+    page.click("#details summary")
+    page.locator("#stage .pick input").check()
+    check(50)
+    page.click("#remove")
+    check(5)
+    page.click("#confirm-no")
+    page.click("#picked-clear")
+    page.keyboard.press("Escape")
     search_for(page, sentence)
     page.locator(".hit > button").first.click()
     page.click("#why summary")
@@ -84,10 +94,10 @@ def test_reduced_motion_announcements_and_focus_order(browser: Any, address: str
     page.wait_for_selector(".hit")
     assert page.title().startswith(sentence)
     order = []
-    for _ in range(3):
+    for _ in range(4):
         page.keyboard.press("Tab")
         order.append(page.evaluate("(document.activeElement.closest('.hit') ?? document.activeElement).tagName"))
-    assert order == ["BUTTON", "SUMMARY", "LI"]  # search button, filters, first hit
+    assert order == ["BUTTON", "BUTTON", "SUMMARY", "LI"]  # picture, search, filters, first hit
     page.locator(".hit > button").first.press("Enter")
     page.wait_for_selector("#curves svg")
     assert page.locator(".hit[aria-current=true]").count() == 1

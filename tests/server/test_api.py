@@ -111,6 +111,40 @@ def test_words_are_found_without_evidence_and_without_paths_of_the_machine(serve
     assert len({hit["video"]["id"] for hit in [*page["hits"], *rest["hits"]]}) == 10
 
 
+def test_the_library_can_be_browsed(served: Served) -> None:
+    newest = [video["date"] for video in served.client.get("/v1/videos?order=newest").json()["videos"]]
+    assert newest == sorted(newest, reverse=True)
+    assert served.client.get("/v1/videos?order=best").status_code == 422
+    folders = served.client.get("/v1/library/folders").json()["folders"]
+    assert folders == [{"name": "inner", "folder": "inner", "videos": 1}]
+    assert served.client.get("/v1/library/folders?folder=inner").json() == {"folders": []}
+    assert served.client.get("/v1/library/folders?folder=../..").json() == {"folders": []}
+    about = served.client.get("/v1/library").json()
+    assert (about["folders"], about["tags"], about["writable"]) == (["", "inner"], ["drawn"], True)
+    examples = served.client.get("/v1/library/examples").json()["examples"]
+    assert served.client.post("/v1/search", json={"query": examples[0]}).json()["confident"]
+
+
+def test_tags_are_attached_and_taken_off(served: Served) -> None:
+    changed = served.client.patch("/v1/videos/2", json={"add_tags": ["home", " new "], "remove_tags": ["drawn"]})
+    assert changed.json()["tags"] == ["home", "new"]
+    assert served.client.get("/v1/videos?tag=new").json()["total"] == 1
+    hits = served.client.post("/v1/search", json={"query": QUERY, "filters": {"tags": ["home"]}}).json()["hits"]
+    assert [hit["video"]["id"] for hit in hits] == [2]
+    assert served.client.patch("/v1/videos/2", json={}).json()["tags"] == ["home", "new"]
+    assert served.client.patch("/v1/videos/99", json={"add_tags": ["x"]}).status_code == 404
+    assert served.client.patch("/v1/videos/2", json={"tags": ["x"]}).status_code == 422
+    assert served.client.patch("/v1/videos/2", json={"add_tags": [" "]}).status_code == 422
+
+
+def test_cards_get_an_outline_of_the_evidence(served: Served) -> None:
+    for hit in served.client.post("/v1/search", json={"query": QUERY}).json()["hits"]:
+        evidence = served.client.get(hit["evidence_url"]).json()
+        assert 1 <= len(hit["outline"]) <= 48
+        assert max(hit["outline"]) == pytest.approx(max(evidence["routed"]), abs=1e-3)
+        assert evidence["sections"] == []
+
+
 def test_videos_are_listed_shown_and_removed(served: Served) -> None:
     first = served.client.get("/v1/videos?limit=5").json()
     assert (first["total"], len(first["videos"])) == (10, 5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +10,9 @@ import httpx
 import pytest
 
 from prvr.worlds import RenderedWorld
-from tests.server.browsing import PHONE, WIDE, search_for, until
+from tests.server.browsing import PHONE, search_for, until
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "page.png"
-
-
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    context = browser.new_context(viewport=WIDE, base_url=address)
-    opened = context.new_page()
-    opened.set_default_timeout(20_000)
-    errors: list[str] = []
-    foreign: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.on("request", lambda request: foreign.append(request.url) if not request.url.startswith(address) else None)
-    opened.goto("/")
-    opened.wait_for_selector("#holds[data-videos]")
-    yield opened
-    context.close()
-    assert errors == []
-    assert foreign == []
 
 
 def now(page: Any) -> float:
@@ -41,6 +23,7 @@ def test_search_play_seek_and_switch(page: Any, sentence: str) -> None:
     search_for(page, sentence)
     page.wait_for_selector(".hit")
     assert page.locator(".hit").count() == 10
+    assert page.locator(".hit .outline").count() == 10  # every card shows where in its video the evidence is
     measured = "performance.getEntriesByName('paint').length"
     until(page, f"{measured} === 1")
     took = page.evaluate("performance.getEntriesByName('paint')[0].duration")

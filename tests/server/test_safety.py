@@ -102,11 +102,16 @@ def test_every_response_has_security_headers(served: Served) -> None:
 
 
 def test_sizes_are_limited(served: Served) -> None:
-    big = b'{"query": "' + b"x" * 70_000 + b'"}'
+    big = b'{"root": "' + b"x" * 70_000 + b'"}'
     json = {"Content-Type": "application/json"}
-    assert served.client.post("/v1/search", content=big, headers=json).status_code == 413
-    chunked = served.client.post("/v1/search", content=iter([big[:40_000], big[40_000:]]), headers=json)
+    assert served.client.post("/v1/videos", content=big, headers=json).status_code == 413
+    chunked = served.client.post("/v1/videos", content=iter([big[:40_000], big[40_000:]]), headers=json)
     assert chunked.status_code == 413
+    assert served.client.post("/v1/search", content=big, headers=json).status_code == 422  # it may hold a picture
+    huge = b'{"picture": "' + b"x" * (13 << 20) + b'"}'
+    assert (
+        served.client.post("/v1/search", content=iter([huge[:40_000], huge[40_000:]]), headers=json).status_code == 413
+    )
     assert served.client.get("/v1/videos?folder=" + "x" * 17000).status_code == 414
     deep = b'{"query": ' + b"[" * 20_000 + b"}"
     assert served.client.post("/v1/search", content=deep, headers=json).status_code in (400, 422)

@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.text import Text
 from safetensors import SafetensorError
 
-from prvr.errors import UserError
-from prvr.training import Interrupted
+from prvr.errors import Interrupted, UserError
 
 
 def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:

@@ -17,6 +17,7 @@ from prvr.cli.group import print_group_help
 from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
 from prvr.cli.progress import encoding_progress
 from prvr.cli.reindex import Reindex
+from prvr.cli.watch import Watch
 from prvr.lake import add_on_cluster, copy_library, library_exists, open_library
 from prvr.library import (
     FEWEST_TOKENS,
@@ -157,11 +158,9 @@ class Status:
         lib = open_library(self.library)
         status, model = lib.status(), lib.record.model
         if self.as_json:
-            print(
-                json.dumps(
-                    {**asdict(status), "settings": asdict(lib.settings), "recipes": lib.record.recipes}, indent=1
-                )
-            )
+            activity = [asdict(each) for each in lib.activities()]
+            settings = {"settings": asdict(lib.settings), "recipes": lib.record.recipes}
+            print(json.dumps({**asdict(status), **settings, "activity": activity}, indent=1))
             return 0
         per_frame = f", {status.bytes_per_frame:.0f} bytes per frame" if status.frames else ""
         free = "" if status.free is None else f"; {format_bytes(status.free)} free"
@@ -175,6 +174,7 @@ class Status:
             + (f" and by {lib.settings.text_encoder}" if lib.settings.text_encoder else ""),
             *([limits] if (limits := library_limits(lib.record)) is not None else []),
             *([f"model {model.method}, {model.weights} weights of {model.run}"] if model is not None else []),
+            *(activity.describe() for activity in lib.activities()),
         ]
         Console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
         return 0
@@ -251,7 +251,7 @@ class Copy:
         return 0
 
 
-Command: TypeAlias = Add | List | Remove | Status | Verify | Index | Copy | Reindex
+Command: TypeAlias = Add | List | Remove | Status | Verify | Index | Copy | Reindex | Watch
 _COMMANDS: dict[str, type[Command]] = {
     "add": Add,
     "list": List,
@@ -261,6 +261,7 @@ _COMMANDS: dict[str, type[Command]] = {
     "index": Index,
     "copy": Copy,
     "reindex": Reindex,
+    "watch": Watch,
 }
 
 

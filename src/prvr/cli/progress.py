@@ -19,7 +19,8 @@ _LOG_SECONDS = 30.0  # between lines where no terminal shows a bar
 def encoding_progress() -> Iterator[tuple[Console, Callable[[AddProgress], None]]]:
     """The console to print on meanwhile, and what shows progress."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[note]}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("looking for videos", total=None, note="")
         last_line = time.monotonic()
 

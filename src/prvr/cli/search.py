@@ -1,10 +1,13 @@
-"""``prvr search``: find the moment in your videos that a sentence describes."""
+"""``prvr search``: find the moment in your videos that a sentence describes, or that looks like a picture."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,17 +19,22 @@ from rich.text import Text
 
 from prvr.cli.console import format_time, print_table
 from prvr.cli.durations import SEARCH_DURATIONS, durations_in_seconds
-from prvr.cli.errors import print_error
+from prvr.cli.errors import guarded, print_error
 from prvr.cli.libraries import LibraryPath, default_library, print_limits
+from prvr.cli.like import moment_query
+from prvr.cli.search_shell import run_shell
+from prvr.errors import UserError
 from prvr.lake import open_library
 from prvr.library import (
     SCORES_NOTE,
     Filters,
     GroupBy,
     Hit,
+    Library,
     LibraryError,
     MomentEvidence,
     MomentOptions,
+    QueryInput,
     SearchResult,
     TextMatch,
 )
@@ -39,9 +47,11 @@ _SHORT = 10.0  # seconds: shorter moments are shown to the tenth
 
 @dataclass(frozen=True)
 class SearchArguments:
-    """Find moments by a sentence, or by a picture.
+    """Find moments by a sentence, by a picture, or by another moment.
 
-    `prvr search "a man opens a red door"` prints the best videos, each with the moment that matches best.
+    `prvr search a man opens a red door` prints the best videos, each with the moment that matches best.
+    `prvr search --picture still.jpg` finds what looks like a picture, and `prvr search --like film.mp4@12.5-18` what
+    looks like that moment in other videos.
     A library made with a calibrated model says how probable it is that the moment is there at all, and "right" is the
     probability that a hit is it. Other libraries say in words whether anything stands out. Scores can be compared
     within one search only. The curve shows the evidence over the length of the video.
@@ -52,12 +62,17 @@ class SearchArguments:
     The exit status is 1 if nothing was found.
     """
 
-    query: Annotated[str, tyro.conf.Positional] = ""
-    """what to look for, as a sentence"""
+    query: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="SENTENCE")] = ()
+    """what to look for, as a sentence; quotation marks around it are not needed"""
     library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or its address on object storage [$PRVR_LIBRARY or library.prvr]"""
-    image: Path | None = None
+    picture: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """a picture to look for instead of a sentence"""
+    like: Annotated[str | None, tyro.conf.arg(metavar="VIDEO@TIME")] = None
+    """a moment to look for instead: VIDEO@12.5, VIDEO@12.5-18 or VIDEO@1:02-1:08; VIDEO is the path, file name or
+    number of a video in the library, and is itself left out"""
+    shell: bool = False
+    """stay open and answer one line after another; faster, because the encoder is loaded once"""
     limit: int = 10
     """number of hits to show"""
     offset: int = 0
@@ -79,12 +94,62 @@ class SearchArguments:
 
 
 def search_command(argv: list[str]) -> int:
-    arguments = tyro.cli(SearchArguments, prog="prvr search", args=durations_in_seconds(argv, *SEARCH_DURATIONS))
-    if bool(arguments.query.strip()) == (arguments.image is not None):
-        raise LibraryError('give either a sentence (prvr search "a red car") or --image FILE')
-    lib = open_library(arguments.library)
+    arguments = _parse(argv)
+    if not arguments.shell:
+        _require_query(arguments)
+        lib = open_library(arguments.library)
+        code = _answer(lib, arguments)
+        if not arguments.as_json:
+            print_limits(lib)
+        return code
+    lib, usual = open_library(arguments.library), replace(arguments, query=(), picture=None, like=None, shell=False)
+
+    def answer(words: list[str]) -> int:
+        return _answer(lib, _require_query(_parse(words, usual)))
+
+    print_limits(lib)
+    if arguments != replace(usual, shell=True):  # a query was given as well
+        guarded(lambda _: _answer(lib, _require_query(arguments)), [])
+    threading.Thread(target=_load, args=(lib,), daemon=True).start()  # while the first line is typed
+    return run_shell(answer)
+
+
+def _parse(argv: list[str], usual: SearchArguments | None = None) -> SearchArguments:
+    """Options may stand before, between and after the words of the sentence. ``usual``: the values of other options."""
+    parse = partial(tyro.cli, SearchArguments, prog="prvr search", args=durations_in_seconds(argv, *SEARCH_DURATIONS))
+    if usual is not None:
+        parse = partial(parse, default=usual)
+    found, more = parse(return_unknown_args=True)
+    if any(word.startswith("-") for word in more):
+        parse()  # says what is wrong, and ends
+    return replace(found, query=(*found.query, *more))
+
+
+def _load(lib: Library) -> None:
+    """Load encoder and vectors. If that fails, the first search fails in the same way and says so."""
+    with suppress(UserError):
+        lib.snapshot()
+        _ = lib.tracks
+
+
+def _require_query(arguments: SearchArguments) -> SearchArguments:
+    sentence = " ".join(arguments.query).strip()
+    if sum((bool(sentence), arguments.picture is not None, arguments.like is not None)) != 1:
+        raise LibraryError(
+            "give one of: a sentence (prvr search a red car), a picture (--picture FILE), a moment (--like VIDEO@12.5)"
+        )
+    return arguments
+
+
+def _query(lib: Library, arguments: SearchArguments) -> QueryInput:
+    if arguments.like is not None:
+        return moment_query(lib, arguments.like)
+    return " ".join(arguments.query).strip() if arguments.picture is None else arguments.picture
+
+
+def _answer(lib: Library, arguments: SearchArguments) -> int:
     found = lib.search(
-        arguments.image if arguments.image is not None else arguments.query,
+        _query(lib, arguments),
         limit=arguments.limit,
         offset=arguments.offset,
         group_by=arguments.group_by,
@@ -102,7 +167,6 @@ def search_command(argv: list[str]) -> int:
         print(json.dumps(document, indent=1))
     else:
         _show(found, arguments)
-        print_limits(lib)
         for path in clips.values():
             Console().print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
     complete = arguments.export is None or len(clips) == len(found.hits)

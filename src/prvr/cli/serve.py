@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import tyro
 from rich.console import Console
 
 from prvr.cli.libraries import LibraryPath, default_library
+from prvr.cli.token import find_token
 from prvr.lake import open_library
 from prvr.library import Library
 from prvr.media import video_path
@@ -52,7 +52,7 @@ def serve_command(argv: list[str]) -> int:
     options = ServerOptions(
         host=arguments.host,
         port=arguments.port,
-        token=_token(arguments),
+        token=find_token(arguments.token, arguments.token_file),
         roots=tuple(video_path(root) for root in arguments.allow_root),
     )
     library = open_library(arguments.library)
@@ -63,30 +63,6 @@ def serve_command(argv: list[str]) -> int:
     else:
         serve_on_cluster(library, options, arguments.cluster, arguments.replicas, _announce())
     return 0
-
-
-def _token(arguments: ServeArguments) -> str | None:
-    """The token from the command line, else from the environment; each gives it itself or names a file."""
-    environment = os.environ.get("PRVR_TOKEN") or None, os.environ.get("PRVR_TOKEN_FILE") or None
-    for token, file in ((arguments.token, arguments.token_file), environment):
-        if token and file:
-            raise ServerError(f"a token and a file with one ({file}) are given: leave one of them out")
-        if token:
-            return token
-        if file:
-            return _token_in(Path(file))
-    return None
-
-
-def _token_in(file: Path) -> str:
-    try:
-        token = file.read_text("ascii").strip()
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else "it holds other characters than ASCII"
-        raise ServerError(f"the token cannot be read from {file}: {reason}") from None
-    if not token:
-        raise ServerError(f"{file} is empty: put a token of at least 16 characters into it")
-    return token
 
 
 def open_page(library: Library, options: ServerOptions) -> None:

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from prvr.files import whole_folder
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates, update_index
+from prvr.lake.listing import SUMMARY_COLUMNS, lake_folders, lake_list, lake_summary
 from prvr.lake.reading import TRACKS, LakeSnapshot, ValueCache, in_background, quoted, read_snapshot, scan_sections
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, head_row, read_video, video_row, video_schema
 from prvr.lake.settings import SETTINGS, VIDEOS, moved_to, newest_place, read_lake_record, read_settings
@@ -52,6 +53,8 @@ from prvr.library import (
     LibraryError,
     LibraryRecord,
     LibraryStatus,
+    LibrarySummary,
+    ListRequest,
     QueryProjection,
     Rebuild,
     ScratchWords,
@@ -59,11 +62,13 @@ from prvr.library import (
     Store,
     Verification,
     Video,
+    VideoList,
     model_problem,
 )
 from prvr.media import TimedLine, VideoFile
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from lance import LanceDataset
 
 CHECK_SECONDS = 2.0  # between two looks for a newer version
@@ -109,6 +114,8 @@ class LakeStore(Store):
         self._look: Future[LakeSnapshot] | None = None  # that is under way
         self._table: LanceDataset | None = None  # of videos, in the version that is searched
         self._candidates: tuple[Snapshot | None, dict[str, LakeCandidates]] = (None, {})
+        self._latest: LakeSnapshot | None = None  # that was searched
+        self._counted: tuple[int, pa.Table, LibrarySummary] | None = None  # version of videos, and its summary
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -139,6 +146,33 @@ class LakeStore(Store):
     def find(self, *, path: VideoFile | None = None, digest: str | None = None) -> list[Video]:
         condition = f"path = {quoted(str(path))}" if path is not None else f"digest = {quoted(str(digest))}"
         return [read_video(row) for row in self._videos(f"id != {HEAD} AND {condition}")]
+
+    def video(self, number: int) -> Video | None:
+        latest = self._latest if time.monotonic() < self._due else None
+        if latest is not None and number in latest.videos:
+            return latest.videos[number]
+        rows = self._videos(f"id = {int(number)} AND id != {HEAD}")
+        return read_video(rows[0]) if rows else None
+
+    def listing(self, request: ListRequest) -> VideoList:
+        table = self.tables[VIDEOS].require()
+        with explained(self.address):
+            return lake_list(table, request)
+
+    def folders(self, folder: VideoFile) -> dict[str, int]:
+        return lake_folders(self._count()[0], folder)
+
+    def summary(self) -> LibrarySummary:
+        return self._count()[1]
+
+    def _count(self) -> tuple[pa.Table, LibrarySummary]:
+        """What the summary is made of, and the summary; read once for each version."""
+        table, known = self.tables[VIDEOS].require(), self._counted
+        if known is None or known[0] != table.version:
+            with explained(self.address):
+                rows = table.to_table(columns=list(SUMMARY_COLUMNS), filter=f"id != {HEAD}")
+            known = self._counted = (table.version, rows, lake_summary(rows))
+        return known[1:]
 
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
         table = self._table or self.tables[VIDEOS].require()
@@ -185,7 +219,7 @@ class LakeStore(Store):
             _log.warning("%s; searching the version that was read before", problem)
             self._due = time.monotonic() + AWAY_SECONDS
             return previous
-        self._due, self._table = time.monotonic() + CHECK_SECONDS, found.opened[0]
+        self._due, self._table, self._latest = time.monotonic() + CHECK_SECONDS, found.opened[0], found
         return found
 
     def _read(self, previous: Snapshot | None, projection: QueryProjection) -> LakeSnapshot:
@@ -303,6 +337,11 @@ class LakeStore(Store):
         numbers = ", ".join(map(str, videos))
         if numbers and lacking:
             self._edit(f"id IN ({numbers}) AND ({lacking})", lambda row: {"tags": sorted({*row["tags"], *tags})})
+
+    def change_tags(self, video: int, add: Sequence[str], remove: Sequence[str]) -> None:
+        self._edit(
+            f"id = {int(video)} AND id != {HEAD}", lambda row: {"tags": sorted({*row["tags"], *add} - {*remove})}
+        )
 
     def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
         if moved_to(self.tables[VIDEOS].require(), self.address) is not None:

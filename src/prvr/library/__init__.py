@@ -11,6 +11,7 @@
 files into vectors, ``search/`` turns a query into hits.
 """
 
+from prvr.library.activity import ActivityKind, ActivityState, LibraryActivity
 from prvr.library.copying import copy_videos
 from prvr.library.errors import LibraryError, NoCandidates
 from prvr.library.folder import FolderStore, require_empty
@@ -38,7 +39,7 @@ from prvr.library.search.explain import MomentEvidence, VideoExplanation
 from prvr.library.search.filters import Filters
 from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
 from prvr.library.search.moments import FoundMoment, MomentOptions
-from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
+from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest, split_moment
 from prvr.library.search.results import SCORES_NOTE, Hit, SearchResult
 from prvr.library.search.score import score_sections
 from prvr.library.search.stretches import (
@@ -59,6 +60,16 @@ from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo, Video
 from prvr.library.store.claims import HeldClaim
 from prvr.library.store.commit import Committer
+from prvr.library.store.listing import (
+    MOST_FOLDERS,
+    ORDER_COLUMNS,
+    LibrarySummary,
+    ListRequest,
+    VideoList,
+    VideoOrder,
+    distinct_paths,
+    path_range,
+)
 from prvr.library.store.model import model_problem
 from prvr.library.store.rebuild import Rebuild
 from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
@@ -74,12 +85,16 @@ from prvr.library.store.snapshot import QueryProjection, Snapshot, other_copies
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.store.words import ScratchWords
 from prvr.library.stores import Store
+from prvr.library.watch import FolderWatcher, WatchEvent, WatchOptions
+from prvr.library.watch_folder import watched_folders
 
 __all__ = [
     "BACKGROUND_SENTENCES",
     "FEWEST_TOKENS",
     "FRAMES",
     "INDEX_FOLDER",
+    "MOST_FOLDERS",
+    "ORDER_COLUMNS",
     "PAGED_ARRAYS",
     "PAGE_TOKENS",
     "PLAIN_LIMITS",
@@ -89,6 +104,8 @@ __all__ = [
     "TEXT",
     "VIDEO_SUFFIXES",
     "WORDS",
+    "ActivityKind",
+    "ActivityState",
     "AddProgress",
     "AddReport",
     "Adder",
@@ -100,6 +117,7 @@ __all__ = [
     "EncoderOverrides",
     "Filters",
     "FolderStore",
+    "FolderWatcher",
     "FoundMoment",
     "FrozenEmbedding",
     "GroupBy",
@@ -111,12 +129,16 @@ __all__ = [
     "Judgement",
     "KnownQuery",
     "Library",
+    "LibraryActivity",
     "LibraryError",
     "LibraryRecord",
     "LibrarySettings",
     "LibraryStatus",
+    "LibrarySummary",
+    "ListRequest",
     "MomentEvidence",
     "MomentOptions",
+    "MomentQuery",
     "NewVideo",
     "NoCandidates",
     "Piece",
@@ -143,11 +165,16 @@ __all__ = [
     "Verification",
     "Video",
     "VideoExplanation",
+    "VideoList",
+    "VideoOrder",
+    "WatchEvent",
+    "WatchOptions",
     "absolute_path",
     "build_stretch_index",
     "choose_probes",
     "copy_videos",
     "default_encoder",
+    "distinct_paths",
     "find_videos",
     "find_words",
     "first_videos",
@@ -162,6 +189,7 @@ __all__ = [
     "new_video",
     "other_copies",
     "parse_record",
+    "path_range",
     "plan_library",
     "read_record",
     "reference_videos",
@@ -170,8 +198,10 @@ __all__ = [
     "require_lance",
     "rows_to_ask",
     "score_sections",
+    "split_moment",
     "stretch_column",
     "stretch_type",
     "usual_encoder",
+    "watched_folders",
     "write_record",
 ]

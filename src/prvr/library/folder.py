@@ -17,10 +17,18 @@ from prvr.library.search.candidate_build import build_indexes
 from prvr.library.search.candidates import INDEX_FOLDER, IndexSettings, OpenIndexes, TrackCandidates
 from prvr.library.store.arrays import sweep
 from prvr.library.store.buffer import IndexedVideo
-from prvr.library.store.catalogue import Catalogue, Video, read_lines, read_videos, rename_video
+from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_lines, read_videos, rename_video
 from prvr.library.store.claims import Claim, claim
 from prvr.library.store.commit import Committer, commit_videos, disk_error
-from prvr.library.store.edit import add_tags, free_space, remove_videos
+from prvr.library.store.edit import add_tags, change_tags, free_space, remove_videos
+from prvr.library.store.listing import (
+    LibrarySummary,
+    ListRequest,
+    VideoList,
+    inner_folders,
+    read_list,
+    summarise_catalogue,
+)
 from prvr.library.store.rebuild import FolderRebuild
 from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
@@ -35,9 +43,16 @@ class FolderStore(Store):
 
     def __init__(self, folder: Path, record: LibraryRecord):
         self.folder = self.scratch = folder
+        self.activity_folder = folder / "activity"
         self.address, self.record = str(folder), record
         self.catalogue = Catalogue(folder)
         self._indexes = OpenIndexes(folder)
+        self._summary: tuple[int, LibrarySummary] | None = None  # generation, and what was counted in it
+        self._inner: tuple[int, dict[VideoFile, dict[str, int]]] = (-1, {})  # generation, and folders in folders
+
+    @property
+    def writable(self) -> bool:  # type: ignore[override]
+        return self.catalogue.writable
 
     def model_folder(self) -> Path:
         assert self.record.model is not None
@@ -52,6 +67,30 @@ class FolderStore(Store):
             if path is not None:
                 return read_videos(db, "path = ?", (str(path),))
             return read_videos(db, "digest = ?", (digest,))
+
+    def video(self, number: int) -> Video | None:
+        with self.catalogue.reading() as db:
+            return next(iter(read_videos(db, "id = ?", (number,))), None)
+
+    def listing(self, request: ListRequest) -> VideoList:
+        with self.catalogue.reading() as db:
+            return read_list(db, request)
+
+    def folders(self, folder: VideoFile) -> dict[str, int]:
+        with self.catalogue.reading() as db:
+            generation, known = read_generation(db), self._inner
+            if known[0] != generation:
+                known = self._inner = (generation, {})
+            if folder not in known[1]:
+                known[1][folder] = inner_folders(db, folder)
+            return dict(known[1][folder])
+
+    def summary(self) -> LibrarySummary:
+        with self.catalogue.reading() as db:
+            generation, known = read_generation(db), self._summary
+            if known is None or known[0] != generation:
+                known = self._summary = (generation, summarise_catalogue(db))
+            return known[1]
 
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
         with self.catalogue.reading() as db:
@@ -110,6 +149,9 @@ class FolderStore(Store):
 
     def add_tags(self, videos: Iterable[int], tags: Sequence[str]) -> None:
         add_tags(self.catalogue, videos, tags)
+
+    def change_tags(self, video: int, add: Sequence[str], remove: Sequence[str]) -> None:
+        change_tags(self.catalogue, video, add, remove)
 
     def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
         return remove_videos(self.catalogue, paths, missing=missing)

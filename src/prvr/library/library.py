@@ -18,13 +18,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
+from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
 from prvr.library.errors import LibraryError
+from prvr.library.examples import find_examples
 from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
 from prvr.library.ingest.files import absolute_path, find_videos
@@ -38,10 +41,11 @@ from prvr.library.search.filters import Filters
 from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.moments import MomentOptions
 from prvr.library.search.pipeline import run_search
-from prvr.library.search.query import encode_queries
-from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
+from prvr.library.search.query import add_moments, encode_queries
+from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest
 from prvr.library.search.results import SearchResult, empty_result
 from prvr.library.store.catalogue import Video
+from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList
 from prvr.library.store.model import require_model
 from prvr.library.store.settings import LibraryRecord, LibrarySettings, read_record, write_record
 from prvr.library.store.snapshot import Snapshot
@@ -198,8 +202,10 @@ class Library:
         """Add files that ``find_videos`` has found. See ``add``."""
         if not files and retry:
             files = [video.path for video in self.videos(state="failed")]
-        report = self.adder(tags=tags, retry=retry, speech=speech, progress=progress).run(files)
-        self.store.clean()
+        with self.announce("add", shared_folder(files)) as announcement:
+            progress = announcement.follow(progress)
+            report = self.adder(tags=tags, retry=retry, speech=speech, progress=progress).run(files)
+            self.store.clean()
         return report
 
     def adder(
@@ -238,6 +244,10 @@ class Library:
         self.store.clean()
         return removed
 
+    def change_tags(self, video: int, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
+        """Attach tags to a video and take others off."""
+        self.store.change_tags(video, add, remove)
+
     def reindex(
         self,
         *,
@@ -254,7 +264,8 @@ class Library:
             rate: other frames per second.
             progress: called while files are decoded.
         """
-        report, opened = reindex_videos(self.store, encoder, rate, progress)
+        with self.announce("reindex") as announcement:
+            report, opened = reindex_videos(self.store, encoder, rate, announcement.follow(progress))
         if report.record is not None:
             with self._lock:
                 self._snapshot = None
@@ -266,11 +277,35 @@ class Library:
         backgrounds = {name: track.background for name, track in self.tracks.items()}
         return self.store.index(self.snapshot(), backgrounds, settings or IndexSettings(), report)
 
+    def announce(self, what: ActivityKind, folders: Sequence[str] = ()) -> AbstractContextManager[Announcement]:
+        """Say what this process does to the library, for the length of a block; see ``activities``."""
+        return announce(self.address, self.store.activity_folder, LibraryActivity(what, tuple(folders)))
+
     # -- looking ------------------------------------------------------------------------------------------------------
+
+    def activities(self) -> list[LibraryActivity]:
+        """What is being done to the library now, by any process; for a lake, by this one."""
+        return read_activities(self.address, self.store.activity_folder)
 
     def videos(self, state: str | None = None) -> list[Video]:
         """All files that the library knows, or only those whose state is "ok" or "failed"."""
         return self.store.videos(state)
+
+    def video(self, number: int) -> Video | None:
+        """The file with this number, whatever its state; None if there is none."""
+        return self.store.video(number)
+
+    def listing(self, request: ListRequest) -> VideoList:
+        """A part of the list of videos: by folder, tag and state, in several orders."""
+        return self.store.listing(request)
+
+    def folders(self, folder: VideoFile) -> dict[str, int]:
+        """Names of the folders directly in a folder, each with the number of videos in it and below."""
+        return self.store.folders(folder)
+
+    def summary(self) -> LibrarySummary:
+        """How many videos there are, how long, in which folders and with which tags."""
+        return self.store.summary()
 
     def snapshot(self) -> Snapshot:
         """The library as it is now. Later changes do not affect it."""
@@ -311,7 +346,10 @@ class Library:
         moments: MomentOptions | None = None,
         approximate: bool = False,
     ) -> SearchResult:
-        """Find moments for a sentence, or for a picture (a ``Path`` or an array (H, W, 3)). See ``SearchRequest``."""
+        """Find moments by a sentence, a picture (a ``Path`` or an array (H, W, 3)) or a ``MomentQuery``.
+
+        See ``SearchRequest``. Confidence, presence and understood words are known for sentences only.
+        """
         request = SearchRequest(
             query=query,
             limit=limit,
@@ -354,38 +392,49 @@ class Library:
         seconds = time.perf_counter() - began
         return [replace(result, seconds=seconds) for result in results]
 
+    def examples(self, most: int = 5) -> list[str]:
+        """A few sentences that this library answers well. Takes about as long as twenty searches."""
+        return find_examples(self, most)
+
     def encode(self, track: str, queries: Sequence[QueryInput]) -> torch.Tensor:
         """Encode queries as one track's vectors (Q, D). A row is zero if the track cannot use that query."""
         return encode_queries(queries, self.tracks[track])
 
     def explain(
         self,
-        query: str,
+        query: QueryInput,
         video: int,
         *,
         track: str | None = None,
         trace: bool = True,
         moments: MomentOptions | None = None,
     ) -> VideoExplanation:
-        """Explain how one video answers a sentence, without ranking the others.
+        """Explain how one video answers a query, without ranking the others.
 
         Args:
-            query: a sentence.
+            query: a sentence, a picture or a moment.
             video: the number of the video.
             track: frames or text; by default frames, if the video has them.
             trace: cut moments out of the routed evidence; off: out of the direct evidence.
             moments: how moments are cut out.
         """
         snapshot = self.snapshot()
+
+        def encode(name: str) -> torch.Tensor:
+            vectors = encode_queries([query], self._tracks_of(snapshot.record)[name])
+            return add_moments(vectors, [query], name, snapshot)[0]
+
         found = explain_video(
             snapshot,
-            lambda name: encode_queries([query], self._tracks_of(snapshot.record)[name])[0],
+            encode,
             video,
             self.pool,
             track=track,
             trace=trace,
             options=moments or MomentOptions(),
         )
+        if not isinstance(query, str):
+            return replace(found, asked="The moment" if isinstance(query, MomentQuery) else "The picture")
         knowledge = self._knowledge_of(snapshot.record)
         understood = knowledge.understand(query)
         if found.track != FRAMES or (understood is not None and understood.ignored):

@@ -19,6 +19,7 @@ from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Video
 from prvr.library.store.claims import HeldClaim
 from prvr.library.store.commit import Committer
+from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList
 from prvr.library.store.rebuild import Rebuild
 from prvr.library.store.settings import LibraryRecord
 from prvr.library.store.snapshot import QueryProjection, Snapshot
@@ -32,6 +33,8 @@ class Store(ABC):
     record: LibraryRecord
     address: str  # as a person writes it
     scratch: Path | None = None  # folder for temporary files; None: the system's
+    writable: bool = True  # False: this process can search the library, but not change it
+    activity_folder: Path | None = None  # where processes say what they do; None: each knows only of itself
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -46,6 +49,22 @@ class Store(ABC):
     @abstractmethod
     def find(self, *, path: VideoFile | None = None, digest: str | None = None) -> list[Video]:
         """Videos with this path, or with this content."""
+
+    @abstractmethod
+    def video(self, number: int) -> Video | None:
+        """The video with this number, whatever its state."""
+
+    @abstractmethod
+    def listing(self, request: ListRequest) -> VideoList:
+        """A part of the list of videos. Reads no more than it returns, except to count and sort."""
+
+    @abstractmethod
+    def folders(self, folder: VideoFile) -> dict[str, int]:
+        """Names of the folders directly in a folder, each with the number of videos in it and below."""
+
+    @abstractmethod
+    def summary(self) -> LibrarySummary:
+        """How much the library holds, and where. Computed once for each state of the library."""
 
     @abstractmethod
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
@@ -92,6 +111,10 @@ class Store(ABC):
     @abstractmethod
     def add_tags(self, videos: Iterable[int], tags: Sequence[str]) -> None:
         """Attach tags to videos. Tags they already have stay."""
+
+    @abstractmethod
+    def change_tags(self, video: int, add: Sequence[str], remove: Sequence[str]) -> None:
+        """Attach tags to a video and take others off."""
 
     @abstractmethod
     def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:

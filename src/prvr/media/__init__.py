@@ -64,11 +64,18 @@ from prvr.media.export.moments import ExportError, ExportMoment, parse_moments
 from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.packages import require_transformers
-from prvr.media.pictures import load_picture, picture_bytes, save_picture
+from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
 from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
-from prvr.media.subtitles import SubtitleTrack, TimedLine, read_subtitles, subtitle_files, subtitle_tracks
+from prvr.media.subtitles import (
+    SUBTITLE_SUFFIXES,
+    SubtitleTrack,
+    TimedLine,
+    read_subtitles,
+    subtitle_files,
+    subtitle_tracks,
+)
 from prvr.media.thumbnails import THUMBNAIL_PROGRAM, thumbnail
 from prvr.media.writer import write_video
 
@@ -76,8 +83,10 @@ __all__ = [
     "CLIP_PROGRAM",
     "EXPORT_FORMATS",
     "EXPORT_SUFFIXES",
+    "PICTURE_PROGRAM",
     "SHORT_NAMES",
     "SPEECH_MODELS",
+    "SUBTITLE_SUFFIXES",
     "THUMBNAIL_PROGRAM",
     "AnnotatedVideos",
     "Array",
@@ -118,6 +127,7 @@ __all__ = [
     "VideoReader",
     "cached_models",
     "cut_clip",
+    "decode_picture",
     "decoder_name",
     "download",
     "export_moments",

@@ -20,7 +20,7 @@ from prvr.media.buckets import VideoFile, video_path
 from prvr.media.containers import demuxed, open_container
 from prvr.media.errors import MediaError
 
-SUFFIXES = (".srt", ".vtt")
+SUBTITLE_SUFFIXES = (".srt", ".vtt")
 _TEXT_CODECS = {"subrip", "srt", "ass", "ssa", "mov_text", "webvtt", "text"}
 _TIME = r"(?:(\d{1,4})\s*:\s*)?(\d{1,3})\s*:\s*(\d{1,3})(?:\s*[.,:]\s*(\d{1,6}))?"
 _TIMING = re.compile(rf"^\s*{_TIME}\s*-{{1,3}}\s?>\s*{_TIME}", re.ASCII)
@@ -66,8 +66,8 @@ def subtitle_files(video: VideoFile) -> list[VideoFile]:
         beside: list[VideoFile] = list(video.parent.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
-    near = sorted(p for p in beside if p.suffix.lower() in SUFFIXES and p.is_file())
-    others = {p.stem for p in beside if p.suffix.lower() not in SUFFIXES} - {video.stem}
+    near = sorted(p for p in beside if p.suffix.lower() in SUBTITLE_SUFFIXES and p.is_file())
+    others = {p.stem for p in beside if p.suffix.lower() not in SUBTITLE_SUFFIXES} - {video.stem}
     return [p for p in near if p.stem == video.stem or (p.stem.startswith(f"{video.stem}.") and p.stem not in others)]
 
 

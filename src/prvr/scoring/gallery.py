@@ -20,6 +20,7 @@ from torch import Tensor
 from prvr.backbones import Backbone
 from prvr.scoring import disk
 from prvr.scoring.factors import Routes, TokenWeights, gallery_factors, require_separable, working_type
+from prvr.scoring.graphs import TopGraphs
 from prvr.scoring.inputs import evaluation_mode
 from prvr.scoring.packed import Packed, pack_gallery
 from prvr.scoring.storage import Storage, Vectors, storage_of
@@ -77,6 +78,11 @@ class Gallery:
     def packed(self) -> Packed:
         """The fused kernel's form, made when a GPU first scores this gallery and kept as long as the gallery."""
         return pack_gallery(self)
+
+    @cached_property
+    def graphs(self) -> TopGraphs:
+        """Searches of few queries that were recorded on a GPU."""
+        return TopGraphs()
 
     # -- making one ---------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,11 @@ class Vectors(TensorRecord):
             raise ValueError(f"unknown storage {storage!r}; there are: {', '.join(STORAGE)}")
         if storage == "fp16" and bool((vectors.abs() > torch.finfo(torch.float16).max).any()):
             raise ValueError("vectors are too long for fp16: keep them as bf16, int8 or fp32")
+        return Vectors.store_unit(vectors, storage)
+
+    @staticmethod
+    def store_unit(vectors: Tensor, storage: Storage) -> Vectors:
+        """``store`` for unit vectors, which fit every type: nothing waits for the device."""
         if storage != "int8":
             return Vectors(vectors.to(DTYPES[storage]))
         vectors = vectors.float()

@@ -41,12 +41,20 @@ class TopKeeper:
         self.best[queries] = pool.topk(self.k, dim=1, sorted=False).values
 
     def top(self) -> Top:
+        self.require_finite()
+        return self.sorted()
+
+    def sorted(self) -> Top:
+        """The best, without waiting for the device."""
+        return _unpack(self.best.sort(dim=1, descending=True).values)
+
+    def require_finite(self) -> None:
+        """Refuse scores that cannot be ranked."""
         if not bool(self.finite):
             raise ValueError(
                 "scores hold NaN or infinite values, which have no place in a ranking: look for queries or features "
                 "that are not finite, a zero vector that was normalised, or a half-precision overflow"
             )
-        return _unpack(self.best.sort(dim=1, descending=True).values)
 
 
 def _pack(scores: Tensor, first: int) -> Tensor:

@@ -13,7 +13,15 @@ from starlette.exceptions import HTTPException
 
 from prvr import __version__
 from prvr.library import Library
-from prvr.server import clip_routes, export_routes, job_routes, search_routes, service_routes, video_routes
+from prvr.server import (
+    activity_routes,
+    clip_routes,
+    export_routes,
+    job_routes,
+    search_routes,
+    service_routes,
+    video_routes,
+)
 from prvr.server.guard import GUARD_STATUSES, Guard
 from prvr.server.options import ServerOptions
 from prvr.server.problems import ProblemDocument, add_error_handlers, problem_responses
@@ -44,6 +52,7 @@ def create_app(library: Library, options: ServerOptions | None = None) -> FastAP
             await state.jobs.close()
             await state.batcher.close()
             await state.thumbnails.close()
+            await state.pictures.close()
             await state.clips.close()
             await state.exports.close()
 
@@ -57,7 +66,15 @@ def create_app(library: Library, options: ServerOptions | None = None) -> FastAP
         redoc_url=None,
     )
     app.state.prvr = state
-    for module in (search_routes, video_routes, clip_routes, export_routes, job_routes, service_routes):
+    for module in (
+        search_routes,
+        video_routes,
+        clip_routes,
+        export_routes,
+        job_routes,
+        activity_routes,
+        service_routes,
+    ):
         app.include_router(module.router, prefix="/v1")
     app.include_router(service_routes.metrics_router)
     add_error_handlers(app, library.address)

@@ -19,6 +19,7 @@ COOKIE = "prvr_token"
 _PUBLIC = {"/v1/health", "/v1/session"}
 GUARD_STATUSES = (401, 403, 408, 413, 414, 421, 431)
 BODY_SECONDS = 20.0  # time for the body of a request to arrive
+_SEARCH = "/v1/search"
 _METHODS_WITH_BODY = {"POST", "PUT", "PATCH", "DELETE"}
 _HEADERS = (
     (
@@ -61,7 +62,7 @@ class Guard:
             self._check(scope)
             if scope["method"] in _METHODS_WITH_BODY:
                 try:
-                    receive = await asyncio.wait_for(self._read(receive), BODY_SECONDS)
+                    receive = await asyncio.wait_for(self._read(receive, scope["path"]), BODY_SECONDS)
                 except TimeoutError:
                     raise Problem(408, "The body of the request did not arrive in time.", "Send it at once.") from None
             await self.app(scope, receive, send_with_headers)
@@ -91,10 +92,10 @@ class Guard:
             if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
                 raise Problem(403, _FOREIGN_PAGE, "Use the server's own page.")
         declared = headers.get("content-length", "0")
-        if not declared.isdecimal() or int(declared) > options.max_body:
-            raise self._too_large()
         path = scope["path"]
-        guarded = path.startswith("/v1/") or path == "/metrics"
+        if not declared.isdecimal() or int(declared) > self._most(path):
+            raise self._too_large(path)
+        guarded = path.startswith(("/v1/", "/mcp")) or path == "/metrics"
         if options.token is not None and guarded and path not in _PUBLIC and not has_token(headers, options.token):
             raise Problem(
                 401,
@@ -103,16 +104,16 @@ class Guard:
                 {"WWW-Authenticate": "Bearer"},
             )
 
-    async def _read(self, receive: Receive) -> Receive:
+    async def _read(self, receive: Receive, path: str) -> Receive:
         """Read the whole body before the app does, so that its size is limited even without a Content-Length."""
-        body, more = b"", True
+        body, more = bytearray(), True
         while more:
             message = await receive()
             body += message.get("body", b"")
             more = message["type"] == "http.request" and message.get("more_body", False)
-            if len(body) > self.options.max_body:
-                raise self._too_large()
-        whole: Message | None = {"type": "http.request", "body": body, "more_body": False}
+            if len(body) > self._most(path):
+                raise self._too_large(path)
+        whole: Message | None = {"type": "http.request", "body": bytes(body), "more_body": False}
 
         async def receive_body() -> Message:
             nonlocal whole
@@ -121,8 +122,12 @@ class Guard:
 
         return receive_body
 
-    def _too_large(self) -> Problem:
-        return Problem(413, f"The request is larger than {self.options.max_body} bytes.", "Send less.")
+    def _most(self, path: str) -> int:
+        """The largest body that an address accepts."""
+        return self.options.max_search if path == _SEARCH else self.options.max_body
+
+    def _too_large(self, path: str) -> Problem:
+        return Problem(413, f"The request is larger than {self._most(path)} bytes.", "Send less.")
 
 
 def has_token(headers: Headers, token: str) -> bool:

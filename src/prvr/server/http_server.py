@@ -8,10 +8,13 @@ from collections.abc import Callable
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from prvr.library import Library
 from prvr.server.app import create_app
+from prvr.server.guard import Guard
 from prvr.server.jobs import Jobs
+from prvr.server.metrics import Metrics
 from prvr.server.options import ServerError, ServerOptions
 from prvr.server.protocol import TimeLimitedProtocol
 
@@ -61,13 +64,33 @@ def listen(options: ServerOptions) -> socket.socket:
     return listening
 
 
+def serve_app(app: ASGIApp, options: ServerOptions, ready: Callable[[str], None]) -> None:
+    """Serve another application until Ctrl-C or SIGTERM, behind the same checks of host, origin, token and sizes.
+
+    Args:
+        app: whose paths need the token if they begin with ``/mcp`` or ``/v1/``.
+        options: where to listen, and who may connect.
+        ready: called with the address.
+    """
+    listening = listen(options)
+    server = uvicorn.Server(_config(Guard(app, options, Metrics()), options))
+    listening.listen()
+    ready(f"http://{options.shown_host}:{listening.getsockname()[1]}/")
+    with listening:
+        server.run(sockets=[listening])
+
+
 def build_server(app: FastAPI) -> uvicorn.Server:
     """A server that runs the app, with its limits set."""
-    config = uvicorn.Config(
+    return _Server(_config(app, app.state.prvr.options), app.state.prvr.jobs)
+
+
+def _config(app: ASGIApp, options: ServerOptions) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http=TimeLimitedProtocol,
         ws="none",
-        h11_max_incomplete_event_size=app.state.prvr.options.max_head,
+        h11_max_incomplete_event_size=options.max_head,
         proxy_headers=False,
         log_level="warning",
         access_log=False,
@@ -77,7 +100,6 @@ def build_server(app: FastAPI) -> uvicorn.Server:
         limit_concurrency=_open_files() // 2,
         lifespan="on",
     )
-    return _Server(config, app.state.prvr.jobs)
 
 
 def _open_files() -> int:

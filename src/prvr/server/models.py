@@ -60,6 +60,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=_N
 RelativePath = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[^\x00]*$"), _ValidUnicode]
 Label = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00]*$"), _ValidUnicode]
 Cursor = Annotated[str, StringConstraints(pattern=r"^p[0-9]{1,5}$"), Field(examples=["p10"])]
+ListCursor = Annotated[str, StringConstraints(pattern=r"^p[0-9]{1,9}$"), Field(examples=["p50"])]
 Id = Annotated[int, Field(ge=1, le=2**53)]
 
 
@@ -116,8 +117,9 @@ class VideoModel(BaseModel):
 class VideoDescriber:
     """Describes the videos of one version of a library. Keeps the descriptions, because searches repeat them."""
 
-    def __init__(self, videos: Iterable[Video]):
-        self.folders = LibraryFolders(videos)
+    def __init__(self, paths: Iterable[VideoFile]):
+        """``paths``: of all videos, or only the first and the last in order."""
+        self.folders = LibraryFolders(paths)
         self._cache: dict[int, VideoModel] = {}
 
     def describe(self, video: Video) -> VideoModel:
@@ -140,6 +142,36 @@ class VideoPage(BaseModel):
     videos: list[VideoModel]
     total: int
     next_cursor: str | None
+
+
+class VideoEdit(RequestModel):
+    """What to change about a video: its tags."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"add_tags": ["home"], "remove_tags": ["unsorted"]}]}
+    )
+    add_tags: list[Name] = Field(default_factory=list, max_length=20, description="tags to attach")
+    remove_tags: list[Name] = Field(default_factory=list, max_length=20, description="tags to take off")
+
+
+class LibraryFolderModel(BaseModel):
+    """A folder of the library's videos."""
+
+    name: str = Field(description="the last part of its path")
+    folder: str = Field(description="as in `folder` of a video and of filters")
+    videos: int = Field(description="number of videos in it and in the folders in it")
+
+
+class LibraryFolderList(BaseModel):
+    """The folders directly in a folder."""
+
+    folders: list[LibraryFolderModel]
+
+
+class ExampleList(BaseModel):
+    """Searches that the library answers well."""
+
+    examples: list[str] = Field(description="sentences; empty if none was found")
 
 
 class AddRequest(RequestModel):
@@ -222,8 +254,9 @@ class LibraryModel(BaseModel):
     seconds: float = Field(description="total length of the videos, in seconds")
     encoder: str
     limits: str | None = Field(description="what the encoder cannot do, for people; null if there is nothing to say")
-    folders: list[str]
+    folders: list[str] = Field(description="folders with videos directly in them, at most 1000")
     tags: list[str]
+    writable: bool = Field(description="whether videos can be tagged and removed")
     roots: list[str] = Field(description="names of the folders that videos may be added from")
 
 

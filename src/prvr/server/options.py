@@ -22,6 +22,7 @@ class ServerOptions:
     token: str | None = None  # if set, every request must carry it
     roots: tuple[VideoFile, ...] = ()  # folders that videos may be added from
     max_body: int = 64 * 1024  # bytes of a request's body
+    max_search: int = 12 << 20  # the same for a search, which may hold a picture
     max_head: int = 32 * 1024  # bytes of a request's headers
     max_url: int = 16 * 1024  # bytes of a URL with its query; longer than any valid one
     waiting: int = 1024  # searches that may wait; more are refused

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from prvr.library import VIDEO_SUFFIXES, Video, find_videos
+from prvr.library import VIDEO_SUFFIXES, find_videos
 from prvr.media import BucketPath, VideoFile, subtitle_files, video_path
 from prvr.server.problems import Problem
 
@@ -124,18 +124,22 @@ class LibraryFolders:
     Where some are on this machine and others in a bucket, those in buckets are named by their address.
     """
 
-    def __init__(self, videos: Iterable[Video]):
-        parents = {video.path.parent for video in videos}
+    def __init__(self, paths: Iterable[VideoFile]):
+        """``paths``: of all videos, or only the first and the last in order."""
+        parents = {path.parent for path in paths}
         here = {str(parent) for parent in parents if not isinstance(parent, BucketPath)}
         shared = os.path.commonpath(here or map(str, parents)) if parents else "/"
         self.base = video_path(shared) if "/" in shared else Path("/")  # no folder holds two buckets
 
     def name(self, path: VideoFile) -> str:
         """The name of a video's folder; "" is the folder that holds all videos."""
-        parent = path.parent
-        if not parent.is_relative_to(self.base):
-            return str(parent) if isinstance(parent, BucketPath) else ""
-        inner = parent.relative_to(self.base).as_posix()
+        return self.folder_name(path.parent)
+
+    def folder_name(self, folder: VideoFile) -> str:
+        """The name of a folder; "" is the folder that holds all videos."""
+        if not folder.is_relative_to(self.base):
+            return str(folder) if isinstance(folder, BucketPath) else ""
+        inner = folder.relative_to(self.base).as_posix()
         return "" if inner == "." else inner
 
     def path(self, name: str) -> VideoFile:

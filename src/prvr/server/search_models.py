@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    StringConstraints,
+    model_validator,
+)
 
 from prvr.library import (
     SCORES_NOTE,
     Filters,
     FoundMoment,
     Hit,
+    MomentQuery,
     PresenceWord,
+    QueryInput,
     SearchRequest,
     SearchResult,
     TextMatch,
-    VideoExplanation,
 )
+from prvr.media import Image
 from prvr.server.models import (
     MAX_OFFSET,
     Cursor,
@@ -37,6 +47,8 @@ from prvr.server.models import (
     thumbnail_url,
     write_cursor,
 )
+from prvr.server.outline import outline_of
+from prvr.server.pictures import MAX_TEXT, DecodedPicture
 from prvr.server.roots import LibraryFolders
 from prvr.trace import Verdict
 
@@ -74,8 +86,28 @@ def _with_zone(day: datetime) -> datetime:
     return day.replace(tzinfo=UTC)
 
 
+def _without_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
+_Base64 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]+={0,2}$", max_length=MAX_TEXT)]
+_LEFT_OUT: Any = None
+_ASKED: tuple[Literal["query", "like", "picture"], ...] = ("query", "like", "picture")
+
+
+class LikeModel(RequestModel):
+    """A moment of a video of the library."""
+
+    video: Integer = Field(ge=1, le=2**53, description="number of the video", examples=[1])
+    start: Seconds = Field(description="seconds")
+    end: Seconds | None = Field(default=None, description="seconds; null: only what is on screen at `start`")
+
+
 class SearchBody(RequestModel):
-    """A search for the moments that a sentence describes."""
+    """A search for the moments that a sentence describes, or that look like a picture or another moment.
+
+    Give one of `query`, `like` and `picture`.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -88,10 +120,25 @@ class SearchBody(RequestModel):
                     "min_confidence": 0.9,
                     "filters": {"folder": "holiday/2024", "min_duration": 60, "tags": ["home"]},
                 },
-            ]
+                {"like": {"video": 1, "start": 12.5, "end": 18.0}, "limit": 10},
+            ],
+            "oneOf": [{"required": [name]} for name in _ASKED],
         },
     )
-    query: QueryText = Field(description="a sentence that describes the moment")
+    # One of these three is given: ``kind``. The others are None, which nobody reads; a client may not send null.
+    query: QueryText = Field(
+        default=_LEFT_OUT, json_schema_extra=_without_default, description="a sentence that describes the moment"
+    )
+    like: LikeModel = Field(
+        default=_LEFT_OUT,
+        json_schema_extra=_without_default,
+        description="a moment: find others that look like it. Its own video is left out.",
+    )
+    picture: _Base64 = Field(
+        default=_LEFT_OUT,
+        json_schema_extra=_without_default,
+        description="a .jpg, .png or .webp file of at most 8 MiB, in base64: find moments that look like it",
+    )
     group_by: Literal["video", "moment"] = Field(default="video", description="one hit per video, or one per moment")
     limit: Integer = Field(default=10, ge=1, le=_MAX_LIMIT, description="number of hits in one response")
     cursor: Cursor | None = Field(
@@ -107,10 +154,47 @@ class SearchBody(RequestModel):
         description="score only candidates from the library's index; status 409 if there is no index. "
         "A search with filters scores all videos.",
     )
+    _image: Image | None = PrivateAttr(default=None)  # ``picture``, decoded
+
+    @model_validator(mode="after")
+    def _check_one_is_asked(self) -> SearchBody:
+        if sum(name in self.model_fields_set for name in _ASKED) != 1:
+            raise ValueError("give one of `query`, `like` and `picture`")
+        return self
+
+    @property
+    def kind(self) -> Literal["query", "like", "picture"]:
+        """What is asked."""
+        return next(name for name in _ASKED if name in self.model_fields_set)
+
+    def with_picture(self, picture: DecodedPicture) -> SearchBody:
+        """The same search with its picture decoded. ``picture`` then holds the name under which the server keeps it."""
+        body = self.model_copy(update={"picture": picture.name})
+        body._image = picture.image
+        return body
+
+    @property
+    def asked(self) -> QueryInput:
+        """The sentence, moment or decoded picture."""
+        match self.kind:
+            case "query":
+                return self.query
+            case "like":
+                return MomentQuery(self.like.video, self.like.start, self.like.end)
+            case "picture":
+                assert self._image is not None
+                return self._image
+
+    @property
+    def evidence_parameters(self) -> str:
+        """The query and its options, encoded for the URL of the evidence."""
+        asked = self.asked
+        text = asked.address if isinstance(asked, MomentQuery) else getattr(self, self.kind)
+        return urlencode({self.kind: text, "trace": str(self.trace).lower()})
 
     def to_request(self, folders: LibraryFolders) -> SearchRequest:
         return SearchRequest(
-            query=self.query,
+            query=self.asked,
             limit=self.limit,
             offset=read_cursor(self.cursor),
             group_by=self.group_by,
@@ -169,10 +253,16 @@ class HitModel(BaseModel):
     )
     moments: list[MomentModel]
     thumbnail_urls: list[str] = Field(description="three pictures from the moment, in order of time")
-    evidence_url: str | None = Field(description="null if no encoder understands the query")
+    evidence_url: str | None = Field(
+        description="null if no encoder understands the query; that of a picture works as long as the server keeps it"
+    )
+    outline: list[float] = Field(
+        description="the evidence over the time of the video in at most 48 steps, to draw it small; comparable within "
+        "this search and track; empty without evidence"
+    )
 
     @staticmethod
-    def of(hit: Hit, rank: int, describer: VideoDescriber, parameters: str) -> HitModel:
+    def of(hit: Hit, rank: int, describer: VideoDescriber, parameters: str, *, trace: bool) -> HitModel:
         """``parameters``: query and options of the search, encoded for a URL."""
         fields = hit.to_dict(evidence=False)
         video, described = hit.video.id, describer.describe(hit.video)
@@ -186,6 +276,7 @@ class HitModel(BaseModel):
             moments=[MomentModel.of(video, moment) for moment in hit.moments],
             thumbnail_urls=[thumbnail_url(video, time) for time in times],
             evidence_url=None if hit.evidence is None else url,
+            outline=[] if hit.evidence is None else outline_of(hit.evidence, trace=trace),
             **{name: fields[name] for name in _HIT_FIELDS},
         )
 
@@ -207,7 +298,7 @@ class UnderstoodModel(BaseModel):
 class SearchResponse(BaseModel):
     """The hits of a search, best first."""
 
-    query: str
+    query: str = Field(description="what was asked, in words")
     presence: PresenceModel
     confident: bool = Field(description="whether it stands out, or is there with a probability of 0.9 or more")
     understood: UnderstoodModel | None = Field(description="which words were used; null: all of them")
@@ -220,8 +311,7 @@ class SearchResponse(BaseModel):
 
     @staticmethod
     def of(result: SearchResult, request: SearchBody, describer: VideoDescriber) -> SearchResponse:
-        first = read_cursor(request.cursor) + 1
-        parameters = urlencode({"query": request.query, "trace": str(request.trace).lower()})
+        first, parameters = read_cursor(request.cursor) + 1, request.evidence_parameters
         next_offset = result.next_offset
         return SearchResponse(
             query=result.query,
@@ -232,55 +322,9 @@ class SearchResponse(BaseModel):
             note=SCORES_NOTE,
             videos_searched=result.total or 0,
             seconds=round(result.seconds, 4),
-            hits=[HitModel.of(hit, rank, describer, parameters) for rank, hit in enumerate(result, first)],
+            hits=[
+                HitModel.of(hit, rank, describer, parameters, trace=request.trace)
+                for rank, hit in enumerate(result, first)
+            ],
             next_cursor=None if next_offset is None or next_offset > MAX_OFFSET else write_cursor(next_offset),
-        )
-
-
-class PeakModel(BaseModel):
-    """The span of the video with the highest value of a curve."""
-
-    index: int = Field(description="index of the span")
-    start: float = Field(description="seconds")
-    end: float = Field(description="seconds")
-    value: float
-
-
-class EvidenceModel(BaseModel):
-    """The evidence for a query over the time of a video, one number per span."""
-
-    video_id: int
-    query: str
-    track: str
-    spans: list[tuple[float, float]] = Field(description="start and end of each span, in seconds")
-    direct: list[float] = Field(description="direct evidence: similarity of the query and the span")
-    support: list[float] = Field(description="support that the activated registers give to each span")
-    routed: list[float] = Field(description="direct evidence plus routed support; TRACE takes its maximum")
-    activation: list[float] = Field(description="activation of each register; sums to one")
-    direct_peak: PeakModel = Field(description="maximum of the direct evidence, which plain max pooling takes")
-    routed_peak: PeakModel = Field(description="maximum of the routed evidence, which TRACE takes")
-    unsupported_gap: float = Field(description="direct evidence minus expected support at the direct peak")
-    verdict: Verdict | None = Field(
-        description="whether the rest of the video supports the moment; null where that was not found to say anything"
-    )
-    why: str = Field(description="why this moment was found, in words")
-    moments: list[MomentModel]
-
-    @staticmethod
-    def of(video: int, query: str, explanation: VideoExplanation) -> EvidenceModel:
-        fields = explanation.evidence.to_dict()
-        for name in ("direct", "support", "routed", "activation"):
-            fields[name] = [round(value, 4) for value in fields[name]]
-        peaks = {}
-        for name, curve in (("direct_peak", "direct"), ("routed_peak", "routed")):
-            start, end = fields["spans"][fields[name]]
-            peaks[name] = PeakModel(index=fields[name], start=start, end=end, value=fields[curve][fields[name]])
-        return EvidenceModel(
-            video_id=video,
-            query=query,
-            track=explanation.track,
-            moments=[MomentModel.of(video, moment) for moment in explanation.moments],
-            verdict=explanation.verdict,
-            why=explanation.why,
-            **{**fields, **peaks},
         )

@@ -32,5 +32,5 @@ class BatchSearcher:
         generation = self.library.snapshot().generation
         current = self._describer
         if current is None or current[0] != generation:
-            current = self._describer = (generation, VideoDescriber(self.library.videos()))
+            current = self._describer = (generation, VideoDescriber(self.library.summary().ends))
         return current[1]

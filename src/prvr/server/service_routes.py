@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 
 from prvr import __version__
 from prvr.library import library_limits
+from prvr.media import BucketPath
 from prvr.server.guard import COOKIE, equals_token
-from prvr.server.models import Health, LibraryModel, SessionRequest
+from prvr.server.models import (
+    ExampleList,
+    Health,
+    LibraryFolderList,
+    LibraryFolderModel,
+    LibraryModel,
+    RelativePath,
+    SessionRequest,
+)
 from prvr.server.problems import Problem, problem_responses
 from prvr.server.state import Shared
 
@@ -25,18 +36,40 @@ async def health() -> Health:
 @router.get("/library")
 def library(state: Shared) -> LibraryModel:
     """Summarise the library: its size, and the values that filters can take."""
-    videos, folders = state.library.videos(), state.describer().folders
-    searchable = [video for video in videos if video.state == "ok"]
+    summary, folders = state.library.summary(), state.lister().folders
     return LibraryModel(
-        videos=len(searchable),
-        failed=len(videos) - len(searchable),
-        seconds=sum(video.duration or 0.0 for video in searchable),
+        videos=summary.videos,
+        failed=summary.failed,
+        seconds=summary.seconds,
         encoder=state.library.settings.encoder,
         limits=library_limits(state.library.record),
-        folders=sorted({folders.name(video.path) for video in searchable}),
-        tags=sorted({tag for video in searchable for tag in video.tags}),
+        folders=sorted({*map(folders.folder_name, summary.folders)}),
+        tags=list(summary.tags),
+        writable=state.library.store.writable,
         roots=list(state.roots.by_name),
     )
+
+
+@router.get("/library/folders", responses=problem_responses(422))
+def library_folders(
+    state: Shared,
+    folder: Annotated[RelativePath, Query(description="a folder of the library; '' is the one that holds all")] = "",
+) -> LibraryFolderList:
+    """List the folders directly in a folder of the library, to browse it."""
+    folders = state.lister().folders
+    inner = state.library.folders(folders.path(folder))
+    prefix = f"{folder.rstrip('/')}/" if folder else ""
+    listed = [LibraryFolderModel(name=name, folder=prefix + name, videos=n) for name, n in inner.items()]
+    if not folder and not isinstance(folders.base, BucketPath):  # some are on this machine, others in buckets
+        buckets = state.library.summary().buckets
+        listed += [LibraryFolderModel(name=name, folder=name, videos=n) for name, n in buckets.items()]
+    return LibraryFolderList(folders=listed)
+
+
+@router.get("/library/examples")
+def library_examples(state: Shared) -> ExampleList:
+    """A few searches that this library answers well. The first time takes as long as some searches."""
+    return ExampleList(examples=state.examples.get())
 
 
 @router.post("/session", status_code=204, responses=problem_responses(400, 401, 422))

@@ -10,10 +10,12 @@ from fastapi import Depends, Request
 from prvr.library import Library, Video
 from prvr.server.batcher import Batcher
 from prvr.server.clips import Clips, Exports
+from prvr.server.examples import Examples
 from prvr.server.jobs import Jobs
 from prvr.server.metrics import Metrics
 from prvr.server.models import VideoDescriber
 from prvr.server.options import ServerOptions
+from prvr.server.pictures import Pictures
 from prvr.server.problems import Problem
 from prvr.server.roots import Roots
 from prvr.server.search_models import SearchBody
@@ -33,6 +35,8 @@ class ServerState:
     batcher: Batcher[SearchBody, bytes]
     jobs: Jobs
     thumbnails: Thumbnails
+    pictures: Pictures
+    examples: Examples
     clips: Clips
     exports: Exports
 
@@ -48,18 +52,23 @@ class ServerState:
             Batcher(searcher, metrics, options.batch, options.waiting),
             Jobs(library.address),
             Thumbnails(),
+            Pictures(),
+            Examples(library),
             Clips(),
             Exports(),
         )
 
     def describer(self) -> VideoDescriber:
-        """Describes the library's videos and folders for clients."""
+        """Describes videos that a search has found. ``lister`` is cheaper where nothing is searched."""
         return self.searcher.describer()
+
+    def lister(self) -> VideoDescriber:
+        """Describes the library's videos and folders as they are now, without opening its vectors."""
+        return VideoDescriber(self.library.summary().ends)
 
     def video(self, number: int) -> Video:
         """The video with this number. Clients name files by number only, never by path."""
-        video = self.library.snapshot().videos.get(number)
-        video = video or next((video for video in self.library.videos() if video.id == number), None)
+        video = self.library.video(number)
         if video is None:
             raise Problem(404, f"There is no video {number} in the library.", "List the videos with GET /v1/videos.")
         return video

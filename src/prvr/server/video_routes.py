@@ -7,16 +7,17 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from prvr.library import LibraryError
+from prvr.library import LibraryError, ListRequest, VideoOrder
 from prvr.server.models import (
     AddRequest,
-    Cursor,
     FolderList,
     FolderModel,
     Id,
     JobModel,
+    ListCursor,
     Name,
     RelativePath,
+    VideoEdit,
     VideoModel,
     VideoPage,
     read_cursor,
@@ -37,20 +38,22 @@ def list_videos(
     status: Annotated[Literal["ok", "failed"] | None, Query(description="only videos in this state")] = None,
     folder: Annotated[RelativePath | None, Query(description="only videos in this folder")] = None,
     tag: Annotated[Name | None, Query(description="only videos with this tag")] = None,
+    order: Annotated[
+        VideoOrder,
+        Query(
+            description="`added`: in the order in which they were added; `newest`: the file changed last first; "
+            "`recent`: added last first; `name`: by folder and name; `longest`: first"
+        ),
+    ] = "added",
     limit: Annotated[int, Query(ge=1, le=500, description="number of videos in one response")] = 50,
-    cursor: Annotated[Cursor | None, Query(description="`next_cursor` of the previous response")] = None,
+    cursor: Annotated[ListCursor | None, Query(description="`next_cursor` of the previous response")] = None,
 ) -> VideoPage:
-    """List the videos of the library, in the order in which they were added."""
-    describer, offset = state.describer(), read_cursor(cursor)
+    """List the videos of the library."""
+    describer, offset = state.lister(), read_cursor(cursor)
     base = describer.folders.path(folder) if folder else None
-    videos = [
-        video
-        for video in state.library.videos(status)
-        if (base is None or video.path.is_relative_to(base)) and (tag is None or tag in video.tags)
-    ]
-    page = videos[offset : offset + limit]
-    next_cursor = write_cursor(offset + limit) if offset + limit < len(videos) else None
-    return VideoPage(videos=[*map(describer.describe, page)], total=len(videos), next_cursor=next_cursor)
+    listed = state.library.listing(ListRequest(status, base, tag, order, offset, limit))
+    next_cursor = write_cursor(offset + limit) if offset + limit < listed.total else None
+    return VideoPage(videos=[*map(describer.describe, listed.videos)], total=listed.total, next_cursor=next_cursor)
 
 
 @router.post("/videos", status_code=202, responses=problem_responses(400, 403, 404, 422, 429))
@@ -83,7 +86,18 @@ def list_folders(
 @router.get("/videos/{video_id}", responses=problem_responses(404, 422))
 def video(video_id: VideoId, state: Shared) -> VideoModel:
     """Show one video."""
-    return state.describer().describe(state.video(video_id))
+    return state.lister().describe(state.video(video_id))
+
+
+@router.patch("/videos/{video_id}", responses=problem_responses(400, 404, 409, 422))
+def edit_video(video_id: VideoId, edit: VideoEdit, state: Shared) -> VideoModel:
+    """Attach tags to a video and take others off. Returns the video as it is then."""
+    state.video(video_id)
+    state.library.change_tags(video_id, add=edit.add_tags, remove=edit.remove_tags)
+    changed = state.library.video(video_id)
+    if changed is None:
+        raise Problem(404, f"Video {video_id} was removed meanwhile.", "List the videos with GET /v1/videos.")
+    return state.lister().describe(changed)
 
 
 @router.delete("/videos/{video_id}", status_code=204, responses=problem_responses(404, 409, 422))

@@ -109,18 +109,26 @@ _SUPPORT = {
 }
 
 
-def why_this_one(found: Peaked, spans: NDArray[np.float32], verdict: Verdict | None, *, traced: bool = True) -> str:
+def why_this_one(
+    found: Peaked,
+    spans: NDArray[np.float32],
+    verdict: Verdict | None,
+    asked: str = "What you describe",
+    *,
+    traced: bool = True,
+) -> str:
     """Why a moment was found, in words, for page, picture and terminal.
 
     Args:
         found: the evidence.
         spans: (m, 2) seconds.
         verdict: what the rest of the video says to it.
+        asked: the query, as a sentence about it begins.
         traced: whether TRACE took part; without it, the closest moment is taken.
     """
     direct, routed = spans[found.direct_peak], spans[found.routed_peak]
     elsewhere = bool(direct[1] <= routed[0] or routed[1] <= direct[0])
-    words = [f"What you describe is closest to {_times(direct)}."]
+    words = [f"{asked} is closest to {_times(direct)}."]
     if verdict is not None:
         words.append(_SUPPORT[verdict])
     if elsewhere and traced:

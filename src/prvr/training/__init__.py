@@ -12,6 +12,7 @@ Train a preset, then load what it learned::
 ``PhaseSetup`` gives the optimiser and the step of one phase, for code that drives single steps (benchmarks).
 """
 
+from prvr.errors import Interrupted
 from prvr.training.calibration import RunCalibration, calibrate_run, read_calibration, support_of_first_answers
 from prvr.training.config import (
     BackboneStage,
@@ -25,7 +26,6 @@ from prvr.training.config import (
 )
 from prvr.training.distributed import Processes, choose_device, join_processes
 from prvr.training.imports import import_checkpoint
-from prvr.training.interrupt import Interrupted
 from prvr.training.loop import Trainer, TrainingError
 from prvr.training.metrics import read_metrics
 from prvr.training.model import TraceModel

@@ -8,11 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-
-class Interrupted(Exception):
-    """Raised by the loop after a step, once the user has asked to stop."""
-
-    requested: bool = False
+from prvr.errors import Interrupted
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from prvr.errors import UserError
+from prvr.errors import Interrupted, UserError
 from prvr.tokens import TrainBatch
 from prvr.training import optim
 from prvr.training.batches import TrainingBatches
@@ -24,7 +24,7 @@ from prvr.training.checkpoints import Checkpoints, Progress
 from prvr.training.config import TrainConfig
 from prvr.training.distributed import Processes
 from prvr.training.first_stage import listed_negatives
-from prvr.training.interrupt import Interrupted, watch_interrupt
+from prvr.training.interrupt import watch_interrupt
 from prvr.training.model import TraceModel
 from prvr.training.phases import PhaseSetup, uses_bf16
 from prvr.training.reporter import EpochSummary, Reporter

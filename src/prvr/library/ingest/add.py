@@ -107,14 +107,14 @@ class Adder:
 
     def _needs_nothing(self, source: SourceFile, video: Video) -> bool:
         """Whether a known file is unchanged, or failed before and is not retried. Notes which in the report."""
-        if (video.size, video.mtime) != (source.size, source.mtime):
+        if not is_unchanged(source, video):
             return False
         if video.state == "failed":
             if self.retry:
                 return False
             self.report.failed[video.path] = str(video.problem)
             return True
-        if not same_subtitles(video.subtitles, subtitle_signature(source.path)) or self._lacks_lines(video):
+        if self._lacks_lines(video):
             return False
         self.report.unchanged.append(video.path)
         return True
@@ -204,6 +204,18 @@ class Adder:
             self.report.transcribed[video.path] = video.subtitles.removeprefix(SPEECH)
         if video.problem is not None:
             self.report.damaged[video.path] = video.problem
+
+
+def is_unchanged(source: SourceFile, video: Video, subtitles: str | None = None) -> bool:
+    """Whether a file is as it was when it was added, by its size and time and by the subtitles beside it.
+
+    ``subtitles``: their signature, where it is known already. Those of a file that failed do not count.
+    """
+    if (video.size, video.mtime) != (source.size, source.mtime):
+        return False
+    if video.state == "failed":
+        return True
+    return same_subtitles(video.subtitles, subtitle_signature(source.path) if subtitles is None else subtitles)
 
 
 class ProgressClock:

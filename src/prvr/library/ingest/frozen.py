@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from prvr.backbones import Frozen, FrozenConfig, build
+from prvr.backbones import Frozen, FrozenConfig
 from prvr.library.ingest.embedding import Embedded, Embedding
 from prvr.library.store.settings import LibrarySettings
 from prvr.media import Encoder, Image, TextEncoder
@@ -27,8 +27,7 @@ class FrozenEmbedding(Embedding):
 
     def __init__(self, encoder: TextEncoder, **config: object):
         width = encoder.width
-        made = build("frozen", FrozenConfig(visual_width=width, query_width=width, **config))  # type: ignore[arg-type]
-        assert isinstance(made, Frozen)
+        made = Frozen(FrozenConfig(visual_width=width, query_width=width, **config)).eval()  # type: ignore[arg-type]
         self.encoder, self.backbone = encoder, made
         self.trace = Trace(width).requires_grad_(False)
         self.own_keys = made.config.local != "moments"

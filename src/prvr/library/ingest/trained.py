@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -26,6 +27,7 @@ from prvr.training import Run, read_calibration
 from prvr.words import content_words, split_words, word_stem
 
 OVERLAP_SHARE = 4  # a window shares one quarter of its frames with the next
+STILL_SAMPLES = 4  # frames of the still video that a picture becomes
 
 
 class TrainedEmbedding(Embedding):
@@ -78,8 +80,11 @@ class TrainedEmbedding(Embedding):
         understood = torch.tensor([bool(words.any()) for words in read])
         return found * understood[:, None]
 
+    @torch.no_grad()
     def picture(self, image: Image) -> Tensor | None:
-        return None
+        """The mean token of a short still video of the picture."""
+        samples = torch.from_numpy(self.encoder.encode_images([image])).expand(STILL_SAMPLES, -1)
+        return F.normalize(F.normalize(self.embed(samples).tokens.evidence[0], dim=1).mean(0), dim=0)
 
     def understanding(self, text: str) -> Understanding | None:
         """A model that was trained on words without meaning of their own knows those of its training sentences."""

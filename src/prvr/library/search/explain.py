@@ -36,6 +36,7 @@ class MomentEvidence(Peaked):
     routed: Curve  # (m,) direct evidence with the support that is routed to it
     value: Curve  # (m,) each token's share in the score: moments are ranked by it
     activation: Curve  # (R,) how much the query activates each anchor of the best section
+    sections: tuple[tuple[float, float], ...] = ()  # start and end of each, if a long video has several
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -51,6 +52,7 @@ class MomentEvidence(Peaked):
             "direct_peak": self.direct_peak,
             "routed_peak": self.routed_peak,
             "unsupported_gap": round(self.unsupported_gap, 4),
+            "sections": [[round(start, 3), round(end, 3)] for start, end in self.sections],
         }
 
 
@@ -119,7 +121,9 @@ def _join(parts: list[MomentEvidence]) -> MomentEvidence:
     order = np.lexsort((-joined["value"], joined["spans"][:, 1], joined["spans"][:, 0]))
     spans = joined["spans"][order]
     order = order[np.concatenate([[True], (spans[1:] != spans[:-1]).any(1)])]
-    return MomentEvidence(**{name: array[order] for name, array in joined.items()}, activation=best.activation)
+    ends = tuple((float(part.spans[:, 0].min()), float(part.spans[:, 1].max())) for part in parts)
+    curves = {name: array[order] for name, array in joined.items()}
+    return MomentEvidence(**curves, activation=best.activation, sections=ends if len(ends) > 1 else ())
 
 
 def moments_of(
@@ -138,11 +142,12 @@ class VideoExplanation:
     moments: tuple[FoundMoment, ...]
     verdict: Verdict | None = None  # None where that says nothing
     traced: bool = True  # whether TRACE took part
+    asked: str = "What you describe"  # the query, as a sentence about it begins
 
     @property
     def why(self) -> str:
         """Why the best moment was found, in words."""
-        return why_this_one(self.evidence, self.evidence.spans, self.verdict, traced=self.traced)
+        return why_this_one(self.evidence, self.evidence.spans, self.verdict, self.asked, traced=self.traced)
 
 
 def explain_video(

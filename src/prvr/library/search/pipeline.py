@@ -23,7 +23,7 @@ from prvr.library.search.candidates import Candidates
 from prvr.library.search.explain import explain_pages
 from prvr.library.search.filters import Filters
 from prvr.library.search.knowledge import Knowledge
-from prvr.library.search.query import TrackQuery, track_queries
+from prvr.library.search.query import TrackQuery, add_moments, track_queries
 from prvr.library.search.rank import TrackRanking, rank_requests, rank_track
 from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.search.results import ReadLines, SearchResult, not_understood, result_of
@@ -59,7 +59,8 @@ def run_search(
         lines: reads what is said in a video between two times.
         pool: the threads that score.
     """
-    vectors = {name: encode(name, [request.query for request in requests]) for name in snapshot.tracks}
+    asked = [request.query for request in requests]
+    vectors = {name: add_moments(encode(name, asked), asked, name, snapshot) for name in snapshot.tracks}
     queries = track_queries(requests, vectors, snapshot, candidates)
     tracks: list[dict[str, TrackRanking]] = [{} for _ in requests]
     for name, sections in snapshot.tracks.items():
@@ -68,9 +69,11 @@ def run_search(
             of_track = [queries[row][name] for row in rows]
             known = knowledge if name == FRAMES else Knowledge()
             varied = score_variations([requests[row] for row in rows], of_track, sections, known, encode, pool)
-            by_track = rank_track(of_track, score_queries(of_track, sections, pool), sections, known, varied)
-            for row, track_ranking in zip(rows, by_track, strict=True):
-                tracks[row][name] = track_ranking
+            scores = score_queries(of_track, sections, pool)
+            for place, row in enumerate(rows):
+                one = slice(place, place + 1)
+                about = known if requests[row].sentence is not None else Knowledge()  # which is about sentences
+                (tracks[row][name],) = rank_track(of_track[one], scores[one], sections, about, varied[one])
     rankings = rank_requests(requests, tracks, search_words(requests, snapshot, words), snapshot)
     pages = explain_pages(rankings, snapshot, pool)
     results = []
@@ -98,7 +101,8 @@ def score_variations(
         return [None for _ in requests]
     scores: list[NDArray[np.float32] | None] = []
     for request, query in zip(requests, queries, strict=True):
-        texts = knowledge.vary(request.query) if isinstance(request.query, str) and query.reference is None else ()
+        vary = request.sentence is not None and query.reference is None
+        texts = knowledge.vary(request.sentence or "") if vary else ()
         found = score_sections(encode(FRAMES, texts), sections, pool) if texts else None
         scores.append(np.zeros(0, np.float32) if found is None else found.fused(query.fusion_weight).amax(1).numpy())
     return scores
@@ -110,7 +114,7 @@ def search_words(
     words: Callable[[], AbstractContextManager[sqlite3.Connection]],
 ) -> list[WordMatches]:
     """For each request the videos that hold its words and pass its filters."""
-    if not any(isinstance(request.query, str) for request in requests):
+    if not any(request.sentence for request in requests):
         return [{} for _ in requests]
 
     def choose(filters: Filters, numbers: Iterable[int]) -> set[int]:
@@ -119,6 +123,6 @@ def search_words(
 
     with words() as db:
         return [
-            find_words(db, request.query, partial(choose, request.filters)) if isinstance(request.query, str) else {}
+            find_words(db, request.sentence, partial(choose, request.filters)) if request.sentence else {}
             for request in requests
         ]

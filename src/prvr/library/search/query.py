@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.library.errors import LibraryError
-from prvr.library.ingest.tracks import Track
+from prvr.library.ingest.tracks import FRAMES, Track
 from prvr.library.search.candidates import Candidates
-from prvr.library.search.request import QueryInput, SearchRequest
+from prvr.library.search.request import MomentQuery, QueryInput, SearchRequest
 from prvr.library.store.sections import Ids, SectionsByVideo
 from prvr.library.store.snapshot import Snapshot
 from prvr.media import load_picture
@@ -31,20 +32,55 @@ class TrackQuery:
 
 
 def encode_queries(queries: Sequence[QueryInput], track: Track) -> Tensor:
-    """Encode sentences and pictures as query vectors (Q, D). A row is zero if the track cannot use that query."""
+    """Encode sentences and pictures as query vectors (Q, D). A row is zero if the track cannot use that query.
+
+    The rows of moments are zero too: ``add_moments`` fills them in.
+    """
     embedding = track.embedding
     vectors = torch.zeros(len(queries), embedding.backbone.width)
     texts = {row: query for row, query in enumerate(queries) if isinstance(query, str)}
     if texts:
         vectors[list(texts)] = embedding.sentences(list(texts.values()))
     for row, query in enumerate(queries):
-        if not isinstance(query, str):
+        if not isinstance(query, str | MomentQuery):
             vector = embedding.picture(load_picture(query) if isinstance(query, Path) else query)
             if vector is not None:
                 vectors[row] = vector
     if not bool(torch.isfinite(vectors).all()):
         raise LibraryError("The encoder returned NaN or infinity for this query. Try other words.")
     return vectors
+
+
+def add_moments(vectors: Tensor, queries: Sequence[QueryInput], track: str, snapshot: Snapshot) -> Tensor:
+    """Fill in the rows of moments. They ask the track of the pictures; for other tracks their rows stay zero."""
+    for row, query in enumerate(queries):
+        if isinstance(query, MomentQuery) and track == FRAMES:
+            vectors[row] = moment_vector(query, snapshot)
+    return vectors
+
+
+def moment_vector(query: MomentQuery, snapshot: Snapshot) -> Tensor:
+    """A moment as a query (D,): the mean of its stored tokens, each weighed by the seconds that lie in the moment.
+
+    Tokens and queries are compared with each other, so they lie in one space, whatever the encoder or model.
+    """
+    video, sections = snapshot.videos.get(query.video), snapshot.tracks.get(FRAMES)
+    if video is None or sections is None or sections.by_video.column(query.video) is None:
+        raise LibraryError(f"there is no video {query.video} whose pictures can be searched: it may have been removed")
+    if video.duration is not None and query.start > video.duration:
+        raise LibraryError(f"{video.name} ends after {video.duration:.1f} s: there is nothing at {query.start:g} s")
+    spans, tokens = sections.tokens_of_video(query.video)
+    end = query.start if query.end is None else query.end
+    shared = np.minimum(spans[:, 1], end) - np.maximum(spans[:, 0], query.start)  # seconds; below 0: so far apart
+    weights = shared.clip(0) if (shared > 0).any() else shared == shared.max()
+    return F.normalize(torch.from_numpy(weights.astype(np.float32)) @ tokens, dim=0)
+
+
+def not_found_for(query: QueryInput, snapshot: Snapshot) -> Ids:
+    """The videos that a query must not find: the video of a moment, and files with the same content."""
+    if not isinstance(query, MomentQuery):
+        return np.zeros(0, np.int64)
+    return np.array([query.video, *snapshot.copies.get(query.video, ())], np.int64)
 
 
 def track_queries(
@@ -74,17 +110,19 @@ def track_queries(
             filters: sections.by_video if videos is None else sections.by_video.of_videos(videos)
             for filters, videos in videos_of.items()
         }
-        narrow = [row for row, request in enumerate(requests) if request.uses_candidates and name in candidates]
+        used = vectors[name].any(1).tolist()
+        narrow = [row for row, each in enumerate(requests) if used[row] and each.uses_candidates and name in candidates]
         named = dict(zip(narrow, candidates[name].of(vectors[name][narrow]), strict=True)) if narrow else {}
         for row, request in enumerate(requests):
-            vector = vectors[name][row]
-            if not bool(vector.any()):
+            if not used[row]:
                 continue
+            vector, own = vectors[name][row], not_found_for(request.query, snapshot)
             weight = sections.fusion_weight if request.trace else 0.0
             if row in named:
                 reference = candidates[name].reference
                 some = sections.by_video.of_videos(np.concatenate([named[row], reference]))
-                queries[row][name] = TrackQuery(vector, weight, some, some, reference)
+                queries[row][name] = TrackQuery(vector, weight, some.without(own), some, reference)
             else:
-                queries[row][name] = TrackQuery(vector, weight, allowed[request.filters], sections.by_video)
+                found = allowed[request.filters].without(own)
+                queries[row][name] = TrackQuery(vector, weight, found, sections.by_video)
     return queries

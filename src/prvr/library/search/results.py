@@ -12,7 +12,7 @@ from prvr.library.search.explain import Explained, ExplainedPage, MomentEvidence
 from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.moments import FoundMoment
 from prvr.library.search.rank import Ranking
-from prvr.library.search.request import SearchRequest
+from prvr.library.search.request import MomentQuery, SearchRequest
 from prvr.library.search.words import TextMatch
 from prvr.library.store.catalogue import Video
 from prvr.library.store.snapshot import Snapshot
@@ -116,11 +116,11 @@ def empty_result(request: SearchRequest, message: str, understood: Understanding
 
 def not_understood(request: SearchRequest, knowledge: Knowledge) -> SearchResult:
     """The result of a query that no track can use."""
-    if not isinstance(request.query, str):
+    if request.sentence is None:
         return empty_result(
             request, "The library's encoder or model cannot read this picture. Search with words instead."
         )
-    understood = knowledge.understand(request.query)
+    understood = knowledge.understand(request.sentence)
     return empty_result(request, f"The encoder understands nothing of this query. {knowledge.advice}", understood)
 
 
@@ -129,12 +129,19 @@ def result_of(
 ) -> SearchResult:
     """Turn a ranking and its explained page into what a person reads."""
     request = ranking.request
-    understood = knowledge.understand(request.query) if isinstance(request.query, str) else None
+    understood = None if request.sentence is None else knowledge.understand(request.sentence)
     if ranking.total == 0:
-        return empty_result(request, "No video in the library passes the filters.", understood)
+        other = " other" if isinstance(request.query, MomentQuery) else ""
+        passes = "passes the filters" if request.filters.any else "can be searched"
+        return empty_result(request, f"No{other} video in the library {passes}.", understood)
     ignored = understood is not None and bool(understood.ignored)
-    hits = tuple(_hit(entry, snapshot, None if ignored else knowledge, lines) for entry in page.entries)
-    presence = _with_ignored_words(ranking.presence) if ignored else ranking.presence
+    known = None if ignored or request.sentence is None else knowledge
+    hits = tuple(_hit(entry, snapshot, known, lines) for entry in page.entries)
+    presence = ranking.presence
+    if request.sentence is None:  # what is known is about sentences: pictures score higher with pictures
+        presence = Presence()
+    elif ignored:
+        presence = _with_ignored_words(presence)
     return SearchResult(
         query=request.text,
         hits=hits,
@@ -156,7 +163,7 @@ def _videos_searched(request: SearchRequest, snapshot: Snapshot) -> int:
 
 
 def _hit(entry: Explained, snapshot: Snapshot, knowledge: Knowledge | None, lines: ReadLines) -> Hit:
-    """``knowledge``: None if words were ignored, so that nothing is known about the answers."""
+    """``knowledge``: None if nothing is known about the answers: words were ignored, or no sentence was asked."""
     best, said = entry.moments[0], entry.match
     line = said.text if said is not None and said.start == best.start else None
     if line is None and entry.track == TEXT and entry.evidence is not None:

@@ -147,12 +147,6 @@ class SameVideos:
     def _read(self, video: int) -> Tensor:
         """All tokens of a video as unit vectors, (m, D)."""
         if video not in self._tokens:
-            sections = self.snapshot.tracks[FRAMES]
-            numbers = np.array(sections.by_video.of_video(video), np.int64)
-            parts: dict[int, Tensor] = {}
-            for places, block, rows in sections.blocks(numbers):
-                for place, row in zip(places.tolist(), rows.tolist(), strict=True):
-                    parts[place] = block.tokens_of(row, int(sections.tokens[numbers[place]]))
-            tokens = torch.cat([parts[place] for place in sorted(parts)])
+            _, tokens = self.snapshot.tracks[FRAMES].tokens_of_video(video)
             self._tokens[video] = torch.nn.functional.normalize(tokens, dim=1)
         return self._tokens[video]

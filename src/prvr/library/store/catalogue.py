@@ -42,6 +42,10 @@ CREATE INDEX IF NOT EXISTS lines_of ON lines (video);
 """
 
 
+# Added to a catalogue of an older version by the next change.
+_BY_DATE = "CREATE INDEX IF NOT EXISTS videos_by_date ON videos (state, mtime)"
+
+
 @dataclass(frozen=True)
 class Video:
     """A file that the library knows. ``state`` is "ok" or "failed"; ``problem`` says why, or which part is missing."""
@@ -113,7 +117,7 @@ class Catalogue:
                 yield db
             return
         # The next process rolls back the journal of a killed writer. That needs write permission.
-        with _closing(self._connect("rw" if self._writable else "ro")) as db, _explain_problems(self.path):
+        with _closing(self._connect("rw" if self.writable else "ro")) as db, _explain_problems(self.path):
             db.execute("BEGIN")
             if _has_tables(db):
                 _require_whole(db, self.path)
@@ -140,6 +144,7 @@ class Catalogue:
                     db.execute("INSERT INTO state SELECT 0 WHERE NOT EXISTS (SELECT * FROM state)")
                 if not has_words(db):
                     add_words(db)
+                db.execute(_BY_DATE)
                 yield db
                 if visible:
                     db.execute("UPDATE state SET generation = generation + 1")
@@ -154,7 +159,7 @@ class Catalogue:
         if not self._has_words:
             with self.reading() as db:
                 self._has_words = has_words(db)
-            if not self._has_words and self._writable:
+            if not self._has_words and self.writable:
                 with suppress(LibraryError):
                     with self.writing():
                         pass
@@ -162,7 +167,8 @@ class Catalogue:
         return self._has_words
 
     @property
-    def _writable(self) -> bool:
+    def writable(self) -> bool:
+        """Whether this process may change the catalogue."""
         return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def _require_new(self) -> None:
@@ -254,9 +260,11 @@ def write_notes(db: sqlite3.Connection, notes: Mapping[str, str]) -> None:
 _COLUMNS = "id, path, size, mtime, digest, subtitles, state, problem, duration, width, height, fps, frames, tags, added"
 
 
-def read_videos(db: sqlite3.Connection, where: str = "1", values: tuple[object, ...] = ()) -> list[Video]:
-    """Videos in order of their numbers. ``where`` is an SQL condition from this program, never from a user."""
-    rows = db.execute(f"SELECT {_COLUMNS} FROM videos WHERE {where} ORDER BY id", values)
+def read_videos(
+    db: sqlite3.Connection, where: str = "1", values: tuple[object, ...] = (), order: str = "id"
+) -> list[Video]:
+    """Videos in order of their numbers. ``where`` and ``order`` are SQL from this program, never from a user."""
+    rows = db.execute(f"SELECT {_COLUMNS} FROM videos WHERE {where} ORDER BY {order}", values)
     names = _COLUMNS.split(", ")
     found = (dict(zip(names, row, strict=True)) for row in rows)
     try:

@@ -12,16 +12,16 @@ from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import compact, sweep
 from prvr.library.store.catalogue import Catalogue, Video, drop_video, read_videos
 from prvr.library.store.commit import disk_error
+from prvr.library.store.listing import path_range
 from prvr.media import VideoFile
 
 
 def remove_videos(catalogue: Catalogue, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
     """Remove files, all files in folders, and with ``missing`` every video whose file is gone. Returns the videos."""
     with catalogue.writing() as db:
-        known = read_videos(db)
-        removed = [video for video in known if missing and not video.path.exists()]
+        removed = [video for video in read_videos(db) if not video.path.exists()] if missing else []
         for path in paths:
-            inside = [video for video in known if video.path.is_relative_to(path)]
+            inside = read_videos(db, "path = ? OR (path >= ? AND path < ?)", (str(path), *path_range(path)))
             if not inside:
                 raise LibraryError(f"{path} is not in the library: `prvr library list` shows what is")
             removed += inside
@@ -62,5 +62,14 @@ def add_tags(catalogue: Catalogue, videos: Iterable[int], tags: Sequence[str]) -
             db.execute("UPDATE videos SET tags = ? WHERE id = ?", (joined, video.id))
 
 
+def change_tags(catalogue: Catalogue, video: int, add: Sequence[str], remove: Sequence[str]) -> None:
+    """Attach tags to a video and take others off. Nothing happens if there is no such video."""
+    with catalogue.writing() as db:
+        for known in read_videos(db, "id = ?", (video,)):
+            tags = json.dumps(sorted({*known.tags, *add} - {*remove}))
+            db.execute("UPDATE videos SET tags = ? WHERE id = ?", (tags, video))
+
+
 def _without_tags(db: sqlite3.Connection, numbers: set[int], tags: Sequence[str]) -> list[Video]:
-    return [video for video in read_videos(db) if video.id in numbers and not set(tags) <= set(video.tags)]
+    known = read_videos(db, "id IN (SELECT value FROM json_each(?))", (json.dumps([*numbers]),))
+    return [video for video in known if not set(tags) <= set(video.tags)]

@@ -116,6 +116,10 @@ class SectionsByVideo:
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
         return SectionsByVideo(self.numbers[np.repeat(first, counts) + within], self.videos[places], starts)
 
+    def without(self, videos: Ids) -> SectionsByVideo:
+        """The sections of all other videos."""
+        return self.of_videos(np.setdiff1d(self.videos, videos)) if len(videos) else self
+
     def best(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         """The best section's score of each video: (S,) → (V,)."""
         if len(self.videos) == len(self):
@@ -154,6 +158,17 @@ class TrackSections(ABC):
             for place, row in zip(places.tolist(), rows.tolist(), strict=True):
                 found[place] = block.section(row, int(self.tokens[numbers[place]]), background[place])
         return [found[place] for place in range(len(numbers))]
+
+    def tokens_of_video(self, video: int) -> tuple[NDArray[np.float32], Tensor]:
+        """Start and end of each local token of a video in seconds (m, 2), and the tokens (m, D), in order of time."""
+        numbers = np.array(self.by_video.of_video(video), np.int64)
+        found: dict[int, tuple[NDArray[np.float32], Tensor]] = {}
+        for places, block, rows in self.blocks(numbers):
+            for place, row in zip(places.tolist(), rows.tolist(), strict=True):
+                count = int(self.tokens[numbers[place]])
+                found[place] = block.spans_of(row, count), block.tokens_of(row, count)
+        spans, tokens = zip(*(found[place] for place in range(len(numbers))), strict=True)
+        return np.concatenate(spans), torch.cat(tokens)
 
     @cached_property
     def by_video(self) -> SectionsByVideo:

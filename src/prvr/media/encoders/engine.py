@@ -89,7 +89,7 @@ class PictureEngine:
             return lambda: vectors
         host = torch.empty(found.shape, pin_memory=True)
         host.copy_(found, non_blocking=True)
-        done = torch.cuda.Event()
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record()
 
         def wait() -> Array:

@@ -18,6 +18,7 @@ from prvr.scoring.engines.factorised import FactorisedEngine
 from prvr.scoring.engines.fused import FusedEngine, fused_obstacle
 from prvr.scoring.engines.reference import ReferenceEngine
 from prvr.scoring.gallery import Gallery
+from prvr.scoring.graphs import FEW
 from prvr.scoring.top import Top, TopKeeper
 
 __all__ = ["Engine", "Scores", "ScoringEngine", "Top", "score", "score_parts", "top_k"]
@@ -68,11 +69,21 @@ def top_k(
     """The best k videos per query. It streams over the gallery and holds k scores and one tile of scores per query."""
     if k < 0:
         raise ValueError(f"k is {k}, expected the number of videos to keep for each query")
-    chosen, prepared = choose(engine, gallery), prepare_queries(queries, gallery)
-    keeper = TopKeeper(len(queries), min(k, len(gallery)), gallery.device)
-    for tile in cut_to(chosen.plan(len(queries), gallery), scores_at_once):
-        part = chosen.compute(prepared, gallery, tile)
-        keeper.offer(part.final(gallery.config.fusion_weight), tile.queries, tile.videos.start)
+    chosen, kept = choose(engine, gallery), min(k, len(gallery))
+
+    def offer(queries: Tensor, keeper: TopKeeper) -> None:
+        prepared = prepare_queries(queries, gallery)
+        for tile in cut_to(chosen.plan(len(queries), gallery), scores_at_once):
+            part = chosen.compute(prepared, gallery, tile)
+            keeper.offer(part.final(gallery.config.fusion_weight), tile.queries, tile.videos.start)
+
+    if gallery.device.type == "cuda" and engine == "auto" and 0 < len(queries) <= FEW:
+        queries = queries.to(gallery.device)
+        graph = gallery.graphs.find(queries, kept, offer)
+        if graph is not None:
+            return graph(queries)
+    keeper = TopKeeper(len(queries), kept, gallery.device)
+    offer(queries, keeper)
     return keeper.top()
 
 

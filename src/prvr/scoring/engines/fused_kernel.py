@@ -165,7 +165,7 @@ def launch(
     For measuring: ``plain`` makes maxima alone, over as many columns; ``like`` takes these tiles untuned.
     """
     device, config, count, videos = gallery.device, gallery.config, len(queries), run.stop - run.start
-    stored = Vectors.store(queries.unit, gallery.storage)
+    stored = Vectors.store_unit(queries.unit, gallery.storage)
     has_trace, has_side = packed.keys is not None, packed.side is not None
     base = torch.empty(count, videos, device=device)
     trace = torch.empty(count, videos, device=device) if has_trace else None

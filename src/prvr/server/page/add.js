@@ -9,10 +9,12 @@ export function setUpAdding(whenLibraryChanged) {
   byId("open-add").addEventListener("click", async () => { byId("add").showModal(); await browse(null); });
   byId("add-close").addEventListener("click", () => byId("add").close());
   byId("add-here").addEventListener("click", addHere);
+  byId("activity").addEventListener("click", async () => { byId("add").showModal(); await browse(null); });
 }
 
 async function browse(folder) {
   current = folder;
+  followOthers();
   let folders;
   try {
     folders = (await call("GET", folder ? `/v1/folders?${new URLSearchParams(folder)}` : "/v1/folders")).folders;
@@ -36,6 +38,13 @@ async function addHere() {
   byId("add-here").disabled = true;
   try { follow(await call("POST", "/v1/videos", { root: current.root, path: current.path, retry: true })); } catch (problem) { showProblem(problem); }
   byId("add-here").disabled = false;
+}
+
+// Jobs that were started elsewhere, or before the page was loaded again.
+async function followOthers() {
+  let jobs = [];
+  try { jobs = (await call("GET", "/v1/jobs")).jobs; } catch { return; }
+  for (const job of jobs.reverse()) if (["queued", "running"].includes(job.state) && !document.querySelector(`[data-job="${job.id}"]`)) follow(job);
 }
 
 function showProblem(problem) {

@@ -17,9 +17,20 @@ export async function call(method, path, body, signal) {
     throw new Problem(0, "The server does not answer.", "Check that `prvr serve` is running, then try again.");
   }
   if (response.ok) return response.status === 204 ? null : response.json();
-  const problem = await response.json().catch(() => ({}));
-  throw new Problem(response.status, problem.detail || `The server answered with status ${response.status}.`, problem.remedy || "Try again.");
+  throw await problemOf(response);
 }
+
+// What a response that is not ok says.
+export async function problemOf(response) {
+  const problem = await response.json().catch(() => ({}));
+  return new Problem(response.status, problem.detail || `The server answered with status ${response.status}.`, problem.remedy || "Try again.");
+}
+
+// The nodes of a name, in which a line may break after each slash.
+export const breakable = (name) => name.split("/").flatMap((part, i, all) => (i < all.length - 1 ? [`${part}/`, document.createElement("wbr")] : [part]));
+export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+export const sayProblem = (problem) => `${problem.message} ${problem.remedy || ""}`.trim();
+export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
 // 75 → 1:15; with tenths: 1:15.0
 export const clock = (seconds, fine = false) => {

@@ -1,136 +1,103 @@
-// The page: search, results, paging and the TRACE switch. All data comes from /v1.
-import { byId, call, clock, make, Problem } from "./api.js";
-import { closePlayer, play, setUpPlayer } from "./player.js";
+// The page: what its address says is shown, and what somebody does changes the address. All data comes from /v1.
 import { setUpAdding } from "./add.js";
+import { byId, call, clock, count, make, Problem, sayProblem } from "./api.js";
+import { go, isSearch, listOf, onAddress, openFilters, state } from "./address.js";
+import { look, setUpActivity } from "./activity.js";
+import { describeLibrary, hideLibrary, libraryChanged, setUpBrowsing, showLibrary } from "./browse.js";
+import { allowEditing, setUpEditing } from "./edit.js";
+import { closePlayer, openPlayer, setUpPlayer } from "./player.js";
+import { drawPicture, setUpPictures } from "./picture.js";
+import { forgetHits, hasHits, hideHits, hitOf, notice, rememberRanks, setStatus, setUpSearch, showHits } from "./search.js";
+import { setUpSelection } from "./selection.js";
 
-let request = null; // the search whose results are shown
-let cursor = null, running = null, shown = new Set();
-let ranks = new Map(); // rank of each video in the last results
-let earlierRanks = null; // the same before the TRACE switch was used, to show what moved
+const FIELDS = ["group", "folder", "tag", "sure", "longer", "shorter", "after", "before"];
+let shows = 0; // number of the last call of show; earlier ones that still wait for the server give up
 
-const value = (id) => byId(id).value;
-const number = (id) => (value(id) === "" ? null : Number(value(id)));
-
-function readForm() {
-  const filters = { folder: value("folder") || null, tags: value("tag") ? [value("tag")] : [], min_duration: number("longer"), max_duration: number("shorter"), after: value("after") || null, before: value("before") || null };
-  return { query: value("query").trim(), group_by: value("group"), limit: 12, min_confidence: Number(value("sure")), trace: byId("trace").checked, filters };
+async function show(before, fromHistory) {
+  const number = ++shows;
+  fillForm();
+  if (!before || listOf(before) !== listOf(state) || (isSearch() && !hasHits())) {
+    document.title = state.q ? `${state.q} – prvr` : state.like || state.picture ? "Search by picture – prvr" : state.folder ? `${state.folder} – prvr` : "prvr: find the moment";
+    if (!state.video) closePlayer({ back: false });
+    if (isSearch()) { hideLibrary(); await showHits(); } else { hideHits(); await showLibrary(); }
+    if (number !== shows) return;
+  } else if (before.video === state.video && before.t === state.t && !fromHistory) return;
+  if (state.video) await showVideo(number, !before || before.video !== state.video); else closePlayer();
 }
 
-function setStatus(...nodes) { byId("status").replaceChildren(...nodes); }
-function notice(text, bad) { return make("p", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : null }, text); }
-
-async function search(more) {
-  if (!more) {
-    request = readForm(); cursor = null; shown = new Set();
-    document.title = request.query ? `${request.query} – prvr` : "prvr: find the moment";
-    if (!request.query) { byId("results").replaceChildren(); byId("more").hidden = true; closePlayer(); history.replaceState(null, "", "/"); return welcome(); }
-    history.replaceState(null, "", `/?${new URLSearchParams({ q: request.query })}`);
-    setStatus("Searching …");
-  }
-  running?.abort();
-  const own = (running = new AbortController());
-  document.body.classList.add("loading");
-  byId("more").disabled = true;
+async function showVideo(number, isNew) {
+  const time = Number(state.t) || 0, hit = isSearch() ? hitOf(state.video, time) : null;
+  let video = hit?.video;
   try {
-    const response = await call("POST", "/v1/search", { ...request, cursor: more ? cursor : null }, own.signal);
-    const arrived = performance.now();
-    paint(response, more);
-    requestAnimationFrame(() => setTimeout(() => performance.measure("paint", { start: arrived }))); // once the frame is drawn
+    if (!/^[1-9]\d{0,14}$/.test(state.video)) throw new Problem(0, `The address names no video: “${state.video}”.`, "Choose one from the list.");
+    video ??= await call("GET", `/v1/videos/${state.video}`);
   } catch (problem) {
-    if (problem.name === "AbortError") return;
-    if (problem.status === 401) return askToken();
-    if (!more) byId("results").replaceChildren();
-    byId("more").hidden = true;
-    setStatus(notice(`${problem.message} ${problem.remedy || ""}`, true));
-  } finally {
-    if (own === running) { document.body.classList.remove("loading"); byId("more").disabled = false; }
+    if (number === shows && problem.status !== 401) { closePlayer(); setStatus(notice(sayProblem(problem), true)); }
+    return;
   }
+  if (number !== shows) return;
+  const traced = state.trace !== "0", asked = new URLSearchParams({ ...(state.q ? { query: state.q } : { like: state.like }), trace: traced });
+  const evidenceUrl = hit ? hit.evidence_url : state.q || state.like ? `/v1/videos/${video.id}/evidence?${asked}` : null;
+  const noEvidence = hit && !evidenceUrl ? "The words of the query were found here. The encoder understands none of them, so there is no evidence in the pictures." : null;
+  await openPlayer({ video, start: time, moments: hit?.moments ?? [], evidenceUrl, noEvidence }, { trace: traced, focus: isNew });
 }
 
-function paint(response, more) {
-  const moment = (hit) => `${hit.video.id} ${hit.start}`; // videos may be added between two pages, but no moment is shown twice
-  const hits = response.hits.filter((hit) => !shown.has(moment(hit)));
-  for (const hit of hits) shown.add(moment(hit));
-  const cards = hits.map(card);
-  if (more) byId("results").append(...cards); else byId("results").replaceChildren(...cards);
-  cursor = response.next_cursor;
-  byId("more").hidden = cursor === null;
-  if (more) { cards[0]?.querySelector("button").focus(); return; }
-  const summary = make("span", {}, `${response.videos_searched} video${response.videos_searched === 1 ? "" : "s"} searched in ${Math.max(1, Math.round(1000 * response.seconds))} ms${request.trace ? "" : ", single matches only"}.`);
-  byId("sure-label").hidden = response.presence.probability === null;
-  setStatus(...about(response).map((text) => notice(text)), ...(response.message ? [notice(sentence(response.message))] : []), ...(response.videos_searched || !response.message ? [summary] : []));
-  ranks = new Map(response.hits.map((hit) => [hit.video.id, hit.rank]));
+function fillForm() {
+  byId("query").value = state.q;
+  byId("trace").checked = state.trace !== "0";
+  for (const name of FIELDS) {
+    const field = byId(name);
+    if (field.tagName === "SELECT" && state[name] && ![...field.options].some((option) => option.value === state[name])) field.append(make("option", { value: state[name] }, state[name]));
+    field.value = state[name];
+  }
+  if (openFilters()) byId("filters").open = true;
+  byId("asked").hidden = !state.like && !state.picture;
+  byId("asked-picture").hidden = !state.picture; byId("asked-moment").hidden = !state.like;
+  if (state.picture) { drawPicture(byId("asked-picture"), state.picture); byId("asked-text").textContent = "Moments that look like this picture"; }
+  else if (state.like) showAskedMoment();
 }
 
-// The words that an encoder with a limited vocabulary used and ignored.
-function about(response) {
-  const lines = [], { understood } = response;
-  if (understood?.ignored.length) lines.push(`Understood: ${understood.used.join(", ") || "nothing"} · ignored: ${understood.ignored.join(", ")}`);
-  return lines;
-}
-
-const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
-
-function note(hit) { // where the words of the query were found, or what is said at the moment
-  if (!hit.matched) return hit.line ? `“${hit.line}”` : null;
-  const { where, text } = hit.matched;
-  return where === "subtitles" || where === "tags" ? `in the ${where}: “${text}”` : `in the ${where}`;
-}
-
-function card(hit) {
-  const when = `${clock(hit.start)} – ${clock(hit.end)}`;
-  const confidence = hit.confidence === null ? null : `${Math.round(100 * hit.confidence)} % right`;
-  const open = (start) => {
-    const last = document.querySelector(".hit.playing");
-    last?.classList.remove("playing"); last?.removeAttribute("aria-current");
-    item.classList.add("playing"); item.setAttribute("aria-current", "true");
-    play(hit, start, request.trace);
-  };
-  const strip = make("span", { class: "strip" }, ...hit.thumbnail_urls.map((url) => make("img", { src: url, alt: "", loading: "lazy", width: 160, height: 120, decoding: "async" })));
-  const earlier = earlierRanks && earlierRanks.get(hit.video.id);
-  const moved = earlier && earlier !== hit.rank ? `rank ${earlier} ${request.trace ? "by single matches" : "with TRACE"}` : null;
-  const facts = make("span", { class: "facts" }, make("span", { class: "when" }, when), confidence ? make("span", { class: hit.confidence >= 0.9 ? "yes" : "", title: "how probable it is that this is the moment you mean" }, confidence) : null,
-    hit.verdict ? make("span", {}, hit.verdict) : null,
-    moved ? make("span", {}, moved) : null);
-  const title = make("span", { class: "title" }, make("span", {}, `${hit.rank}`), hit.video.name);
-  const also = hit.also_at.length ? `also at ${hit.also_at.join(", ")}` : null;
-  const text = make("div", { class: "text" }, make("div", {}, title), facts, note(hit) ? make("p", { class: "subtitle" }, note(hit)) : null, also ? make("p", { class: "also" }, also) : null);
-  const button = make("button", { type: "button", "aria-label": `${hit.rank}. ${[hit.video.name, when, confidence, moved, note(hit), also].filter(Boolean).join(", ")}. Play`, onclick: () => open(hit.start) }, strip, text);
-  const others = hit.moments.slice(1);
-  const chips = others.length ? make("div", { class: "chips", role: "group", "aria-label": "Other moments of this video" },
-    ...others.map((m) => make("button", { type: "button", class: "chip", onclick: () => open(m.start), "aria-label": `Play ${hit.video.name} at ${clock(m.start)}` }, `also ${clock(m.start)}`))) : make("div", { class: "chips" });
-  const item = make("li", { class: "hit", "data-video": hit.video.id }, button, chips);
-  return item;
+function showAskedMoment() {
+  const [id, span = ""] = state.like.split("@"), [start, end] = span.split("-").map(Number);
+  const address = `/v1/videos/${Number(id)}/thumbnail?time=${((start + end) / 2).toFixed(2)}&width=160`;
+  if (byId("asked-moment").getAttribute("src") === address) return;
+  byId("asked-moment").src = address;
+  byId("asked-text").textContent = `Moments like ${clock(start)} – ${clock(end)}`;
+  call("GET", `/v1/videos/${Number(id)}`).then((video) => { if (byId("asked-moment").getAttribute("src") === address) byId("asked-text").textContent = `Moments like ${video.name}, ${clock(start)} – ${clock(end)}`; }, () => {});
 }
 
 async function describe() {
   try {
     const library = await call("GET", "/v1/library");
-    byId("holds").textContent = `${library.videos} video${library.videos === 1 ? "" : "s"}, ${hours(library.seconds)}${library.failed ? `, ${library.failed} unreadable` : ""}`;
+    byId("holds").textContent = `${count(library.videos, "video")}, ${hours(library.seconds)}${library.failed ? `, ${library.failed} unreadable` : ""}`;
     fill("folder", library.folders.filter(Boolean)); fill("tag", library.tags);
     byId("holds").dataset.videos = library.videos;
     byId("limits").textContent = library.limits || ""; byId("limits").hidden = !library.limits;
-    if (!request?.query) welcome();
+    allowEditing(library.writable, library.tags);
+    describeLibrary(library);
+    return true;
   } catch (problem) {
-    if (problem.status === 401) return askToken();
-    if (problem instanceof Problem) setStatus(notice(`${problem.message} ${problem.remedy}`, true)); else throw problem;
+    if (problem.status === 401) askToken();
+    else if (problem instanceof Problem) setStatus(notice(sayProblem(problem), true)); else throw problem;
+    return false;
   }
 }
 
 const hours = (s) => (s >= 5400 ? `${(s / 3600).toFixed(1)} hours` : s >= 90 ? `${Math.round(s / 60)} minutes` : `${Math.round(s)} seconds`);
 
 function fill(id, names) {
-  const selected = value(id);
   byId(id).replaceChildren(make("option", { value: "" }, "all"), ...names.map((name) => make("option", { value: name }, name)));
-  if (names.includes(selected)) byId(id).value = selected;
+  if (state[id] && !names.includes(state[id])) byId(id).append(make("option", { value: state[id] }, state[id]));
+  byId(id).value = state[id];
 }
 
-function welcome() {
-  const empty = byId("holds").dataset.videos === "0";
-  setStatus(empty ? notice("This library is empty. Add videos, then search them here.") : "Describe what happens in the moment you are looking for. Enter searches, Escape closes the player.");
+let refreshing = null;
+function refresh() { // at most once in two seconds, however many files are added; counting a large library takes longer
+  const videos = Number(byId("holds").dataset.videos);
+  refreshing ??= setTimeout(async () => { refreshing = null; await describe(); if (byId("found").hidden) forgetHits(); libraryChanged(); }, videos === 0 ? 100 : videos < 20_000 ? 2000 : 15_000);
 }
 
-async function askToken(problem) {
+function askToken(problem) {
   byId("ask-problem").textContent = problem || "";
   if (!byId("ask").open) byId("ask").showModal();
 }
@@ -142,30 +109,38 @@ async function enter(token) {
 }
 
 async function begin() {
-  await describe();
-  const query = new URLSearchParams(location.search).get("q");
-  if (query) { byId("query").value = query; await search(false); }
+  if (!(await describe())) return;
+  look();
+  await show(null, false);
 }
 
-byId("search").addEventListener("submit", (event) => { event.preventDefault(); earlierRanks = null; search(false); });
-byId("trace").addEventListener("change", async () => {
-  if (!request?.query) return;
-  earlierRanks = request.query === value("query").trim() ? ranks : null;
-  const playing = document.querySelector(".hit.playing")?.dataset.video;
-  await search(false);
-  document.querySelector(`.hit[data-video="${playing}"] > button`)?.click();
-  byId("trace").focus();
+const closed = { video: "", t: "" };
+byId("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const q = byId("query").value.trim();
+  forgetHits();
+  go({ q, ...(q ? { like: "", picture: "" } : {}), failed: "", ...closed });
 });
-for (const id of ["group", "folder", "tag", "sure", "longer", "shorter", "after", "before"]) byId(id).addEventListener("change", () => { earlierRanks = null; if (value("query").trim()) search(false); });
-byId("more").addEventListener("click", () => search(true));
-byId("ask-form").addEventListener("submit", (event) => { event.preventDefault(); enter(value("token")); });
+byId("query").addEventListener("search", () => { if (!byId("query").value && state.q) go({ q: "", ...closed }); }); // the ✕ of the field
+byId("asked-close").addEventListener("click", () => { go({ like: "", picture: "", ...closed }); byId("query").focus(); });
+byId("home").addEventListener("click", (event) => { event.preventDefault(); go({ q: "", like: "", picture: "", folder: "", tag: "", failed: "", ...closed }); });
+byId("trace").addEventListener("change", () => { rememberRanks(); go({ trace: byId("trace").checked ? "1" : "0" }); });
+for (const id of FIELDS) byId(id).addEventListener("change", () => go({ [id]: byId(id).value, ...closed }));
+byId("ask-form").addEventListener("submit", (event) => { event.preventDefault(); enter(byId("token").value); });
 document.addEventListener("keydown", (event) => {
-  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
-  if (event.key === "/" && !typing && !document.querySelector("dialog[open]")) { event.preventDefault(); byId("query").select(); }
-  if (event.key === "Escape" && !document.querySelector("dialog[open]") && !byId("stage").hidden) closePlayer();
+  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== "checkbox";
+  if (document.querySelector("dialog[open]")) return;
+  if (event.key === "/" && !typing) { event.preventDefault(); byId("query").select(); }
+  if (event.key === "Escape" && state.video) go(closed);
 });
-addEventListener("error", (event) => { if (event.target?.tagName === "IMG") event.target.classList.add("missing"); }, true);
+setUpSearch(askToken);
+setUpBrowsing(askToken);
 setUpPlayer();
-setUpAdding(describe);
+setUpSelection();
+setUpEditing(refresh, (video) => { if (state.video === String(video.id)) go(closed); document.querySelector(`.card[data-video="${video.id}"]`)?.remove(); refresh(); });
+setUpPictures((picture) => { scrollTo({ top: 0 }); go({ q: "", like: "", picture, ...closed }); }, (text) => setStatus(notice(text, true)));
+setUpActivity(refresh);
+setUpAdding(() => { refresh(); look(); });
+onAddress(show);
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
 if (token) { history.replaceState(null, "", location.pathname + location.search); enter(token); } else begin();

@@ -1,77 +1,102 @@
-// Plays a video at its moment and shows the evidence below it.
-import { byId, call, clock, make } from "./api.js";
+// Plays a video at its moment, shows the evidence below it, and what can be done with the moment.
+import { byId, call, clock, make, sayProblem } from "./api.js";
+import { addressOf, go, noteTime } from "./address.js";
 import { drawCurves, drawRegisters } from "./curves.js";
+import { showDetails } from "./edit.js";
+import { currentTime, load, play, seek as seekMedia, setUpMedia, unload } from "./media.js";
+import { moreLike } from "./search.js";
+import { pick } from "./selection.js";
 
+const AROUND = 2; // seconds before and after the current time that "More like this" takes where there is no moment
 let showTime = null; // moves the marker in the curves
 let redraw = null;
-let latest = 0; // number of the last call of play; earlier ones that are still loading give up
-const video = () => byId("video");
+let latest = 0; // number of the last call of openPlayer; earlier ones that are still loading give up
+let shown = null; // { video, moment } in the player
 
 export function setUpPlayer() {
-  video().addEventListener("timeupdate", () => showTime && showTime(video().currentTime));
-  video().addEventListener("seeking", () => showTime && showTime(video().currentTime));
-  video().addEventListener("error", async () => {
-    if (!video().getAttribute("src")) return;
-    let text = "Your browser cannot play this kind of file. The evidence below still shows where the moment is.";
-    try { await fetch(video().src, { method: "HEAD" }).then((r) => { if (!r.ok) text = "The file was changed or deleted. Add it again."; }); } catch { text = "The server does not answer."; }
-    byId("media-problem").textContent = text;
-    byId("media-problem").hidden = false;
+  setUpMedia((time) => showTime?.(time));
+  byId("close").addEventListener("click", () => go({ video: "", t: "" }));
+  byId("like-this").addEventListener("click", () => {
+    const now = currentTime(), moment = shown.moment ?? { start: Math.max(0, now - AROUND), end: Math.min(shown.video.duration ?? now + AROUND, now + AROUND) };
+    moreLike(shown.video.id, moment.start, moment.end);
   });
-  byId("close").addEventListener("click", closePlayer);
-  addEventListener("resize", () => redraw && redraw());
+  byId("copy-link").addEventListener("click", async () => {
+    noteTime(currentTime());
+    try { await navigator.clipboard.writeText(new URL(addressOf(), location.href).href); byId("copied").textContent = "Copied."; } catch { byId("copied").textContent = "Copy it from the address bar."; }
+    setTimeout(() => { byId("copied").textContent = ""; }, 2500);
+  });
+  addEventListener("resize", () => redraw?.());
 }
 
-export function closePlayer() {
+// `back`: whether the focus goes back to the card that was played.
+export function closePlayer({ back = true } = {}) {
   latest++;
+  if (byId("stage").hidden) return;
   byId("stage").hidden = true;
   document.querySelector(".columns").classList.remove("open");
-  video().removeAttribute("src"); video().load();
-  document.querySelector(".hit.playing button")?.focus();
-  const last = document.querySelector(".hit.playing");
+  unload();
+  shown = null;
+  const last = document.querySelector(".card.playing");
+  if (back) last?.querySelector("button").focus();
   last?.classList.remove("playing"); last?.removeAttribute("aria-current");
 }
 
-function seek(time) { video().currentTime = time; if (showTime) showTime(time); }
+function seek(time) { seekMedia(time); noteTime(time); }
 
-export async function play(hit, start, trace) {
-  const number = ++latest;
+function markCard(video) {
+  for (const card of document.querySelectorAll(".card.playing")) { card.classList.remove("playing"); card.removeAttribute("aria-current"); }
+  const card = [...document.querySelectorAll(`.card[data-video="${video.id}"]`)].find((each) => each.checkVisibility());
+  card?.classList.add("playing"); card?.setAttribute("aria-current", "true");
+}
+
+function useMoment(moment) {
+  shown.moment = moment;
+  const { start, end } = moment ?? { start: 0, end: shown.video.duration ?? 0 };
+  byId("pick-this").replaceChildren(...(end > start ? [pick({ video: shown.video.id, start, end, name: shown.video.name }, moment ? `Pick ${clock(start)} – ${clock(end)}` : "Pick the whole video")] : []));
+  for (const chip of byId("moments").children) chip.setAttribute("aria-pressed", String(Number(chip.dataset.start) === moment?.start));
+}
+
+// The moment that begins at a time, or else one that holds it.
+const momentAt = (moments, time) => moments.find((moment) => Math.abs(moment.start - time) < 0.06) ?? moments.find((moment) => moment.start <= time && time <= moment.end) ?? null;
+
+// Play a video from a time. `evidenceUrl`: where the evidence of the search is; null if there is none.
+export async function openPlayer({ video, start, moments, evidenceUrl, noEvidence }, { trace, focus }) {
+  const number = ++latest, fresh = shown?.video.id !== video.id;
   byId("stage").hidden = false;
   document.querySelector(".columns").classList.add("open");
-  byId("playing").textContent = hit.video.name;
-  byId("media-problem").hidden = true;
-  if (video().getAttribute("src") !== hit.video.media_url) { video().src = hit.video.media_url; }
-  const begin = () => { video().currentTime = start; video().play().catch(() => {}); };
-  if (video().readyState >= 1) begin(); else video().addEventListener("loadedmetadata", begin, { once: true });
+  byId("playing").textContent = video.name;
+  shown = { video, moment: null };
+  markCard(video);
+  showDetails(video);
+  byId("moments").replaceChildren();
+  useMoment(momentAt(moments, start));
+  load(video, start);
   showTime = redraw = null;
-  byId("curves").textContent = "Loading the evidence …";
   byId("legend").textContent = byId("verdict").textContent = "";
-  byId("registers").replaceChildren(); byId("moments").replaceChildren();
-  if (matchMedia("(max-width: 64rem)").matches) byId("stage").scrollIntoView({ block: "start" });
-  byId("close").focus({ preventScroll: true });
-  if (!hit.evidence_url) {
-    byId("curves").textContent = "The words of the query were found here. The encoder understands none of them, so there is no evidence in the pictures.";
-    return;
-  }
+  byId("registers").replaceChildren();
+  byId("why").hidden = !evidenceUrl; byId("evidence").hidden = !evidenceUrl && !noEvidence;
+  byId("curves").textContent = noEvidence ?? "Loading the evidence …";
+  if (fresh && matchMedia("(max-width: 64rem)").matches) byId("stage").scrollIntoView({ block: "start" });
+  if (focus) byId("close").focus({ preventScroll: true });
+  if (!evidenceUrl) return;
   let evidence;
   try {
-    evidence = await call("GET", hit.evidence_url);
+    evidence = await call("GET", evidenceUrl);
   } catch (problem) {
-    if (number === latest) byId("curves").textContent = `${problem.message} ${problem.remedy || ""}`;
+    if (number === latest) byId("curves").textContent = sayProblem(problem);
     return;
   }
   if (number !== latest) return;
   redraw = () => {
-    showTime = drawCurves(byId("curves"), byId("legend"), evidence, { duration: hit.video.duration, trace, seek });
-    showTime(video().currentTime || start);
+    showTime = drawCurves(byId("curves"), byId("legend"), evidence, { duration: video.duration, trace, seek, focus: start });
+    showTime(currentTime() || start);
   };
   redraw();
   drawRegisters(byId("registers"), evidence.activation);
   byId("moments").replaceChildren(...evidence.moments.map((moment) => make("button", {
-    type: "button", class: "chip", "aria-pressed": String(Math.abs(moment.start - start) < 0.05),
-    onclick: (event) => {
-      seek(moment.start); video().play().catch(() => {});
-      for (const chip of byId("moments").children) chip.setAttribute("aria-pressed", String(chip === event.currentTarget));
-    },
+    type: "button", class: "chip", "data-start": moment.start, "aria-pressed": "false",
+    onclick: () => { seek(moment.start); play(); useMoment(moment); },
   }, `${clock(moment.start)} – ${clock(moment.end)}`)));
+  useMoment(momentAt(evidence.moments, start) ?? momentAt(moments, start));
   byId("verdict").textContent = evidence.why;
 }

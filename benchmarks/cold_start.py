@@ -1,0 +1,75 @@
+"""``python benchmarks/cold_start.py``: how long one ``prvr search`` takes, from the command to the answer.
+
+Each command is run in a new process, with its files in the page cache. The library holds 16 small films and has the
+encoder ``plain``, so this is what every search pays before its own work. Core time is user and system time of the
+process: on a machine that does other things it says more than the time on the wall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from prvr.library import Library
+from prvr.worlds import RENDERED_SIZES, render_world
+
+SENTENCE = "a red square moves left"
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=9, help="that each command is run")
+    parser.add_argument("--library", help="search this library instead, with its own encoder")
+    arguments = parser.parse_args(argv)
+    console = Console(highlight=False)
+    with tempfile.TemporaryDirectory() as folder:
+        library = arguments.library or str(small_library(Path(folder)))
+        search = ["-m", "prvr", "search", *SENTENCE.split(), "--library", library]
+        commands = {
+            "python -c pass": (["-c", "pass"], ""),
+            "python -c 'import numpy'": (["-c", "import numpy"], ""),
+            "python -c 'import torch'": (["-c", "import torch"], ""),
+            "prvr --version": (["-m", "prvr", "--version"], ""),
+            "prvr search": (search, ""),
+            "prvr search --shell, one line": ([*search[:3], "--shell", *search[-2:]], f"{SENTENCE}\n"),
+            "prvr search --shell, eleven lines": ([*search[:3], "--shell", *search[-2:]], f"{SENTENCE}\n" * 11),
+        }
+        console.print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+        for name, (words, lines) in commands.items():
+            runs = [run([sys.executable, *words], lines) for _ in range(arguments.times + 1)][
+                1:
+            ]  # the first one warms up
+            wall, core = zip(*runs, strict=True)
+            console.print(
+                f"{name}: {statistics.median(wall):.2f} s ({min(wall):.2f} to {max(wall):.2f}), "
+                f"core time {statistics.median(core):.2f} s"
+            )
+
+
+def small_library(folder: Path) -> Path:
+    """A library of 16 small films."""
+    films = render_world(folder / "films", RENDERED_SIZES["tiny"])
+    Library.create(folder / "library", encoder="plain").add([films.folder])
+    return folder / "library"
+
+
+def run(command: list[str], lines: str) -> tuple[float, float]:
+    """Seconds on the wall, and of core time, that a command takes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.perf_counter()
+    subprocess.run(command, input=lines, text=True, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+if __name__ == "__main__":
+    main()

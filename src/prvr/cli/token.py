@@ -1,0 +1,32 @@
+"""The secret of a server: from the command line, from a file, or from the environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from prvr.server import ServerError
+
+
+def find_token(token: str | None, file: Path | None) -> str | None:
+    """The token from the command line, else from the environment; each gives it itself or names a file."""
+    environment = os.environ.get("PRVR_TOKEN") or None, os.environ.get("PRVR_TOKEN_FILE") or None
+    for given, place in ((token, file), environment):
+        if given and place:
+            raise ServerError(f"a token and a file with one ({place}) are given: leave one of them out")
+        if given:
+            return given
+        if place:
+            return _token_in(Path(place))
+    return None
+
+
+def _token_in(file: Path) -> str:
+    try:
+        token = file.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "it holds other characters than ASCII"
+        raise ServerError(f"the token cannot be read from {file}: {reason}") from None
+    if not token:
+        raise ServerError(f"{file} is empty: put a token of at least 16 characters into it")
+    return token

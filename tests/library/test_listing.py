@@ -1,0 +1,156 @@
+"""Lists of videos, folders and tags, in a folder and in a lake."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+
+from prvr.library import IndexedVideo, Library, ListRequest, NewVideo, VideoOrder
+from prvr.library.ingest import frozen
+
+BASE = Path("/films")
+
+
+def new(name: str, number: int, **more: object) -> IndexedVideo:
+    """A video without vectors; what is listed needs none."""
+    given = {"duration": 10.0 * number, "tags": (), "added": 1000.0 - number, **more}
+    return IndexedVideo(NewVideo(BASE / name, size=1, mtime=number * 10**9, digest=f"d{number}", **given))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def listed(library: Library) -> Library:
+    """Six files in three folders, one of them unreadable."""
+    library.store.commit(
+        [
+            new("b.mp4", 1, tags=("home", 'a "quoted" tag')),
+            new("2023/z.mp4", 2, tags=("home",)),
+            new("2023/summer/a.mp4", 3),
+            new("2024/c.mp4", 6, tags=("homework", "quoted")),
+            new("2024/d.mp4", 4, duration=None),
+            new("2024/broken.mp4", 5, state="failed", problem="it is empty", duration=None),
+        ]
+    )
+    return library
+
+
+def names(library: Library, **asked: object) -> list[str]:
+    return [video.name for video in library.listing(ListRequest(**asked)).videos]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [
+        ("added", ["b.mp4", "z.mp4", "a.mp4", "c.mp4", "d.mp4", "broken.mp4"]),
+        ("newest", ["c.mp4", "broken.mp4", "d.mp4", "a.mp4", "z.mp4", "b.mp4"]),
+        ("recent", ["b.mp4", "z.mp4", "a.mp4", "d.mp4", "broken.mp4", "c.mp4"]),
+        ("name", ["a.mp4", "z.mp4", "broken.mp4", "c.mp4", "d.mp4", "b.mp4"]),
+        ("longest", ["c.mp4", "a.mp4", "z.mp4", "b.mp4"]),
+    ],
+)
+def test_orders(listed: Library, order: VideoOrder, first: list[str]) -> None:
+    assert names(listed, order=order)[: len(first)] == first
+
+
+def test_a_part_of_the_list_and_how_long_it_is(listed: Library) -> None:
+    part = listed.listing(ListRequest(order="newest", offset=2, limit=2))
+    assert ([video.name for video in part.videos], part.total) == (["d.mp4", "a.mp4"], 6)
+    assert listed.listing(ListRequest(offset=99)).videos == []
+
+
+def test_conditions(listed: Library) -> None:
+    assert names(listed, state="failed") == ["broken.mp4"]
+    assert names(listed, folder=BASE / "2023") == ["z.mp4", "a.mp4"]
+    assert names(listed, folder=BASE / "202") == []
+    assert names(listed, tag="home") == ["b.mp4", "z.mp4"]
+    assert names(listed, tag="quoted") == ["c.mp4"]
+    assert names(listed, tag='a "quoted" tag') == ["b.mp4"]
+    assert names(listed, tag="home", folder=BASE / "2023", state="ok") == ["z.mp4"]
+
+
+def test_folders_in_a_folder(listed: Library) -> None:
+    assert listed.folders(BASE) == {"2023": 2, "2024": 2}
+    assert listed.folders(BASE / "2023") == {"summer": 1}
+    assert listed.folders(BASE / "2024") == {}
+
+
+def test_the_summary_follows_every_change(listed: Library) -> None:
+    summary = listed.summary()
+    assert (summary.videos, summary.failed, summary.seconds) == (5, 1, 120.0)
+    assert summary.tags == {'a "quoted" tag': 1, "home": 2, "homework": 1, "quoted": 1}
+    assert [str(folder) for folder in summary.folders] == [
+        "/films", "/films/2023", "/films/2023/summer", "/films/2024",
+    ]  # fmt: skip
+    assert summary.ends == (BASE / "2023/summer/a.mp4", BASE / "b.mp4")
+    listed.change_tags(2, add=["new", "home"], remove=["home", "never had"])
+    assert listed.summary().tags == {'a "quoted" tag': 1, "home": 1, "homework": 1, "new": 1, "quoted": 1}
+    listed.remove([BASE / "2023"])
+    assert listed.summary().videos == 3
+    assert listed.video(2) is None
+    broken = listed.video(6)
+    assert broken is not None
+    assert broken.problem == "it is empty"
+
+
+def test_an_empty_library_has_an_empty_list(library: Library) -> None:
+    assert (library.listing(ListRequest()).total, library.summary().videos, library.summary().ends) == (0, 0, ())
+    assert library.folders(BASE) == {}
+    assert library.examples() == []
+
+
+def test_a_part_of_a_hundred_thousand_videos_is_quick(in_folder: Library) -> None:
+    """The time is generous for a busy machine; reading the whole catalogue takes several times as long."""
+    numbers = range(100_000)
+    with in_folder.store.catalogue.writing() as db:  # type: ignore[attr-defined]
+        db.executemany(
+            "INSERT INTO videos (path, size, mtime, digest, subtitles, state, duration, frames, tags, added) "
+            "VALUES (?, 1, ?, ?, '', 'ok', 60.0, 60, '[\"home\"]', ?)",
+            [(f"/films/{n % 300}/{n}.mp4", n, str(n), n) for n in numbers],
+        )
+    began = time.perf_counter()
+    whole = in_folder.videos()
+    all_of_them = time.perf_counter() - began
+    middle = ListRequest("ok", order="newest", offset=50_000, limit=48)
+    narrowed = ListRequest("ok", folder=Path("/films/7"), tag="home", order="name", limit=48)
+    for asked in (middle, narrowed):
+        began = time.perf_counter()
+        part = in_folder.listing(asked)
+        assert time.perf_counter() - began < all_of_them / 2
+        assert len(part.videos) == 48
+    assert len(whole) == in_folder.summary().videos == 100_000
+    began = time.perf_counter()
+    assert in_folder.summary().videos == 100_000  # counted before
+    assert time.perf_counter() - began < all_of_them / 10
+
+
+def test_examples_are_answered_well(whole: Library) -> None:
+    examples = whole.examples(3)
+    assert 1 <= len(examples) <= 3
+    first = set()
+    for sentence in examples:
+        found = whole.search(sentence, limit=1)
+        assert found.confident
+        first.add(found[0].video.id)
+    assert len(first) == len(examples)
+
+
+def test_what_is_said_is_an_example(in_folder: Library, own: Path) -> None:
+    film = sorted(own.iterdir())[0]
+    film.with_suffix(".srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nWe shall never surrender, my friend!\n")
+    in_folder.add([own])
+    assert "We shall never surrender, my friend" in in_folder.examples(5)
+
+
+def test_evidence_says_where_the_sections_of_a_long_video_are(
+    in_folder: Library, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frozen, "SECTION_SAMPLES", 4)
+    film = sorted(own.iterdir())[0]
+    in_folder.add([film])
+    evidence = in_folder.explain("a red square", 1).evidence
+    assert len(evidence.sections) > 1
+    assert evidence.sections[0][0] == 0.0
+    assert evidence.sections[-1][1] == pytest.approx(float(evidence.spans[:, 1].max()))
+    assert all(start <= before for (_, before), (start, _) in itertools.pairwise(evidence.sections))
