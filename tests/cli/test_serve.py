@@ -1,4 +1,4 @@
-"""Where `prvr serve` takes its token from."""
+"""Where `prvr serve` and `prvr mcp --http` take their token from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prvr.cli.serve import ServeArguments, _token
+from prvr.cli.token import find_token
 from prvr.server import ServerError
 
 SECRET = "a secret of many letters"
@@ -22,23 +22,23 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_token_is_given_itself_or_in_a_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _token(ServeArguments()) is None
-    assert _token(ServeArguments(token="direct")) == "direct"
-    assert _token(ServeArguments(token_file=file)) == SECRET
+    assert find_token(None, None) is None
+    assert find_token("direct", None) == "direct"
+    assert find_token(None, file) == SECRET
     monkeypatch.setenv("PRVR_TOKEN_FILE", str(file))
-    assert _token(ServeArguments()) == SECRET
-    assert _token(ServeArguments(token="direct")) == "direct"  # the command line comes first
+    assert find_token(None, None) == SECRET
+    assert find_token("direct", None) == "direct"  # the command line comes first
     monkeypatch.setenv("PRVR_TOKEN", "other")
     with pytest.raises(ServerError, match="leave one of them out"):
-        _token(ServeArguments())
+        find_token(None, None)
 
 
 def test_a_file_without_a_token_is_refused(file: Path) -> None:
     file.write_text(" \n")
     with pytest.raises(ServerError, match="is empty"):
-        _token(ServeArguments(token_file=file))
+        find_token(None, file)
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(ServerError, match="other characters than ASCII"):
-        _token(ServeArguments(token_file=file))
+        find_token(None, file)
     with pytest.raises(ServerError, match="No such file"):
-        _token(ServeArguments(token_file=file.with_name("nowhere")))
+        find_token(None, file.with_name("nowhere"))

@@ -129,7 +129,7 @@ def test_moments_are_read_from_what_a_search_prints() -> None:
         ("video,start,end\na.mp4,3,2", "line 2: a.mp4: a moment starts at 0 s or later and ends after its start"),
         ("video,start,end\na.mp4,1", "line 2: end should be a time, as in 62.5 or 1:02.5, not nothing"),
         ("video,start,end\n,1,2", "line 2: no video is named"),
-        ("video,start,end\na.mp4,nan,2", "line 2: a.mp4: a moment starts"),
+        ("video,start,end\na.mp4,nan,2", "line 2: start should be a time"),
         ('{"hits": 3}', "the JSON holds no moments"),
         ("[1]", "the JSON holds no moments"),
         ("{", "not JSON that can be read"),

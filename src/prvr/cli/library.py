@@ -114,7 +114,7 @@ class List:
         if self.as_json:
             print(json.dumps([{**asdict(video), "path": str(video.path)} for video in videos], indent=1))
             return 0
-        table = Table("length", "size", "state", "tags", "path", box=None, pad_edge=False)
+        table = Table("length", "size", "state", "tags", "path", "", box=None, pad_edge=False)
         for video in videos:
             table.add_row(*_row(video))
         print_table(Console(), table if videos else "no videos", UNLIMITED)  # a path stays in one piece
@@ -300,7 +300,8 @@ def _show_report(report: AddReport, lib: Library) -> None:
 
 
 def _row(video: Video) -> list[str | Text]:
-    state = "ok" if video.state == "ok" and video.problem is None else f"{video.state}: {video.problem}"
-    state += f", speech: {video.speech}" if video.speech else ""
+    state = "damaged" if video.state == "ok" and video.problem is not None else video.state  # the words of `add`
+    notes = [*([video.problem] if video.problem else []), *([f"speech: {video.speech}"] if video.speech else [])]
     length = "" if video.duration is None else format_time(video.duration)
-    return [length, format_bytes(video.size), Text(state), Text(", ".join(video.tags)), Text(str(video.path))]
+    texts = state, ", ".join(video.tags), str(video.path), ", ".join(notes)
+    return [length, format_bytes(video.size), *map(Text, texts)]

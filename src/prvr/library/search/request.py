@@ -14,6 +14,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.search.filters import Filters
 from prvr.library.search.moments import MomentOptions
 from prvr.media import Image
+from prvr.times import parse_duration
 
 GroupBy = Literal["video", "moment"]
 
@@ -52,23 +53,15 @@ def split_moment(text: str) -> tuple[str, float, float | None]:
     >>> split_moment("films/a.mp4@12.5-18"), split_moment("7@1:02.5")
     (('films/a.mp4', 12.5, 18.0), ('7', 62.5, None))
     """
-    found = re.fullmatch(r"(.+)@([0-9:.]+)(?:[-–]([0-9:.]+))?", text, re.DOTALL)
+    found = re.fullmatch(r"(.+)@([0-9:.hms]+)(?:[-–]([0-9:.hms]+))?", text, re.DOTALL)
     try:
         if found is None:
             raise ValueError
-        return found[1], _clock_seconds(found[2]), None if found[3] is None else _clock_seconds(found[3])
+        return found[1], parse_duration(found[2]), None if found[3] is None else parse_duration(found[3])
     except ValueError:
         raise LibraryError(
             f"{text!r} names no moment: write the video, @ and the time, like film.mp4@12.5 or film.mp4@1:02-1:08"
         ) from None
-
-
-def _clock_seconds(text: str) -> float:
-    """Seconds from 62.5, 1:02.5 or 0:01:02.5."""
-    seconds = 0.0
-    for part in text.split(":"):
-        seconds = 60 * seconds + float(part)
-    return seconds
 
 
 QueryInput = str | Path | Image | MomentQuery

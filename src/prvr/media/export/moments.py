@@ -7,12 +7,13 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from prvr.errors import UserError
 from prvr.media.buckets import VideoFile, video_path
+from prvr.times import parse_duration
 
 CSV_COLUMNS = ("video", "start", "end", "label")
 _Value = TypeVar("_Value")
@@ -156,14 +157,10 @@ def _moment(row: dict[str, Any], place: str) -> ExportMoment:
 
 
 def _seconds(value: Any, place: str) -> float:
-    parts: Sequence[str] = str(value if value is not None else "").strip().split(":")
     try:
-        if isinstance(value, bool) or len(parts) > 3:
+        if isinstance(value, bool):
             raise ValueError
-        seconds = 0.0
-        for part in parts:
-            seconds = 60 * seconds + float(part)
-        return seconds
+        return parse_duration(f"{value:f}" if isinstance(value, float) else str(value if value is not None else ""))
     except ValueError:
         shown = "nothing" if value in (None, "") else repr(value)
         raise ExportError(f"{place} should be a time, as in 62.5 or 1:02.5, not {shown}") from None
