@@ -275,7 +275,10 @@ def test_health_metrics_and_documents(served: Served) -> None:
     assert "prvr_search_batch_size_count 1" in text
     schema = served.client.get("/v1/openapi.json").json()
     assert schema["components"]["schemas"]["SearchBody"]["examples"]
-    assert "POST /v1/search" in served.client.get("/v1/docs").text
+    shown = served.client.get("/v1/docs").text
+    for path, methods in schema["paths"].items():
+        for method in methods:
+            assert f"<code>{method.upper()} {path}</code>" in shown
     page = served.client.get("/")
     assert "<title>prvr" in page.text
     for name in ("app.js", "api.js", "player.js", "curves.js", "add.js", "style.css", "icon.svg"):

@@ -6,7 +6,7 @@ import json
 from html import escape
 from typing import Any
 
-_METHODS = ("get", "post", "delete")
+_METHODS = ("get", "post", "patch", "delete")
 
 
 def documentation_page(document: dict[str, Any]) -> str:
