@@ -67,7 +67,7 @@ def test_what_a_search_prints_is_exported(
 
 def test_a_table_beside_its_videos_is_cut(films: Path, tmp_path: Path) -> None:
     (films / "moments.csv").write_text("video,start,end\none.mp4,3,0:05\ntwo.mp4,1,2\n", "utf-8")
-    assert main(["export", "--moments", str(films / "moments.csv"), "--out", "film.mp4", "--margin", "0.5"]) == 0
+    assert main(["export", "--moments", str(films / "moments.csv"), "--out", "film.mp4", "--margin", "0.5s"]) == 0
     with open_video(tmp_path / "film.mp4") as video:
         assert video.info.duration == pytest.approx(5.0, abs=0.3)
 
@@ -95,9 +95,10 @@ def test_mistakes_are_one_line(films: Path, capsys: pytest.CaptureFixture[str]) 
         ([*query, "--out", "there.csv"], "there.csv exists: choose another --out, or add --overwrite"),
         ([*query, "--out", "folder.csv"], "is a folder"),
         ([*query, "--out", "no/where.csv"], "there is no folder no"),
-        ([*query, "--out", "a.csv", "--margin", "-1"], "--margin is a number of seconds"),
+        ([*query, "--out", "a.csv", "--margin", "-1"], "--margin: '-1' is not a length of time"),
         (["--query", " ", "--out", "a.csv"], "--query is empty"),
         ([*query, "--out", "a.csv", "--tags", "none"], "nothing was found"),
+        ([*query, "--out", "a.csv", "--min-duration", "1h"], "nothing was found"),
         (["nowhere", *query, "--out", "a.csv"], "is not a library"),
         (["--moments", "gone.csv", "--out", "a.csv"], "there is no such file"),
         (["--moments", "bad.csv", "--out", "a.csv"], "bad.csv, line 2: start should be a time"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from prvr.times import NotADuration, parse_duration
 
 SEARCH_DURATIONS = ("--min-duration", "--max-duration", "--moments.merge", "--moments.pad")
+EXPORT_DURATIONS = ("--min-duration", "--max-duration", "--margin")
 LIBRARY_DURATIONS = ("--window", "--stride", "--settle", "--rescan")
 
 

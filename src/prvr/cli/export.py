@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from prvr.cli.console import format_time
+from prvr.cli.durations import EXPORT_DURATIONS, durations_in_seconds
 from prvr.cli.errors import print_error
 from prvr.cli.libraries import LibraryPath, default_library
 from prvr.lake import open_library
@@ -57,17 +58,15 @@ class ExportArguments:
     """with --query: the best moment of each video, or all moments"""
     filters: Annotated[Filters, tyro.conf.arg(name="")] = field(default_factory=Filters)
     margin: float = 0.0
-    """seconds added before and after each moment"""
+    """time added before and after each moment: seconds, or 1m30s"""
     overwrite: bool = False
     """replace a file that exists"""
 
 
 def export_command(argv: list[str]) -> int:
-    arguments = tyro.cli(ExportArguments, prog="prvr export", args=argv)
+    arguments = tyro.cli(ExportArguments, prog="prvr export", args=durations_in_seconds(argv, *EXPORT_DURATIONS))
     if (arguments.query is None) == (arguments.moments is None):
         raise ExportError('give either --query "a red door" or --moments FILE')
-    if arguments.margin < 0:
-        raise ExportError(f"--margin is a number of seconds, 0 or more, not {arguments.margin:g}")
     out, form = _target(arguments)
     moments = _found(arguments) if arguments.moments is None else _read(arguments.moments)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
