@@ -29,7 +29,7 @@ function requestOf(shown) {
   const like = /^(\d{1,15})@(\d+\.?\d*)-(\d+\.?\d*)$/.exec(shown.like);
   if (shown.like && !like) throw new Problem(0, `The address names no moment: “${shown.like}”.`, "A moment is written VIDEO@START-END, like 3@12.5-18.");
   const query = shown.picture ? { picture: shown.picture } : like ? { like: { video: Number(like[1]), start: Number(like[2]), end: Number(like[3]) } } : { query: shown.q };
-  return { ...query, group_by: shown.group === "moment" ? "moment" : "video", limit: 12, min_confidence: number("sure") ?? 0, trace: shown.trace !== "0", filters };
+  return { ...query, group_by: shown.group === "moment" ? "moment" : "video", limit: 12, min_confidence: (query.query && number("sure")) || 0, trace: shown.trace !== "0", filters };
 }
 
 export function hideHits() { running?.abort(); byId("found").hidden = true; }
