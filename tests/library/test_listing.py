@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,16 @@ def test_folders_in_a_folder(listed: Library) -> None:
     assert listed.folders(BASE) == {"2023": 2, "2024": 2}
     assert listed.folders(BASE / "2023") == {"summer": 1}
     assert listed.folders(BASE / "2024") == {}
+
+
+def test_the_folders_that_are_kept_in_memory_are_bounded(in_folder: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prvr.library.folder._KEPT_FOLDERS", 3)
+    in_folder.store.commit([new(f"{number}/inner/a.mp4", number) for number in range(1, 6)])
+    for number in range(1, 6):
+        assert in_folder.folders(BASE / str(number)) == {"inner": 1}
+        assert in_folder.folders(BASE / "nowhere" / str(number)) == {}
+    store: Any = in_folder.store
+    assert len(store._inner[1]) <= 3
 
 
 def test_a_folder_whose_name_is_no_text_holds_nothing(listed: Library) -> None:

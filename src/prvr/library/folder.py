@@ -37,6 +37,8 @@ from prvr.library.store.words import ScratchWords
 from prvr.library.stores import Store
 from prvr.media import TimedLine, VideoFile
 
+_KEPT_FOLDERS = 1000  # whose inner folders are kept in memory
+
 
 class FolderStore(Store):
     """Keeps a library in a folder. Any number of threads and processes may use it at the same time."""
@@ -78,12 +80,16 @@ class FolderStore(Store):
 
     def folders(self, folder: VideoFile) -> dict[str, int]:
         with self.catalogue.reading() as db:
-            generation, known = read_generation(db), self._inner
-            if known[0] != generation:
-                known = self._inner = (generation, {})
-            if folder not in known[1]:
-                known[1][folder] = inner_folders(db, folder)
-            return dict(known[1][folder])
+            generation, (counted, known) = read_generation(db), self._inner
+            if counted != generation or len(known) >= _KEPT_FOLDERS:
+                known = {}
+                self._inner = (generation, known)
+            found = known.get(folder)
+            if found is None:
+                found = inner_folders(db, folder)
+                if found:  # anybody may ask for folders that do not exist
+                    known[folder] = found
+            return dict(found)
 
     def summary(self) -> LibrarySummary:
         with self.catalogue.reading() as db:
