@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from prvr.media import (
     parse_moments,
     write_video,
 )
+from prvr.media.clip_reader import read_stretch
 from tests.media.conftest import grey, level, ramp
 from tests.media.test_clips import levels, loud_times, write_beep
 
@@ -87,6 +89,35 @@ def test_what_cannot_be_read_is_reported_and_the_rest_is_written(
     with pytest.raises(ExportError, match=r"nothing was written: .*gone\.mp4: does not exist"):
         export_moments([gone], form, tmp_path / "none")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_film_goes_on_without_a_moment_that_cannot_be_read(
+    films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = ExportMoment(films / "odd.mkv", 0.0, 1.0)
+    moments = [ExportMoment(films / "steady.mp4", 1.0, 2.0), bad, ExportMoment(films / "steady.mp4", 0.0, 1.0)]
+
+    def read(video: Path, start: float, end: float) -> Iterator[object]:
+        if video == bad.video:  # it was there when the film was begun
+            raise MediaError(video, "it is gone")
+        yield from read_stretch(video, start, end)
+
+    monkeypatch.setattr("prvr.media.export.film.read_stretch", read)
+    report = export_moments(moments, "film", tmp_path / "film.mp4")
+    assert (report.written, report.failed) == (2, ((bad, "it is gone"),))
+    assert levels(tmp_path / "film.mp4", 1.0) == pytest.approx([50, 0], abs=4)
+
+
+def test_a_film_that_cannot_be_encoded_is_one_sentence(
+    films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*anything: object) -> None:
+        raise ValueError("unknown format")
+
+    monkeypatch.setattr("prvr.media.clip_writer.ClipWriter.picture", refuse)
+    with pytest.raises(ExportError, match="the film could not be written: unknown format"):
+        export_moments([ExportMoment(films / "steady.mp4", 1.0, 2.0)], "film", tmp_path / "film.mp4")
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_export_that_is_stopped_leaves_what_was_there(films: Path, tmp_path: Path) -> None:

@@ -50,10 +50,12 @@ def write_film(moments: Sequence[ExportMoment], out: Path, progress: Progress) -
     try:
         with ClipWriter(out, size, rate, sound=any(map(has_sound, infos.values()))) as film:
             for moment in good:
-                if not _append(film, moment, rate, lambda seconds: progress(done + seconds)):  # noqa: B023 (called now)
-                    failed.append((moment, nothing_there(moment.video, moment.start, moment.end).reason))
+                try:
+                    _append(film, moment, rate, lambda seconds: progress(done + seconds))  # noqa: B023 (called now)
+                except MediaError as problem:
+                    failed.append((moment, problem.reason))
                 done += moment.seconds
-    except av.error.FFmpegError as problem:
+    except (av.error.FFmpegError, ValueError) as problem:  # PyAV raises both
         raise ExportError(f"the film could not be written: {error_text(problem)}") from problem
     return failed
 
@@ -65,8 +67,8 @@ def _shape(moments: Sequence[ExportMoment], infos: dict[str, VideoInfo]) -> tupl
     return size, most_seconds((min(_FASTEST, info.fps or _USUAL_RATE), seconds) for info, seconds in shares)
 
 
-def _append(film: ClipWriter, moment: ExportMoment, rate: float, progress: Progress) -> bool:
-    """Append a moment with pictures at a steady rate. Returns whether there were any."""
+def _append(film: ClipWriter, moment: ExportMoment, rate: float, progress: Progress) -> None:
+    """Append a moment with pictures at a steady rate. Raises MediaError if there are none."""
     begin, count = film.end, 0
     for part in read_stretch(moment.video, moment.start, moment.end):
         if isinstance(part, ShownPicture):
@@ -76,9 +78,9 @@ def _append(film: ClipWriter, moment: ExportMoment, rate: float, progress: Progr
             progress(part.end)
         else:
             film.sound(replace(part, start=begin + part.start))
-    if count:
-        film.silence_until(film.end)
-    return bool(count)
+    if not count:
+        raise nothing_there(moment.video, moment.start, moment.end)
+    film.silence_until(film.end)
 
 
 def write_clips(moments: Sequence[ExportMoment], out: Path, progress: Progress) -> Failures:
