@@ -11,7 +11,7 @@ ARG PYTHON=3.12
 FROM python:${PYTHON}-slim AS build
 # cpu: torch from the index of its CPU wheels. cuda: the usual wheel, which brings the CUDA libraries along.
 ARG DEVICE=cpu
-ARG EXTRAS=media,encoders,server
+ARG EXTRAS=media,encoders,server,export,watch,mcp
 ARG CPU_INDEX=https://download.pytorch.org/whl/cpu
 RUN python -m venv /opt/prvr
 ENV PATH=/opt/prvr/bin:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1

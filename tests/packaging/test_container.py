@@ -20,6 +20,7 @@ def test_the_image_installs_extras_that_exist_as_a_user_without_rights() -> None
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     (chosen,) = re.findall(r"^ARG EXTRAS=(.+)$", DOCKERFILE, re.MULTILINE)
     assert {*chosen.split(",")} <= extras.keys()
+    assert {"server", "export", "watch", "mcp"} <= {*chosen.split(",")}  # all that the page and its commands offer
     stages = DOCKERFILE.split("\nFROM ")
     assert len(stages) == 3
     assert "slim" in stages[-1].splitlines()[0]
