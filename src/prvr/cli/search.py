@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -38,7 +37,7 @@ from prvr.library import (
     SearchResult,
     TextMatch,
 )
-from prvr.media import MediaError, VideoFile, cut_clip
+from prvr.media import ExportMoment, MediaError, VideoFile, cut_clip
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # of an evidence curve
@@ -181,8 +180,7 @@ def export(found: SearchResult, folder: Path) -> dict[int, Path]:
         raise LibraryError(f"--export {folder} is a file: give a folder for the clips") from None
     clips = {}
     for number, hit in enumerate(found):
-        stem = re.sub(r"[^\w.-]+", "_", hit.video.path.stem)
-        name = f"{number + 1:02d}-{stem}-{hit.start:.1f}-{hit.end:.1f}.mp4"
+        name = ExportMoment(hit.video.path, hit.start, hit.end).clip_name(number + 1)
         try:
             clips[number] = cut_clip(hit.video.path, hit.start, hit.end, folder / name)
         except MediaError as problem:

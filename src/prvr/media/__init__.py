@@ -54,7 +54,6 @@ from prvr.media.encoders.hashes import file_hash, require_unchanged
 from prvr.media.encoders.weights import cached_models, find_model, hub_cache, model_folder, weights_hash
 from prvr.media.errors import EncoderError, MediaError, MissingExtra, StorageError
 from prvr.media.export.formats import (
-    EXPORT_FORMATS,
     EXPORT_SUFFIXES,
     ExportFormat,
     ExportReport,
@@ -62,7 +61,7 @@ from prvr.media.export.formats import (
 )
 from prvr.media.export.moments import ExportError, ExportMoment, parse_moments
 from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
-from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
+from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.packages import require_transformers
 from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
@@ -81,13 +80,13 @@ from prvr.media.writer import write_video
 
 __all__ = [
     "CLIP_PROGRAM",
-    "EXPORT_FORMATS",
     "EXPORT_SUFFIXES",
     "PICTURE_PROGRAM",
     "SHORT_NAMES",
     "SPEECH_MODELS",
     "SUBTITLE_SUFFIXES",
     "THUMBNAIL_PROGRAM",
+    "USUAL_RATE",
     "AnnotatedVideos",
     "Array",
     "Backend",

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from prvr.media.buckets import VideoFile
 from prvr.media.containers import demuxed, open_container, start_seconds, video_stream
+from prvr.media.frames import USUAL_RATE
 from prvr.media.packages import require_av
 
 SOUND_RATE = 48_000  # samples per second, of every clip
-_USUAL_GAP = 1 / 25  # seconds between pictures where a file states no rate
 _BEYOND = 5.0  # seconds after the end at which reading stops, although one stream has not reached the end
 _JUMP = 0.1  # seconds: smaller jumps in the times of the sound are rounding errors of the file
 _EARLIER = (0.0, 10.0, 60.0)  # seconds before the start to seek to, one after the other
@@ -72,7 +72,7 @@ class _Stretch:
         self.sound = next((stream for stream in container.streams.audio if stream.codec_context is not None), None)
         self.origin = start_seconds(container) or 0.0
         rate = self.pictures.average_rate or self.pictures.guessed_rate
-        self.gap = 1 / float(rate) if rate else _USUAL_GAP
+        self.gap = 1 / float(rate) if rate else 1 / USUAL_RATE
         self.aspect = float(self.pictures.sample_aspect_ratio or 1)
         self.first = True  # whether the picture that begins the clip is still to come
         self.passed = False  # whether the file goes on after the end

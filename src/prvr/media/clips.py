@@ -11,13 +11,12 @@ from prvr.media.clip_reader import ShownPicture, read_stretch
 from prvr.media.clip_writer import ClipWriter
 from prvr.media.containers import error_text
 from prvr.media.errors import MediaError
-from prvr.media.frames import VideoInfo
+from prvr.media.frames import USUAL_RATE, VideoInfo
 from prvr.media.packages import require_av
 from prvr.media.reader import open_video, require_file
 
 CLIP_PROGRAM = "prvr.media.clip_server"  # run with `python -m`, to cut in a separate process
 LONGEST_SIDE = 3840  # pixels; browsers on phones decode no larger H.264
-_USUAL_RATE = 25.0
 
 
 def cut_clip(
@@ -51,7 +50,7 @@ def cut_clip(
         raise ValueError(f"A clip starts at 0 s or later and ends after its start; got {start} to {end}.")
     av, written = require_av(), 0.0
     info = open_video(require_file(source)).info
-    size, rate = clip_size(info, longest_side), info.fps or _USUAL_RATE
+    size, rate = clip_size(info, longest_side), info.fps or USUAL_RATE
     with whole_file(Path(out)) as unfinished:
         try:
             with ClipWriter(unfinished, size, rate, sound=has_sound(info)) as clip:

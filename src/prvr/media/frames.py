@@ -12,6 +12,7 @@ from prvr.media.buckets import VideoFile
 
 ScalingFilter = Literal["quick", "bilinear", "bicubic"]
 Image = NDArray[np.uint8]  # (height, width, 3), RGB
+USUAL_RATE = 25.0  # pictures per second of a video whose rate is not known
 
 
 class Frame(NamedTuple):

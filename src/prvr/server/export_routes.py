@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse
 from pydantic import ConfigDict, Field
 from starlette.background import BackgroundTask
 
-from prvr.media import EXPORT_SUFFIXES, ExportFormat, ExportMoment, export_moments
+from prvr.media import EXPORT_SUFFIXES, USUAL_RATE, ExportFormat, ExportMoment, export_moments
 from prvr.server.clips import LONGEST_EXPORT
 from prvr.server.models import Integer, Label, Real, RequestModel, Seconds
 from prvr.server.problems import Problem, problem_responses
@@ -22,7 +22,6 @@ from prvr.server.state import ServerState, Shared
 
 router = APIRouter(tags=["videos"])
 MAX_MOMENTS = 500
-_USUAL_RATE = 25.0  # of a video whose rate is not known
 _TYPES: dict[ExportFormat, str] = {
     "clips": "application/zip",
     "film": "video/mp4",
@@ -108,7 +107,7 @@ def _moments(body: ExportRequest, state: ServerState) -> list[ExportMoment]:
         if moment.end <= moment.start or moment.start >= length:
             detail = f"Moment {number} ({moment.start:g} to {moment.end:g} s) is not a part of video {moment.video}."
             raise Problem(409, detail, "A moment ends after its start, and starts before the video ends.")
-        name, rate = describer.name(video.path), video.fps or _USUAL_RATE
+        name, rate = describer.name(video.path), video.fps or USUAL_RATE
         end = min(moment.end, length)
         whole = ExportMoment(video.path, moment.start, end, moment.label, name, rate, video.duration)
         found.append(whole.with_margin(body.margin))

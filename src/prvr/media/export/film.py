@@ -14,7 +14,7 @@ from prvr.media.clips import clip_size, cut_clip, has_sound, nothing_there
 from prvr.media.containers import error_text
 from prvr.media.errors import MediaError
 from prvr.media.export.moments import ExportError, ExportMoment, moments_csv, most_seconds
-from prvr.media.frames import VideoInfo
+from prvr.media.frames import USUAL_RATE, VideoInfo
 from prvr.media.packages import require_av
 from prvr.media.reader import open_video
 
@@ -22,7 +22,6 @@ Failures = list[tuple[ExportMoment, str]]
 Progress = Callable[[float], None]  # is called with the seconds that are written
 FILM_SIDE = 1920  # pixels of the longer side of a film, at most
 _FASTEST = 60.0  # pictures per second of a film, at most
-_USUAL_RATE = 25.0
 
 
 def write_film(moments: Sequence[ExportMoment], out: Path, progress: Progress) -> Failures:
@@ -64,7 +63,7 @@ def _shape(moments: Sequence[ExportMoment], infos: dict[str, VideoInfo]) -> tupl
     """The size and the rate of most seconds."""
     shares = [(infos[str(moment.video)], moment.seconds) for moment in moments]
     size = most_seconds((clip_size(info, FILM_SIDE), seconds) for info, seconds in shares)
-    return size, most_seconds((min(_FASTEST, info.fps or _USUAL_RATE), seconds) for info, seconds in shares)
+    return size, most_seconds((min(_FASTEST, info.fps or USUAL_RATE), seconds) for info, seconds in shares)
 
 
 def _append(film: ClipWriter, moment: ExportMoment, rate: float, progress: Progress) -> None:

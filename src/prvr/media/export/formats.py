@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from prvr.files import whole_file, write_whole
 from prvr.media.export.film import write_clips, write_film
@@ -13,7 +13,6 @@ from prvr.media.export.moments import ExportError, ExportMoment, moments_csv
 from prvr.media.export.timeline import edl_text, otio_text
 
 ExportFormat = Literal["clips", "film", "csv", "edl", "otio"]
-EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 EXPORT_SUFFIXES: dict[ExportFormat, str] = {
     "clips": ".zip", "film": ".mp4", "csv": ".csv", "edl": ".edl", "otio": ".otio",
 }  # fmt: skip

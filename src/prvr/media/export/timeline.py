@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from prvr.media.errors import MissingExtra
 from prvr.media.export.moments import ExportMoment, most_seconds
+from prvr.media.frames import USUAL_RATE
 from prvr.media.reader import open_video
 
-_USUAL_RATE = 25.0
 _EXACT = (24000 / 1001, 30000 / 1001, 60000 / 1001)  # rates that files state with a rounding error
 _TIMECODES = (_EXACT[0], 24.0, 25.0, _EXACT[1], 30.0, 48.0, 50.0, _EXACT[2], 60.0)  # rates that timecodes may have
 _TITLE = "prvr moments"
@@ -109,11 +109,11 @@ def _with_facts(moment: ExportMoment) -> ExportMoment:
     if moment.fps is not None:
         return moment
     info = open_video(moment.video).info
-    return replace(moment, fps=info.fps or _USUAL_RATE, duration=moment.duration or info.duration)
+    return replace(moment, fps=info.fps or USUAL_RATE, duration=moment.duration or info.duration)
 
 
 def _rate(moment: ExportMoment) -> float:
-    rate = moment.fps or _USUAL_RATE
+    rate = moment.fps or USUAL_RATE
     near = min(_EXACT, key=lambda exact: abs(exact - rate))
     return near if abs(near - rate) < 0.01 else round(rate, 3)
 
@@ -128,7 +128,7 @@ def _timecode_rate(rate: float) -> float:
         ratio = max(code / rate, rate / code)
         if abs(ratio - round(ratio)) < 0.001:
             return code
-    return _USUAL_RATE
+    return USUAL_RATE
 
 
 def _require_otio() -> Any:
