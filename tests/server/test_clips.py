@@ -217,6 +217,33 @@ def test_no_file_is_left_behind(served: Served, tmp_path: Path, monkeypatch: pyt
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("form", ["clip", "clips", "film"])
+def test_no_file_is_left_behind_by_a_cutter_that_was_killed(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    module, folder, begun = served.folder / "site" / "sitecustomize.py", tmp_path / "temporary", tmp_path / "begun"
+    for path in (module.parent, folder):
+        path.mkdir()
+    module.write_text(
+        "import os, sys\n"
+        "if 'clip_server' in ' '.join(sys.orig_argv):\n"
+        "    from prvr.media.clip_writer import ClipWriter\n"
+        "    def die(self, picture):\n"
+        "        self.file.start_encoding()\n"
+        f"        open({str(begun)!r}, 'w').close()\n"
+        "        os.kill(os.getpid(), 9)\n"
+        "    ClipWriter.picture = die\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(module.parent), prepend=":")
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    if form == "clip":
+        answer = served.client.get("/v1/videos/1/clip?start=0&end=1")
+    else:
+        answer = exported(served, form, [{"video": 1, "start": 0, "end": 1}])
+    assert (answer.status_code, begun.exists()) == (409, True)
+    assert [path.name for path in folder.rglob("*") if not path.name.startswith("prvr-clips-")] == []
+
+
 def test_an_export_ends_where_its_client_goes_away(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = threading.Event()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from prvr.library import Video
-from prvr.media import CLIP_PROGRAM, EXPORT_SUFFIXES, ExportFormat, ExportMoment
+from prvr.media import CLIP_PROGRAM, ExportFormat, ExportMoment
 from prvr.server.problems import Problem, as_sentence
 from prvr.server.processes import DecoderProcess
 
@@ -85,7 +84,12 @@ class Clips:
             self._folder = tempfile.TemporaryDirectory(prefix="prvr-clips-", ignore_cleanup_errors=True)
         self._count += 1
         out = Path(self._folder.name) / f"{self._count}.mp4"
-        await self._cutter.cut([moment], "clip", out, longest_side=_SIDE)
+        try:
+            await self._cutter.cut([moment], "clip", out, longest_side=_SIDE)
+        except BaseException:  # a process that was killed leaves its unfinished file
+            for left in (out, *out.parent.glob(f".{out.name}.*")):
+                left.unlink(missing_ok=True)
+            raise
         self._cache[key] = (out, out.stat().st_size)
         self._bytes += self._cache[key][1]
         while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
@@ -105,18 +109,10 @@ class Exports:
     def __init__(self) -> None:
         self._cutter = _Cutter("exports", _MAX_EXPORTS, _EXPORT_TIMEOUT)
 
-    async def write(self, moments: Sequence[ExportMoment], form: ExportFormat) -> Path:
-        """A temporary file with the moments, which the caller deletes."""
-        handle, name = tempfile.mkstemp(suffix=EXPORT_SUFFIXES[form], prefix="prvr-export-")
-        os.close(handle)
-        out = Path(name)
-        try:
-            async with self._cutter.turn():
-                await self._cutter.cut(moments, form, out)
-        except BaseException:
-            out.unlink(missing_ok=True)
-            raise
-        return out
+    async def write(self, moments: Sequence[ExportMoment], form: ExportFormat, out: Path) -> None:
+        """Write a file. If that is stopped, unfinished files stay in its folder."""
+        async with self._cutter.turn():
+            await self._cutter.cut(moments, form, out)
 
     async def close(self) -> None:
         await self._cutter.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import tempfile
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from starlette.background import BackgroundTask
 
 from prvr.media import EXPORT_SUFFIXES, USUAL_RATE, ExportFormat, ExportMoment, export_moments
 from prvr.server.clips import LONGEST_EXPORT
+from prvr.server.disconnects import unless_gone
 from prvr.server.models import Integer, Label, Real, RequestModel, Seconds
 from prvr.server.problems import Problem, problem_responses
 from prvr.server.ranges import require_unchanged_file
@@ -87,15 +86,18 @@ async def export(body: ExportRequest, request: Request, state: Shared) -> FileRe
             remedy = f"Export {LONGEST_EXPORT:.0f} s or less at once, or a timeline, which may be longer."
             raise Problem(409, f"The moments are {seconds:.0f} s long in all.", remedy)
         await run_in_threadpool(_require_files, body, state)
-        out = await _unless_gone(request, state, moments, body.format)
-    else:
-        out = await run_in_threadpool(_write_text, moments, body.format)
-    return FileResponse(
-        out,
-        media_type=_TYPES[body.format],
-        filename=f"moments{EXPORT_SUFFIXES[body.format]}",
-        background=BackgroundTask(out.unlink, missing_ok=True),
-    )
+    folder = tempfile.TemporaryDirectory(prefix="prvr-export-", ignore_cleanup_errors=True)  # for this user only
+    out = Path(folder.name) / f"moments{EXPORT_SUFFIXES[body.format]}"
+    try:
+        if body.format in ("clips", "film"):
+            await unless_gone(request, state.exports.write(moments, body.format, out))
+        else:
+            await run_in_threadpool(export_moments, moments, body.format, out)
+    except BaseException:
+        folder.cleanup()
+        raise
+    cleanup = BackgroundTask(folder.cleanup)
+    return FileResponse(out, media_type=_TYPES[body.format], filename=out.name, background=cleanup)
 
 
 def _moments(body: ExportRequest, state: ServerState) -> list[ExportMoment]:
@@ -117,30 +119,3 @@ def _moments(body: ExportRequest, state: ServerState) -> list[ExportMoment]:
 def _require_files(body: ExportRequest, state: ServerState) -> None:
     for number in {moment.video for moment in body.moments}:
         require_unchanged_file(state.video(number))
-
-
-def _write_text(moments: list[ExportMoment], form: ExportFormat) -> Path:
-    handle, name = tempfile.mkstemp(suffix=EXPORT_SUFFIXES[form], prefix="prvr-export-")
-    os.close(handle)
-    try:
-        return export_moments(moments, form, Path(name)).out
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-async def _unless_gone(request: Request, state: ServerState, moments: list[ExportMoment], form: ExportFormat) -> Path:
-    """Cut a film or clips; stop where the client goes away."""
-    work = asyncio.ensure_future(state.exports.write(moments, form))
-    try:
-        while not work.done():
-            await asyncio.wait({work}, timeout=1.0)
-            if not work.done() and await request.is_disconnected():
-                work.cancel()
-                await asyncio.wait({work})
-        if work.cancelled():
-            raise Problem(408, "The client went away.", "Ask again.")
-        return work.result()
-    except asyncio.CancelledError:  # the server stops
-        work.cancel()
-        raise

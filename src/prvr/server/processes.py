@@ -66,15 +66,15 @@ class DecoderProcess:
         """Send a request, and bytes that belong to it. Returns the answer, and the bytes after it.
 
         If the process crashes or hangs, the answer's field ``problem`` says so. Callers wait for an answer before they
-        send another request.
+        send another request. A process that is given up has ended when this returns, and writes no more files.
         """
         try:
             return await asyncio.wait_for(self._ask(json.dumps(request).encode() + b"\n" + content), self._longest)
         except asyncio.CancelledError:  # the next request must not read the answer to this one
-            self.stop()
+            await self.close()
             raise
         except (TimeoutError, OSError, ValueError, EOFError):
-            self.stop()
+            await self.close()
             return {"problem": "the decoder crashed or took too long"}, b""
 
     async def _ask(self, message: bytes) -> tuple[dict[str, Any], bytes]:
@@ -89,13 +89,10 @@ class DecoderProcess:
             answer = json.loads(await asyncio.wait_for(self._process.stdout.readline(), self._patience))
         return answer, await self._process.stdout.readexactly(int(answer.get("size", 0)))
 
-    def stop(self) -> None:
-        """Stop the process; the next request starts a new one."""
-        stop(self._process)
-        self._process = None
-
     async def close(self) -> None:
-        process = self._process
-        self.stop()
+        """End the process; the next request starts a new one."""
+        process, self._process = self._process, None
+        stop(process)
         if process is not None:
-            await process.wait()
+            with suppress(asyncio.TimeoutError):  # one that waits for a dead disk cannot be killed
+                await asyncio.wait_for(process.wait(), _EXIT_SECONDS)
