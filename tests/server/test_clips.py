@@ -244,20 +244,23 @@ def test_no_file_is_left_behind_by_a_cutter_that_was_killed(
     assert [path.name for path in folder.rglob("*") if not path.name.startswith("prvr-clips-")] == []
 
 
-def test_an_export_ends_where_its_client_goes_away(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_cutting_ends_where_its_client_goes_away(address: str, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     ended = threading.Event()
 
-    async def write(*anything: object) -> None:
+    async def cut(*anything: object, **options: object) -> None:
         try:
             await asyncio.sleep(600)
         finally:
             ended.set()
 
-    monkeypatch.setattr("prvr.server.clips.Exports.write", write)
+    monkeypatch.setattr("prvr.server.clips._Cutter.cut", cut)
     body = {"moments": [{"video": 1, "start": 0, "end": 1}], "format": "film"}
+    asked = {"get": ("/v1/videos/1/clip?start=0&end=1", None), "post": ("/v1/export", body)}
+    url, json = asked[method]
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{address}/v1/export", json=body, timeout=2.0)
-    assert ended.wait(20)
+        httpx.request(method, address + url, json=json, timeout=2.0)
+    assert ended.wait(5)
 
 
 def test_a_browser_plays_a_clip(browser: Any, address: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from prvr.server.clips import LONGEST_CLIP
+from prvr.server.disconnects import unless_gone
 from prvr.server.models import Id
 from prvr.server.problems import Problem, problem_responses
 from prvr.server.ranges import ranged_response, require_unchanged_file, title
@@ -59,7 +60,7 @@ async def clip(
             409, f"A clip of {last - first:.0f} s is too long.", f"Ask for {LONGEST_CLIP:.0f} s or less, with margins."
         )
     await run_in_threadpool(require_unchanged_file, video)
-    file = await state.clips.get(video, first, last)
+    file = await unless_gone(request, state.clips.get(video, first, last))
     status = os.fstat(file.fileno())
     etag = f'"{video.digest[:16]}-{status.st_mtime_ns:x}-{status.st_size:x}"'  # cut again, it may have other bytes
     return ranged_response(file, status.st_size, etag, "video/mp4", request.method, range_, if_range)
