@@ -187,6 +187,15 @@ def test_moments_are_exported_as_tables_and_timelines(served: Served) -> None:
         assert "* COMMENT: a red door" in exported(served, "edl", moments).text
 
 
+def test_the_longest_export_that_is_allowed_is_accepted(served: Served) -> None:
+    moments = [{"video": 1, "start": n / 100, "end": 5.12345, "label": "é" * 500} for n in range(500)]
+    answer = exported(served, "csv", moments)
+    assert answer.status_code == 200, answer.text
+    assert len(parse_moments(answer.text)) == 500
+    too_long = served.client.post("/v1/export", content=b" " * (5 << 20), headers={"Content-Type": "application/json"})
+    assert too_long.status_code == 413
+
+
 def test_exports_that_are_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     good = {"video": 1, "start": 0, "end": 1}
     for moments, form, status in (

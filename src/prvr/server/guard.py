@@ -19,7 +19,7 @@ COOKIE = "prvr_token"
 _PUBLIC = {"/v1/health", "/v1/session"}
 GUARD_STATUSES = (401, 403, 408, 413, 414, 421, 431)
 BODY_SECONDS = 20.0  # time for the body of a request to arrive
-_SEARCH = "/v1/search"
+_SEARCH, _EXPORT = "/v1/search", "/v1/export"
 _METHODS_WITH_BODY = {"POST", "PUT", "PATCH", "DELETE"}
 _HEADERS = (
     (
@@ -124,7 +124,7 @@ class Guard:
 
     def _most(self, path: str) -> int:
         """The largest body that an address accepts."""
-        return self.options.max_search if path == _SEARCH else self.options.max_body
+        return {_SEARCH: self.options.max_search, _EXPORT: self.options.max_export}.get(path, self.options.max_body)
 
     def _too_large(self, path: str) -> Problem:
         return Problem(413, f"The request is larger than {self._most(path)} bytes.", "Send less.")

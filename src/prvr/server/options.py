@@ -23,6 +23,7 @@ class ServerOptions:
     roots: tuple[VideoFile, ...] = ()  # folders that videos may be added from
     max_body: int = 64 * 1024  # bytes of a request's body
     max_search: int = 12 << 20  # the same for a search, which may hold a picture
+    max_export: int = 4 << 20  # the same for an export: 500 moments with labels of 500 letters
     max_head: int = 32 * 1024  # bytes of a request's headers
     max_url: int = 16 * 1024  # bytes of a URL with its query; longer than any valid one
     waiting: int = 1024  # searches that may wait; more are refused
