@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+import httpx
 import pytest
+from fastapi.responses import PlainTextResponse
 from fastapi.testclient import TestClient
 
 from prvr.library import LibraryError
 from prvr.server import ServerOptions, create_app
+from prvr.server.guard import Guard
+from prvr.server.metrics import Metrics
 from tests.server.conftest import Served
 
 TOKEN = "a token of length"
@@ -115,6 +120,33 @@ def test_sizes_are_limited(served: Served) -> None:
     assert served.client.get("/v1/videos?folder=" + "x" * 17000).status_code == 414
     deep = b'{"query": ' + b"[" * 20_000 + b"}"
     assert served.client.post("/v1/search", content=deep, headers=json).status_code in (400, 422)
+
+
+def test_large_bodies_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prvr.server.guard._LARGE_BODIES", 1)
+    monkeypatch.setattr("prvr.server.guard._TURN_SECONDS", 0.1)
+
+    async def check() -> None:
+        answering = asyncio.Event()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            body = (await receive())["body"]
+            if len(body) > 70_000:
+                await answering.wait()
+            await PlainTextResponse(str(len(body)))(scope, receive, send)
+
+        guarded = httpx.ASGITransport(Guard(app, ServerOptions(), Metrics()))
+        async with httpx.AsyncClient(transport=guarded, base_url="http://localhost") as client:
+            first = asyncio.ensure_future(client.post("/v1/search", content=b"x" * 100_000))
+            await asyncio.sleep(0.05)
+            refused = await client.post("/v1/search", content=b"x" * 100_000)
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+            assert (await client.post("/v1/search", content=b"x" * 60_000)).text == "60000"
+            answering.set()
+            assert (await first).text == "100000"
+            assert (await client.post("/v1/search", content=b"x" * 100_000)).status_code == 200
+
+    asyncio.run(check())
 
 
 def raw(address: str, *parts: bytes, pause: float = 0.0) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import ipaddress
 import time
+from contextlib import ExitStack
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers
@@ -19,6 +20,8 @@ COOKIE = "prvr_token"
 _PUBLIC = {"/v1/health", "/v1/session"}
 GUARD_STATUSES = (401, 403, 408, 413, 414, 421, 431)
 BODY_SECONDS = 20.0  # time for the body of a request to arrive
+_LARGE_BODIES = 16  # bodies above the usual limit that may be in memory at the same time
+_TURN_SECONDS = 10.0  # time that such a body may wait for its turn
 _SEARCH, _EXPORT = "/v1/search", "/v1/export"
 _METHODS_WITH_BODY = {"POST", "PUT", "PATCH", "DELETE"}
 _HEADERS = (
@@ -42,16 +45,19 @@ class Guard:
 
     def __init__(self, app: ASGIApp, options: ServerOptions, metrics: Metrics):
         self.app, self.options, self.metrics = app, options, metrics
+        self._large = asyncio.Semaphore(_LARGE_BODIES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         began, status = time.perf_counter(), 500
+        held = ExitStack()  # the turn of a large body, until the response begins
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
+                held.close()
                 status = message["status"]
                 present = {name.lower() for name, _ in message["headers"]}
                 added = _API_HEADERS if scope["path"].startswith("/v1/") else _HEADERS
@@ -62,13 +68,14 @@ class Guard:
             self._check(scope)
             if scope["method"] in _METHODS_WITH_BODY:
                 try:
-                    receive = await asyncio.wait_for(self._read(receive, scope["path"]), BODY_SECONDS)
+                    receive = await asyncio.wait_for(self._read(receive, scope["path"], held), BODY_SECONDS)
                 except TimeoutError:
                     raise Problem(408, "The body of the request did not arrive in time.", "Send it at once.") from None
             await self.app(scope, receive, send_with_headers)
         except Problem as problem:
             await problem.response()(scope, receive, send_with_headers)
         finally:
+            held.close()
             route = getattr(scope.get("route"), "path", "other")
             self.metrics.request(scope["method"], route, status, time.perf_counter() - began)
 
@@ -104,15 +111,18 @@ class Guard:
                 {"WWW-Authenticate": "Bearer"},
             )
 
-    async def _read(self, receive: Receive, path: str) -> Receive:
+    async def _read(self, receive: Receive, path: str, held: ExitStack) -> Receive:
         """Read the whole body before the app does, so that its size is limited even without a Content-Length."""
-        body, more = bytearray(), True
+        body, more, large = bytearray(), True, False
         while more:
             message = await receive()
             body += message.get("body", b"")
             more = message["type"] == "http.request" and message.get("more_body", False)
             if len(body) > self._most(path):
                 raise self._too_large(path)
+            if len(body) > self.options.max_body and not large:
+                large = True
+                await self._turn(held)
         whole: Message | None = {"type": "http.request", "body": bytes(body), "more_body": False}
 
         async def receive_body() -> Message:
@@ -121,6 +131,16 @@ class Guard:
             return message if message is not None else await receive()
 
         return receive_body
+
+    async def _turn(self, held: ExitStack) -> None:
+        """Wait until there is room for a large body; the rest of it is not received before."""
+        try:
+            async with asyncio.timeout(_TURN_SECONDS):
+                await self._large.acquire()
+        except TimeoutError:
+            again = {"Retry-After": "5"}
+            raise Problem(503, "Too many large requests arrive at once.", "Try again in a moment.", again) from None
+        held.callback(self._large.release)
 
     def _most(self, path: str) -> int:
         """The largest body that an address accepts."""
