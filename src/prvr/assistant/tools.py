@@ -119,7 +119,7 @@ class LibraryTools:
         end: Annotated[TimeArgument | None, Field(description="seconds; without it, the picture at `start`")] = None,
         limit: Annotated[int, Field(ge=1, le=50, description="number of hits")] = 10,
     ) -> SearchAnswer:
-        """Find moments that look like a moment of a video, in this and in all other videos."""
+        """Find moments of other videos that look like a moment of a video. The video itself is left out."""
         return SearchAnswer.of(self.library.search(MomentQuery(self._video(video).id, start, end), limit=limit))
 
     async def pictures(
