@@ -77,6 +77,15 @@ def test_folders_in_a_folder(listed: Library) -> None:
     assert listed.folders(BASE / "2024") == {}
 
 
+@pytest.mark.skipif(os.sep == "\\", reason="there a backslash separates")
+def test_a_backslash_is_part_of_a_name(in_folder: Library) -> None:
+    in_folder.store.commit([new("a\\b/c.mp4", 1), new("a\\b/in/d.mp4", 2), new("a\\e.mp4", 3)])
+    assert names(in_folder, folder=BASE / "a\\b") == ["c.mp4", "d.mp4"]
+    assert in_folder.folders(BASE) == {"a\\b": 2}
+    assert in_folder.folders(BASE / "a\\b") == {"in": 1}
+    assert in_folder.summary().folders == (BASE, BASE / "a\\b", BASE / "a\\b" / "in")
+
+
 def test_a_folder_whose_name_is_no_text_holds_nothing(listed: Library) -> None:
     odd = BASE / os.fsdecode(b"caf\xe9")
     assert listed.listing(ListRequest(folder=odd)).total == 0
