@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from prvr.library import IndexedVideo, Library, ListRequest, NewVideo, VideoOrder
+from prvr.lake import create_library, store
+from prvr.library import IndexedVideo, Library, LibrarySettings, ListRequest, NewVideo, VideoOrder
 from prvr.library.ingest import frozen
 
 BASE = Path("/films")
@@ -108,6 +110,23 @@ def test_the_summary_follows_every_change(listed: Library) -> None:
     broken = listed.video(6)
     assert broken is not None
     assert broken.problem == "it is empty"
+
+
+def test_readers_of_a_lake_count_each_version_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("lance", reason='a lake needs Lance: pip install "prvr[scale]"')
+    lake = create_library(str(tmp_path / "library.lance"), LibrarySettings("plain"))
+    lake.store.commit([new("a.mp4", 1)])
+    summarise, counted = store.lake_summary, []
+
+    def slow_summary(rows: object) -> object:
+        counted.append(rows)
+        time.sleep(0.2)
+        return summarise(rows)
+
+    monkeypatch.setattr(store, "lake_summary", slow_summary)
+    with ThreadPoolExecutor(4) as readers:
+        assert [each.videos for each in readers.map(lambda _: lake.summary(), range(4))] == [1] * 4
+    assert len(counted) == 1
 
 
 def test_an_empty_library_has_an_empty_list(library: Library) -> None:
