@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from prvr.library import FolderWatcher, Library, LibraryError, WatchEvent, WatchOptions
+from prvr.lake import create_library
+from prvr.library import FolderWatcher, Library, LibraryError, LibrarySettings, WatchEvent, WatchOptions
 from prvr.library import watch as watch_module
 from prvr.library.watch_changes import is_open_for_writing
 
@@ -101,6 +102,21 @@ def test_a_start_finds_what_happened_while_nobody_watched(in_folder: Library, ow
         until(lambda: found.names() == {"second.mp4", third.name, "new.mp4"})
         until(lambda: found.kinds("second.mp4") == ["moved"])
         assert found.kinds(third.name) == []
+
+
+def test_on_a_lake_files_that_only_another_machine_has_stay(tmp_path: Path, own: Path, spare: list[Path]) -> None:
+    pytest.importorskip("lance", reason='a lake needs Lance: pip install "prvr[scale]"')
+    lake = create_library(str(tmp_path / "library.lance"), LibrarySettings("plain", rate=2.0))
+    elsewhere = Path(shutil.copy(spare[0], own / "elsewhere.mp4"))
+    lake.add([elsewhere])
+    elsewhere.unlink()  # as on another machine with the same folder
+    here = sorted(own.glob("*.mp4"))
+    with watching(lake, own) as found:
+        until(lambda: len(found.names()) == 4)
+        here[0].unlink()
+        until(lambda: here[0].name not in found.names())
+        time.sleep(0.6)
+        assert found.names() == {"elsewhere.mp4", here[1].name, here[2].name}
 
 
 def test_a_file_is_indexed_only_when_it_is_complete(in_folder: Library, own: Path, spare: list[Path]) -> None:

@@ -94,7 +94,8 @@ class FolderWatcher:
         """
         self.library, self.options = library, options or WatchOptions()
         self.folders = watched_folders(folders)
-        self.changes = FolderChanges(self.options.settle)
+        shared = library.store.activity_folder is None  # with machines that see other files under the same paths
+        self.changes = FolderChanges(self.options.settle, shared=shared)
         self._tags, self._speech, self._report, self._progress = tuple(tags), speech, report, progress
         self._known: dict[Path, Video] = {}
         self._known_in: dict[Path, list[Path]] = {}  # by watched folder
@@ -221,6 +222,7 @@ class FolderWatcher:
         if lost:
             removed = self.library.remove(lost)
             self.changes.forget(lost)
+            self.changes.seen.difference_update(lost)
             self._read_known()
             for video in removed:
                 self._say("removed", video.path)
