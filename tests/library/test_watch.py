@@ -332,6 +332,26 @@ def test_the_videos_of_a_disk_inside_a_folder_stay(
         until(lambda: film.name not in found.names())
 
 
+def test_a_folder_inside_that_is_found_empty_may_be_a_disk_that_is_away(in_folder: Library, own: Path) -> None:
+    disk, (film, other, *_) = own / "disk" / "films", sorted(own.glob("*.mp4"))
+    disk.mkdir(parents=True)
+    film.rename(disk / film.name)
+    in_folder.add([own])
+    (disk / film.name).rename(own.parent / film.name)  # before any watcher saw it
+    disk.rmdir()
+    with watching(in_folder, own) as found:
+        until(lambda: found.kinds("disk") == ["waiting"])
+        other.unlink()
+        until(lambda: other.name not in found.names())
+        assert film.name in found.names()
+        disk.mkdir()
+        (own.parent / film.name).rename(disk / film.name)
+        until(lambda: found.kinds("disk") == ["waiting", "back"])
+        time.sleep(0.6)
+        (disk / film.name).unlink()  # now it was seen, so it is gone
+        until(lambda: film.name not in found.names())
+
+
 @pytest.mark.slow
 def test_a_killed_watcher_is_followed_by_the_next(in_folder: Library, own: Path) -> None:
     command = [sys.executable, "-m", "prvr", "library", "watch", str(own), "--library", str(in_folder.folder)]

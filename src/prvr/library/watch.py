@@ -232,6 +232,8 @@ class FolderWatcher:
     def _may_forget(self, path: Path) -> bool:
         """Whether the disk of a file that is gone is still there. Looked up after the file was missed, not before."""
         folder = next(folder for folder in self.folders if folder.path in path.parents)
+        if path not in self.changes.seen:
+            folder.note_emptied(path)
         return not any(path.is_relative_to(place) for place in folder.check(self._videos(folder)))
 
     def _add(self, paths: list[Path], said: Announcement) -> None:
