@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from prvr.lake import create_library, store
-from prvr.library import IndexedVideo, Library, LibrarySettings, ListRequest, NewVideo, VideoOrder
+from prvr.library import IndexedVideo, Library, LibrarySettings, ListRequest, NewVideo, VideoOrder, examples
 from prvr.library.ingest import frozen
 
 BASE = Path("/films")
@@ -161,14 +161,21 @@ def test_a_part_of_a_hundred_thousand_videos_is_quick(in_folder: Library) -> Non
 
 
 def test_examples_are_answered_well(whole: Library) -> None:
-    examples = whole.examples(3)
-    assert 1 <= len(examples) <= 3
+    sentences = whole.examples(3)
+    assert 1 <= len(sentences) <= 3
     first = set()
-    for sentence in examples:
+    for sentence in sentences:
         found = whole.search(sentence, limit=1)
         assert found.confident
         first.add(found[0].video.id)
-    assert len(first) == len(examples)
+    assert len(first) == len(sentences)
+
+
+def test_a_large_library_without_an_index_is_not_read_for_examples(
+    whole: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examples, "_MOST_SECTIONS", 10)
+    assert whole.examples() == []
 
 
 def test_what_is_said_is_an_example(in_folder: Library, own: Path) -> None:
