@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,12 +23,23 @@ from prvr.assistant.answers import (
     VideoEntry,
     VideoListing,
 )
-from prvr.library import Filters, Library, LibraryError, MomentQuery, Video, absolute_path, library_limits
+from prvr.library import (
+    Filters,
+    Library,
+    LibraryError,
+    ListRequest,
+    MomentQuery,
+    Video,
+    VideoList,
+    absolute_path,
+    library_limits,
+)
 from prvr.media import CLIP_PROGRAM, THUMBNAIL_PROGRAM
 from prvr.server import DecoderProcess
 
 CLIP_ADDRESS = "prvr-clip://{name}"
 _MOST_PICTURES = 8
+_EVERY = 2**31 - 1  # videos of a list
 _LONGEST_SIDE = 1920  # pixels of a clip
 
 QueryArgument = Annotated[
@@ -93,17 +105,18 @@ class LibraryTools:
     ) -> VideoListing:
         """List the videos of the library, the newest first: number, path, length, date and tags."""
         inside = None if folder is None else absolute_path(folder)
-        chosen = [
-            video
-            for video in self.library.videos(state)
-            if (inside is None or video.path.is_relative_to(inside))
-            and (tag is None or tag in video.tags)
-            and (name is None or name.casefold() in str(video.path).casefold())
-        ]
-        chosen.sort(key=lambda video: (-video.mtime, video.id))
-        page = chosen[offset : offset + limit]
-        more = offset + limit if offset + limit < len(chosen) else None
-        return VideoListing(total=len(chosen), videos=[VideoEntry.of(video) for video in page], next_offset=more)
+        asked = ListRequest(state, inside, tag, order="newest", offset=offset, limit=limit)
+        found = self.library.listing(asked) if name is None else self._named(name, asked)
+        more = offset + limit if offset + limit < found.total else None
+        return VideoListing(
+            total=found.total, videos=[VideoEntry.of(video) for video in found.videos], next_offset=more
+        )
+
+    def _named(self, name: str, asked: ListRequest) -> VideoList:
+        """A part of the list of videos whose paths contain a text. Reads the whole list."""
+        every = self.library.listing(replace(asked, offset=0, limit=_EVERY)).videos
+        chosen = [video for video in every if name.casefold() in str(video.path).casefold()]
+        return VideoList(chosen[asked.offset : asked.offset + asked.limit], len(chosen))
 
     def explain(self, query: QueryArgument, video: VideoArgument) -> EvidenceAnswer:
         """Show why a video answers a sentence: the matching moments, the reason in words, and the evidence over time.
@@ -190,7 +203,7 @@ class LibraryTools:
 
     def overview(self) -> LibraryOverview:
         """Say what the library holds: number and length of videos, tags, encoder, and what is being indexed now."""
-        status, videos = self.library.status(), self.library.videos("ok")
+        status = self.library.status()
         return LibraryOverview(
             library=self.library.address,
             videos=status.videos,
@@ -199,7 +212,7 @@ class LibraryTools:
             subtitle_lines=status.lines,
             encoder=self.library.settings.encoder,
             limits=library_limits(self.library.record),
-            tags=sorted({tag for video in videos for tag in video.tags}),
+            tags=list(self.library.summary().tags),
             activity=[activity.describe() for activity in self.library.activities()],
         )
 
