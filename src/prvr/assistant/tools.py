@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Image
@@ -23,6 +22,7 @@ from prvr.assistant.answers import (
     VideoEntry,
     VideoListing,
 )
+from prvr.assistant.clip_folder import ClipFolder
 from prvr.library import (
     Filters,
     Library,
@@ -54,7 +54,7 @@ OffsetArgument = Annotated[int, Field(ge=0, le=100_000, description="`next_offse
 class LibraryTools:
     """The tools of one library."""
 
-    def __init__(self, library: Library, clips: Path, longest_clip: float):
+    def __init__(self, library: Library, clips: ClipFolder, longest_clip: float):
         self.library, self.clips, self.longest_clip = library, clips, longest_clip
         self._looker = DecoderProcess(THUMBNAIL_PROGRAM, patience=20.0, longest=20.0)
         self._cutter = DecoderProcess(CLIP_PROGRAM, patience=45.0, longest=1800.0)
@@ -162,13 +162,14 @@ class LibraryTools:
         """Cut a part of a video into an .mp4 file of its own, and return its path. The video itself is not changed."""
         found = await asyncio.to_thread(self._video, video)
         first, last = self._stretch(found, start, end, margin)
-        self.clips.mkdir(parents=True, exist_ok=True)
+        self.clips.make()
         name = f"{_plain_name(found.path.stem)}-{found.id}-{first:.2f}-{last:.2f}.mp4"
-        path, uri = self.clips / name, CLIP_ADDRESS.format(name=name)
+        path, uri = self.clips.path / name, CLIP_ADDRESS.format(name=name)
         moment = {"video": str(found.path), "start": first, "end": last}
         request = {"moments": [moment], "format": "clip", "out": str(path), "longest_side": _LONGEST_SIDE}
         await self._ask(self._cutter, found, request)
         size = path.stat().st_size
+        self.clips.bound(path)
         answer = ClipAnswer(path=str(path), uri=uri, video=video, start=round(first, 2), end=round(last, 2), bytes=size)
         link = ResourceLink(type="resource_link", name=name, uri=uri, mime_type="video/mp4", size=size)
         text = TextContent(type="text", text=answer.model_dump_json())
@@ -218,8 +219,8 @@ class LibraryTools:
 
     def read_clip(self, name: str) -> bytes:
         """A clip that was cut here."""
-        path = self.clips / name
-        if path.parent != self.clips or path.suffix != ".mp4" or not path.is_file():
+        path = self.clips.path / name
+        if path.parent != self.clips.path or path.suffix != ".mp4" or not path.is_file():
             raise LibraryError(f"There is no clip {name!r}: cut it again.")
         return path.read_bytes()
 
