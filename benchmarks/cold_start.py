@@ -12,7 +12,6 @@ import os
 import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from pathlib import Path
 from rich.console import Console
 
 from prvr.library import Library
+from prvr.processes import python_command
 from prvr.worlds import RENDERED_SIZES, render_world
 
 SENTENCE = "a red square moves left"
@@ -33,26 +33,28 @@ def main(argv: list[str] | None = None) -> None:
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory() as folder:
         library = arguments.library or str(small_library(Path(folder)))
-        search = ["-m", "prvr", "search", *SENTENCE.split(), "--library", library]
+        shell = python_command("prvr", "search", "--shell", "--library", library)
         commands = {
-            "python -c pass": (["-c", "pass"], ""),
-            "python -c 'import numpy'": (["-c", "import numpy"], ""),
-            "python -c 'import torch'": (["-c", "import torch"], ""),
-            "prvr --version": (["-m", "prvr", "--version"], ""),
-            "prvr search": (search, ""),
-            "prvr search --shell, one line": ([*search[:3], "--shell", *search[-2:]], f"{SENTENCE}\n"),
-            "prvr search --shell, eleven lines": ([*search[:3], "--shell", *search[-2:]], f"{SENTENCE}\n" * 11),
+            "Python alone": (_once("pass"), ""),
+            "import numpy": (_once("import numpy"), ""),
+            "import torch": (_once("import torch"), ""),
+            "prvr --version": (python_command("prvr", "--version"), ""),
+            "prvr search": (python_command("prvr", "search", *SENTENCE.split(), "--library", library), ""),
+            "prvr search --shell, one line": (shell, f"{SENTENCE}\n"),
+            "prvr search --shell, eleven lines": (shell, f"{SENTENCE}\n" * 11),
         }
         console.print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-        for name, (words, lines) in commands.items():
-            runs = [run([sys.executable, *words], lines) for _ in range(arguments.times + 1)][
-                1:
-            ]  # the first one warms up
+        for name, (command, lines) in commands.items():
+            runs = [run(command, lines) for _ in range(arguments.times + 1)][1:]  # the first one warms up
             wall, core = zip(*runs, strict=True)
             console.print(
                 f"{name}: {statistics.median(wall):.2f} s ({min(wall):.2f} to {max(wall):.2f}), "
                 f"core time {statistics.median(core):.2f} s"
             )
+
+
+def _once(statement: str) -> list[str]:
+    return python_command("timeit", "--number=1", "--repeat=1", statement)
 
 
 def small_library(folder: Path) -> Path:

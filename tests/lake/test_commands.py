@@ -30,7 +30,7 @@ def test_add_list_search_verify_and_remove(address: str, own: Path, prvr: Prvr) 
     added = prvr("library", "add", own, *place, "--encoder", "plain", "--rate", 2, "--tags", "mine")
     assert (added.status, added.out.split(" (")[0]) == (0, "3 added"), added.err
     assert f": {address}" in added.out
-    assert prvr("library", "add", own, *place).out == f"0 added, 3 unchanged: {address}\n"
+    assert prvr("library", "add", own, *place).out == f"0 added, 3 unchanged: {address} now holds 3 videos\n"
     prvr("library", "add", own, *place, "--encoder", "plain", "--rate", 5).refuses("was created with rate 2.0, not 5.0")
     listed = json.loads(prvr("library", "list", *place, "--json").out)
     assert [(row["id"], row["state"], row["tags"]) for row in listed] == [(n, "ok", ["mine"]) for n in (1, 2, 3)]

@@ -143,6 +143,7 @@ class LakeSections(TrackSections):
             for name in ("understood", "background", "plain_background"):
                 if name in vars(previous):
                     setattr(self, name, vars(previous)[name])
+            self.keep_scores_with_everybody(previous)
 
     def blocks(self, numbers: Ids | None = None) -> Iterator[BlockRows]:
         chosen = np.arange(len(self)) if numbers is None else numbers

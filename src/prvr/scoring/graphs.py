@@ -36,7 +36,7 @@ class TopGraph:
                 self._search(k, offer)
         torch.cuda.current_stream(self.asked.device).wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # other threads may allocate meanwhile
             self.keeper, self.found = self._search(k, offer)
 
     def _search(self, k: int, offer: Offer) -> tuple[TopKeeper, Top]:

@@ -12,7 +12,7 @@ import torch
 
 from prvr.cli import main as prvr
 from prvr.data.resample import normalise_rows, sample_clips
-from prvr.library import Library, LibraryError
+from prvr.library import Library, LibraryError, Presence
 from prvr.media.encoders import PlainEncoder
 from prvr.media.features import video_features
 from prvr.media.recipe import RecipeMismatch
@@ -105,10 +105,11 @@ def test_encoder_and_rate_come_from_the_run(trained: Library) -> None:
     assert json.loads((trained.folder / "library.json").read_text())["format"] == 2
 
 
-def test_a_picture_cannot_be_asked_for(trained: Library) -> None:
+def test_a_picture_is_asked_for_without_probabilities(trained: Library) -> None:
     found = trained.search(np.zeros((48, 48, 3), np.uint8))
-    assert not found
-    assert "cannot read this picture" in found.message
+    assert found.hits
+    assert found.presence == Presence()
+    assert all(hit.confidence is None for hit in found)
     assert "understands nothing" in trained.search("…").message
 
 

@@ -8,8 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prvr.library import FRAMES, IndexedVideo, Library, NewVideo, Piece, SearchRequest, SectionBuffer
-from prvr.library.search import knowledge
+from prvr.library import (
+    FRAMES,
+    Background,
+    IndexedVideo,
+    Library,
+    NewVideo,
+    Piece,
+    Presence,
+    SearchRequest,
+    SectionBuffer,
+    Standing,
+)
+from prvr.library.search import confidence, knowledge
 from prvr.media import Array, Encoder, Fit, Image, unit_rows
 from tests.library.search.drawn_library import DrawnEncoder
 
@@ -80,7 +91,10 @@ def test_moments_score_as_their_videos(library: Library) -> None:
     assert best == pytest.approx({hit.video.id: hit.score for hit in by_video}, abs=1e-5)
 
 
-def test_what_stands_out_is_judged_by_the_scores_themselves(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = library.search(QUERY).presence
-    monkeypatch.setattr(knowledge, "_HUB_WEIGHT", 0.0)
-    assert Library.open(library.folder, encoder=AlikeEncoder()).search(QUERY).presence == said
+def test_nothing_stands_out_surely_if_a_hub_scores_best(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The video that is shown first is then not the one that scores best."""
+    best = np.array([1.0], np.float32)
+    monkeypatch.setattr(confidence, "chance_of_lead", lambda scores: 0.0)
+    monkeypatch.setattr(confidence.Standing, "above_background", lambda self, score: 1.0)
+    assert library.search(QUERY).presence == Presence("maybe")
+    assert Standing(best, Background(np.zeros(30, np.float32))).presence == Presence("stands out")

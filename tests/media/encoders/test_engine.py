@@ -71,6 +71,23 @@ def test_work_in_flight_comes_back_in_order(pair_folder: Path) -> None:
     np.testing.assert_allclose(np.concatenate([each() for each in started]), encoder.encode_frames(images), atol=1e-5)
 
 
+def test_without_a_working_compiler_pictures_are_encoded_as_they_are(pair_folder: Path) -> None:
+    pictures = structured(CPU_BATCH)
+    plain = engine_of(pair_folder).start(pictures)()
+    engine = engine_of(pair_folder)
+
+    def no_compiler(*_: object) -> None:
+        raise RuntimeError("Failed to find C compiler")
+
+    engine._parts[0].compile(backend=no_compiler)
+    engine.compiled = True
+    with pytest.warns(UserWarning, match="without compilation"):
+        found = engine.start(pictures)()
+    np.testing.assert_allclose(found, plain, atol=1e-5)
+    assert not engine.compiled
+    np.testing.assert_allclose(engine.start(pictures)(), plain, atol=1e-5)
+
+
 @pytest.mark.gpu
 def test_a_compiled_engine_sees_what_float32_sees(pair_folder: Path) -> None:
     if not torch.cuda.is_available():

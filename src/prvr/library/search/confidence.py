@@ -65,6 +65,8 @@ class Standing:
         calibration: Calibration | None = None,
         weights: NDArray[np.float64] | None = None,
         variations: Floats | None = None,
+        *,
+        leads: bool = True,
     ):
         """
         Args:
@@ -72,13 +74,19 @@ class Standing:
             background: what background sentences score in the same library.
             calibration: None if the library has none.
             weights: (n,); None: 1 each.
+            leads: whether the video with the best score is the one that is ranked first.
             variations: (n,) the best score of each variation of the sentence, for an encoder that knows few words.
         """
-        self.scores, self.background, self.variations = scores, background, variations
+        self.scores, self.background, self.variations, self.leads = scores, background, variations, leads
         self.odds = LibraryOdds(calibration, scores, weights) if calibration is not None and len(scores) else None
 
     @cached_property
     def presence(self) -> Presence:
+        found = self._by_scores()
+        # if a hub scores best and another video is shown first, what stands out is not what is shown
+        return Presence("maybe") if found.word == "stands out" and not self.leads else found
+
+    def _by_scores(self) -> Presence:
         if self.odds is not None:
             return Presence(probability=self.odds.presence)
         if self.variations is not None:

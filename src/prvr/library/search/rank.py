@@ -111,19 +111,22 @@ def rank_track(
     rankings = []
     for query, of_sections, varied in zip(queries, scores, variations or [None] * len(queries), strict=True):
         read = query.read.best(of_sections)
+        taken_off = None
+        if knowledge.hub_weight > 0 and len(read) and sections.understood.sum() >= FEWEST_SENTENCES:
+            taken_off = knowledge.hub_weight * sections.score_with_everybody(query.read, query.fusion_weight)
         standing = Standing(
             read,
             sections.plain_background if query.fusion_weight == 0 else sections.background,
             knowledge.calibrations.get(query.fusion_weight > 0),
             None if query.reference is None else _weights(query, len(sections.by_video.videos)),
             varied,
+            leads=taken_off is None or int(read.argmax()) == int((read - taken_off).argmax()),
         )
         found = np.searchsorted(query.read.videos, query.sections.videos)
-        scored, taken_off = read[found], None
-        if knowledge.hub_weight > 0 and sections.understood.sum() >= FEWEST_SENTENCES:
-            taken_off = knowledge.hub_weight * sections.score_with_everybody(query.read, query.fusion_weight)[found]
-            scored = scored - taken_off
-        rankings.append(TrackRanking(query, scored, standing, taken_off))
+        if taken_off is None:
+            rankings.append(TrackRanking(query, read[found], standing))
+        else:
+            rankings.append(TrackRanking(query, (read - taken_off)[found], standing, taken_off[found]))
     return rankings
 
 

@@ -205,6 +205,16 @@ class TrackSections(ABC):
             self._with_everybody[weight] = self._soft_best(self.by_video, weight)
         return self._with_everybody[weight][np.searchsorted(self.by_video.videos, sections.videos)]
 
+    def keep_scores_with_everybody(self, previous: TrackSections) -> None:
+        """Take over those of an earlier version of the library, and compute those of new videos."""
+        videos, before = self.by_video.videos, previous.by_video.videos
+        known = np.isin(videos, before)
+        for weight, scores in previous._with_everybody.items():
+            found = np.empty(len(videos), np.float32)
+            found[known] = scores[np.searchsorted(before, videos[known])]
+            found[~known] = self._soft_best(self.by_video.of_videos(videos[~known]), weight)
+            self._with_everybody[weight] = found
+
     def _soft_best(self, sections: SectionsByVideo, weight: float) -> NDArray[np.float32]:
         parts = (best_by_video(scores, starts, weight) for _, scores, starts in self.background_parts(sections))
         return np.concatenate([np.zeros(0, np.float32), *(soft_best(part[:, self.understood]) for part in parts)])

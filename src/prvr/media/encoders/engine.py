@@ -9,7 +9,9 @@ results are kept on disk, so that only the first time on a machine is slow.
 from __future__ import annotations
 
 import os
+import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,7 +83,7 @@ class PictureEngine:
         here = torch.from_numpy(pictures)
         if self.device.type == "cuda":
             here = here.pin_memory().to(self.device, non_blocking=True)
-        found = self._vectors(here).float()
+        found = self._compiled_or_not(here).float()
         if self.device.type != "cuda":
             vectors: Array = found.numpy()
             if self._laps is not None and len(pictures) == self.batch:
@@ -97,6 +99,21 @@ class PictureEngine:
             return host.numpy()
 
         return wait
+
+    def _compiled_or_not(self, pictures: Tensor) -> Tensor:
+        """The vectors (N, D). Where the compiler fails, for example for want of a C compiler, nothing is compiled."""
+        if not self.compiled:
+            return self._vectors(pictures)
+        try:
+            return self._vectors(pictures)
+        except RuntimeError as problem:  # which torch's compiler raises for whatever went wrong inside it
+            if "compiler" not in type(problem).__name__.lower() and "torch._dynamo" not in type(problem).__module__:
+                raise
+            first = str(problem).strip().splitlines()[0]
+            warnings.warn(f"pictures are encoded without compilation, which failed: {first}", stacklevel=3)
+            self._parts[0]._compiled_call_impl = None
+            self.compiled, self.compile_after = False, sys.maxsize
+            return self._vectors(pictures)
 
     def _vectors(self, pictures: Tensor) -> Tensor:
         pixels = self.preparation.pixels(pictures)
