@@ -73,7 +73,7 @@ class LibrarySummary:
 def path_range(folder: VideoFile) -> tuple[str, str]:
     """Paths inside a folder are at least the first text and lower than the second.
 
-    >>> path_range(BucketPath("s3://films/2024"))
+    >>> path_range(video_path("s3://films/2024"))
     ('s3://films/2024/', 's3://films/20240')
     """
     separator = "\\" if isinstance(folder, PureWindowsPath) else "/"  # elsewhere a backslash is part of a name
