@@ -123,6 +123,37 @@ def exclusive_lock(path: Path, *, wait: bool = False) -> Iterator[bool]:
         lock.release()
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process holds ``exclusive_lock``. Also where this user may only read; nothing is created."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return path.exists() and _is_busy(path)
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError:  # this user may not even read
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: several may look at the same time
+    except BlockingIOError:
+        return True
+    except OSError:  # no locks here
+        return False
+    finally:
+        os.close(file)
+    return False
+
+
+def _is_busy(path: Path) -> bool:
+    try:
+        with exclusive_lock(path):
+            return False
+    except (Busy, OSError):
+        return True
+
+
 def _holder(path: Path) -> str:
     try:
         with path.open("rb") as file:

@@ -21,7 +21,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from prvr.assistant import AssistantOptions, AssistantServer, answers, build_assistant
+from prvr.assistant import AssistantOptions, AssistantServer, answers, build_assistant, clip_folder
 from prvr.cli import main
 from prvr.library import Library
 from prvr.media import open_video
@@ -186,6 +186,26 @@ def test_what_goes_wrong_is_one_sentence(library: Path, tmp_path: Path) -> None:
 
     (tmp_path / "secret.mp4").write_text("private")
     talk(build_assistant(Library.open(library), AssistantOptions(tmp_path / "clips", longest_clip=2)), conversation)
+
+
+def test_clips_go_to_a_private_folder_of_limited_size(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(clip_folder, "_MOST_BYTES", 1)
+    cut = list[Path]()
+
+    async def conversation(client: Client) -> None:
+        for start in (0, 1):
+            answer = await client.call_tool("clip", {"video": 1, "start": start, "end": start + 1})
+            cut.append(Path(answer.structured_content["path"]))
+            assert cut[-1].exists()
+
+    talk(build_assistant(Library.open(library)), conversation)
+    assert cut[0].is_relative_to(tmp_path)
+    assert [*cut[0].parent.iterdir()] == [cut[1]]
+    if sys.platform != "win32":
+        assert cut[0].parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_file_that_is_gone_is_one_sentence(films: RenderedWorld, tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from prvr.files import exclusive_lock
 from prvr.library import AddProgress, Library, LibraryActivity
@@ -54,6 +57,38 @@ def test_what_a_killed_process_left_is_ignored_and_then_deleted(in_folder: Libra
         assert [each.describe() for each in in_folder.activities()] == ["adding /films (process 1 on here)"]
     with in_folder.announce("add"):
         assert not (folder / "killed.json").exists()
+
+
+def test_what_killed_watchers_left_is_deleted_if_it_says_nothing_or_is_old(in_folder: Library) -> None:
+    folder = in_folder.folder / "activity"
+    folder.mkdir()
+    for name, file in (("idle", None), ("crashed", "/films/a.mp4"), ("old", "/films/a.mp4")):
+        (folder / f"{name}.json").write_text(json.dumps({"what": "watch", "folders": ["/films"], "file": file}))
+    os.utime(folder / "old.json", (0, 0))
+    with in_folder.announce("add"):
+        assert {path.stem for path in folder.glob("*.json") if path.stem in ("idle", "crashed", "old")} == {"crashed"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a lock cannot be looked at without taking it")
+def test_a_reader_without_permission_to_write_knows_who_is_alive(
+    in_folder: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = in_folder.folder / "activity"
+    folder.mkdir()
+    (folder / "one.json").write_text(json.dumps({"what": "watch", "folders": ["/films"]}))
+    (folder / "one.lock").touch()
+    opened = os.open
+
+    def read_only(path: object, flags: int, *more: object, **named: object) -> int:  # root may write everywhere
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, flags, *more, **named)  # type: ignore[call-overload, no-any-return]
+
+    with exclusive_lock(folder / "one.lock"), monkeypatch.context() as patched:
+        patched.setattr(os, "open", read_only)
+        assert len(in_folder.activities()) == 1
+    monkeypatch.setattr(os, "open", read_only)
+    assert in_folder.activities() == []
 
 
 def test_a_disk_that_cannot_be_written_stops_no_work(in_folder: Library) -> None:

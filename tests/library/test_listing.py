@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from prvr.library import IndexedVideo, Library, ListRequest, NewVideo, VideoOrder
+from prvr.lake import create_library, store
+from prvr.library import IndexedVideo, Library, LibrarySettings, ListRequest, NewVideo, VideoOrder, examples
 from prvr.library.ingest import frozen
 
 BASE = Path("/films")
@@ -88,6 +90,15 @@ def test_the_folders_that_are_kept_in_memory_are_bounded(in_folder: Library, mon
     assert len(store._inner[1]) <= 3
 
 
+@pytest.mark.skipif(os.sep == "\\", reason="there a backslash separates")
+def test_a_backslash_is_part_of_a_name(in_folder: Library) -> None:
+    in_folder.store.commit([new("a\\b/c.mp4", 1), new("a\\b/in/d.mp4", 2), new("a\\e.mp4", 3)])
+    assert names(in_folder, folder=BASE / "a\\b") == ["c.mp4", "d.mp4"]
+    assert in_folder.folders(BASE) == {"a\\b": 2}
+    assert in_folder.folders(BASE / "a\\b") == {"in": 1}
+    assert in_folder.summary().folders == (BASE, BASE / "a\\b", BASE / "a\\b" / "in")
+
+
 def test_a_folder_whose_name_is_no_text_holds_nothing(listed: Library) -> None:
     odd = BASE / os.fsdecode(b"caf\xe9")
     assert listed.listing(ListRequest(folder=odd)).total == 0
@@ -110,6 +121,23 @@ def test_the_summary_follows_every_change(listed: Library) -> None:
     broken = listed.video(6)
     assert broken is not None
     assert broken.problem == "it is empty"
+
+
+def test_readers_of_a_lake_count_each_version_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("lance", reason='a lake needs Lance: pip install "prvr[scale]"')
+    lake = create_library(str(tmp_path / "library.lance"), LibrarySettings("plain"))
+    lake.store.commit([new("a.mp4", 1)])
+    summarise, counted = store.lake_summary, []
+
+    def slow_summary(rows: object) -> object:
+        counted.append(rows)
+        time.sleep(0.2)
+        return summarise(rows)
+
+    monkeypatch.setattr(store, "lake_summary", slow_summary)
+    with ThreadPoolExecutor(4) as readers:
+        assert [each.videos for each in readers.map(lambda _: lake.summary(), range(4))] == [1] * 4
+    assert len(counted) == 1
 
 
 def test_an_empty_library_has_an_empty_list(library: Library) -> None:
@@ -144,14 +172,21 @@ def test_a_part_of_a_hundred_thousand_videos_is_quick(in_folder: Library) -> Non
 
 
 def test_examples_are_answered_well(whole: Library) -> None:
-    examples = whole.examples(3)
-    assert 1 <= len(examples) <= 3
+    sentences = whole.examples(3)
+    assert 1 <= len(sentences) <= 3
     first = set()
-    for sentence in examples:
+    for sentence in sentences:
         found = whole.search(sentence, limit=1)
         assert found.confident
         first.add(found[0].video.id)
-    assert len(first) == len(examples)
+    assert len(first) == len(sentences)
+
+
+def test_a_large_library_without_an_index_is_not_read_for_examples(
+    whole: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examples, "_MOST_SECTIONS", 10)
+    assert whole.examples() == []
 
 
 def test_what_is_said_is_an_example(in_folder: Library, own: Path) -> None:

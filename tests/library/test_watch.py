@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from prvr.library import FolderWatcher, Library, LibraryError, WatchEvent, WatchOptions
+from prvr.lake import create_library
+from prvr.library import FolderWatcher, Library, LibraryError, LibrarySettings, WatchEvent, WatchOptions
 from prvr.library import watch as watch_module
 from prvr.library.watch_changes import is_open_for_writing
 
@@ -101,6 +102,21 @@ def test_a_start_finds_what_happened_while_nobody_watched(in_folder: Library, ow
         until(lambda: found.names() == {"second.mp4", third.name, "new.mp4"})
         until(lambda: found.kinds("second.mp4") == ["moved"])
         assert found.kinds(third.name) == []
+
+
+def test_on_a_lake_files_that_only_another_machine_has_stay(tmp_path: Path, own: Path, spare: list[Path]) -> None:
+    pytest.importorskip("lance", reason='a lake needs Lance: pip install "prvr[scale]"')
+    lake = create_library(str(tmp_path / "library.lance"), LibrarySettings("plain", rate=2.0))
+    elsewhere = Path(shutil.copy(spare[0], own / "elsewhere.mp4"))
+    lake.add([elsewhere])
+    elsewhere.unlink()  # as on another machine with the same folder
+    here = sorted(own.glob("*.mp4"))
+    with watching(lake, own) as found:
+        until(lambda: len(found.names()) == 4)
+        here[0].unlink()
+        until(lambda: here[0].name not in found.names())
+        time.sleep(0.6)
+        assert found.names() == {"elsewhere.mp4", here[1].name, here[2].name}
 
 
 def test_a_file_is_indexed_only_when_it_is_complete(in_folder: Library, own: Path, spare: list[Path]) -> None:
@@ -313,6 +329,26 @@ def test_the_videos_of_a_disk_inside_a_folder_stay(
         (tmp_path / "away").rename(disk)  # as a plain folder
         until(lambda: found.kinds("disk") == ["waiting", "back"])
         (disk / film.name).unlink()
+        until(lambda: film.name not in found.names())
+
+
+def test_a_folder_inside_that_is_found_empty_may_be_a_disk_that_is_away(in_folder: Library, own: Path) -> None:
+    disk, (film, other, *_) = own / "disk" / "films", sorted(own.glob("*.mp4"))
+    disk.mkdir(parents=True)
+    film.rename(disk / film.name)
+    in_folder.add([own])
+    (disk / film.name).rename(own.parent / film.name)  # before any watcher saw it
+    disk.rmdir()
+    with watching(in_folder, own) as found:
+        until(lambda: found.kinds("disk") == ["waiting"])
+        other.unlink()
+        until(lambda: other.name not in found.names())
+        assert film.name in found.names()
+        disk.mkdir()
+        (own.parent / film.name).rename(disk / film.name)
+        until(lambda: found.kinds("disk") == ["waiting", "back"])
+        time.sleep(0.6)
+        (disk / film.name).unlink()  # now it was seen, so it is gone
         until(lambda: film.name not in found.names())
 
 

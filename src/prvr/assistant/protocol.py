@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -19,6 +18,7 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
 from prvr import __version__
+from prvr.assistant.clip_folder import ClipFolder
 from prvr.assistant.tools import CLIP_ADDRESS, LibraryTools
 from prvr.errors import UserError
 from prvr.library import Library
@@ -39,7 +39,7 @@ class AssistantOptions:
     """What an assistant may do."""
 
     clips: Path | None = None
-    """folder for clips that the assistant cuts [one in the system's folder for temporary files]"""
+    """folder for clips that the assistant cuts [one in the user's cache, which keeps the newest GiB]"""
     longest_clip: float = 300.0
     """greatest length of a clip in seconds"""
 
@@ -57,8 +57,7 @@ class AssistantError(UserError):
 def build_assistant(library: Library, options: AssistantOptions | None = None) -> AssistantServer:
     """A server with the tools of a library."""
     options = options or AssistantOptions()
-    clips = options.clips or Path(tempfile.gettempdir()) / "prvr-clips"
-    tools = LibraryTools(library, Path(clips).expanduser().resolve(), options.longest_clip)
+    tools = LibraryTools(library, ClipFolder.of(options.clips, library.address), options.longest_clip)
     server = AssistantServer(
         tools, "prvr", title="Video search", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Image
@@ -22,12 +22,24 @@ from prvr.assistant.answers import (
     VideoEntry,
     VideoListing,
 )
-from prvr.library import Filters, Library, LibraryError, MomentQuery, Video, absolute_path, library_limits
+from prvr.assistant.clip_folder import ClipFolder
+from prvr.library import (
+    Filters,
+    Library,
+    LibraryError,
+    ListRequest,
+    MomentQuery,
+    Video,
+    VideoList,
+    absolute_path,
+    library_limits,
+)
 from prvr.media import CLIP_PROGRAM, THUMBNAIL_PROGRAM
 from prvr.server import DecoderProcess
 
 CLIP_ADDRESS = "prvr-clip://{name}"
 _MOST_PICTURES = 8
+_EVERY = 2**31 - 1  # videos of a list
 _LONGEST_SIDE = 1920  # pixels of a clip
 
 QueryArgument = Annotated[
@@ -42,7 +54,7 @@ OffsetArgument = Annotated[int, Field(ge=0, le=100_000, description="`next_offse
 class LibraryTools:
     """The tools of one library."""
 
-    def __init__(self, library: Library, clips: Path, longest_clip: float):
+    def __init__(self, library: Library, clips: ClipFolder, longest_clip: float):
         self.library, self.clips, self.longest_clip = library, clips, longest_clip
         self._looker = DecoderProcess(THUMBNAIL_PROGRAM, patience=20.0, longest=20.0)
         self._cutter = DecoderProcess(CLIP_PROGRAM, patience=45.0, longest=1800.0)
@@ -93,17 +105,18 @@ class LibraryTools:
     ) -> VideoListing:
         """List the videos of the library, the newest first: number, path, length, date and tags."""
         inside = None if folder is None else absolute_path(folder)
-        chosen = [
-            video
-            for video in self.library.videos(state)
-            if (inside is None or video.path.is_relative_to(inside))
-            and (tag is None or tag in video.tags)
-            and (name is None or name.casefold() in str(video.path).casefold())
-        ]
-        chosen.sort(key=lambda video: (-video.mtime, video.id))
-        page = chosen[offset : offset + limit]
-        more = offset + limit if offset + limit < len(chosen) else None
-        return VideoListing(total=len(chosen), videos=[VideoEntry.of(video) for video in page], next_offset=more)
+        asked = ListRequest(state, inside, tag, order="newest", offset=offset, limit=limit)
+        found = self.library.listing(asked) if name is None else self._named(name, asked)
+        more = offset + limit if offset + limit < found.total else None
+        return VideoListing(
+            total=found.total, videos=[VideoEntry.of(video) for video in found.videos], next_offset=more
+        )
+
+    def _named(self, name: str, asked: ListRequest) -> VideoList:
+        """A part of the list of videos whose paths contain a text. Reads the whole list."""
+        every = self.library.listing(replace(asked, offset=0, limit=_EVERY)).videos
+        chosen = [video for video in every if name.casefold() in str(video.path).casefold()]
+        return VideoList(chosen[asked.offset : asked.offset + asked.limit], len(chosen))
 
     def explain(self, query: QueryArgument, video: VideoArgument) -> EvidenceAnswer:
         """Show why a video answers a sentence: the matching moments, the reason in words, and the evidence over time.
@@ -119,7 +132,7 @@ class LibraryTools:
         end: Annotated[TimeArgument | None, Field(description="seconds; without it, the picture at `start`")] = None,
         limit: Annotated[int, Field(ge=1, le=50, description="number of hits")] = 10,
     ) -> SearchAnswer:
-        """Find moments that look like a moment of a video, in this and in all other videos."""
+        """Find moments of other videos that look like a moment of a video. The video itself is left out."""
         return SearchAnswer.of(self.library.search(MomentQuery(self._video(video).id, start, end), limit=limit))
 
     async def pictures(
@@ -149,13 +162,14 @@ class LibraryTools:
         """Cut a part of a video into an .mp4 file of its own, and return its path. The video itself is not changed."""
         found = await asyncio.to_thread(self._video, video)
         first, last = self._stretch(found, start, end, margin)
-        self.clips.mkdir(parents=True, exist_ok=True)
+        self.clips.make()
         name = f"{_plain_name(found.path.stem)}-{found.id}-{first:.2f}-{last:.2f}.mp4"
-        path, uri = self.clips / name, CLIP_ADDRESS.format(name=name)
+        path, uri = self.clips.path / name, CLIP_ADDRESS.format(name=name)
         moment = {"video": str(found.path), "start": first, "end": last}
         request = {"moments": [moment], "format": "clip", "out": str(path), "longest_side": _LONGEST_SIDE}
         await self._ask(self._cutter, found, request)
         size = path.stat().st_size
+        self.clips.bound(path)
         answer = ClipAnswer(path=str(path), uri=uri, video=video, start=round(first, 2), end=round(last, 2), bytes=size)
         link = ResourceLink(type="resource_link", name=name, uri=uri, mime_type="video/mp4", size=size)
         text = TextContent(type="text", text=answer.model_dump_json())
@@ -190,7 +204,7 @@ class LibraryTools:
 
     def overview(self) -> LibraryOverview:
         """Say what the library holds: number and length of videos, tags, encoder, and what is being indexed now."""
-        status, videos = self.library.status(), self.library.videos("ok")
+        status = self.library.status()
         return LibraryOverview(
             library=self.library.address,
             videos=status.videos,
@@ -199,14 +213,14 @@ class LibraryTools:
             subtitle_lines=status.lines,
             encoder=self.library.settings.encoder,
             limits=library_limits(self.library.record),
-            tags=sorted({tag for video in videos for tag in video.tags}),
+            tags=list(self.library.summary().tags),
             activity=[activity.describe() for activity in self.library.activities()],
         )
 
     def read_clip(self, name: str) -> bytes:
         """A clip that was cut here."""
-        path = self.clips / name
-        if path.parent != self.clips or path.suffix != ".mp4" or not path.is_file():
+        path = self.clips.path / name
+        if path.parent != self.clips.path or path.suffix != ".mp4" or not path.is_file():
             raise LibraryError(f"There is no clip {name!r}: cut it again.")
         return path.read_bytes()
 

@@ -14,6 +14,7 @@ import logging
 import math
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -115,6 +116,7 @@ class LakeStore(Store):
         self._table: LanceDataset | None = None  # of videos, in the version that is searched
         self._candidates: tuple[Snapshot | None, dict[str, LakeCandidates]] = (None, {})
         self._latest: LakeSnapshot | None = None  # that was searched
+        self._counting = threading.Lock()
         self._counted: tuple[int, pa.Table, LibrarySummary] | None = None  # version of videos, and its summary
 
     # -- looking ------------------------------------------------------------------------------------------------------
@@ -167,12 +169,13 @@ class LakeStore(Store):
 
     def _count(self) -> tuple[pa.Table, LibrarySummary]:
         """What the summary is made of, and the summary; read once for each version."""
-        table, known = self.tables[VIDEOS].require(), self._counted
-        if known is None or known[0] != table.version:
-            with explained(self.address):
-                rows = table.to_table(columns=list(SUMMARY_COLUMNS), filter=f"id != {HEAD}")
-            known = self._counted = (table.version, rows, lake_summary(rows))
-        return known[1:]
+        with self._counting:
+            table, known = self.tables[VIDEOS].require(), self._counted
+            if known is None or known[0] != table.version:
+                with explained(self.address):
+                    rows = table.to_table(columns=list(SUMMARY_COLUMNS), filter=f"id != {HEAD}")
+                known = self._counted = (table.version, rows, lake_summary(rows))
+            return known[1:]
 
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
         table = self._table or self.tables[VIDEOS].require()

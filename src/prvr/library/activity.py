@@ -19,13 +19,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from prvr.files import Busy, NotAnObject, exclusive_lock, read_json_object, write_whole
+from prvr.files import Busy, NotAnObject, exclusive_lock, is_locked, read_json_object, write_whole
 from prvr.library.ingest.add import AddProgress
 from prvr.media import StorageError, VideoFile, video_path
 
 ActivityKind = Literal["watch", "add", "reindex"]
 ActivityState = Literal["waiting", "indexing"]
 _EVERY = 1.0  # seconds between two looks at whether there is something new to write
+_KEPT = 30 * 86400.0  # seconds that a file at which a watcher was killed is remembered
 _numbers = itertools.count()
 _here: dict[tuple[str, int], LibraryActivity] = {}  # what this process does: library and number of the announcement
 
@@ -126,8 +127,8 @@ def announce(address: str, folder: Path | None, activity: LibraryActivity) -> It
         activity: how it begins.
     """
     for path, left, alive in _announced(folder):
-        if not alive and left.what != "watch":  # the next watcher looks at those
-            _delete(path)
+        if not alive and (left.what != "watch" or left.file is None or _age(path) > _KEPT):
+            _delete(path)  # but not the file at which a watcher was killed: the next watcher looks at that
     announcement = Announcement(address, folder, activity)
     try:
         yield announcement
@@ -170,18 +171,15 @@ def _announced(folder: Path | None) -> Iterator[tuple[Path, LibraryActivity, boo
             values = read_json_object(path)
             activity = LibraryActivity(**{**values, "folders": tuple(values["folders"])})
             if activity.what in get_args(ActivityKind) and activity.state in get_args(ActivityState):
-                yield path, activity, _is_held(_lock_of(path))
+                yield path, activity, is_locked(_lock_of(path))
 
 
-def _is_held(lock: Path) -> bool:
-    """Whether a process holds a lock. One that was killed does not."""
+def _age(file: Path) -> float:
+    """Seconds since an announcement was written."""
     try:
-        with exclusive_lock(lock):
-            return False
-    except Busy:
-        return True
-    except OSError:  # this user may not write there
-        return True
+        return time.time() - file.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _lock_of(file: Path) -> Path:

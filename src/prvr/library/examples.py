@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from prvr.library.errors import NoCandidates
 from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.ingest.tracks import FRAMES
 from prvr.library.search.request import SearchRequest
 from prvr.library.search.results import SearchResult
 from prvr.library.search.score import score_sections
+from prvr.library.store.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from prvr.library.library import Library
     from prvr.library.store.sections import TrackSections
 
+_MOST_SECTIONS = 50_000  # of a library without an index of candidates; larger ones would be read whole
 _SECTIONS = 4000  # that sentences are tried on, before the best are searched for
 _TRIED = 4  # times as many sentences are searched for as are shown
 _SAID = 2  # of the examples are lines of subtitles, at most
@@ -34,24 +37,40 @@ _SIMPLE = "something red moves left"  # of the kind that an encoder with few wor
 
 
 def find_examples(library: Library, most: int) -> list[str]:
-    """Sentences that the library answers well, each with another best video; fewer than ``most`` if there are none."""
+    """Sentences that the library answers well, each with another best video; fewer than ``most`` if there are none.
+
+    None if finding them would take long: in a large library without an index of candidates.
+    """
     snapshot = library.snapshot()
-    if not snapshot.videos:
+    narrow = _has_candidates(library, snapshot)
+    large = sum(map(len, snapshot.tracks.values())) > _MOST_SECTIONS
+    if not snapshot.videos or (large and not narrow):
         return []
     with library.store.words(snapshot) as db:
         said = _spoken_lines(db)
     seen = _promising(library, snapshot.tracks[FRAMES]) if FRAMES in snapshot.tracks else []
-    lines = [found for found in _search(library, said[: _TRIED * _SAID]) if _is_said(found)][:_SAID]
-    pictures = [found for found in _search(library, seen[: _TRIED * most]) if _stands_out(found)]
+    lines = [found for found in _search(library, said[: _TRIED * _SAID], narrow) if _is_said(found)][:_SAID]
+    pictures = [found for found in _search(library, seen[: _TRIED * most], narrow) if _stands_out(found)]
     examples: dict[int, str] = {}
     for result in [*lines, *pictures]:
         examples.setdefault(result[0].video.id, result.query)
     return list(examples.values())[:most]
 
 
-def _search(library: Library, sentences: Sequence[str]) -> list[SearchResult]:
-    requests = [SearchRequest(sentence, limit=1) for sentence in sentences]
-    return [found for found in library.search_many(requests) if len(found)] if requests else []
+def _has_candidates(library: Library, snapshot: Snapshot) -> bool:
+    """Whether an index of candidates was built and can be used."""
+    try:
+        return bool(library.store.candidates(snapshot))
+    except NoCandidates:
+        return False
+
+
+def _search(library: Library, sentences: Sequence[str], narrow: bool) -> list[SearchResult]:
+    requests = [SearchRequest(sentence, limit=1, approximate=narrow) for sentence in sentences]
+    try:
+        return [found for found in library.search_many(requests) if len(found)] if requests else []
+    except NoCandidates:  # a damaged index: searches say so
+        return []
 
 
 def _stands_out(result: SearchResult) -> bool:

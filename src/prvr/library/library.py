@@ -395,7 +395,10 @@ class Library:
         return [replace(result, seconds=seconds) for result in results]
 
     def examples(self, most: int = 5) -> list[str]:
-        """A few sentences that this library answers well. Takes about as long as twenty searches."""
+        """A few sentences that this library answers well; none if it is large and has no index of candidates.
+
+        Takes about as long as twenty searches.
+        """
         return find_examples(self, most)
 
     def encode(self, track: str, queries: Sequence[QueryInput]) -> torch.Tensor:

@@ -94,7 +94,8 @@ class FolderWatcher:
         """
         self.library, self.options = library, options or WatchOptions()
         self.folders = watched_folders(folders)
-        self.changes = FolderChanges(self.options.settle)
+        shared = library.store.activity_folder is None  # with machines that see other files under the same paths
+        self.changes = FolderChanges(self.options.settle, shared=shared)
         self._tags, self._speech, self._report, self._progress = tuple(tags), speech, report, progress
         self._known: dict[Path, Video] = {}
         self._known_in: dict[Path, list[Path]] = {}  # by watched folder
@@ -221,6 +222,7 @@ class FolderWatcher:
         if lost:
             removed = self.library.remove(lost)
             self.changes.forget(lost)
+            self.changes.seen.difference_update(lost)
             self._read_known()
             for video in removed:
                 self._say("removed", video.path)
@@ -230,6 +232,8 @@ class FolderWatcher:
     def _may_forget(self, path: Path) -> bool:
         """Whether the disk of a file that is gone is still there. Looked up after the file was missed, not before."""
         folder = next(folder for folder in self.folders if folder.path in path.parents)
+        if path not in self.changes.seen:
+            folder.note_emptied(path)
         return not any(path.is_relative_to(place) for place in folder.check(self._videos(folder)))
 
     def _add(self, paths: list[Path], said: Announcement) -> None:

@@ -43,8 +43,10 @@ class _Waiting:
 class FolderChanges:
     """Differences between folders and a library, until they are acted on."""
 
-    def __init__(self, settle: float):
-        self.settle = settle
+    def __init__(self, settle: float, *, shared: bool = False):
+        """``shared``: other machines add videos too, so that a file is gone only if it was seen here before."""
+        self.settle, self.shared = settle, shared
+        self.seen: set[Path] = set()  # files that were there at some time
         self.changed: dict[Path, _Waiting] = {}
         self.gone: dict[Path, float] = {}  # and since when
         self.suspect: set[Path] = set()  # files that may have crashed a watcher
@@ -74,7 +76,10 @@ class FolderChanges:
             waiting = self.changed.get(path)
             if waiting is None or waiting.look != look:
                 self.changed[path] = _Waiting(look, now)
+        self.seen |= found
         for path in paths_below(place, known):
+            if self.shared and path not in self.seen:
+                continue
             if path in found or any(path.is_relative_to(each) for each in unreadable) or not _is_gone(path):
                 self.gone.pop(path, None)
             else:

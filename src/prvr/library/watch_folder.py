@@ -45,6 +45,7 @@ class WatchedFolder:
     def __init__(self, path: Path):
         self.path = path
         self.mounts = KnownMounts()
+        self.emptied: set[Path] = set()  # folders in it that may be places for disks
         self.problems: dict[Path, str] = {}  # the folder, or a disk in it: why nothing can be said about its files
 
     @property
@@ -60,8 +61,7 @@ class WatchedFolder:
     def check(self, videos: Sequence[Path]) -> dict[Path, str]:
         """Which places nothing can be said about, and why. ``videos``: those of the folder that the library holds."""
         try:
-            with os.scandir(self.path) as entries:
-                empty = next(entries, None) is None
+            empty = _has_no_entries(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return {self.path: "is not there"}
         except OSError as problem:
@@ -76,7 +76,14 @@ class WatchedFolder:
                     self.mounts.change(remove=[mount])
                 elif inside:
                     away[mount] = "is not mounted any more"
-        return away
+        self.emptied = {place for place in self.emptied if _is_empty(place) and paths_below(place, videos)}
+        return away | dict.fromkeys(self.emptied, "is empty, but the library holds videos of it")
+
+    def note_emptied(self, path: Path) -> None:
+        """A file that this process never saw is gone: if it is gone with all around it, its disk may be away."""
+        place = next(folder for folder in path.parents if folder.exists())
+        if self.path in place.parents and _is_empty(place):
+            self.emptied.add(place)
 
     def note_mounts(self, videos: Iterable[Path]) -> None:
         """Note which folders with videos are disks of their own."""
@@ -96,6 +103,19 @@ class WatchedFolder:
             path = self.path / path.relative_to(real)
         hidden = any(name.startswith(".") for name in path.relative_to(self.path).parts)
         return None if hidden else path
+
+
+def _has_no_entries(folder: Path) -> bool:
+    with os.scandir(folder) as entries:
+        return next(entries, None) is None
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether there is a folder, with nothing in it."""
+    try:
+        return _has_no_entries(folder)
+    except OSError:
+        return False
 
 
 def paths_below(place: Path, paths: Iterable[Path]) -> list[Path]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import PureWindowsPath
 from typing import Literal
 
 from prvr.library.store.catalogue import Video, read_videos
-from prvr.media import BucketPath, VideoFile, video_path
+from prvr.media import VideoFile, video_path
 
 VideoOrder = Literal["added", "newest", "recent", "name", "longest"]
 MOST_FOLDERS = 1000  # that a summary names
@@ -25,7 +27,8 @@ ORDER_COLUMNS: dict[VideoOrder, tuple[str, bool]] = {  # True: ascending
 }
 _BUCKETS = "('s3://', 'gs://', 'az://')"
 _IN_BUCKET = f"substr(path, 1, 5) IN {_BUCKETS}"
-_FOLDER = r"rtrim(path, replace(replace(path, '/', ''), '\', ''))"  # of a file, with the separator at its end
+_NO_SEPARATOR = r"replace(replace(path, '/', ''), '\', '')" if os.sep == "\\" else "replace(path, '/', '')"
+_FOLDER = f"rtrim(path, {_NO_SEPARATOR})"  # of a file, with the separator at its end
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,10 @@ class LibrarySummary:
 def path_range(folder: VideoFile) -> tuple[str, str]:
     """Paths inside a folder are at least the first text and lower than the second.
 
-    >>> path_range(BucketPath("s3://films/2024"))
+    >>> path_range(video_path("s3://films/2024"))
     ('s3://films/2024/', 's3://films/20240')
     """
-    separator = "/" if isinstance(folder, BucketPath) or "\\" not in str(folder) else "\\"
+    separator = "\\" if isinstance(folder, PureWindowsPath) else "/"  # elsewhere a backslash is part of a name
     inside = str(folder).rstrip(separator) + separator
     return inside, inside[:-1] + chr(ord(separator) + 1)
 
@@ -148,7 +151,7 @@ def summarise_catalogue(db: sqlite3.Connection) -> LibrarySummary:
         failed=counts.get("failed", (0, 0.0))[0],
         seconds=seconds,
         tags=dict(sorted(tags.items())),
-        folders=tuple(video_path(folder.rstrip("/\\") or "/") for (folder,) in folders),
+        folders=tuple(video_path(folder.rstrip(f"/{os.sep}") or "/") for (folder,) in folders),
         buckets=dict(buckets),
         ends=distinct_paths(ends),
     )
