@@ -3,6 +3,7 @@
 from prvr.scoring.calibration import (
     Calibration,
     CalibrationQuality,
+    KnownSearches,
     LibraryOdds,
     area_under_roc,
     calibration_error,
@@ -37,6 +38,7 @@ __all__ = [
     "Gallery",
     "GalleryError",
     "GalleryEvidence",
+    "KnownSearches",
     "LibraryOdds",
     "NotSeparable",
     "Positives",
