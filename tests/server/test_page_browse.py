@@ -119,10 +119,7 @@ def test_long_lists_come_page_by_page(page: Any) -> None:
     page.route("**/v1/videos?*", answer)
     page.select_option("#sort", "longest")
     until(page, "document.querySelectorAll('.film').length >= 48")
-    for _ in range(4):
-        page.evaluate("scrollTo(0, document.body.scrollHeight)")
-        page.wait_for_timeout(100)
-    until(page, "document.querySelectorAll('.film').length >= 144")
+    until(page, "(scrollTo(0, document.body.scrollHeight), document.querySelectorAll('.film').length >= 144)")
     titles = page.locator(".film .title").all_text_contents()
     assert len(titles) == len(set(titles))
     assert "left" in page.inner_text("#more-films")

@@ -122,6 +122,7 @@ def weights(run: Path, name: str) -> dict[str, Tensor]:
     return load_file(run / "weights" / name / "model.safetensors")
 
 
+@pytest.mark.slow
 def test_two_processes_killed_midway_resume_to_the_same_weights(preset: Path, world: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     first, second = start_two(preset, world, broken)
