@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from trust import all_scores, best
 
 from prvr.library import FRAMES, Library, rendered_queries
 from prvr.scoring import Calibration, KnownSearches, known_searches
@@ -44,6 +43,8 @@ def main() -> None:
 
 def searches(run: Path, calibration: Calibration, films: int, seed: int) -> KnownSearches:
     """All searches of one library, each with its films there and with them left out."""
+    from trust import all_scores, best  # imported here: the processes that draw films do not find it
+
     config = replace(RENDERED_SIZES["demo"], seed=seed, train=1, val=1, test=films)
     with tempfile.TemporaryDirectory() as folder:
         world = render_world(Path(folder) / "films", config, workers=2)
