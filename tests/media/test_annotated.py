@@ -96,7 +96,7 @@ def test_splits_are_drawn_by_video_and_hardly_change_with_more_videos() -> None:
     held, held_later = ({a.moment.video for a in part["test"]} for part in (first, more))
     assert len(held & held_later) >= 3
     assert list(many(50).split(test=0.0)) == ["train", "val"]
-    with pytest.raises(DataError, match="3 videos have sentences; at least 4 are needed"):
+    with pytest.raises(DataError, match="videos with sentences: 3; at least 4 are needed"):
         many(3).split()
     with pytest.raises(DataError, match="below 1 together"):
         many(50).split(val=0.5, test=0.5)

@@ -208,7 +208,7 @@ def _draw(videos: Iterable[str], val: float, test: float, seed: int) -> dict[str
     order = sorted(videos, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
     if len(order) < _FEWEST:
         raise DataError(
-            f"{len(order)} videos have sentences; at least {_FEWEST} are needed to train, validate and test on "
+            f"videos with sentences: {len(order)}; at least {_FEWEST} are needed to train, validate and test on "
             "different ones. Annotate more videos."
         )
     held = {split: max(1, round(share * len(order))) if share else 0 for split, share in (("val", val), ("test", test))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from prvr.media.errors import MissingExtra
@@ -9,35 +10,31 @@ from prvr.media.errors import MissingExtra
 
 def require_av(purpose: str = "decodes videos") -> Any:
     """PyAV, which carries its own FFmpeg. ``purpose`` completes the message: "PyAV, which decodes videos, …"."""
-    try:
-        import av
-    except ImportError as problem:
-        raise MissingExtra(f"PyAV, which {purpose},", "media", problem) from problem
-    return av
+    return _require("av", f"PyAV, which {purpose},", "media")
 
 
 def require_transformers() -> Any:
     """The ``transformers`` library. Importing it takes seconds."""
-    try:
-        import transformers
-    except ImportError as problem:
-        raise MissingExtra("transformers, which runs image–text and sentence models,", "encoders", problem) from problem
-    return transformers
+    return _require("transformers", "transformers, which runs image–text and sentence models,", "encoders")
 
 
 def require_hub() -> Any:
     """The client of the Hugging Face hub."""
-    try:
-        import huggingface_hub
-    except ImportError as problem:
-        raise MissingExtra("huggingface_hub, which finds models on this machine,", "encoders", problem) from problem
-    return huggingface_hub
+    return _require("huggingface_hub", "huggingface_hub, which finds models on this machine,", "encoders")
 
 
 def require_faster_whisper() -> Any:
     """The ``faster-whisper`` library, which runs speech models."""
+    return _require("faster_whisper", "faster-whisper, which writes down what is said,", "speech")
+
+
+def require_timelines() -> Any:
+    """OpenTimelineIO, which writes timelines for editing programs."""
+    return _require("opentimelineio", "opentimelineio, which writes timelines,", "export")
+
+
+def _require(module: str, which: str, extra: str) -> Any:
     try:
-        import faster_whisper
+        return import_module(module)
     except ImportError as problem:
-        raise MissingExtra("faster-whisper, which writes down what is said,", "speech", problem) from problem
-    return faster_whisper
+        raise MissingExtra(which, extra, problem) from problem

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from prvr.media.errors import MissingExtra
 from prvr.media.export.moments import ExportMoment, most_seconds
 from prvr.media.frames import USUAL_RATE
+from prvr.media.packages import require_timelines
 from prvr.media.reader import open_video
 
 _EXACT = (24000 / 1001, 30000 / 1001, 60000 / 1001)  # rates that files state with a rounding error
@@ -37,7 +38,7 @@ def edl_text(moments: Sequence[ExportMoment]) -> str:
         MissingExtra: ``opentimelineio`` or its CMX 3600 adapter is not installed.
         MediaError: the rate of a video is not known, and the file cannot be read.
     """
-    otio = _require_otio()
+    otio = require_timelines()
     if "cmx_3600" not in otio.adapters.available_adapter_names():
         raise MissingExtra("otio-cmx3600-adapter, which writes edit decision lists,", "export")
     known = [*map(_with_facts, moments)]
@@ -49,7 +50,7 @@ def edl_text(moments: Sequence[ExportMoment]) -> str:
 
 def _timeline(moments: Sequence[tuple[ExportMoment, float]]) -> Any:
     """A timeline with one track of pictures, from moments and the rates to count their times at."""
-    otio = _require_otio()
+    otio = require_timelines()
     timeline = otio.schema.Timeline(name=_TITLE)
     track = otio.schema.Track(name="V1", kind=otio.schema.TrackKind.Video)
     timeline.tracks.append(track)
@@ -129,11 +130,3 @@ def _timecode_rate(rate: float) -> float:
         if abs(ratio - round(ratio)) < 0.001:
             return code
     return USUAL_RATE
-
-
-def _require_otio() -> Any:
-    try:
-        import opentimelineio
-    except ImportError as problem:
-        raise MissingExtra("opentimelineio, which writes timelines,", "export", problem) from None
-    return opentimelineio
