@@ -45,7 +45,7 @@ def test_what_is_most_alike_comes_first_and_the_video_itself_is_left_out(whole: 
     found = whole.search(query, limit=100)
     snapshot = whole.snapshot()
     sections = snapshot.tracks[FRAMES]
-    scores = score_sections(moment_vector(query, snapshot)[None], sections, whole.pool).fused(sections.fusion_weight)[0]
+    scores = score_sections(moment_vector(query, snapshot)[None], sections, whole.scorer).fused(sections.fusion_weight)[0]
     expected = {int(owner): float(score) for owner, score in zip(sections.owners, scores, strict=True)}
     assert expected.pop(video) == max(expected.values(), default=0) or video not in expected
     assert {hit.video.id: hit.score for hit in found} == pytest.approx(expected, abs=1e-5)

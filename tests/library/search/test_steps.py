@@ -78,13 +78,13 @@ def test_queries_see_the_sections_that_filters_leave(small: Library) -> None:
 def test_scores_of_some_sections_are_those_of_all(small: Library) -> None:
     sections = small.snapshot().tracks[FRAMES]
     rows = vectors(small, "one", "four")
-    everything = score_sections(rows, sections, small.pool).fused(sections.fusion_weight)
-    some = score_sections(rows, sections, small.pool, np.array([3, 1])).fused(sections.fusion_weight)
+    everything = score_sections(rows, sections, small.scorer).fused(sections.fusion_weight)
+    some = score_sections(rows, sections, small.scorer, np.array([3, 1])).fused(sections.fusion_weight)
     assert torch.allclose(some, everything[:, [3, 1]], atol=1e-5)
     assert everything.argmax(1).tolist() == [0, 3]
     queries = [TrackQuery(row, 0.0, sections.by_video, sections.by_video) for row in rows]
-    plain = score_queries(queries, sections, small.pool)
-    assert np.stack(plain) == pytest.approx(score_sections(rows, sections, small.pool).base.numpy(), abs=1e-5)
+    plain = score_queries(queries, sections, small.scorer)
+    assert np.stack(plain) == pytest.approx(score_sections(rows, sections, small.scorer).base.numpy(), abs=1e-5)
 
 
 def test_ranking_needs_scores_alone() -> None:
@@ -146,7 +146,7 @@ def test_fusion_counts_the_first_hundred_places() -> None:
 def test_evidence_peaks_where_the_sentence_is(small: Library) -> None:
     sections = small.snapshot().tracks[FRAMES]
     request = EvidenceRequest(vectors(small, "two")[0], sections.by_video.of_video(2), sections.fusion_weight)
-    (evidence,) = evidence_in_videos(sections, [request], small.pool)
+    (evidence,) = evidence_in_videos(sections, [request], small.scorer)
     assert evidence.spans[evidence.direct_peak].tolist() == [3.0, 4.0]
     assert len(evidence.direct) == 10
 
@@ -156,13 +156,13 @@ def test_the_steps_together_are_a_search(small: Library) -> None:
     rows = {FRAMES: vectors(small, "three")}
     (queries,) = track_queries([request], rows, snapshot, {})
     sections = snapshot.tracks[FRAMES]
-    scores = score_queries([queries[FRAMES]], sections, small.pool)
+    scores = score_queries([queries[FRAMES]], sections, small.scorer)
     words = search_words([request], snapshot, lambda: small.store.words(snapshot))
     assert list(words[0]) == [3]  # the name and the tag of the third video
     ranked = rank_track([queries[FRAMES]], scores, sections, Knowledge())[0]
     (ranking,) = rank_requests([request], [{FRAMES: ranked}], words)
     assert ranking is not None
-    (page,) = explain_pages([ranking], snapshot, small.pool)
+    (page,) = explain_pages([ranking], snapshot, small.scorer)
     assert page is not None
     assert page.more
     result = result_of(ranking, page, snapshot, Knowledge(), small.lines)

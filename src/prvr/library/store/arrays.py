@@ -17,11 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from prvr.files import sync_folder
 from prvr.library.errors import LibraryError
-from prvr.scoring import PAGED, describe_array, map_array, raw_bytes
+from prvr.scoring import PAGED, array_bytes, map_array
 
 SHARDS_FOLDER = "shards"
 PAGED_ARRAYS = (*PAGED, "spans")
@@ -51,7 +52,7 @@ class Shard:
         about = self.about["arrays"][name]
         return {"dtype": about["dtype"], "shape": [self.length(name), *about["shape"]]}
 
-    def counts_with(self, pages: Tensor) -> bool:
+    def counts_with(self, pages: NDArray[np.int32]) -> bool:
         """Whether the page counts of all rows, (rows,), add up to what the catalogue says."""
         return bool((pages >= 0).all()) and int(pages.sum()) == self.pages
 
@@ -64,7 +65,7 @@ class Section:
     """A stretch of a video: the arrays of a gallery with one row, and the times of its tokens."""
 
     about: dict[str, Any]
-    arrays: dict[str, Tensor]  # (1, …) or (pages, …)
+    arrays: dict[str, NDArray[Any]]  # (1, …) or (pages, …)
     tokens: int
 
     @property
@@ -99,9 +100,9 @@ class Appender:
         shard = self.last.get(track)
         if shard is None or shard.about != described or shard.bytes("local.values") >= SHARD_LIMIT:
             shard = _begin(self.db, track, described)
-        for name, tensor in section.arrays.items():
+        for name, array in section.arrays.items():
             place = shard.bytes(name)
-            _write_all(self._handle(shard, name, place), raw_bytes(tensor), place)
+            _write_all(self._handle(shard, name, place), array_bytes(array), place)
         self.db.execute(
             "INSERT INTO sections (video, shard, row, first_page, pages, tokens) VALUES (?, ?, ?, ?, ?, ?)",
             (video, shard.id, shard.rows, shard.pages, section.pages, section.tokens),
@@ -161,9 +162,8 @@ def short_message(path: Path, found: int, expected: int) -> str:
 
 def _describe(section: Section) -> dict[str, Any]:
     arrays = {}
-    for name, tensor in section.arrays.items():
-        item = tensor[0].numel() * tensor.element_size()
-        arrays[name] = {"dtype": describe_array(tensor)["dtype"], "shape": list(tensor.shape[1:]), "item": item}
+    for name, array in section.arrays.items():
+        arrays[name] = {"dtype": array.dtype.name, "shape": list(array.shape[1:]), "item": array[0].nbytes}
     return json.loads(json.dumps({"arrays": arrays, "gallery": section.about}))
 
 
@@ -182,7 +182,7 @@ def _write_all(handle: int, data: memoryview, place: int) -> None:
         data = data[written:]
 
 
-def map_shard(folder: Path, shard: Shard) -> dict[str, Tensor]:
+def map_shard(folder: Path, shard: Shard) -> dict[str, NDArray[Any]]:
     """Map the committed arrays of a shard into memory."""
     place = folder / SHARDS_FOLDER / str(shard.id)
     if not place.is_dir():
@@ -222,8 +222,8 @@ def _compact(db: sqlite3.Connection, folder: Path, appender: Appender) -> list[P
         db.execute("DELETE FROM shards WHERE id = ?", (shard.id,))
         for video, row, first, pages, tokens in rows:
             arrays_of_row = {
-                name: tensor[first : first + pages] if name in PAGED_ARRAYS else tensor[row : row + 1]
-                for name, tensor in arrays.items()
+                name: array[first : first + pages] if name in PAGED_ARRAYS else array[row : row + 1]
+                for name, array in arrays.items()
             }
             appender.append(shard.track, video, Section(shard.about["gallery"], arrays_of_row, tokens))
         unused.append(folder / SHARDS_FOLDER / str(shard.id))

@@ -10,21 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
+from numpy.typing import NDArray
 
 from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import ShardMissing, is_new, map_shard, read_shards
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_videos
 from prvr.library.store.sections import Ids, MappedSections, MappedShard, TrackSections
 from prvr.library.store.settings import LibraryRecord, kept_record
-from prvr.scoring import Gallery
 
 if TYPE_CHECKING:
     from prvr.library.search.filters import Filters
 
 _TRIES = 20
 
-QueryProjection = Callable[[str], Tensor | None]  # track name -> TRACE's query projection (D, D)
+QueryProjection = Callable[[str], NDArray[np.float32] | None]  # track name -> TRACE's query projection (D, D)
 
 
 @dataclass(frozen=True)
@@ -99,10 +98,9 @@ def _map_tracks(
         ).fetchall()
         if not sections:
             continue
-        arrays = map_shard(folder, shard)
-        gallery = Gallery.of_arrays(shard.about["gallery"], arrays, query_projection=projection(shard.track))
+        about, arrays, projected = shard.about["gallery"], map_shard(folder, shard), projection(shard.track)
         columns = np.array(sections, np.int64)  # (sections, 3)
-        shards.setdefault(shard.track, []).append(MappedShard(gallery, arrays, shard.id, columns[:, 1]))
+        shards.setdefault(shard.track, []).append(MappedShard(about, arrays, projected, shard.id, columns[:, 1]))
         owners.setdefault(shard.track, []).append(columns[:, 0])
         tokens.setdefault(shard.track, []).append(columns[:, 2])
     tracks = {track: MappedSections(shards[track], owners[track], tokens[track]) for track in shards}

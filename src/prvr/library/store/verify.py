@@ -6,6 +6,8 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import NEW, SHARDS_FOLDER, Shard, damaged_message, read_shards, short_message
 from prvr.library.store.catalogue import Catalogue, read_videos
@@ -124,5 +126,5 @@ def _is_valid(path: Path, shard: Shard, name: str) -> bool:
     array = map_array(path, shard.described(name), growing=True)
     if name == "pages":
         return shard.counts_with(array)
-    starts = range(0, len(array), _BLOCK) if array.is_floating_point() else ()
-    return all(bool(array[start : start + _BLOCK].isfinite().all()) for start in starts)
+    starts = range(0, len(array), _BLOCK) if array.dtype.kind == "f" else ()
+    return all(bool(np.isfinite(array[start : start + _BLOCK]).all()) for start in starts)
