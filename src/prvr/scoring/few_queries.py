@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_QUERIES = 2  # from here on a matrix product is faster
+_FEW_NUMBERS = 1 << 18  # are multiplied before other threads have started
 
 
 def has_simsimd() -> bool:
@@ -27,10 +28,11 @@ def few_query_dots(stored: NDArray[Any], queries: NDArray[Any], kind: str, threa
         stored: the rows; brain floats as 16-bit integers.
         queries: the same.
         kind: "f32", "f16", "bf16" or "int8".
-        threads: to use, at most one for each core.
+        threads: to use, at most one for each core; few numbers take one.
     """
     import simsimd
 
     name: Any = kind
-    found: Any = simsimd.cdist(queries, stored, metric="dot", dtype=name, threads=min(threads, os.cpu_count() or 1))
+    threads = min(threads, os.cpu_count() or 1) if stored.size > _FEW_NUMBERS else 1
+    found: Any = simsimd.cdist(queries, stored, metric="dot", dtype=name, threads=threads)
     return np.frombuffer(found, np.float64).reshape(len(queries), len(stored)).astype(np.float32)

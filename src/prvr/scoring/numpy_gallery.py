@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.scoring.few_queries import MOST_QUERIES, few_query_dots, has_simsimd
+from prvr.scoring.few_queries import few_query_dots, has_simsimd
 from prvr.trace import PagedEvidence, PagedProducts, TraceConfig, expected_paged_support, paged_evidence
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
 
 _KINDS = {"float32": "f32", "float16": "f16", "int8": "int8"}  # NumPy's names, SimSIMD's names
+_FEW_QUERIES = 32  # for more, a matrix product is faster, although NumPy is slow to turn half floats into floats
 _LARGEST = 1 << 20  # numbers in the largest temporary, so that a CPU's cache still holds it
 
 
@@ -89,14 +90,14 @@ class NumpyGallery:
 
     def floats(self, name: str, rows: slice | Rows) -> Floats:
         """Stored vectors as they are multiplied."""
-        values: Floats = self.arrays[f"{name}.values"][rows].astype(np.float32)
-        scale = self.arrays.get(f"{name}.scale")
-        return values if scale is None else values * scale[rows][..., None]
+        values, scale = self.arrays[f"{name}.values"][rows], self.arrays.get(f"{name}.scale")
+        floats: Floats = values.astype(np.float32)
+        return floats if scale is None else floats * scale[rows][..., None]
 
     def _parts(self, rows: Rows, queries: int) -> Iterator[slice]:
         """Runs of rows whose temporaries stay small; a longer row is a run by itself."""
         pages = np.diff(self.first_page)[rows]
-        widest = queries if queries <= MOST_QUERIES else max(queries, self.width)
+        widest = queries if queries <= _FEW_QUERIES else max(queries, self.width)
         group = (pages.cumsum() - pages) // max(1, _LARGEST // (widest * self.page))
         edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(rows)]
         return (slice(*edge) for edge in pairwise(edges) if len(rows))
@@ -153,7 +154,7 @@ class _Pairs:
         """Queries with stored vectors (N, K, D) → (Q, N, K)."""
         values, scale = self.gallery.arrays[f"{name}.values"], self.gallery.arrays.get(f"{name}.scale")
         kind = _KINDS.get(values.dtype.name)
-        if len(self.queries) > MOST_QUERIES or kind is None or not has_simsimd():
+        if len(self.queries) > _FEW_QUERIES or kind is None or not has_simsimd():
             floats = self.gallery.floats(name, rows)
             return (self.queries @ floats.reshape(-1, floats.shape[-1]).T).reshape(-1, *floats.shape[:-1])
         stored = values[rows]
