@@ -40,7 +40,7 @@ def found(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
     return result
 
 
-UNNEEDED = {
+PACKAGES = [
     "torch",
     "transformers",
     "h5py",
@@ -52,10 +52,9 @@ UNNEEDED = {
     "pyarrow",
     "ray",
     "fastapi",
-}
-UNNEEDED |= {
-    f"prvr.{room}" for room in ("training", "backbones", "losses", "tokens", "worlds", "data", "server", "doctor")
-}
+]
+ROOMS = ["training", "backbones", "losses", "tokens", "worlds", "data", "server", "doctor"]
+UNNEEDED = {*PACKAGES, *(f"prvr.{room}" for room in ROOMS)}
 
 
 @pytest.mark.parametrize(
