@@ -40,21 +40,8 @@ def found(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
     return result
 
 
-PACKAGES = [
-    "torch",
-    "transformers",
-    "h5py",
-    "scipy",
-    "matplotlib",
-    "safetensors",
-    "av",
-    "lance",
-    "pyarrow",
-    "ray",
-    "fastapi",
-]
-ROOMS = ["training", "backbones", "losses", "tokens", "worlds", "data", "server", "doctor"]
-UNNEEDED = {*PACKAGES, *(f"prvr.{room}" for room in ROOMS)}
+UNNEEDED = {"torch", "transformers", "h5py", "scipy", "matplotlib", "safetensors", "av", "lance", "pyarrow", "fastapi"}
+UNNEEDED |= {f"prvr.{room}" for room in ("training", "backbones", "losses", "tokens", "worlds", "data", "server")}
 
 
 @pytest.mark.parametrize(

@@ -129,8 +129,7 @@ def _parse(argv: list[str], usual: SearchArguments | None = None) -> SearchArgum
 def _load(lib: Library) -> None:
     """Load encoder and vectors. If that fails, the first search fails in the same way and says so."""
     with suppress(UserError):
-        lib.snapshot()
-        _ = lib.tracks
+        lib.prepare()
 
 
 def _require_query(arguments: SearchArguments) -> SearchArguments:

@@ -151,6 +151,11 @@ class Library:
             self.record, self.store, self._tracks = record, self.store.following(record), None
             self._encoders = {**self._encoders, FRAMES: frames}
 
+    def prepare(self) -> None:
+        """Load encoders, model and vectors in a process that stays open, so that a problem shows before a search."""
+        _ = self.tracks
+        self.scorer.prepare(self.snapshot().tracks.values())
+
     @property
     def knowledge(self) -> Knowledge:
         """How far answers can be trusted."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +19,8 @@ from prvr.scoring import NumpyScores, RowEvidence
 if TYPE_CHECKING:
     from prvr.scoring import ScoringPool
 
-MOST_FOR_NUMPY = 1 << 16  # tokens of a track; a larger one is scored faster with torch
+# Tokens of a track. In a larger one torch is faster, and in a much larger one it is worth its import.
+MOST_FOR_NUMPY, MOST_WITHOUT_TORCH = 1 << 16, 1 << 19
 
 
 class BlockPairs(NamedTuple):
@@ -33,8 +35,18 @@ class BlockPairs(NamedTuple):
 class SectionScorer:
     """Scores sections and computes their evidence: with NumPy in a small track, otherwise with torch.
 
-    Importing torch takes two seconds, so a search of a small library does without it. Both give the same numbers.
+    Importing torch takes longer than a search of a small library, which therefore does without. Both give the same
+    numbers.
     """
+
+    def uses_torch(self, sections: TrackSections) -> bool:
+        """The rule that chooses."""
+        return int(sections.tokens.sum()) > (MOST_FOR_NUMPY if "torch" in sys.modules else MOST_WITHOUT_TORCH)
+
+    def prepare(self, tracks: Iterable[TrackSections]) -> None:
+        """For a process that stays open: import torch now, if it is faster in one of these tracks."""
+        if any(int(sections.tokens.sum()) > MOST_FOR_NUMPY for sections in tracks):
+            _ = self.pool
 
     @cached_property
     def pool(self) -> ScoringPool:
@@ -42,10 +54,6 @@ class SectionScorer:
         from prvr.scoring import ScoringPool
 
         return ScoringPool()
-
-    def uses_torch(self, sections: TrackSections) -> bool:
-        """The rule: a large track."""
-        return int(sections.tokens.sum()) > MOST_FOR_NUMPY
 
     def score(self, queries: Floats, sections: TrackSections, block: SectionBlock, rows: Ids) -> NumpyScores:
         """Scores (Q, n) of queries (Q, D) on some rows of a block."""
