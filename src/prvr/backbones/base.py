@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from prvr.backbones.blocks.official import OfficialKey
 from prvr.backbones.scores import TokenSet, max_cosine, max_dot
-from prvr.tokens import TrainBatch, VideoBatch, VideoTokens
+from prvr.tokens import FeatureRule, TrainBatch, VideoBatch, VideoTokens
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ class BackboneConfig:
     def auxiliary_captions(self) -> int:
         """How many auxiliary captions of each video the model reads; 0: none."""
         return 0
+
+    @property
+    def feature_rule(self) -> FeatureRule:
+        """How a video's frames are resampled for the model (``prvr.data.rules``)."""
+        return "standard"
 
     def pool_at(self, epoch: int) -> int | None:
         """The pool of hard negatives in an epoch; None while negatives are drawn from all."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ from prvr.backbones.blocks.clip import ClipTransformer, bound_logit_scale, mean_
 from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.interaction import softmax_weights, token_interaction, uniform_weights
 from prvr.backbones.blocks.official import OfficialKey, affine, renamed, under
-from prvr.backbones.blocks.packed_words import pack_words, pad_words, unpack_words
+from prvr.backbones.blocks.packed_words import UnpackedQuery, pack_query, pad_words, unpack_query
 from prvr.backbones.blocks.towers import Text, Towers
 from prvr.backbones.clip_family import ClipFamilyConfig, family_settings
 from prvr.backbones.registry import register
@@ -69,14 +69,6 @@ class CaptionedTokens(VideoTokens):
     captions: Tensor | None = None  # (V, D)
 
 
-class UnpackedQuery(NamedTuple):
-    """The parts of a packed query."""
-
-    vector: Tensor  # (Q, D)
-    words: Tensor  # (Q, L, D)
-    mask: Tensor  # (Q, L)
-
-
 @register
 class Cap4Video(Backbone):
     """Token-wise interaction with frames that have read captions."""
@@ -118,17 +110,8 @@ class Cap4Video(Backbone):
     def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Sentence vector and words of each query, packed: (Q, L, Dq), (Q, L) → (Q, 1 + L, D + 1)."""
         mask = as_mask(mask)
-        return self._pack(self.towers.text(tokens, mask), mask)
-
-    @staticmethod
-    def _pack(text: Text, mask: Tensor) -> Tensor:
-        rows = torch.cat([text.vector[:, None].to(text.words.dtype), text.words], dim=1)
-        return pack_words(rows, F.pad(mask, (1, 0), value=True))
-
-    @staticmethod
-    def unpack(queries: Tensor) -> UnpackedQuery:
-        states, mask = unpack_words(queries)
-        return UnpackedQuery(states[:, 0], states[:, 1:], mask[:, 1:])
+        text = self.towers.text(tokens, mask)
+        return pack_query(text.vector, text.words, mask)
 
     def encode_videos(
         self,
@@ -174,7 +157,7 @@ class Cap4Video(Backbone):
 
     def base_score(self, queries: Tensor, videos: VideoTokens) -> Tensor:
         """Packed queries against videos, (Q, V): both branches fused, or the query–video score alone."""
-        c, query = self.config, self.unpack(queries)
+        c, query = self.config, unpack_query(queries)
         video = self.video_scores(query, videos)
         captions = self.caption_scores(query.vector, videos)
         return video if captions is None else c.video_weight * video + c.caption_weight * captions
@@ -223,11 +206,11 @@ class Cap4Video(Backbone):
         """One caption of each video as a query, packed, and whose it is; a video without captions gets padding."""
         drawn = torch.rand(known.shape, device=known.device).masked_fill(~known, -1.0).argmax(1)
         rows = torch.arange(len(known), device=known.device)
-        packed = self._pack(Text(text.words[rows, drawn], text.vector[rows, drawn]), mask[rows, drawn])
+        packed = pack_query(text.vector[rows, drawn], text.words[rows, drawn], mask[rows, drawn])
         return packed, torch.where(known.any(1), rows, -1)
 
     def objective(self, encoded: Encoded, *, epoch: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:
-        query, videos = self.unpack(encoded.queries.float()), encoded.videos.to(torch.float32)
+        query, videos = unpack_query(encoded.queries.float()), encoded.videos.to(torch.float32)
         scale = self.logit_scale.exp()
         terms = {"video": two_way_nce(scale * self.video_scores(query, videos), encoded.labels)}
         captions = self.caption_scores(query.vector.detach(), videos)

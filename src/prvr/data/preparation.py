@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from prvr.data.cache import cache_home, cached_folder, fingerprint
 from prvr.data.errors import DataError, summarise_names
-from prvr.data.feature_tables import FeatureTables, TableSettings, read_tables
+from prvr.data.feature_tables import CLIP_SIZES, FeatureTables, TableSettings, read_tables
 from prvr.data.layout import Collection
 from prvr.data.progress_bar import show_progress
-from prvr.data.resample import normalise_rows, sample_clips, sample_frames
+from prvr.data.resample import normalise_rows
+from prvr.data.rules import prepare_video
 from prvr.data.stores import FeatureStore, open_feature_store, store_files
 
 Array = NDArray[np.float32]
@@ -40,6 +41,7 @@ def prepare_tables(
 
     name = (
         f"{collection.name}{split}-{collection.visual_feature}-c{settings.clips}-f{settings.frames}-w{settings.words}"
+        + ("" if settings.rule == "standard" else f"-{settings.rule}")
     )
     sources = [collection.captions(split), query_path, *store_files(video_path)]
     version = f"v{settings.version}-{fingerprint(sources)}"
@@ -66,12 +68,18 @@ def _write_tables(
 ) -> None:
     """Resample and normalise everything into ``folder``."""
 
+    sizes: list[NDArray[np.int64]] = []
+
     def frames_and_clips(raw: Array) -> tuple[Array, ...]:
-        return normalise_rows(sample_frames(raw, settings.frames)), normalise_rows(sample_clips(raw, settings.clips))
+        frames, clips, sizes_of_clips = prepare_video(raw, settings)
+        sizes.extend([] if sizes_of_clips is None else [sizes_of_clips])
+        return frames, clips
 
     videos_read = map(videos.read, show_progress(video_ids, total=len(video_ids), label=f"preparing {label} videos"))
     frame_counts, _ = _stream(folder, ("frames", "clips"), videos_read, frames_and_clips, videos.width)
     word_counts = write_words(folder, queries, query_ids, settings.words, f"{label} queries")
+    if sizes:
+        np.save(folder / CLIP_SIZES, np.array(sizes, dtype=np.float32))
     np.save(folder / "frame_count.npy", np.array(frame_counts, dtype=np.int64))
     np.save(folder / "word_count.npy", np.array(word_counts, dtype=np.int64))
     meta = {"recipe": asdict(settings), "visual_width": videos.width, "query_width": queries.width}
