@@ -47,7 +47,7 @@ class FrozenConfig(BackboneConfig):
     def __post_init__(self) -> None:
         if self.visual_width != self.query_width:
             raise ValueError(
-                f"frozen needs frames and sentences in one space, not {self.visual_width} and {self.query_width} wide"
+                f"a method without training needs frames and sentences in one space, not {self.visual_width} and {self.query_width} wide"
             )
         if not 0 <= self.propagation < 1:
             raise ValueError(f"propagation is a share from 0 to below 1, not {self.propagation}")
@@ -136,4 +136,4 @@ class Frozen(Backbone):
         return {}
 
     def _nothing_to_train(self) -> NoReturn:
-        raise TypeError("frozen has no parameters: there is nothing to train")
+        raise TypeError(f"{self.method} has no parameters: there is nothing to train")

@@ -22,6 +22,7 @@ from prvr.backbones.blocks.aggregation import BlendedBank
 from prvr.backbones.blocks.official import OfficialKey, affine, renamed, under
 from prvr.backbones.blocks.segments import level_of, linked_share, merged_segments
 from prvr.backbones.blocks.windows import format_widths, parse_widths
+from prvr.backbones.blocks.words import last_words
 from prvr.backbones.registry import register
 from prvr.backbones.trunk import Trunk, TrunkConfig, loss_settings, trunk_settings, video_tokens
 from prvr.losses import angle_relation, distance_relation, segment_alignment
@@ -155,9 +156,3 @@ class MSCPRVR(Trunk):
         keys = super().official_keys() | {"weight_token": "weight_token"} | affine("align", "vproj_clip")
         keys |= under("clip_encoder", self.clip_encoder.official_keys("clip_encoder"))
         return keys | under("frame_encoder", self.frame_encoder.official_keys("frame_encoder_1"))
-
-
-def last_words(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The last real word of each query, (N, L, D), (N, L) → (N, D)."""
-    last = (mask.sum(1) - 1).clamp(min=0)
-    return tokens.gather(1, last[:, None, None].expand(-1, 1, tokens.shape[2])).squeeze(1)

@@ -124,6 +124,7 @@ def _given_data(arguments: TrainArguments) -> Path:
 def _announce(run: Run, arguments: TrainArguments, console: Console) -> None:
     config = arguments.config
     stages = f"{config.backbone_stage.epochs} backbone epochs, then {config.trace_stage.epochs} with TRACE"
+    stages = stages if config.epochs else "nothing to train"
     console.print(
         f"{config.method} on {config.data.collection}: {stages}; run folder {run.path}", highlight=False, soft_wrap=True
     )

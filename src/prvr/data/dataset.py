@@ -41,6 +41,7 @@ class Dataset:
     moments: dict[str, Moment] | None  # by query id
     tables: FeatureTables
     auxiliary: AuxiliaryCaptions | None = None  # captions of the videos, for methods that read them
+    visual_feature: str = ""  # name of the frame features
 
     @staticmethod
     def load(
@@ -97,6 +98,7 @@ class Dataset:
             auxiliary=load_auxiliary(files, split, video_ids, slots=caption_slots, words=words, cache_dir=cache)
             if caption_slots
             else None,
+            visual_feature=files.visual_feature,
         )
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ from prvr.evaluation.film_strip import Still
 from prvr.evaluation.findings import Study
 from prvr.evaluation.goldens import Golden, read_golden, repository_goldens
 from prvr.evaluation.pair_account import PairAccount, find_query, find_video, pair_account
-from prvr.evaluation.published import PUBLISHED_CAVEAT, published_recall
+from prvr.evaluation.published import CLIP_CAVEAT, PUBLISHED_CAVEAT, published_caveat, published_recall
 from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, RecordError, load_record, save_record
 from prvr.evaluation.report import (
     COMPARISON_SECTIONS,
@@ -38,6 +38,7 @@ from prvr.evaluation.zoo import ZooRow, zoo_rows
 from prvr.scoring import Positives, Recall, coverage, ranks, recalls
 
 __all__ = [
+    "CLIP_CAVEAT",
     "COMPARISON_SECTIONS",
     "PUBLISHED_CAVEAT",
     "REPORT_SECTIONS",
@@ -84,6 +85,7 @@ __all__ = [
     "open_subject",
     "pair_account",
     "pair_runs",
+    "published_caveat",
     "published_recall",
     "ranks",
     "read_golden",

@@ -116,6 +116,8 @@ def describe_weights(name: str, about: dict[str, Any], config: TrainConfig) -> s
     """How the weights were chosen, in words."""
     if "imported_from" in about:
         return f"the authors' {about['imported_from']}"
+    if about.get("untrained"):
+        return "nothing was trained"
     if name == "average":
         epochs = [epoch + 1 for epoch in about["epochs"]]
         return f"mean of the weights of epochs {', '.join(map(str, epochs))}"

@@ -53,9 +53,7 @@ def angle_relation(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
         rows = slice(start, start + together)
         if together >= count:
             return _angle_errors(student, teacher, real, rows) / real.sum().clamp(min=1) ** 3
-        part = checkpoint(
-            _angle_errors, student, teacher, real, rows, use_reentrant=False, preserve_rng_state=False
-        )
+        part = checkpoint(_angle_errors, student, teacher, real, rows, use_reentrant=False, preserve_rng_state=False)
         assert isinstance(part, Tensor)
         total = total + part
     return total / real.sum().clamp(min=1) ** 3

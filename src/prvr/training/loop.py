@@ -74,13 +74,16 @@ class Trainer:
         self.step: Step | None = None
         listed = listed_negatives(self.model.backbone, train_set, config.seed)
         self.batches = TrainingBatches(train_set, config, group, listed)
-        if self.batches.steps == 0:
+        if self.batches.steps == 0 and self.model.backbone.trainable:
             raise TrainingError(f"{len(train_set)} training videos make no batch: at least two are needed")
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def train(self) -> None:
         """Train from the newest checkpoint, or from the start, to the end."""
+        if not self.model.backbone.trainable:
+            self._keep_as_it_is()
+            return
         self._restore()
         if self.progress.epoch >= self._epochs() and self.run.has_weights("average"):
             self._calibrate()
@@ -110,6 +113,17 @@ class Trainer:
             raise
         finally:
             reporter.close()
+
+    def _keep_as_it_is(self) -> None:
+        """Make a run of a method without parameters, so that every command that takes a run can use it."""
+        if self.group.is_first:
+            self.run.save_weights("last", self.model.state_dict(), epoch=-1, untrained=True)
+        self._calibrate()
+        if self.console is not None and self.group.is_first:
+            method, path = self.config.method, self.run.path
+            self.console.print(
+                f"{method} has nothing to train; next: prvr eval {path}", highlight=False, markup=False, soft_wrap=True
+            )
 
     def _epoch(self, reporter: Reporter, interrupted: Interrupted) -> None:
         progress = self.progress
