@@ -47,7 +47,8 @@ class FrozenConfig(BackboneConfig):
     def __post_init__(self) -> None:
         if self.visual_width != self.query_width:
             raise ValueError(
-                f"a method without training needs frames and sentences in one space, not {self.visual_width} and {self.query_width} wide"
+                "a method without training needs frames and sentences in one space, not "
+                f"{self.visual_width} and {self.query_width} wide"
             )
         if not 0 <= self.propagation < 1:
             raise ValueError(f"propagation is a share from 0 to below 1, not {self.propagation}")

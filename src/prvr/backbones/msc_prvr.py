@@ -1,8 +1,8 @@
 """MSC-PRVR: GMMFormer v2's network on clips of uneven length, trained so that neither queries nor moments collapse.
 
-Reading order: ``encode_videos`` (attention over clips knows their sizes), ``encode_batch`` (teachers and segments, which
-come from the input features), ``objective`` (queries keep the distances and angles that they have in CLIP's text space;
-frames and clips of one segment are pulled together).
+Reading order: ``encode_videos`` (attention over clips knows their sizes), ``encode_batch`` (teachers and segments, from
+the input features), ``objective`` (queries keep the distances and angles that they have in CLIP's text space; frames
+and clips of one segment are pulled together).
 
 Clips come from order-preserving merging (``prvr.data.merging``), and word features must end with the sentence's own
 vector, as CLIP's do: the last word is the teacher.

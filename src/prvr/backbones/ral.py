@@ -1,7 +1,7 @@
-"""RAL: GMMFormer v2 with a second query branch, whose words are weighed against frames, and Gaussian proxies in training.
+"""RAL: GMMFormer v2 with a second query branch, whose words meet frames, and with Gaussian proxies in training.
 
-Reading order: ``encode_queries`` (one vector for clips, all words for frames), ``frame_scores`` (each word's best frame,
-by the word's confidence), ``distributions`` (a video's frames and the words of all its queries as Gaussians),
+Reading order: ``encode_queries`` (one vector for clips, all words for frames), ``frame_scores`` (each word's best
+frame, by the word's confidence), ``distributions`` (a video's frames, and the words of all its queries, as Gaussians),
 ``objective``.
 
 A query keeps its words, so ``encode_queries`` gives packed words (``blocks.packed_words``), the vector first:

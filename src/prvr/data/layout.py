@@ -25,10 +25,8 @@ from prvr.files import NotAnObject, read_json_object
 
 RECIPE_FILE = "recipe.json"  # next to the features: how they were made
 _HDF5 = (".h5", ".hdf5")
-_UEM_FRAMES, _UEM_WORDS = (
-    "new_clip_vit_32_{}_vid_features",
-    "clip_ViT_B_32_{}_query_feat_ours_word",
-)  # its authors' names
+_UEM_FRAMES = "new_clip_vit_32_{}_vid_features"  # its authors' names
+_UEM_WORDS = "clip_ViT_B_32_{}_query_feat_ours_word"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Alignment of a video's two branches: frames and clips of one segment belong together, against the rest of the video."""
+"""Alignment of a video's two branches: frames and clips of one segment belong together, against its other segments."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Queries that keep their words, as one tensor.
 
-A method whose score reads every word (CONQUER, Cap4Video, RAL) cannot answer ``encode_queries`` with one vector per query.
-It answers with a packed tensor: the word states, and their mask in one more channel. So a query is still one row of one
-tensor, which can be sliced, joined, gathered over processes and passed to ``base_score`` like any other.
+A method whose score reads every word (CONQUER, Cap4Video, RAL) cannot answer ``encode_queries`` with one vector per
+query. It answers with a packed tensor: the word states, and their mask in one more channel. So a query is still one row
+of one tensor, which can be sliced, joined, gathered over processes and passed to ``base_score`` like any other.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class AttentionPooling(nn.Module):
 
 
 class GaussianHeads(nn.Module):
-    """Mean (unit length) and log-spread of a set of tokens, from what each head's attention reads and a pooled vector."""
+    """Mean (unit length) and log-spread of a set of tokens, from what each head's attention reads and a pooled one."""
 
     def __init__(self, width: int):
         super().__init__()
