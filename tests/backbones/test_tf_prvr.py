@@ -11,8 +11,7 @@ import torch
 
 from prvr.backbones import build
 from prvr.cli import main
-from prvr.data import Annotation, Caption, Moment, write_annotations
-from prvr.training import Run, load_preset
+from prvr.training import ConfigError, TraceModel, config_from_dict, config_to_dict, load_preset
 
 
 def test_the_score_is_the_best_moment_also_where_all_oppose_the_query() -> None:
@@ -26,7 +25,9 @@ def test_the_score_is_the_best_moment_also_where_all_oppose_the_query() -> None:
     queries = model.encode_queries(words, torch.tensor([[True, True], [True, False]]))
     torch.testing.assert_close(queries, torch.tensor([[0, 0, 0, -1.0], [0, 1.0, 0, 0]]))  # the last real word
     found = model.base_score(queries, videos)
-    expected = torch.stack([(queries @ v[m].T).amax(1) for v, m in zip(videos.frames, videos.frame_mask, strict=True)], 1)
+    expected = torch.stack(
+        [(queries @ v[m].T).amax(1) for v, m in zip(videos.frames, videos.frame_mask, strict=True)], 1
+    )
     torch.testing.assert_close(found, expected)
     assert found[0, 1] < -0.1  # padding would have given 0
     assert found[1, 0] > 0.5
@@ -38,3 +39,52 @@ def test_presets_are_the_published_settings() -> None:
         assert (config.epochs, config.selection) == (0, "last")
         assert config.model == type(config.model)()
         assert (config.model.local, config.model.propagation, config.model.anchors) == ("moments", 0.7, "none")  # type: ignore[attr-defined]
+
+
+def write_clip_features(root: Path, videos: int = 6) -> None:
+    """A collection as one file of frames and one of words: the last word of a sentence is in the frames' space."""
+    rng = np.random.default_rng(0)
+    text, features = root / "charades" / "TextData", root / "charades" / "FeatureData"
+    text.mkdir(parents=True)
+    features.mkdir()
+    scenes = rng.standard_normal((videos, 3, 768)).astype(np.float32)
+    with (
+        h5py.File(features / "charades_clip_L14.h5", "w") as frames,
+        h5py.File(text / "charades_clip_L14.h5", "w") as words,
+    ):
+        lines = []
+        for video, three in enumerate(scenes):
+            frames[f"v{video}"] = np.repeat(three, 20, 0) + 0.3 * rng.standard_normal((60, 768)).astype(np.float32)
+            for number, scene in enumerate(three):
+                caption = f"v{video}#enc#{number}"
+                words[caption] = np.stack([*rng.standard_normal((4, 768)), scene]).astype(np.float32)
+                lines.append(f"{caption} scene {number} of video {video}\n")
+    for split in ("train", "val", "test"):
+        (text / f"charades{split}.caption.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def test_train_makes_a_run_at_once_that_eval_transfer_and_report_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_clip_features(tmp_path / "data")
+    run = str(tmp_path / "run")
+    assert main(["train", "charades", "--method", "tf_prvr", "--data", str(tmp_path / "data"), "--out", run]) == 0
+    assert "tf_prvr has nothing to train; next: prvr eval" in capsys.readouterr().out
+    assert main(["eval", run, "--json"]) == 0
+    shown = capsys.readouterr().out
+    assert '"weights": "nothing was trained"' in shown
+    assert '"R@1": 100.0' in shown
+    assert main(["transfer", run]) == 0
+    assert main(["report", run, "--only", "retrieval"]) == 0
+    assert "100.0" in capsys.readouterr().out
+
+
+def test_asking_it_to_train_is_one_sentence() -> None:
+    values = config_to_dict(load_preset("charades", "tf_prvr"))
+    values["trace_stage"]["epochs"] = 3
+    with pytest.raises(ConfigError, match="tf_prvr has nothing to train: leave both phases out"):
+        TraceModel.from_config(config_from_dict(values, "here"))
+    values = config_to_dict(load_preset("charades", "xml"))
+    values["backbone_stage"]["epochs"] = 0
+    with pytest.raises(ConfigError, match="epochs must be at least 1 in all"):
+        config_from_dict(values, "here")

@@ -35,7 +35,9 @@ def test_videos_are_cut_as_by_the_authors(case: Any) -> None:
     assert len(names) == 7
     for name in names:
         x, expected = case[f"seg_case.{name}.x"], case[f"seg_case.{name}.events"]
-        found = event_numbers(x[None], torch.ones(1, len(x), dtype=torch.bool), float(case[f"seg_case.{name}.threshold"]))
+        found = event_numbers(
+            x[None], torch.ones(1, len(x), dtype=torch.bool), float(case[f"seg_case.{name}.threshold"])
+        )
         # Where the first frame is zero, the authors' numbers begin at 1 and can overrun their table; ours do not.
         assert torch.equal(found[0], expected - expected[0]), name
 
@@ -94,9 +96,7 @@ def test_a_video_with_one_event_is_read_as_an_event_and_the_whole_can_be_left_ou
     assert bool(torch.isclose(plain[..., None], by_event, atol=1e-6).any(-1).all())
 
 
-def test_loss_terms_gradients_and_steps_are_the_authors(
-    model: UEM, batch: TrainBatch, case: Any, authors: Any
-) -> None:
+def test_loss_terms_gradients_and_steps_are_the_authors(model: UEM, batch: TrainBatch, case: Any, authors: Any) -> None:
     encoded, helper = model.encode_batch(batch), authors("uem")
     terms = model.objective(encoded, epoch=0)
     for name, value in terms.items():
