@@ -99,6 +99,7 @@ class Backbone(nn.Module, ABC):
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that get no gradient
     official_unused: tuple[str, ...] = ()  # key prefixes in the authors' checkpoints that are ignored
     compiled: tuple[str, ...] = ()  # submodules with most of a step's work; a long training on a GPU compiles them
+    starts_from_run: bool = False  # True: this variant is trained only from the weights of another run
     notice: str = ""  # shown when this variant is trained or evaluated, such as how to name its results
     official_constants: ClassVar[Mapping[str, float]] = {}  # endings of keys that must hold a value; not loaded
 

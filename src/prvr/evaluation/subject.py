@@ -124,6 +124,8 @@ def describe_weights(name: str, about: dict[str, Any], config: TrainConfig) -> s
     if name == "best":
         where = "a held-out part of training" if config.held_out else f"the {config.data.validation_split} split"
         return f"epoch {about['epoch'] + 1}, the best on {where}"
+    if "started_from" in about:
+        return f"the backbone of {about['started_from']}, which training started from"
     if name == "backbone":
         return f"end of the backbone phase (epoch {about['epoch'] + 1})"
     return f"epoch {about['epoch'] + 1}, the last"

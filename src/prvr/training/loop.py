@@ -32,6 +32,7 @@ from prvr.training.run import Run, RunError
 from prvr.training.schedule import PhaseEpoch, fusion_weight, learning_rate, phase_at
 from prvr.training.seeds import mix_seed
 from prvr.training.splits import move_if_it_fits, training_splits
+from prvr.training.start import load_start
 from prvr.training.step import Step
 from prvr.training.validation import VIDEOS_AT_ONCE, Validation, validate
 
@@ -272,9 +273,10 @@ class Trainer:
         self.checkpoints.save(self.progress, self.model.state_dict(), state)
 
     def _restore(self) -> None:
-        """Continue from the newest checkpoint, if there is one."""
+        """Continue from the newest checkpoint, if there is one; else from the run that this one starts from."""
         restored = self.checkpoints.restore()
         if restored is None:
+            load_start(self.run, self.model)
             return
         self.progress = restored.progress
         self.loss_sums = dict(self.progress.loss_sums)
