@@ -105,7 +105,9 @@ class Cap4Video(Backbone):
             if c.branches != "both":
                 raise ValueError(f"branches = {c.branches} needs auxiliary captions, and none are read")
         elif c.branches == "video":
-            self.notice = "Cap4Video's query–video branch alone: `prvr train --from RUN --model.branches caption` trains the other"
+            self.notice = (
+                "Cap4Video's query–video branch alone; `prvr train --from RUN --model.branches caption` adds the other"
+            )
         self.starts_from_run = c.branches == "caption"
         self.untrained = () if c.interaction == "wti" else ("word_weight.", "frame_weight.")
         if c.branches == "caption":

@@ -52,7 +52,7 @@ class TrainArguments:
     resume: bool = False
     """with DATASET: continue the run in --out from its last checkpoint, or start it if there is none"""
     start: Annotated[Path | None, tyro.conf.arg(name="from", metavar="RUN")] = None
-    """in place of DATASET: start from the backbone of this run and train TRACE on it; the run gives data and settings"""
+    """in place of DATASET: start from this run's backbone and train TRACE on it; the run gives data and settings"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1"""
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TrainConfig)
