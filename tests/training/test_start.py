@@ -1,4 +1,4 @@
-"""A training that starts from another run: TRACE on a finished backbone, and Cap4Video's branches one after the other."""
+"""A training that starts from another run: TRACE on a finished backbone, Cap4Video's branches one after the other."""
 
 from __future__ import annotations
 

@@ -26,9 +26,8 @@ def config_from_run(source: Run) -> TrainConfig:
     backbone = build(config.method, config.model)
     if not backbone.separable:
         return replace(config, trace_stage=replace(config.trace_stage, epochs=0))
-    settled: dict[str, Any] = {
-        name: 0 for name in ("hard_negative_epoch", "warmup_epochs") if hasattr(config.model, name)
-    }
+    early = ("hard_negative_epoch", "warmup_epochs")
+    settled: dict[str, Any] = {name: 0 for name in early if hasattr(config.model, name)}
     return replace(
         config,
         model=replace(config.model, **settled),
