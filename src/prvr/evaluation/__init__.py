@@ -33,13 +33,23 @@ from prvr.evaluation.study import run_study
 from prvr.evaluation.subject import Subject, open_subject
 from prvr.evaluation.tables import RecallSummary, RecallTable, recall_table, summarise
 from prvr.evaluation.terminal import terminal_chart
-from prvr.evaluation.transfer import TRANSFER_LAMBDAS, Transfer, TransferSplit, encode_split, transfer_trace
+from prvr.evaluation.transfer import (
+    PAPER_ANCHORS,
+    PAPER_LAMBDAS,
+    TRANSFER_LAMBDAS,
+    Transfer,
+    TransferSplit,
+    encode_split,
+    transfer_trace,
+)
 from prvr.evaluation.zoo import ZooRow, zoo_rows
 from prvr.scoring import Positives, Recall, coverage, ranks, recalls
 
 __all__ = [
     "CLIP_CAVEAT",
     "COMPARISON_SECTIONS",
+    "PAPER_ANCHORS",
+    "PAPER_LAMBDAS",
     "PUBLISHED_CAVEAT",
     "REPORT_SECTIONS",
     "TRANSFER_LAMBDAS",

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from prvr.data import DATASETS
 from prvr.scoring import Recall
 
 PUBLISHED_CAVEAT = "published: best epoch on the reported split (TRACE: mean of three seeds)"
-_QUERIES = {"activitynet": 17_031, "charades": 3_720, "tvr": 10_895}
 _TABLE: dict[
     str, dict[str, tuple[float, ...]]
 ] = {  # TRACE, Table 1: R@1, R@5, R@10, R@100, and SumR, which the paper sums before it rounds
@@ -136,7 +136,12 @@ def published_recall(method: str, dataset: str, visual_feature: str | None = Non
     values = published_values(method, dataset, visual_feature)
     if values is None or len(values) == 1:
         return None
-    return Recall(tuple(zip((1, 5, 10, 100), values, strict=False)), _QUERIES.get(dataset, 0))
+    return Recall(tuple(zip((1, 5, 10, 100), values, strict=False)), _queries(dataset))
+
+
+def _queries(dataset: str) -> int:
+    """Queries of the published test split; 0 where it is not known."""
+    return DATASETS[dataset].sentences["test"] if dataset in DATASETS else 0
 
 
 def published_sum_r(method: str, dataset: str, visual_feature: str | None = None) -> float | None:
