@@ -6,7 +6,7 @@
 """
 
 from prvr.trace import operator
-from prvr.trace.anchors import ANCHOR_KINDS, with_anchors
+from prvr.trace.anchors import ANCHOR_KINDS, UnknownAnchors, with_anchors
 from prvr.trace.curves import Peaked, temporal_iou
 from prvr.trace.explanation import Explanation, explain_pair
 from prvr.trace.module import Trace, TraceConfig, TraceFactors, trace_evidence, trace_factors, trace_score
@@ -40,6 +40,7 @@ __all__ = [
     "Trace",
     "TraceConfig",
     "TraceFactors",
+    "UnknownAnchors",
     "VariantFactors",
     "Verdict",
     "VerdictScale",
