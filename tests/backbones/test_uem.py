@@ -117,6 +117,7 @@ def test_padding_changes_nothing_and_no_step_waits(model: UEM, authors: Any) -> 
     for name, value in clean.items():
         torch.testing.assert_close(dirty[name], value, atol=1e-6, rtol=1e-6)
     helper.check_no_waiting(model, epoch=0)
+    model.eval()
     batch = helper.batch()
     videos = batch.videos
     dirty_frames = videos.frames + 3 * torch.randn_like(videos.frames) * ~videos.frame_mask[..., None]

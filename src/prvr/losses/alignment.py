@@ -32,12 +32,13 @@ def segment_alignment(frames: Tensor, clips: Tensor, sizes: Tensor, segments: Te
         segments: the segment of each clip, (B, C), numbered from 0.
     """
     count = clips.shape[1]
-    member = torch.nn.functional.one_hot(segments, count).to(clips.dtype)  # (B, C, S)
+    every = torch.arange(count, device=clips.device)
+    member = (segments[..., None] == every).to(clips.dtype)  # (B, C, S)
     weight = member * sizes[..., None].to(clips.dtype)
     mass = weight.sum(1)  # (B, S) frames of each segment; 0: there is no such segment
     tokens = weight.transpose(1, 2) @ clips / mass.clamp(min=1)[..., None]  # (B, S, D)
     real = mass > 0
-    own = torch.nn.functional.one_hot(segment_of_frames(sizes, segments, frames.shape[1]), count) > 0  # (B, M, S)
+    own = segment_of_frames(sizes, segments, frames.shape[1])[..., None] == every  # (B, M, S)
     return BranchAlignment(
         _to_clips(frames @ tokens.detach().transpose(1, 2), own, real),
         _to_frames(frames.detach() @ tokens.transpose(1, 2), own, real),
