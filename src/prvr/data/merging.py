@@ -37,7 +37,7 @@ def merge_slots(slots: Array, clips: int) -> tuple[Array, NDArray[np.int64]]:
 
     >>> rows, sizes = merge_slots(np.float32([[2], [2], [0], [1], [3], [3], [1], [0]]), 4)
     >>> rows.ravel().tolist(), sizes.tolist()
-    ([2.0, 0.0, 2.3333332538604736, 0.0], [2, 1, 3, 1])
+    ([2.0, 0.0, 2.0, 0.0], [2, 1, 4, 1])
     """
     rows, sizes = slots.astype(np.float32, copy=False), np.ones(len(slots), dtype=np.int64)
     for left in merge_rounds(len(slots), clips):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from prvr.backbones import Backbone, CheckpointMismatch, build, methods
 from prvr.data import DATASETS
 from prvr.evaluation.goldens import Checked, Golden, check_scores, check_trace, read_golden
@@ -86,12 +88,16 @@ def _trace_row(host: ZooRow, dataset: str, goldens: str | Path | None) -> ZooRow
 
 
 def _built(name: str, dataset: str) -> Backbone | None:
-    """The method with a dataset's preset, or None where it has none."""
+    """The method with a dataset's preset, without storage for its weights; None where it has no preset."""
     try:
         config = load_preset(dataset, name)
     except ConfigError:
         return None
-    return build(name, config.model)
+    try:
+        with torch.device("meta"):
+            return build(name, config.model)
+    except NotImplementedError:  # it computes with values while it is built
+        return build(name, config.model)
 
 
 def _published(method: str, feature: str | None = None) -> dict[str, float | None]:
