@@ -79,6 +79,11 @@ def test_train_makes_a_run_at_once_that_eval_transfer_and_report_read(
     assert "100.0" in capsys.readouterr().out
 
 
+def test_features_of_two_spaces_are_refused_in_one_sentence(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", str(world), "--method", "tf_prvr"]) == 1
+    assert "needs frames and sentences in one space, not 24 and 20 wide" in capsys.readouterr().err
+
+
 def test_asking_it_to_train_is_one_sentence() -> None:
     values = config_to_dict(load_preset("charades", "tf_prvr"))
     values["trace_stage"]["epochs"] = 3
