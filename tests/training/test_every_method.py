@@ -61,7 +61,7 @@ LEARNERS = {
     "dreamprvr, then TRACE": Learner("dreamprvr", DREAM, trace_epochs=2),
     "msc_prvr": Learner("msc_prvr", STILL | {"clips": 8, "words": 30}),
     "ral": Learner("ral", STILL),
-    "uem": Learner("uem", STILL),
+    "uem": Learner("uem", STILL | {"init_std": 0.1}),
     "xml": Learner("xml", {"heads": 4, "hard_negative_epoch": 1}),
     "clip4clip": Learner("clip4clip", HEADS),
     "clip4clip-meanP": Learner("clip4clip", {"heads": 4, "head": "meanP"}),
