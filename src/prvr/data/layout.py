@@ -107,7 +107,7 @@ class Collection:
     def published_widths(self) -> tuple[int | None, int | None]:
         """How wide frames and words of this feature are published; None where nothing is known about it."""
         spec = DATASETS.get(self.name)
-        if spec is not None and self.visual_feature in (spec.visual_feature, ""):
+        if spec is not None and (self.features.is_dir() or not self.visual_feature):
             return spec.visual_width, spec.query_width
         known = {name.format(self.name): widths for name, widths in _ONE_FILE_WIDTHS.items()}
         return known.get(self.visual_feature, (None, None))
