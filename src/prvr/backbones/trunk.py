@@ -20,7 +20,7 @@ from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.inputs import InputEmbedding, WordPooling
 from prvr.backbones.blocks.official import OfficialKey, listed, renamed, under
 from prvr.backbones.scores import TokenSet, max_cosine, max_dot
-from prvr.losses import pick_negatives, query_diversity, triplet, two_way_nce
+from prvr.losses import Negatives, pick_negatives, query_diversity, triplet, two_way_nce
 from prvr.tokens import TrainBatch, VideoTokens, as_mask
 
 
@@ -158,12 +158,25 @@ class Trunk(Backbone):
         self, encoded: Encoded, cosines: Mapping[str, Tensor], *, epoch: int, generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
         """Contrast on best dot products and triplet on best cosines, for both branches."""
-        c, labels = self.config, encoded.labels
+        labels, pool = encoded.labels, self.config.pool_at(epoch)
+        negatives = {
+            name: pick_negatives(scores, labels, hard_pool=pool, generator=generator)
+            for name, scores in cosines.items()
+        }
+        return self.ranking_losses(cosines, self.branch_dots(encoded), labels, negatives)
+
+    def ranking_losses(
+        self,
+        cosines: Mapping[str, Tensor],
+        dots: Mapping[str, Tensor],
+        labels: Tensor,
+        negatives: Mapping[str, Negatives],
+    ) -> dict[str, Tensor]:
+        """``ranking_terms`` from scores (N, B) and chosen negatives. Nothing is drawn here."""
         terms = {}
-        for name, dots in self.branch_dots(encoded).items():
-            negatives = pick_negatives(cosines[name], labels, hard_pool=c.pool_at(epoch), generator=generator)
-            terms[f"nce_{name}"] = two_way_nce(dots, labels)
-            terms[f"triplet_{name}"] = triplet(cosines[name], labels, c.margin, negatives)
+        for name, scores in cosines.items():
+            terms[f"nce_{name}"] = two_way_nce(dots[name], labels)
+            terms[f"triplet_{name}"] = triplet(scores, labels, self.config.margin, negatives[name])
         return terms
 
     @property
@@ -198,13 +211,14 @@ class DiverseTrunk(Trunk):
         self, encoded: Encoded, cosines: Mapping[str, Tensor], *, epoch: int, generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
         """Contrast and triplet on both branches, and the diversity of a video's queries."""
-        c = self.config
         terms = super().ranking_terms(encoded, cosines, epoch=epoch, generator=generator)
-        shaped = encoded.per_query["shaped"].float()
-        terms["diversity"] = query_diversity(
-            shaped, encoded.labels, offset=c.diversity_offset, scale=c.diversity_scale, power=c.diversity_power
-        )
-        return terms
+        return terms | self.query_losses(encoded.per_query["shaped"].float(), encoded.labels)
+
+    def query_losses(self, queries: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Terms that look at queries (N, D) alone."""
+        c = self.config
+        offset, scale, power = c.diversity_offset, c.diversity_scale, c.diversity_power
+        return {"diversity": query_diversity(queries, labels, offset=offset, scale=scale, power=power)}
 
     @property
     def loss_weights(self) -> dict[str, float]:
