@@ -59,6 +59,12 @@ def open_feature_store(path: Path) -> FeatureStore:
     return H5Store(path)
 
 
+def stored_name(store: FeatureStore, name: str) -> str | None:
+    """The id under which a store keeps a video, or None. Some files of ActivityNet leave out the ``v_`` of its ids."""
+    short = name.removeprefix("v_")
+    return name if name in store else short if short in store else None
+
+
 def store_files(path: Path) -> tuple[Path, ...]:
     """The files that ``open_feature_store(path)`` reads; their sizes and times show whether a cache is stale."""
     if path.is_dir():

@@ -11,7 +11,7 @@ from prvr.doors import lazy_door
 
 if TYPE_CHECKING:
     from prvr.trace import operator
-    from prvr.trace.anchors import ANCHOR_KINDS, with_anchors
+    from prvr.trace.anchors import ANCHOR_KINDS, UnknownAnchors, with_anchors
     from prvr.trace.config import TraceConfig
     from prvr.trace.curves import Peaked, temporal_iou
     from prvr.trace.explanation import Explanation, explain_pair
@@ -51,6 +51,7 @@ __all__ = [
     "Trace",
     "TraceConfig",
     "TraceFactors",
+    "UnknownAnchors",
     "VariantFactors",
     "Verdict",
     "VerdictScale",

@@ -35,11 +35,13 @@ from prvr.training.phases import PhaseSetup
 from prvr.training.run import Run, RunError
 from prvr.training.schedule import PhaseEpoch, backbone_rate, phase_at
 from prvr.training.splits import load_split, move_if_it_fits, resolve_config
+from prvr.training.start import STARTED_FROM, config_from_run, copy_start
 from prvr.training.step import PlainStep, Step
 from prvr.training.validation import split_scores, validate
 
 __all__ = [
     "OWN_PRESET",
+    "STARTED_FROM",
     "BackboneStage",
     "ConfigError",
     "Interrupted",
@@ -61,7 +63,9 @@ __all__ = [
     "calibrate_run",
     "choose_device",
     "config_from_dict",
+    "config_from_run",
     "config_to_dict",
+    "copy_start",
     "import_checkpoint",
     "join_processes",
     "load_preset",

@@ -139,7 +139,7 @@ class TrainConfig:
             "validate_every": (self.validate_every >= 1, "at least 1"),
             "held_out": (0 <= self.held_out < 1, "a share from 0 up to, not including, 1"),
             "trace_stage.snapshots": (self.trace_stage.snapshots >= 1, "at least 1"),
-            "epochs": (self.epochs >= 1, "at least 1 in all"),
+            "epochs": (self.epochs >= 1 or not method(self.method).trainable, "at least 1 in all"),
         }
         rules["seed"] = self.seed >= 0, "0 or more"
         rules["trace.temperature"] = self.trace.temperature > 0, "above 0"

@@ -40,6 +40,7 @@ def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
         clips=model.clips,
         frames=model.frames,
         words=model.words,
+        rule=model.feature_rule,
         caption_slots=model.auxiliary_captions,
     )
     widths = [("visual_width", dataset.visual_width), ("query_width", dataset.query_width)]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from prvr.data import normalise_rows, sample_clips, sample_frames, segment_edges
+from prvr.data import TableSettings, normalise_rows, prepare_video, segment_edges
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.embedding import Embedded, Embedding
 from prvr.media import Encoder, Image, PlainEncoder, Recipe, Understanding
@@ -56,12 +56,16 @@ class TrainedEmbedding(Embedding):
 
     def embed(self, samples: Tensor) -> Embedded:
         config, raw = self.backbone.config, samples.numpy()
-        frames = torch.from_numpy(normalise_rows(sample_frames(raw, config.frames)))[None]
-        clips = torch.from_numpy(normalise_rows(sample_clips(raw, config.clips)))[None]
+        prepared = prepare_video(raw, TableSettings(config.clips, config.frames, config.words, config.feature_rule))
+        frames, clips = torch.from_numpy(prepared.frames)[None], torch.from_numpy(prepared.clips)[None]
+        sizes = None if prepared.sizes is None else torch.from_numpy(prepared.sizes).float()[None]
         mask = torch.ones(frames.shape[:2], dtype=torch.bool)
-        tokens = self.backbone.encode_video_batch(VideoBatch(frames, mask, clips)).to(torch.float32)
+        batch = VideoBatch(frames, mask, clips, clip_sizes=sizes)
+        tokens = self.backbone.encode_video_batch(batch).to(torch.float32)
         if tokens.evidence_from == "clips":
             edges = segment_edges(len(raw), config.clips)
+        elif config.feature_rule == "merged":
+            edges = segment_edges(len(raw), config.frames)
         else:
             edges = np.arange(len(raw) + 1)
         first = torch.from_numpy(edges[:-1])
