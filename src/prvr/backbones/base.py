@@ -115,6 +115,10 @@ class Backbone(nn.Module, ABC):
     def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """(Q, L, Dq), (Q, L) → (Q, D). A method that is not separable may keep the words (``blocks.packed_words``)."""
 
+    def word_states(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """A query's words before they are pooled, (Q, L, Dq), (Q, L) → (Q, L, D). Not every method has them."""
+        raise TypeError(f"{self.method} does not encode words one by one: it has no word states")
+
     @abstractmethod
     def encode_videos(self, frames: Tensor, frame_mask: Tensor, clips: Tensor) -> VideoTokens:
         """(V, M, Dv), (V, M), (V, C, Dv) → tokens of width D."""

@@ -95,9 +95,10 @@ class Trunk(Backbone):
     # -- encoding -----------------------------------------------------------------------------------------------------
 
     def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        mask = as_mask(mask)
-        states = self.query_encoder(self.query_input(tokens), mask)[0]  # (Q, L, D)
-        return self.query_pool(states, mask)
+        return self.query_pool(self.word_states(tokens, mask), as_mask(mask))
+
+    def word_states(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        return self.query_encoder(self.query_input(tokens), as_mask(mask))[0]
 
     def embed_videos(
         self, frames: Tensor, frame_mask: Tensor, clips: Tensor, *, all_slots: bool = True

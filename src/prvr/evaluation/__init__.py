@@ -28,12 +28,21 @@ from prvr.evaluation.report import (
     write_comparison,
     write_report,
 )
-from prvr.evaluation.significance import Comparison, Estimate, compare, compare_ranks, signed
+from prvr.evaluation.significance import (
+    Comparison,
+    Estimate,
+    RankPair,
+    compare,
+    compare_ranks,
+    pooled_change,
+    signed,
+)
 from prvr.evaluation.study import run_study
 from prvr.evaluation.subject import Subject, open_subject
 from prvr.evaluation.tables import RecallSummary, RecallTable, recall_table, summarise
 from prvr.evaluation.terminal import terminal_chart
 from prvr.evaluation.transfer import TRANSFER_LAMBDAS, Transfer, TransferSplit, encode_split, transfer_trace
+from prvr.evaluation.witness_study import WITNESS_ABLATIONS, WitnessExperiment, WitnessStudy
 from prvr.evaluation.zoo import ZooRow, zoo_rows
 from prvr.scoring import Positives, Recall, coverage, ranks, recalls
 
@@ -42,6 +51,7 @@ __all__ = [
     "PUBLISHED_CAVEAT",
     "REPORT_SECTIONS",
     "TRANSFER_LAMBDAS",
+    "WITNESS_ABLATIONS",
     "Comparison",
     "Correction",
     "Estimate",
@@ -52,6 +62,7 @@ __all__ = [
     "Outcome",
     "PairAccount",
     "Positives",
+    "RankPair",
     "Recall",
     "RecallSummary",
     "RecallTable",
@@ -65,6 +76,8 @@ __all__ = [
     "Transfer",
     "TransferSplit",
     "Verdict",
+    "WitnessExperiment",
+    "WitnessStudy",
     "WrittenReport",
     "ZooRow",
     "backbone_ranks",
@@ -84,6 +97,7 @@ __all__ = [
     "open_subject",
     "pair_account",
     "pair_runs",
+    "pooled_change",
     "published_recall",
     "ranks",
     "read_golden",

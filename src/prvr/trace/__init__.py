@@ -16,6 +16,7 @@ from prvr.trace.variants import (
     ABLATIONS,
     BASE_VARIANT,
     CORRUPTIONS,
+    READINGS,
     TRACE_VARIANT,
     VARIANTS,
     VariantFactors,
@@ -24,12 +25,14 @@ from prvr.trace.variants import (
     variant_parts,
 )
 from prvr.trace.verdicts import Share, Verdict, VerdictScale, why_this_one
+from prvr.trace.witness import Witness, WitnessConfig, WordEvidence, hub_offset, uniform_score
 
 __all__ = [
     "ABLATIONS",
     "ANCHOR_KINDS",
     "BASE_VARIANT",
     "CORRUPTIONS",
+    "READINGS",
     "TRACE_VARIANT",
     "VARIANTS",
     "Explanation",
@@ -43,11 +46,15 @@ __all__ = [
     "VariantFactors",
     "Verdict",
     "VerdictScale",
+    "Witness",
+    "WitnessConfig",
+    "WordEvidence",
     "aligned_evidence",
     "certainty",
     "explain_pair",
     "factor_evidence",
     "fuse",
+    "hub_offset",
     "operator",
     "pair_evidence",
     "route_name",
@@ -55,6 +62,7 @@ __all__ = [
     "trace_evidence",
     "trace_factors",
     "trace_score",
+    "uniform_score",
     "variant_factors",
     "variant_parts",
     "why_this_one",

@@ -37,6 +37,17 @@ from prvr.training.schedule import PhaseEpoch, backbone_rate, phase_at
 from prvr.training.splits import load_split, move_if_it_fits, resolve_config
 from prvr.training.step import PlainStep, Step
 from prvr.training.validation import split_scores, validate
+from prvr.training.witness import (
+    WitnessMaterial,
+    WitnessStage,
+    fit_hubs,
+    fit_weight,
+    rescored,
+    same_sentence,
+    train_witness,
+    witness_material,
+    witness_scores,
+)
 
 __all__ = [
     "OWN_PRESET",
@@ -56,12 +67,16 @@ __all__ = [
     "TrainConfig",
     "Trainer",
     "TrainingError",
+    "WitnessMaterial",
+    "WitnessStage",
     "backbone_optimiser",
     "backbone_rate",
     "calibrate_run",
     "choose_device",
     "config_from_dict",
     "config_to_dict",
+    "fit_hubs",
+    "fit_weight",
     "import_checkpoint",
     "join_processes",
     "load_preset",
@@ -72,9 +87,14 @@ __all__ = [
     "preset_names",
     "read_calibration",
     "read_metrics",
+    "rescored",
     "resolve_config",
+    "same_sentence",
     "set_rate",
     "split_scores",
     "support_of_first_answers",
+    "train_witness",
     "validate",
+    "witness_material",
+    "witness_scores",
 ]
