@@ -62,6 +62,7 @@ class Encoded:
     videos: VideoTokens
     per_query: Mapping[str, Tensor] = field(default_factory=dict)
     per_video: Mapping[str, Tensor] = field(default_factory=dict)
+    residual: Tensor | None = None  # (N, B) evidence that is added to the scores of the ranking losses
 
 
 class FirstStage(NamedTuple):
@@ -91,6 +92,7 @@ class Backbone(nn.Module, ABC):
     unit_tokens: bool = True  # False: tokens are not normalised, so their lengths count in the score
     separable: bool = True  # False: each query–video pair is scored by itself; a gallery cannot be prepared
     has_registers: bool = False  # True: video tokens include registers that TRACE can be trained on
+    takes_residual: bool = False  # True: its ranking losses add ``Encoded.residual``
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that get no gradient
     official_unused: tuple[str, ...] = ()  # key prefixes in the authors' checkpoints that are ignored
     compiled: tuple[str, ...] = ()  # submodules with most of a step's work; a long training on a GPU compiles them

@@ -69,6 +69,7 @@ class DiverseConfig(TrunkConfig):
 class Trunk(Backbone):
     """Inputs and query branch. A method's ``__init__`` adds its encoders and ends with ``initialise``."""
 
+    takes_residual = True
     config: TrunkConfig
     query_encoder: AttentionBank | DenseAttentionBank
 
@@ -152,10 +153,15 @@ class Trunk(Backbone):
         """Contrast on best dot products and triplet on best cosines, for both branches."""
         c, labels, queries = self.config, encoded.labels, encoded.queries.float()
         terms = {}
+
+        def fused(scores: Tensor) -> Tensor:
+            return scores if encoded.residual is None else scores + encoded.residual
+
         for name, tokens in (("clip", encoded.videos.clips.float()), ("frame", encoded.videos.frames.float())):
-            negatives = pick_negatives(cosines[name], labels, hard_pool=c.pool_at(epoch), generator=generator)
-            terms[f"nce_{name}"] = two_way_nce(max_dot(queries, tokens), labels)
-            terms[f"triplet_{name}"] = triplet(cosines[name], labels, c.margin, negatives)
+            scores = fused(cosines[name])
+            negatives = pick_negatives(scores, labels, hard_pool=c.pool_at(epoch), generator=generator)
+            terms[f"nce_{name}"] = two_way_nce(fused(max_dot(queries, tokens)), labels)
+            terms[f"triplet_{name}"] = triplet(scores, labels, c.margin, negatives)
         return terms
 
     @property

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from prvr.evaluation.encoded_split import EncodedSplit, encode_subject
-from prvr.evaluation.findings import RegisterSpread, Rivals, Study
+from prvr.evaluation.findings import Rivals, Study
 from prvr.evaluation.subject import Subject
 from prvr.evaluation.views import pair_views
 from prvr.scoring import coverage, ranks
-from prvr.trace import TRACE_VARIANT, VARIANTS, VariantFactors, fuse, route_name, variant_parts
+from prvr.trace import TRACE_VARIANT, VARIANTS, RegisterSpread, VariantFactors, fuse, route_name, variant_parts
 
 LAMBDAS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
 GAMMAS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)

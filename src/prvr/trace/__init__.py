@@ -12,6 +12,7 @@ from prvr.trace.explanation import Explanation, explain_pair
 from prvr.trace.module import Trace, TraceConfig, TraceFactors, trace_evidence, trace_factors, trace_score
 from prvr.trace.operator import certainty, fuse
 from prvr.trace.pairs import PairEvidence, PairProducts, aligned_evidence, factor_evidence, pair_evidence
+from prvr.trace.spread import RegisterSpread
 from prvr.trace.variants import (
     ABLATIONS,
     BASE_VARIANT,
@@ -39,6 +40,7 @@ __all__ = [
     "PairEvidence",
     "PairProducts",
     "Peaked",
+    "RegisterSpread",
     "Share",
     "Trace",
     "TraceConfig",

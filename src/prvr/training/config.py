@@ -97,6 +97,8 @@ class TraceStage:
     """margin of that triplet"""
     contrast_temperature: float = 0.07
     """τ_c of that InfoNCE"""
+    fused_base: bool = False
+    """another reading of the paper: the backbone's own ranking losses see S_base + λ(t)·S_trace; without CUDA graphs"""
     snapshots: int = 3
     """how many last epochs are averaged into the final weights"""
 

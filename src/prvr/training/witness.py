@@ -24,7 +24,8 @@ from prvr.trace import Witness, WitnessConfig, WordEvidence, hub_offset, uniform
 from prvr.training.model import TraceModel
 
 _BANK = 8192  # training queries that say how well a video fits everybody
-_PAIRS = 2048  # query–video pairs that are read together when scoring
+_PAIRS = 2048  # query–video pairs that are compared together when scoring
+_VIDEOS = 256  # videos that are read together when scoring
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class WitnessStage:
     witness: WitnessConfig = field(default_factory=WitnessConfig)
     steps: int = 1500
     """optimisation steps"""
-    queries: int = 96
+    queries: int = 64
     """queries of a step"""
     negatives: int = 23
     """near misses that each of them meets"""
@@ -127,11 +128,12 @@ def witness_material(
     positive = same_sentence(dataset).to(device)
     if bank is None:
         against = against.masked_fill(positive[reference.chosen], -1.0)
+    kept = torch.bfloat16 if device.type == "cuda" else torch.float32  # half the memory to read in every step
     return WitnessMaterial(
-        words=read,
+        words=read.to(kept),
         word_mask=mask,
-        pooled=mean,
-        frames=frames,
+        pooled=mean.to(kept),
+        frames=frames.to(kept),
         frame_mask=videos.frame_mask[:, :slots].bool(),
         base=base,
         candidates=base.topk(min(candidates, base.shape[1]), dim=1).indices,
@@ -198,25 +200,23 @@ def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int) -> 
 def _read(witness: Witness, material: WitnessMaterial, rows: Tensor, videos: Tensor) -> WordEvidence:
     """Evidence of queries (N,) in their videos (N, K). Each video is read once, however many queries meet it."""
     named, place = videos.unique(return_inverse=True)
-    frames, mask = material.frames[named], material.frame_mask[named]
-    read = witness.read_frames(frames, mask)[place]
-    words, weights = witness.read_words(material.words[rows], material.word_mask[rows])
-    return witness.compare(words, weights, read, mask[place])
+    mask = material.frame_mask[named]
+    frames = witness.read_frames(material.frames[named], mask)[place]
+    return witness.compare(*witness.read_words(material.words[rows], material.word_mask[rows]), frames, mask[place])
 
 
 @torch.no_grad()
 def witness_scores(witness: Witness, material: WitnessMaterial, *, uniform: bool = False) -> Tensor:
     """S_words of every query's candidates, (Q, K). ``uniform``: all words and frames count the same, a control."""
-    at_once = max(1, _PAIRS // material.candidates.shape[1])
+    parts = zip(material.frames.split(_VIDEOS), material.frame_mask.split(_VIDEOS), strict=True)
+    frames = torch.cat([witness.read_frames(some.float(), mask) for some, mask in parts])  # once, without any query
+    words, weights = witness.read_words(material.words.float(), material.word_mask)
     scores = []
-    for rows in torch.arange(len(material.candidates), device=material.device).split(at_once):
+    for rows in torch.arange(len(words), device=material.device).split(_PAIRS // material.candidates.shape[1] or 1):
         videos = material.candidates[rows]
-        found = _read(witness, material, rows, videos)
-        scores.append(
-            uniform_score(found.evidence, material.word_mask[rows], material.frame_mask[videos])
-            if uniform
-            else found.score
-        )
+        mask = material.frame_mask[videos]
+        found = witness.compare(words[rows], weights[rows], frames[videos], mask)
+        scores.append(uniform_score(found.evidence, material.word_mask[rows], mask) if uniform else found.score)
     return torch.cat(scores)
 
 
