@@ -31,8 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from proxy_study import QUICK
-from rich.console import Console
+from phase_split import small, train_run
 
 from prvr.evaluation import (
     WITNESS_ABLATIONS,
@@ -46,13 +45,8 @@ from prvr.evaluation import (
 from prvr.files import write_whole
 from prvr.media import open_text_encoder
 from prvr.training import (
-    Run,
     TrainConfig,
-    Trainer,
     WitnessStage,
-    config_from_dict,
-    config_to_dict,
-    join_processes,
     load_preset,
     load_split,
     move_if_it_fits,
@@ -146,42 +140,28 @@ def build(name: str, arguments: argparse.Namespace) -> None:
 def configuration(task: Task, arguments: argparse.Namespace) -> TrainConfig:
     """DreamPRVR alone, at full size or (``--quick``) small."""
     cell = CELLS[task.cell]
-    preset = load_preset("demo" if arguments.quick and cell.is_world else cell.preset)
-    values = config_to_dict(preset)
-    epochs = cell.epochs
-    if arguments.quick:
-        epochs = 6
-        if not cell.is_world:
-            words = ("dropout", "similarity-temperature", "learning-rate")
-            for flag, value in QUICK.items():
-                room, _, key = flag.replace("-", "_").partition(".")
-                if room in ("model", "backbone_stage"):
-                    values[room][key] = float(value) if any(w in flag for w in words) else int(value)
-    values["backbone_stage"]["epochs"] = round(4 / 3 * epochs) if task.longer else epochs
-    values["trace_stage"]["epochs"] = 0
-    values |= {"seed": task.seed, "validate_every": 10, "compile": arguments.compile, "checkpoint_seconds": 3600.0}
-    return config_from_dict(values, "witness_study")
-
-
-def train(task: Task, arguments: argparse.Namespace) -> tuple[Run, float]:
-    """The trained base, and the seconds it took."""
-    data, run = arguments.study / "data" / task.cell, Run(arguments.study / "runs" / task.name)
-    config, began = configuration(task, arguments), time.perf_counter()
-    with join_processes("auto") as group:
-        trainer = Trainer(config, data, run, group, Console())
-        with run.locked(group):
-            if not (run.path / "run.json").exists():
-                run.create(config, data, fingerprint=trainer.fingerprint)
-            trainer.train()
-    return run, time.perf_counter() - began
+    config = load_preset("demo" if arguments.quick and cell.is_world else cell.preset)
+    if arguments.quick and not cell.is_world:
+        config = small(config)
+    epochs = 6 if arguments.quick else cell.epochs
+    return replace(
+        config,
+        backbone_stage=replace(config.backbone_stage, epochs=round(4 / 3 * epochs) if task.longer else epochs),
+        trace_stage=replace(config.trace_stage, epochs=0),
+        seed=task.seed,
+        validate_every=10,
+        compile=arguments.compile,
+        checkpoint_seconds=3600.0,
+    )
 
 
 def one(task: Task, arguments: argparse.Namespace) -> None:
     """Train a base and try everything on it; results go to STUDY/results."""
     torch.set_float32_matmul_precision("high")
-    run, seconds = train(task, arguments)
+    data, began = arguments.study / "data" / task.cell, time.perf_counter()
+    run = train_run(configuration(task, arguments), data, arguments.study / "runs" / task.name)
+    seconds = time.perf_counter() - began
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    data = arguments.study / "data" / task.cell
     splits = {s: move_if_it_fits(load_split(run.config, data, s), device) for s in ("train", "val", "test")}
     model, _ = run.load_model(device=device)
     test = splits["test"]
@@ -200,10 +180,9 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
         columns["longer_any"] = ranks(base, test.positives).cpu()
         about["test"] = {name: recalls(column).sum_r for name, column in columns.items()}
     else:
-        names = [name for name in WITNESS_ABLATIONS if task.seed == 0 and name in arguments.ablations]
-        small = WitnessStage(steps=200, queries=32, negatives=11)
-        experiment = WitnessExperiment(model, splits, small if arguments.quick else WitnessStage(), task.seed)
-        found = experiment.run(names)
+        names = arguments.ablations if task.seed == 0 and task.cell in arguments.ablated else []
+        stage = WitnessStage(steps=200, queries=32, negatives=11) if arguments.quick else WitnessStage()
+        found = WitnessExperiment(model, splits, stage, task.seed).run(names)
         columns = {**found.ranks, **{f"{name}_any": column for name, column in found.any_ranks.items()}}
         about |= found.summary()
     owners = tuple(test.video_ids[row] for row in test.query_video.tolist())
@@ -294,7 +273,8 @@ class Queue:
     def _same(self) -> list[str]:
         a = self.arguments
         words = [str(a.study), "--annotations", str(a.annotations), "--encoder", a.encoder, "--compile", a.compile]
-        return [*words, "--ablations", *a.ablations, *(["--quick"] if a.quick else [])]
+        words += ["--ablations", *a.ablations, "--ablated", *a.ablated]
+        return [*words, *(["--quick"] if a.quick else [])]
 
     def collect(self) -> None:
         """All results so far in a few files."""
@@ -340,7 +320,10 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e6, help="start nothing that will not end within them")
     parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(USUAL))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--ablations", nargs="*", default=list(WITNESS_ABLATIONS), help="tried with seed 0")
+    parser.add_argument("--ablations", nargs="*", default=list(WITNESS_ABLATIONS), help="tried with seed 0 …")
+    parser.add_argument(
+        "--ablated", nargs="*", default=["activitynet-correlated", "charades-correlated"], help="… here"
+    )
     parser.add_argument("--longer", action="store_true", help="also train a base with a third more epochs, one seed")
     parser.add_argument("--at-once", type=int, default=1, help="trainings side by side")
     parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"))

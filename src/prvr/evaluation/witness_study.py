@@ -35,6 +35,9 @@ WITNESS_ABLATIONS: dict[str, tuple[str, dict[str, object]]] = {
     "any-time": ("both", {"witness": WitnessConfig(time="any")}),
     "alone": ("both", {"witness": WitnessConfig(neighbours=0)}),
     "fused-loss": ("both", {"base_weight": 10.0}),
+    "best-30": ("both", {"pool": 30}),
+    "more-steps": ("both", {"steps": 4500}),
+    "more-dropout": ("both", {"witness": WitnessConfig(dropout=0.5)}),
 }
 
 
