@@ -89,6 +89,7 @@ CELLS = {
     "activitynet-exchanged": Cell("activitynet", exchanged=True),
     "charades-draw": Cell("charades", draw=1),
 }
+ABLATED = ("activitynet-correlated", "charades-correlated")
 USUAL = tuple(name for name in CELLS if name not in ("activitynet-exchanged", "charades-draw"))
 
 
