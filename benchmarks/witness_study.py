@@ -182,7 +182,7 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
         about["test"] = {name: recalls(column).sum_r for name, column in columns.items()}
     else:
         names = arguments.ablations if task.seed == 0 and task.cell in arguments.ablated else []
-        stage = WitnessStage(steps=200, queries=32, negatives=11) if arguments.quick else WitnessStage()
+        stage = WitnessStage(steps=200, queries=32, negatives=11) if arguments.quick else WitnessStage(steps=1500)
         found = WitnessExperiment(model, splits, stage, task.seed).run(names)
         columns = {**found.ranks, **{f"{name}_any": column for name, column in found.any_ranks.items()}}
         about |= found.summary()

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from prvr.evaluation import WitnessExperiment
+from prvr.evaluation import WitnessExperiment, evaluate_run
 from prvr.scoring import ranks, recalls
 from prvr.trace import WitnessConfig
 from prvr.training import (
+    Run,
     TraceModel,
+    Trainer,
     WitnessMaterial,
     WitnessStage,
     fit_hubs,
     fit_weight,
+    join_processes,
     load_preset,
+    load_run_witness,
     load_split,
+    preset_names,
     rescored,
     same_sentence,
     split_scores,
@@ -133,3 +139,27 @@ def test_an_experiment_ranks_every_scoring_and_control(preset: Path, world: Path
     assert torch.equal(found.ranks["base"], ranks(base, splits["test"].query_video))
     assert all((found.any_ranks[name] <= found.ranks[name]).all() for name in found.ranks)
     assert found.summary()["test"]["base"] == recalls(found.ranks["base"]).sum_r
+
+
+def test_a_run_keeps_its_witness_and_ranks_with_it(preset: Path, world: Path, tmp_path: Path) -> None:
+    config = load_preset(str(preset))
+    stage = WitnessStage(steps=3, queries=4, negatives=3, witness=WitnessConfig(width=8, hidden=8))
+    config = replace(config, witness_stage=stage)
+    run = Run(tmp_path / "run")
+    run.create(config, world)
+    with join_processes("cpu") as group:
+        Trainer(config, world, run, group, None).train()
+    kept = load_run_witness(run)
+    assert kept is not None
+    first, again = (evaluate_run(run, data=world).record.ranks for _ in range(2))
+    assert torch.equal(first["witness"], again["witness"])
+    dataset = load_split(config, world, "test")
+    assert torch.equal(first["witness"], ranks(kept.scores(run.load_model()[0], dataset), dataset.query_video))
+    assert "witness_any" in first
+
+
+def test_the_recipe_is_a_preset_of_its_backbone() -> None:
+    for name in preset_names("witness"):
+        recipe, plain = load_preset(name, "witness"), load_preset(name)
+        assert recipe.witness_stage.steps == 1500
+        assert replace(recipe, witness_stage=plain.witness_stage) == plain

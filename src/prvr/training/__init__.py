@@ -15,10 +15,12 @@ Train a preset, then load what it learned::
 from prvr.errors import Interrupted
 from prvr.training.calibration import RunCalibration, calibrate_run, read_calibration, support_of_first_answers
 from prvr.training.config import (
+    RECIPES,
     BackboneStage,
     ConfigError,
     TraceStage,
     TrainConfig,
+    WitnessStage,
     config_from_dict,
     config_to_dict,
     load_preset,
@@ -39,7 +41,6 @@ from prvr.training.step import PlainStep, Step
 from prvr.training.validation import split_scores, validate
 from prvr.training.witness import (
     WitnessMaterial,
-    WitnessStage,
     fit_hubs,
     fit_weight,
     rescored,
@@ -48,11 +49,14 @@ from prvr.training.witness import (
     witness_material,
     witness_scores,
 )
+from prvr.training.witness_run import FittedWitness, fit_run_witness, load_run_witness
 
 __all__ = [
     "OWN_PRESET",
+    "RECIPES",
     "BackboneStage",
     "ConfigError",
+    "FittedWitness",
     "Interrupted",
     "PhaseEpoch",
     "PhaseSetup",
@@ -76,10 +80,12 @@ __all__ = [
     "config_from_dict",
     "config_to_dict",
     "fit_hubs",
+    "fit_run_witness",
     "fit_weight",
     "import_checkpoint",
     "join_processes",
     "load_preset",
+    "load_run_witness",
     "load_split",
     "move_if_it_fits",
     "phase_at",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -20,33 +20,13 @@ from torch import Tensor
 
 from prvr.data import Dataset
 from prvr.scoring import encode_query_batches, encode_video_batches, evaluation_mode, join_videos
-from prvr.trace import Witness, WitnessConfig, WordEvidence, hub_offset, uniform_score
+from prvr.trace import Witness, WordEvidence, hub_offset, uniform_score
+from prvr.training.config import WitnessStage
 from prvr.training.model import TraceModel
 
 _BANK = 8192  # training queries that say how well a video fits everybody
 _PAIRS = 2048  # query–video pairs that are compared together when scoring
 _VIDEOS = 256  # videos that are read together when scoring
-
-
-@dataclass(frozen=True)
-class WitnessStage:
-    """How a witness is trained."""
-
-    witness: WitnessConfig = field(default_factory=WitnessConfig)
-    steps: int = 1500
-    """optimisation steps"""
-    queries: int = 64
-    """queries of a step"""
-    negatives: int = 23
-    """near misses that each of them meets"""
-    pool: int = 100
-    """best wrong videos of the base that they are drawn from"""
-    learning_rate: float = 1e-3
-    """peak of the learning rate: a short warm-up, then cosine to 0"""
-    weight_decay: float = 0.01
-    """of AdamW"""
-    base_weight: float = 0.0
-    """weight of the base score next to the witness's in the loss; 0: the witness learns to decide alone"""
 
 
 @dataclass(frozen=True)
@@ -116,7 +96,7 @@ def witness_material(
             words.append(F.pad(_inputs(states, batch.tokens, inputs), (0, 0, 0, spare)))
             masks.append(F.pad(mask, (0, spare)))
         base = torch.cat([backbone.base_score(some, videos) for some in queries.split(256)])
-        reference = _bank(queries if bank is None else bank)
+        reference = query_bank(queries if bank is None else bank)
         against = torch.cat([backbone.base_score(some, videos) for some in reference.rows.split(256)])
     slots = int(dataset.tables.frame_count.max())
     raw = torch.cat([F.pad(b.frames, (0, 0, 0, slots - b.frames.shape[1])) for b in dataset.video_batches()])
@@ -148,15 +128,17 @@ def _inputs(encoded: Tensor, raw: Tensor, which: str) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Bank:
+class QueryBank:
+    """Some queries (B, D), and their rows (B,) among all."""
+
     rows: Tensor
     chosen: Tensor
 
 
-def _bank(queries: Tensor) -> _Bank:
+def query_bank(queries: Tensor) -> QueryBank:
     """At most ``_BANK`` queries, evenly spread."""
     chosen = torch.arange(0, len(queries), max(1, math.ceil(len(queries) / _BANK)), device=queries.device)
-    return _Bank(queries[chosen], chosen)
+    return QueryBank(queries[chosen], chosen)
 
 
 def same_sentence(dataset: Dataset) -> Tensor:
