@@ -118,10 +118,9 @@ def build(name: str, arguments: argparse.Namespace) -> None:
     """Write a cell's data, and the tables that trainings read."""
     cell, folder = CELLS[name], arguments.study / "data" / name
     if cell.is_world:
-        size = "demo" if arguments.quick else cell.source
         if not (folder / "synth").exists():
-            world = replace(FEATURE_SIZES[size], unsupported_share=FEATURE_SIZES[cell.source].unsupported_share)
-            write_feature_world(folder, world, progress=False)
+            small_world = replace(FEATURE_SIZES["demo"], train=200, val=60, test=120)
+            write_feature_world(folder, small_world if arguments.quick else FEATURE_SIZES[cell.source], progress=False)
     elif not (folder / "proxy").exists():
         source = (
             read_charades(arguments.annotations)
