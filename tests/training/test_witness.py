@@ -60,7 +60,8 @@ def made_up(videos: int, seed: int) -> WitnessMaterial:
     )
 
 
-STAGE = WitnessStage(witness=WitnessConfig(width=16, hidden=16, neighbours=0, dropout=0.0), steps=150, queries=32)
+READER = WitnessConfig(width=16, hidden=16, neighbours=0, dropout=0.0, time="any")
+STAGE = WitnessStage(witness=READER, steps=200, queries=32, learning_rate=1e-2)
 
 
 def first_answers(material: WitnessMaterial, scores: Tensor, weight: float) -> float:

@@ -129,14 +129,14 @@ class Witness(nn.Module):
         self.frame = nn.Linear(frame_width, c.width, bias=False)
         self.inward, self.outward = nn.Linear(frame_width, c.hidden), nn.Linear(c.hidden, c.width)
         self.log_scale = nn.Parameter(torch.tensor(math.log(20.0)))  # of the score, in its loss
-        self.log_temperature = nn.Parameter(torch.tensor(math.log(0.1)))  # τ
-        self.log_place = nn.Parameter(torch.tensor(math.log(0.1)))  # τ_p
+        self.log_temperature = nn.Parameter(torch.tensor(math.log(0.05)))  # τ
+        self.log_place = nn.Parameter(torch.tensor(math.log(0.2)))  # τ_p
         nn.init.zeros_(self.importance.weight)
 
     def read_words(self, words: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """(N, L, Dw), (N, L) → unit words (N, L, D) and their weights α (N, L)."""
         states = F.dropout(self.word_norm(words), self.config.dropout, self.training)
-        return F.normalize(self.word(states), dim=-1), word_weights(self.importance(states).squeeze(-1).float(), mask)
+        return F.normalize(self.word(states), dim=-1), word_weights(_full(self.importance(states).squeeze(-1)), mask)
 
     def read_frames(self, frames: Tensor, mask: Tensor) -> Tensor:
         """(…, M, Df), (…, M) → unit frames (…, M, D), each read with its neighbours."""
@@ -146,7 +146,7 @@ class Witness(nn.Module):
 
     def compare(self, words: Tensor, weights: Tensor, frames: Tensor, frame_mask: Tensor) -> WordEvidence:
         """What ``read_words`` and ``read_frames`` gave, compared: (N, L, D), (N, L), (N, K, M, D), (N, K, M)."""
-        evidence = word_evidence(words, frames, frame_mask).float()
+        evidence = _full(word_evidence(words, frames, frame_mask))
         place = meeting_place(evidence, weights, frame_mask, self.log_place.exp())
         near = self.config.time == "near"
         explained = explained_words(evidence, place, self.log_temperature.exp()) if near else best_frames(evidence)
@@ -155,6 +155,11 @@ class Witness(nn.Module):
     def forward(self, words: Tensor, mask: Tensor, frames: Tensor, frame_mask: Tensor) -> WordEvidence:
         """(N, L, Dw), (N, L), (N, K, M, Df), (N, K, M) → evidence of the N × K pairs."""
         return self.compare(*self.read_words(words, mask), self.read_frames(frames, frame_mask), frame_mask)
+
+
+def _full(tensor: Tensor) -> Tensor:
+    """At least float32, for what comes after a product in half precision."""
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
 def neighbourhood(frames: Tensor, mask: Tensor, reach: int) -> Tensor:
