@@ -75,8 +75,9 @@ def test_a_witness_learns_words_from_near_misses() -> None:
     scores, moved = witness_scores(witness, test), torch.arange(100).roll(1)
     shuffled = witness_scores(witness, test.with_words(test.words[moved], test.word_mask[moved]))
     base = recalls(ranks(test.base, test.truth)).r1
-    assert first_answers(test, scores, weight) > base + 20
-    assert first_answers(test, shuffled, weight) < base + 5
+    found = first_answers(test, scores, weight)
+    assert found > base + 8
+    assert first_answers(test, shuffled, weight) < found - 8
     again = train_witness(train, STAGE, seed=0)
     assert torch.equal(witness_scores(again, test), scores)
 
