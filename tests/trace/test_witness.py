@@ -72,6 +72,16 @@ def test_words_are_weighed_and_explained_one_by_one() -> None:
     assert (found.explained <= found.evidence.amax(-1) + 1e-9).all()
 
 
+def test_a_witness_starts_in_the_space_that_words_and_frames_share() -> None:
+    config = WitnessConfig(width=5, hidden=3, neighbours=0, time="any")
+    witness = Witness(7, 8, config, shared=5).eval()
+    words, frames = torch.randn(1, 2, 7), torch.randn(1, 3, 4, 8)
+    found = witness(words, torch.ones(1, 2, dtype=torch.bool), frames, torch.ones(1, 3, 4, dtype=torch.bool))
+    cosines = F.normalize(words[..., :5], dim=-1) @ F.normalize(frames[..., :5], dim=-1).flatten(1, 2).transpose(1, 2)
+    assert torch.allclose(found.evidence.transpose(1, 2).flatten(2), cosines, atol=1e-6)
+    assert torch.allclose(found.score, found.evidence.amax(-1).mean(-1), atol=1e-6)
+
+
 def test_a_neighbourhood_is_the_mean_of_valid_frames_around() -> None:
     frames = torch.tensor([[1.0], [2.0], [100.0], [4.0]])
     around = neighbourhood(frames, torch.tensor([True, True, False, True]), 1)

@@ -88,7 +88,7 @@ def hub_offset(bank_scores: Tensor, count: int) -> Tensor:
 class WitnessConfig:
     """The numbers of a witness."""
 
-    width: int = 128
+    width: int = 384
     """width D of the space where words and frames meet"""
     hidden: int = 256
     """inner width of the frame reader"""
@@ -118,29 +118,49 @@ class Witness(nn.Module):
         word_width: of the word states.
         frame_width: of the frame tokens.
         config: its other numbers.
+        shared: how many leading dimensions of words and frames are a space that they share already, such as the
+            backbone's. Words and frames then start out compared in it; what follows them starts at zero.
     """
 
-    def __init__(self, word_width: int, frame_width: int, config: WitnessConfig | None = None):
+    def __init__(self, word_width: int, frame_width: int, config: WitnessConfig | None = None, shared: int = 0):
         super().__init__()
-        self.config = c = config or WitnessConfig()
-        self.word_norm, self.frame_norm = nn.LayerNorm(word_width), nn.LayerNorm(frame_width)
-        self.word = nn.Linear(word_width, c.width, bias=False)
+        self.config, self.shared = config or WitnessConfig(), shared
+        width, hidden = self.config.width, self.config.hidden
+        self.word, self.frame = (nn.Linear(each, width, bias=False) for each in (word_width, frame_width))
         self.importance = nn.Linear(word_width, 1)
-        self.frame = nn.Linear(frame_width, c.width, bias=False)
-        self.inward, self.outward = nn.Linear(frame_width, c.hidden), nn.Linear(c.hidden, c.width)
+        self.inward, self.outward = nn.Linear(frame_width, hidden), nn.Linear(hidden, width)
         self.log_scale = nn.Parameter(torch.tensor(math.log(20.0)))  # of the score, in its loss
         self.log_temperature = nn.Parameter(torch.tensor(math.log(0.05)))  # τ
         self.log_place = nn.Parameter(torch.tensor(math.log(0.2)))  # τ_p
         nn.init.zeros_(self.importance.weight)
+        if shared:
+            self._start_in_the_shared_space()
+
+    @torch.no_grad()
+    def _start_in_the_shared_space(self) -> None:
+        start = torch.eye(self.config.width, self.shared)
+        if self.config.width < self.shared:
+            nn.init.orthogonal_(start)
+        for projection in (self.word, self.frame):
+            nn.init.zeros_(projection.weight)
+            projection.weight[:, : self.shared] = start
+        nn.init.zeros_(self.outward.weight)
+        nn.init.zeros_(self.outward.bias)
+
+    def _input(self, states: Tensor) -> Tensor:
+        """Both parts of the input with a mean square of 1, and dropout."""
+        parts = [states[..., : self.shared], states[..., self.shared :]]
+        scaled = [F.normalize(part, dim=-1) * part.shape[-1] ** 0.5 for part in parts if part.shape[-1]]
+        return F.dropout(torch.cat(scaled, -1), self.config.dropout, self.training)
 
     def read_words(self, words: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """(N, L, Dw), (N, L) → unit words (N, L, D) and their weights α (N, L)."""
-        states = F.dropout(self.word_norm(words), self.config.dropout, self.training)
+        states = self._input(words)
         return F.normalize(self.word(states), dim=-1), word_weights(_full(self.importance(states).squeeze(-1)), mask)
 
     def read_frames(self, frames: Tensor, mask: Tensor) -> Tensor:
         """(…, M, Df), (…, M) → unit frames (…, M, D), each read with its neighbours."""
-        states = F.dropout(self.frame_norm(frames), self.config.dropout, self.training)
+        states = self._input(frames)
         projected = self.frame(states) + self.outward(F.gelu(self.inward(states)))
         return F.normalize(neighbourhood(projected, mask, self.config.neighbours), dim=-1)
 

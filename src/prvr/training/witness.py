@@ -43,6 +43,7 @@ class WitnessMaterial:
     truth: Tensor  # (Q,) labelled video
     positive: Tensor  # (Q, V) bool: labelled, or labelled with the same sentence
     hubs: Tensor  # (V,) h
+    shared: int = 0  # leading dimensions of words and frames that are one space already
 
     @property
     def device(self) -> torch.device:
@@ -120,6 +121,7 @@ def witness_material(
         truth=dataset.query_video.to(device),
         positive=positive,
         hubs=hub_offset(against, hub_count),
+        shared=0 if inputs == "raw" else queries.shape[1],
     )
 
 
@@ -155,7 +157,8 @@ def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int) -> 
     """A witness that tells a query's video from the base's best wrong ones (listwise cross-entropy)."""
     device = material.device
     torch.manual_seed(seed)
-    witness = Witness(material.words.shape[-1], material.frames.shape[-1], stage.witness).to(device).train()
+    widths = material.words.shape[-1], material.frames.shape[-1]
+    witness = Witness(*widths, stage.witness, material.shared).to(device).train()
     optimiser = torch.optim.AdamW(witness.parameters(), stage.learning_rate, weight_decay=stage.weight_decay)
     wrong = material.base.masked_fill(material.positive, -torch.inf)
     pool = wrong.topk(min(stage.pool, wrong.shape[1] - int(material.positive.sum(1).max())), dim=1).indices

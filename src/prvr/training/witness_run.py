@@ -53,6 +53,7 @@ def fit_run_witness(run: Run, train: Dataset, validation: Dataset, device: torch
     held = held.without_hubs(hubs)
     words = fit_weight(held, witness_scores(witness, held))
     widths = {"word_width": witness.word.in_features, "frame_width": witness.frame.in_features}
+    widths["shared"] = witness.shared
     about = {**widths, "config": asdict(witness.config), "words": words, "hubs": hubs}
     run.save_weights(_NAME, {**witness.state_dict(), "bank": bank.half()}, **about)
     return FittedWitness(witness, words, hubs, bank)
@@ -64,6 +65,7 @@ def load_run_witness(run: Run, device: torch.device | str = "cpu") -> FittedWitn
         return None
     tensors, about = run.weights(_NAME)
     bank = tensors.pop("bank").float()
-    witness = Witness(about["word_width"], about["frame_width"], WitnessConfig(**about["config"]))
+    widths = about["word_width"], about["frame_width"]
+    witness = Witness(*widths, WitnessConfig(**about["config"]), about["shared"])
     witness.load_state_dict(tensors)
     return FittedWitness(witness.to(device).eval(), about["words"], about["hubs"], bank.to(device))
