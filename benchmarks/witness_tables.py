@@ -66,6 +66,13 @@ def read_results(path: Path) -> Iterator[Result]:
             yield Result(about, tuple(line[1] for line in lines), columns)
 
 
+DRAWS = 5_000  # of every interval
+
+
+def pooled(pairs: Sequence[RankPair]) -> Estimate:
+    return pooled_change(pairs, draws=DRAWS)
+
+
 def interval(found: Estimate) -> str:
     return f"{signed(found.delta)} [{signed(found.low)}, {signed(found.high)}]"
 
@@ -84,8 +91,8 @@ def changes(cells: dict[str, list[Result]], before: str, scorings: dict[str, str
         for some in cells.values():
             pairs = [r.pair(before, key, ending) for r in some if key in r.ranks]
             everything += pairs
-            row.append(interval(pooled_change(pairs)) if pairs else "")
-        lines.append(f"| {label} | {' | '.join(row)} | {interval(pooled_change(everything)) if everything else ''} |")
+            row.append(interval(pooled(pairs)) if pairs else "")
+        lines.append(f"| {label} | {' | '.join(row)} | {interval(pooled(everything)) if everything else ''} |")
     return "\n".join(lines)
 
 
@@ -94,7 +101,7 @@ def kept(cells: dict[str, list[Result]], ending: str = "") -> str:
     lines = ["| cell | words | words alone, shuffled | words alone, uniform | pooled |", "|---|--:|--:|--:|--:|"]
     for cell, some in cells.items():
         keys = ("words", "shuffled", "uniform", "pooled")
-        found = [pooled_change([r.pair("base", key, ending) for r in some]).delta for key in keys]
+        found = [pooled([r.pair("base", key, ending) for r in some]).delta for key in keys]
         lines.append(f"| {cell} | {' | '.join(signed(value) for value in found)} |")
     return "\n".join(lines)
 
