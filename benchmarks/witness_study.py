@@ -16,12 +16,13 @@ Two cells are kept aside and run only when named: ``--cells activitynet-exchange
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -215,6 +216,7 @@ class Queue:
     def __init__(self, arguments: argparse.Namespace):
         self.arguments, self.began = arguments, time.monotonic()
         self.taken: list[float] = []  # seconds of finished tasks
+        self.writing = threading.Lock()
         self.running: set[subprocess.Popen[bytes]] = set()
 
     def say(self, text: str) -> None:
@@ -266,7 +268,8 @@ class Queue:
                 self.say(f"{task.name}: FAILED or cut, see logs/{task.name}.log")
                 return
             self.taken.append(time.monotonic() - began)
-        self.collect()
+        with self.writing:
+            self.collect()
         found = json.loads((place / "about.json").read_text())
         self.say(f"{task.name}: {time_of(found)} {json.dumps(rounded(found['test']))}")
 
@@ -281,12 +284,12 @@ class Queue:
         found = sorted((self.arguments.study / "results").glob("*/about.json"))
         texts = {path.parent.name: json.loads(path.read_text()) for path in found}
         write_whole(self.arguments.out / "results.json", json.dumps(texts, indent=1))
-        packed = io.BytesIO()
+        packed = self.arguments.study / "ranks.part"
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in found:
                 for name in ("ranks.csv", "summary.json", "about.json"):
                     archive.write(path.parent / name, f"{path.parent.name}/{name}")
-        write_whole(self.arguments.out / "ranks.zip", packed.getvalue())
+        shutil.move(packed, self.arguments.out / "ranks.zip")
 
     def run(self) -> None:
         todo = list(tasks(self.arguments))
