@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prvr.evaluation import WitnessExperiment, evaluate_run
+from prvr.evaluation import WitnessExperiment, evaluate_run, open_subject, pair_account
 from prvr.scoring import ranks, recalls
 from prvr.trace import WitnessConfig
 from prvr.training import (
@@ -158,6 +158,10 @@ def test_a_run_keeps_its_witness_and_ranks_with_it(preset: Path, world: Path, tm
     dataset = load_split(config, world, "test")
     assert torch.equal(first["witness"], ranks(kept.scores(run.load_model()[0], dataset), dataset.query_video))
     assert "witness_any" in first
+    account = pair_account(open_subject(run, data=world), 0, 1)
+    assert len(account.words) == len(account.explained) == int(dataset.tables.word_count[0])
+    assert {len(curve) for curve in account.words.values()} == {int(dataset.tables.frame_count[1])}
+    assert account.words.keys() >= set(account.sentence.split()[:1])
 
 
 def test_the_recipe_is_a_preset_of_its_backbone() -> None:

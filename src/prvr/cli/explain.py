@@ -67,6 +67,10 @@ def explain_command(argv: list[str]) -> int:
     console.print(Text(f"{found.video_id}: {role}"), soft_wrap=True)
     console.print(Text("\n" + terminal_chart(_curves(found), width=max(8, arguments.width))), soft_wrap=True)
     console.print(Text("\n" + _verdict(found)), soft_wrap=True)
+    if found.words:
+        named = {f"{word} {found.explained[word]:.2f}": curve for word, curve in found.words.items()}
+        console.print(Text("\nWhat each word sees, and how well this video explains it:"), soft_wrap=True)
+        console.print(Text(terminal_chart(named, width=max(8, arguments.width))), soft_wrap=True)
     stem = arguments.out or run.path / "explain" / _file_name(f"{found.query_id}-{found.video_id}")
     if found.curves is None:
         figure = cosine_figure(found.sentence, f"score {found.base:.4f}", found.video_id, found.curve)

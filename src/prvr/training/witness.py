@@ -18,8 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from prvr.backbones import Backbone
 from prvr.data import Dataset
 from prvr.scoring import encode_query_batches, encode_video_batches, evaluation_mode, join_videos
+from prvr.tokens import QueryBatch
 from prvr.trace import Witness, WordEvidence, hub_offset, uniform_score
 from prvr.training.config import WitnessStage
 from prvr.training.model import TraceModel
@@ -90,18 +92,15 @@ def witness_material(
     with evaluation_mode(backbone):
         videos = join_videos(list(encode_video_batches(backbone, dataset.video_batches())))
         for batch in dataset.query_batches():
-            batch = batch.to(device)
-            mask = batch.mask.bool()
-            states = backbone.word_states(batch.tokens, mask).float()
-            spare = longest - mask.shape[1]
-            words.append(F.pad(_inputs(states, batch.tokens, inputs), (0, 0, 0, spare)))
-            masks.append(F.pad(mask, (0, spare)))
+            spare = longest - batch.mask.shape[1]
+            words.append(F.pad(word_inputs(backbone, batch.to(device), inputs), (0, 0, 0, spare)))
+            masks.append(F.pad(batch.mask.bool().to(device), (0, spare)))
         base = torch.cat([backbone.base_score(some, videos) for some in queries.split(256)])
         reference = query_bank(queries if bank is None else bank)
         against = torch.cat([backbone.base_score(some, videos) for some in reference.rows.split(256)])
     slots = int(dataset.tables.frame_count.max())
     raw = torch.cat([F.pad(b.frames, (0, 0, 0, slots - b.frames.shape[1])) for b in dataset.video_batches()])
-    frames = _inputs(videos.frames[:, :slots], raw.to(device), inputs)
+    frames = joined_inputs(videos.frames[:, :slots], raw.to(device), inputs)
     read, mask = torch.cat(words), torch.cat(masks)
     mean = (read * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
     if inputs != "raw":
@@ -125,8 +124,16 @@ def witness_material(
     )
 
 
-def _inputs(encoded: Tensor, raw: Tensor, which: str) -> Tensor:
-    return {"encoded": encoded, "raw": raw.float()}.get(which, torch.cat([encoded, raw.to(encoded.dtype)], -1))
+def word_inputs(backbone: Backbone, batch: QueryBatch, which: str = "both") -> Tensor:
+    """What a witness reads of queries: (Q, L, Dw)."""
+    return joined_inputs(backbone.word_states(batch.tokens, batch.mask).float(), batch.tokens, which)
+
+
+def joined_inputs(encoded: Tensor, raw: Tensor, which: str = "both") -> Tensor:
+    """The base's vectors, the features it was given, or both side by side."""
+    if which == "both":
+        return torch.cat([encoded, raw.to(encoded.dtype)], -1)
+    return encoded if which == "encoded" else raw.float()
 
 
 @dataclass(frozen=True)

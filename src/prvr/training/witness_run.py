@@ -9,17 +9,20 @@ from torch import Tensor
 
 from prvr.data import Dataset
 from prvr.scoring import encode_query_batches
-from prvr.trace import Witness, WitnessConfig
+from prvr.tokens import QueryBatch, VideoBatch
+from prvr.trace import Witness, WitnessConfig, WordEvidence
 from prvr.training.model import TraceModel
 from prvr.training.run import Run
 from prvr.training.witness import (
     fit_hubs,
     fit_weight,
+    joined_inputs,
     query_bank,
     rescored,
     train_witness,
     witness_material,
     witness_scores,
+    word_inputs,
 )
 
 _NAME = "witness"
@@ -40,6 +43,14 @@ class FittedWitness:
         """Final scores of a split, (Q, V)."""
         material = witness_material(model, dataset, self.bank, candidates=self.candidates).without_hubs(self.hubs)
         return rescored(material, witness_scores(self.witness, material), self.words)
+
+    @torch.no_grad()
+    def evidence(self, model: TraceModel, query: QueryBatch, video: VideoBatch) -> WordEvidence:
+        """What the words of one query see in one video: shapes (1, 1, …)."""
+        tokens = model.backbone.encode_video_batch(video).to(torch.float32)
+        count = video.frames.shape[1]
+        frames, mask = joined_inputs(tokens.frames[:, :count], video.frames), video.frame_mask.bool()
+        return self.witness(word_inputs(model.backbone, query), query.mask.bool(), frames[:, None], mask[:, None])
 
 
 def fit_run_witness(run: Run, train: Dataset, validation: Dataset, device: torch.device) -> FittedWitness:
