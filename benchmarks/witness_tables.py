@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prvr.evaluation import Estimate, RankPair, pooled_change, recalls, signed
+from prvr.evaluation import Estimate, RankPair, blank_figure, pooled_change, recalls, save_figure, signed
 
 SCORINGS = {
     "hubs": "hub offset alone",
@@ -137,13 +137,36 @@ def numbers(cells: dict[str, list[Result]]) -> str:
     return "\n".join(lines)
 
 
+def draw(cells: dict[str, list[Result]]) -> Any:
+    """ΔSumR of some scorings against the base, with intervals, cell by cell."""
+    shown = {
+        "hubs": ("hub offset", "#999999"),
+        "pooled+hubs": ("+ pooled query", "#E69F00"),
+        "words+hubs": ("+ words", "#0072B2"),
+        "shuffled+hubs": ("+ other queries' words", "#D55E00"),
+    }
+    with blank_figure(9.6, 0.6 + 0.6 * len(cells)) as figure:
+        axes = figure.add_axes((0.24, 0.16, 0.73, 0.72))
+        for place, (key, (label, colour)) in enumerate(shown.items()):
+            found = [pooled([r.pair("base", key) for r in some]) for some in cells.values()]
+            rows = [row + 0.18 * (place - 1.5) for row in range(len(cells))]
+            sides = [[e.delta - e.low for e in found], [e.high - e.delta for e in found]]
+            axes.errorbar([e.delta for e in found], rows, xerr=sides, fmt="o", color=colour, label=label, markersize=4)
+        axes.axvline(0, color="#888888", linewidth=0.8)
+        axes.set_yticks(range(len(cells)), labels=list(cells))
+        axes.invert_yaxis()
+        axes.set(xlabel="ΔSumR to the base, 95 % interval over videos")
+        axes.legend(frameon=False, ncols=4, fontsize=8, loc="lower left", bbox_to_anchor=(-0.3, 1.0))
+    return figure
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, nargs="+", metavar="RESULTS")
+    parser.add_argument("--figure", type=Path, help="also draw the first table: a path without suffix")
+    arguments = parser.parse_args()
     found = {
-        f"{r.cell}-{r.about['seed']}-{r.about['longer']}": r
-        for path in parser.parse_args().results
-        for r in read_results(path)
+        f"{r.cell}-{r.about['seed']}-{r.about['longer']}": r for path in arguments.results for r in read_results(path)
     }
     cells: dict[str, list[Result]] = {}
     longer: dict[str, list[Result]] = {}
@@ -159,6 +182,8 @@ def main() -> None:
     first = {cell: [r for r in some if r.about["seed"] == 0] for cell, some in cells.items()}
     print("### Ablations, seed 0, hub offset included\n\n" + changes(first, "base", {"words+hubs": "recipe", **tried}))
     print("\n### Chosen on validation, and cost\n\n" + numbers(cells) + "\n")
+    if arguments.figure:
+        print(f"wrote {save_figure(draw(cells), arguments.figure)[0]}\n")
     for cell, some in longer.items():
         short = [spread([recalls(r.ranks[k]).sum_r for r in first.get(cell, [])]) for k in ("base", "words+hubs")]
         more = spread([recalls(r.ranks["longer"]).sum_r for r in some])

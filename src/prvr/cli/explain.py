@@ -21,6 +21,7 @@ from prvr.evaluation import (
     pair_account,
     save_figure,
     terminal_chart,
+    word_figure,
 )
 from prvr.training import Run, choose_device
 
@@ -77,6 +78,9 @@ def explain_command(argv: list[str]) -> int:
     else:
         figure = evidence_figure(found.sentence, _scores(found), {role.capitalize(): found.curves})
     console.print(Text(f"wrote {save_figure(figure, stem)[0]}"), soft_wrap=True)
+    if found.words:
+        drawn = word_figure(found.sentence, found.video_id, found.words, found.explained)
+        console.print(Text(f"wrote {save_figure(drawn, f'{stem}-words')[0]}"), soft_wrap=True)
     return 0
 
 

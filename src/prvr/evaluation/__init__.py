@@ -4,6 +4,7 @@ from prvr.evaluation.corrections import Correction, find_correction
 from prvr.evaluation.evaluate import Outcome, backbone_ranks, evaluate_run, explained_correction
 from prvr.evaluation.figures import (
     EvidenceCurves,
+    blank_figure,
     correction_figure,
     cosine_figure,
     evidence_figure,
@@ -43,6 +44,7 @@ from prvr.evaluation.tables import RecallSummary, RecallTable, recall_table, sum
 from prvr.evaluation.terminal import terminal_chart
 from prvr.evaluation.transfer import TRANSFER_LAMBDAS, Transfer, TransferSplit, encode_split, transfer_trace
 from prvr.evaluation.witness_study import WITNESS_ABLATIONS, WitnessExperiment, WitnessStudy
+from prvr.evaluation.word_figure import word_figure
 from prvr.evaluation.zoo import ZooRow, zoo_rows
 from prvr.scoring import Positives, Recall, coverage, ranks, recalls
 
@@ -81,6 +83,7 @@ __all__ = [
     "WrittenReport",
     "ZooRow",
     "backbone_ranks",
+    "blank_figure",
     "compare",
     "compare_ranks",
     "correction_figure",
@@ -112,6 +115,7 @@ __all__ = [
     "summarise",
     "terminal_chart",
     "transfer_trace",
+    "word_figure",
     "write_comparison",
     "write_report",
     "zoo_rows",
