@@ -14,10 +14,10 @@ from prvr.evaluation.curve_moments import known_times
 from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figure
 from prvr.evaluation.records import EvaluationRecord, save_record
 from prvr.evaluation.significance import Comparison, compare_ranks
-from prvr.evaluation.subject import Subject, open_subject
+from prvr.evaluation.subject import Subject, open_subject, witness_ranking
 from prvr.scoring import CalibrationQuality, Scores, coverage, known_searches, ranks
 from prvr.trace import VerdictScale, aligned_evidence
-from prvr.training import Run, TraceModel, load_run_witness, read_calibration, split_scores, support_of_first_answers
+from prvr.training import Run, TraceModel, read_calibration, split_scores, support_of_first_answers
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ def evaluate_run(
     model, dataset, weight, with_trace = subject.model, subject.dataset, subject.fusion_weight, subject.with_trace
     scores = split_scores(model, dataset, use_trace=with_trace)
     matrices = {"base": scores.base} | ({"trace": scores.final(weight)} if with_trace else {})
-    witness = load_run_witness(run, subject.device) if subject.weights == subject.config.selection else None
-    if witness is not None:
-        matrices["witness"] = witness.scores(model, dataset)
+    by_witness = witness_ranking(subject)
+    if by_witness is not None:
+        matrices["witness"] = by_witness
     truth = dataset.query_video.to(scores.base.device)
     columns = {column: ranks(matrix, truth).cpu() for column, matrix in matrices.items()}
     comparison = compare_ranks(columns["base"], columns["trace"]) if with_trace else None

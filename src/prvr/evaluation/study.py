@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prvr.evaluation.encoded_split import EncodedSplit, encode_subject
 from prvr.evaluation.findings import Rivals, Study
-from prvr.evaluation.subject import Subject
+from prvr.evaluation.subject import Subject, witness_ranking
 from prvr.evaluation.views import pair_views
 from prvr.scoring import coverage, ranks
 from prvr.trace import TRACE_VARIANT, VARIANTS, RegisterSpread, VariantFactors, fuse, route_name, variant_parts
@@ -42,6 +42,9 @@ def run_study(subject: Subject, tick: Tick | None = None, *, timed: bool = True)
             tick(rows.stop, total)
     rivals, judged = Rivals.cat(found.rivals), int(subject.judged.sum())
     truth = subject.dataset.query_video
+    by_witness = witness_ranking(subject)
+    if by_witness is not None:
+        found.ranks["witness"] = [ranks(by_witness, truth).cpu()]
     views = pair_views(subject, split, truth, rivals.negative.cpu()) if split.has_vectors else None
     return Study(
         subject=subject,
