@@ -208,6 +208,8 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
             yield from (Task(name, first, longer=True) for name in proxies)
     for seed in others:
         yield from (Task(name, seed) for name in worlds)
+    if arguments.longer:
+        yield from (Task(name, first, longer=True) for name in (worlds if others else arguments.cells))
 
 
 class Queue:
