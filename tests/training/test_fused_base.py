@@ -44,5 +44,7 @@ def test_evidence_learns_from_the_backbone_s_losses(preset: Path, world: Path) -
 def test_a_method_whose_losses_take_no_evidence_says_so() -> None:
     config = load_preset("charades", "clip4clip")
     stage = replace(config.trace_stage, epochs=2, fused_base=True)
+    with pytest.raises(ConfigError, match="no words"):
+        TraceModel.from_config(replace(config, witness_stage=replace(config.witness_stage, steps=9)))
     with pytest.raises(ConfigError, match="fused-base"):
         TraceModel.from_config(replace(config, trace_stage=stage, trace=replace(config.trace, anchors="hybrid")))

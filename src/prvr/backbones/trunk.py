@@ -69,6 +69,7 @@ class DiverseConfig(TrunkConfig):
 class Trunk(Backbone):
     """Inputs and query branch. A method's ``__init__`` adds its encoders and ends with ``initialise``."""
 
+    has_words = True
     takes_residual = True
     config: TrunkConfig
     query_encoder: AttentionBank | DenseAttentionBank

@@ -46,6 +46,8 @@ class TraceModel(nn.Module):
                 f"{config.method} has no registers for TRACE to activate: pool some from its tokens (--trace.anchors "
                 "hybrid), or train it alone (--trace-stage.epochs 0) and try `prvr transfer` on it"
             )
+        if config.witness_stage.steps and not backbone.has_words:
+            raise ConfigError(f"{config.method} has no words for a witness to read: leave out --witness-stage.steps")
         if config.trace_stage.fused_base and not backbone.takes_residual:
             raise ConfigError(f"the losses of {config.method} take no evidence: leave out --trace-stage.fused-base")
         return TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)
