@@ -251,28 +251,33 @@ class Queue:
         if after is not None:
             after.result()  # it writes the embeddings that this one reads
         began = time.monotonic()
-        done = self.call([*self._same(), "--build", name], self.arguments.study / "logs" / f"{name}.log")
+        log = self.arguments.study / "logs" / f"{name}.log"
+        done = self.call([*self._same(), "--build", name], log)
         self.say(f"{name}: data {'ready' if done else 'FAILED'} after {time.monotonic() - began:.0f} s")
+        if not done:
+            self.say(log.read_text(errors="replace")[-1500:])
         return done
 
+    def is_done(self, task: Task) -> bool:
+        return (self.arguments.study / "results" / task.name / "about.json").exists()
+
     def one(self, task: Task, data: Future[bool]) -> None:
-        place = self.arguments.study / "results" / task.name
-        if not (place / "about.json").exists():
-            if not data.result():
-                return
-            expected = 1.1 * sum(self.taken[-4:]) / len(self.taken[-4:]) if self.taken else 0.0
-            if self.left < max(20.0, expected):
-                self.say(f"{task.name}: left out, {self.left:.0f} s are too few")
-                return
-            began = time.monotonic()
-            words = [*self._same(), "--one", task.cell, str(task.seed), str(int(task.longer))]
-            if not self.call(words, self.arguments.study / "logs" / f"{task.name}.log"):
-                self.say(f"{task.name}: FAILED or cut, see logs/{task.name}.log")
-                return
-            self.taken.append(time.monotonic() - began)
+        if not data.result():
+            return
+        expected = 1.1 * sum(self.taken[-4:]) / len(self.taken[-4:]) if self.taken else 0.0
+        if self.left < max(20.0, expected):
+            self.say(f"{task.name}: left out, {self.left:.0f} s are too few")
+            return
+        began = time.monotonic()
+        words = [*self._same(), "--one", task.cell, str(task.seed), str(int(task.longer))]
+        log = self.arguments.study / "logs" / f"{task.name}.log"
+        if not self.call(words, log):
+            self.say(f"{task.name}: FAILED or cut, {log} ends with\n{log.read_text(errors='replace')[-1500:]}")
+            return
+        self.taken.append(time.monotonic() - began)
         with self.writing:
             self.collect()
-        found = json.loads((place / "about.json").read_text())
+        found = json.loads((self.arguments.study / "results" / task.name / "about.json").read_text())
         self.say(f"{task.name}: {time_of(found)} {json.dumps(rounded(found['test']))}")
 
     def _same(self) -> list[str]:
@@ -298,12 +303,14 @@ class Queue:
         data: dict[str, Future[bool]] = {}
         with ThreadPoolExecutor(8) as builders, ThreadPoolExecutor(self.arguments.at_once) as trainers:
             first: dict[Path, Future[bool]] = {}
-            for name in dict.fromkeys(task.cell for task in todo):
+            open_tasks = [task for task in todo if not self.is_done(task)]
+            for name in dict.fromkeys(task.cell for task in open_tasks):
                 words = embeddings_of(CELLS[name], self.arguments)
                 data[name] = builders.submit(self.build, name, first.get(words))
                 first.setdefault(words, data[name])
-            for ended in [trainers.submit(self.one, task, data[task.cell]) for task in todo]:
+            for ended in [trainers.submit(self.one, task, data[task.cell]) for task in open_tasks]:
                 ended.result()
+        self.collect()
         self.say("done")
 
 
@@ -322,6 +329,7 @@ def main() -> None:
     parser.add_argument("--annotations", type=Path, help="as for `prvr data proxy`")
     parser.add_argument("--encoder", default="minilm", help="as for `prvr data proxy`")
     parser.add_argument("--out", type=Path, help="where results go; STUDY by default")
+    parser.add_argument("--before", type=Path, nargs="*", default=[], help="ranks.zip of earlier calls: not done again")
     parser.add_argument("--minutes", type=float, default=1e6, help="start nothing that will not end within them")
     parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(USUAL))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -345,6 +353,9 @@ def main() -> None:
         arguments.out = arguments.out or arguments.study
         arguments.out.mkdir(parents=True, exist_ok=True)
         (arguments.study / "results").mkdir(parents=True, exist_ok=True)
+        for earlier in arguments.before:
+            with zipfile.ZipFile(earlier) as archive:
+                archive.extractall(arguments.study / "results")
         Queue(arguments).run()
 
 

@@ -7,15 +7,17 @@ trained (``pooled``) gets its own λ; one that breaks a trained witness (``shuff
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from prvr.data import Dataset
 from prvr.scoring import encode_query_batches, ranks, recalls
-from prvr.trace import WitnessConfig
+from prvr.trace import Witness, WitnessConfig
 from prvr.training import (
     TraceModel,
     WitnessMaterial,
@@ -66,6 +68,30 @@ class WitnessStudy:
         }
 
 
+class _Held(NamedTuple):
+    """The two splits that a witness does not learn from."""
+
+    val: WitnessMaterial
+    test: WitnessMaterial
+
+    def without_hubs(self, weight: float) -> _Held:
+        return _Held(self.val.without_hubs(weight), self.test.without_hubs(weight))
+
+    def with_one_word(self) -> _Held:
+        return _Held(self.val.with_one_word(), self.test.with_one_word())
+
+
+class _HeldScores(NamedTuple):
+    """S_words of their candidates."""
+
+    val: Tensor  # (Q, K)
+    test: Tensor
+
+    @staticmethod
+    def of(witness: Witness, held: _Held) -> _HeldScores:
+        return _HeldScores(witness_scores(witness, held.val), witness_scores(witness, held.test))
+
+
 class WitnessExperiment:
     """One base, its splits, and every scoring that is tried on it.
 
@@ -83,97 +109,79 @@ class WitnessExperiment:
 
     def run(self, ablations: Sequence[str] = ()) -> WitnessStudy:
         """Base, hubs, the witness with its controls, and some ablations."""
-        material = self._timed("encoding", lambda: self._material("both"))
-        val, test = material["val"], material["test"]
-        zero = torch.zeros_like(val.candidates, dtype=val.base.dtype), torch.zeros_like(test.candidates).float()
-        self._add("base", val, test, *zero, 0.0)
-        hubs = fit_hubs(val)
-        self.found.weights["hubs"] = hubs
-        plain = {"": (val, test), "+hubs": (val.without_hubs(hubs), test.without_hubs(hubs))}
-        self._add("hubs", *plain["+hubs"], *zero, 0.0)
-        witness = self._timed("witness", lambda: train_witness(material["train"], self.stage, self.seed))
-        for ending, (on_val, on_test) in plain.items():
-            scores = [witness_scores(witness, part) for part in (on_val, on_test)]
-            weight = fit_weight(on_val, scores[0])
-            self._add(f"words{ending}", on_val, on_test, *scores, weight)
-            self._break(witness, ending, on_test, weight)
-            if ending:
-                self._support(on_val, on_test, *scores, weight)
-        self._pooled(material, plain)
+        with self._timed("encoding"):
+            train, held = self._material("both")
+        none = _HeldScores(*(torch.zeros_like(part.candidates, dtype=part.base.dtype) for part in held))
+        self._add("base", held, none, 0.0)
+        hubs = self.found.weights["hubs"] = fit_hubs(held.val)
+        corrected = held.without_hubs(hubs)
+        self._add("hubs", corrected, none, 0.0)
+        with self._timed("witness"):
+            witness = train_witness(train, self.stage, self.seed)
+        pooled = train_witness(train.with_one_word(), self.stage, self.seed)
+        for ending, pair in (("", held), ("+hubs", corrected)):
+            scores = _HeldScores.of(witness, pair)
+            weight = fit_weight(pair.val, scores.val)
+            self._add(f"words{ending}", pair, scores, weight)
+            self._break(witness, ending, pair.test, weight)
+            self._fit(f"pooled{ending}", pooled, pair.with_one_word())
+        self._support(corrected, scores, weight)
         for name in ablations:
-            self._ablate(name, material, hubs)
+            inputs, changes = WITNESS_ABLATIONS[name]
+            own, other = (train, held) if inputs == "both" else self._material(inputs)
+            changed = train_witness(own, replace(self.stage, **changes), self.seed)  # type: ignore[arg-type]
+            self._fit(f"{name}+hubs", changed, other.without_hubs(hubs))
         return self.found
 
-    def _material(self, inputs: str) -> dict[str, WitnessMaterial]:
-        bank = {"train": None, "val": self.bank, "test": self.bank}
-        return {
-            split: witness_material(self.model, data, bank[split], inputs=inputs) for split, data in self.splits.items()
-        }
+    def _material(self, inputs: str) -> tuple[WitnessMaterial, _Held]:
+        def read(split: str, bank: Tensor | None) -> WitnessMaterial:
+            return witness_material(self.model, self.splits[split], bank, inputs=inputs)
 
-    def _break(self, witness: torch.nn.Module, ending: str, test: WitnessMaterial, weight: float) -> None:
+        return read("train", None), _Held(read("val", self.bank), read("test", self.bank))
+
+    def _break(self, witness: Witness, ending: str, test: WitnessMaterial, weight: float) -> None:
         """The same witness with other queries' words, and with all words and frames alike."""
         moved = torch.roll(torch.arange(len(test.words), device=test.device), 1 + len(test.words) // 2)
         other = test.with_words(test.words[moved], test.word_mask[moved])
         self._rank(f"shuffled{ending}", test, witness_scores(witness, other), weight)
         self._rank(f"uniform{ending}", test, witness_scores(witness, test, uniform=True), weight)
 
-    def _pooled(
-        self,
-        material: Mapping[str, WitnessMaterial],
-        plain: Mapping[str, tuple[WitnessMaterial, WitnessMaterial]],
-    ) -> None:
-        """A witness with the pooled query for its only word, trained the same way."""
-        witness = train_witness(material["train"].with_one_word(), self.stage, self.seed)
-        for ending, pair in plain.items():
-            val, test = (part.with_one_word() for part in pair)
-            scores = [witness_scores(witness, part) for part in (val, test)]
-            self._add(f"pooled{ending}", val, test, *scores, fit_weight(val, scores[0]))
+    def _fit(self, name: str, witness: Witness, held: _Held) -> None:
+        """A trained witness with its own λ."""
+        scores = _HeldScores.of(witness, held)
+        self._add(name, held, scores, fit_weight(held.val, scores.val))
 
-    def _ablate(self, name: str, material: Mapping[str, WitnessMaterial], hubs: float) -> None:
-        inputs, changes = WITNESS_ABLATIONS[name]
-        used = material if inputs == "both" else self._material(inputs)
-        witness = train_witness(used["train"], replace(self.stage, **changes), self.seed)  # type: ignore[arg-type]
-        val, test = (used[split].without_hubs(hubs) for split in ("val", "test"))
-        scores = [witness_scores(witness, part) for part in (val, test)]
-        self._add(f"{name}+hubs", val, test, *scores, fit_weight(val, scores[0]))
-
-    def _add(
-        self, name: str, val: WitnessMaterial, test: WitnessMaterial, on_val: Tensor, on_test: Tensor, weight: float
-    ) -> None:
+    def _add(self, name: str, held: _Held, scores: _HeldScores, weight: float) -> None:
         self.found.weights.setdefault(name, weight)
-        final = rescored(val, on_val, weight)
+        final = rescored(held.val, scores.val, weight)
         self.found.validation[name] = recalls(ranks(final, self.splits["val"].query_video)).sum_r
-        self._rank(name, test, on_test, weight)
+        self._rank(name, held.test, scores.test, weight)
 
     def _rank(self, name: str, test: WitnessMaterial, scores: Tensor, weight: float) -> None:
         final, data = rescored(test, scores, weight), self.splits["test"]
         self.found.ranks[name] = ranks(final, data.query_video).cpu()
         self.found.any_ranks[name] = ranks(final, data.positives).cpu()
 
-    def _support(
-        self, val: WitnessMaterial, test: WitnessMaterial, on_val: Tensor, on_test: Tensor, weight: float
-    ) -> None:
+    def _support(self, held: _Held, scores: _HeldScores, weight: float) -> None:
         """How often the first answer is correct, where its words are explained better than usual and where not."""
-        _, usual = _first_answers(val, on_val, weight)
-        first, height = _first_answers(test, on_test, weight)
-        supported = height > usual.median()
-        data = self.splits["test"]
-        correct = torch.tensor(
-            [video in known for video, known in zip(first.tolist(), data.positives, strict=True)], device=test.device
-        )
+        _, usual = _first_answers(held.val, scores.val, weight)
+        first, height = _first_answers(held.test, scores.test, weight)
+        supported = (height > usual.median()).cpu()
+        known = self.splits["test"].positives
+        correct = torch.tensor([video in rows for video, rows in zip(first.tolist(), known, strict=True)]).float()
         self.found.support = {
             "share supported": float(supported.float().mean()),
-            "P(correct | supported)": float(correct[supported].float().mean()),
-            "P(correct | unsupported)": float(correct[~supported].float().mean()),
+            "P(correct | supported)": float(correct[supported].mean()),
+            "P(correct | unsupported)": float(correct[~supported].mean()),
         }
 
-    def _timed(self, name: str, work):  # type: ignore[no-untyped-def]
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
         began = time.perf_counter()
-        made = work()
+        yield
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         self.found.seconds[name] = time.perf_counter() - began
-        return made
 
 
 def _first_answers(material: WitnessMaterial, scores: Tensor, weight: float) -> tuple[Tensor, Tensor]:

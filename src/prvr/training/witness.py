@@ -95,9 +95,9 @@ def witness_material(
             spare = longest - batch.mask.shape[1]
             words.append(F.pad(word_inputs(backbone, batch.to(device), inputs), (0, 0, 0, spare)))
             masks.append(F.pad(batch.mask.bool().to(device), (0, spare)))
-        base = torch.cat([backbone.base_score(some, videos) for some in queries.split(256)])
+        base = torch.cat([backbone.base_score(some, videos) for some in torch.split(queries, 256)])
         reference = query_bank(queries if bank is None else bank)
-        against = torch.cat([backbone.base_score(some, videos) for some in reference.rows.split(256)])
+        against = torch.cat([backbone.base_score(some, videos) for some in torch.split(reference.rows, 256)])
     slots = int(dataset.tables.frame_count.max())
     raw = torch.cat([F.pad(b.frames, (0, 0, 0, slots - b.frames.shape[1])) for b in dataset.video_batches()])
     frames = joined_inputs(videos.frames[:, :slots], raw.to(device), inputs)
@@ -191,7 +191,7 @@ def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int) -> 
 
 def _read(witness: Witness, material: WitnessMaterial, rows: Tensor, videos: Tensor) -> WordEvidence:
     """Evidence of queries (N,) in their videos (N, K). Each video is read once, however many queries meet it."""
-    named, place = videos.unique(return_inverse=True)
+    named, place = torch.unique(videos, return_inverse=True)
     mask = material.frame_mask[named]
     frames = witness.read_frames(material.frames[named], mask)[place]
     return witness.compare(*witness.read_words(material.words[rows], material.word_mask[rows]), frames, mask[place])
@@ -200,11 +200,12 @@ def _read(witness: Witness, material: WitnessMaterial, rows: Tensor, videos: Ten
 @torch.no_grad()
 def witness_scores(witness: Witness, material: WitnessMaterial, *, uniform: bool = False) -> Tensor:
     """S_words of every query's candidates, (Q, K). ``uniform``: all words and frames count the same, a control."""
-    parts = zip(material.frames.split(_VIDEOS), material.frame_mask.split(_VIDEOS), strict=True)
+    parts = zip(torch.split(material.frames, _VIDEOS), torch.split(material.frame_mask, _VIDEOS), strict=True)
     frames = torch.cat([witness.read_frames(some.float(), mask) for some, mask in parts])  # once, without any query
     words, weights = witness.read_words(material.words.float(), material.word_mask)
     scores = []
-    for rows in torch.arange(len(words), device=material.device).split(_PAIRS // material.candidates.shape[1] or 1):
+    at_once = max(1, _PAIRS // material.candidates.shape[1])
+    for rows in torch.split(torch.arange(len(words), device=material.device), at_once):
         videos = material.candidates[rows]
         mask = material.frame_mask[videos]
         found = witness.compare(words[rows], weights[rows], frames[videos], mask)
