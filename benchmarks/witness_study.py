@@ -8,7 +8,7 @@ the frozen base: with words, with the pooled query, and with the controls of ``p
 same seeds train all of them. A longer base (``--longer``) has a third more epochs than the others: more than a witness
 costs. Work is queued by importance; what does not fit into ``--minutes`` is left out. A result is written when it is
 there: RESULTS/results.json (numbers), RESULTS/ranks.zip (each query's rank under each scoring) and RESULTS/log.txt.
-The same command continues an interrupted study; with ``--before``, also on another machine. ``witness_tables.py`` prints
+The same command continues an interrupted study; with ``--before``, also elsewhere. ``witness_tables.py`` prints
 the tables.
 
 Two cells are kept aside and run only when named: ``--cells activitynet-exchanged charades-draw``.
