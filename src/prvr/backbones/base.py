@@ -67,6 +67,7 @@ class Encoded:
     videos: VideoTokens
     per_query: Mapping[str, Tensor] = field(default_factory=dict)
     per_video: Mapping[str, Tensor] = field(default_factory=dict)
+    residual: Tensor | None = None  # (N, B) evidence that is added to the scores of the ranking losses
 
 
 class FirstStage(NamedTuple):
@@ -96,6 +97,8 @@ class Backbone(nn.Module, ABC):
     unit_tokens: bool = True  # False: tokens are not normalised, so their lengths count in the score
     separable: bool = True  # False: each query–video pair is scored by itself; a gallery cannot be prepared
     has_registers: bool = False  # True: video tokens include registers that TRACE can be trained on
+    has_words: bool = False  # True: ``word_states`` gives a query's words, which a witness reads
+    takes_residual: bool = False  # True: its ranking losses add ``Encoded.residual``
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that get no gradient
     official_unused: tuple[str, ...] = ()  # key prefixes in the authors' checkpoints that are ignored
     compiled: tuple[str, ...] = ()  # submodules and methods with most of a step's work: long GPU trainings compile them
@@ -120,6 +123,10 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """(Q, L, Dq), (Q, L) → (Q, D). A method that is not separable may keep the words (``blocks.packed_words``)."""
+
+    def word_states(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """A query's words before they are pooled, (Q, L, Dq), (Q, L) → (Q, L, D). Not every method has them."""
+        raise TypeError(f"{self.method} does not encode words one by one: it has no word states")
 
     @abstractmethod
     def encode_videos(self, frames: Tensor, frame_mask: Tensor, clips: Tensor) -> VideoTokens:

@@ -69,6 +69,8 @@ class DiverseConfig(TrunkConfig):
 class Trunk(Backbone):
     """Inputs and query branch. A method's ``__init__`` adds its encoders and ends with ``initialise``."""
 
+    has_words = True
+    takes_residual = True
     config: TrunkConfig
     query_encoder: AttentionBank | DenseAttentionBank
 
@@ -99,9 +101,10 @@ class Trunk(Backbone):
 
     def query_vectors(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """One vector per query, (Q, L, Dq), (Q, L) → (Q, D)."""
-        mask = as_mask(mask)
-        states = self.query_encoder(self.query_input(tokens), mask)[0]  # (Q, L, D)
-        return self.query_pool(states, mask)
+        return self.query_pool(self.word_states(tokens, mask), as_mask(mask))
+
+    def word_states(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        return self.query_encoder(self.query_input(tokens), as_mask(mask))[0]
 
     def embed_videos(
         self, frames: Tensor, frame_mask: Tensor, clips: Tensor, *, all_slots: bool = True
@@ -158,12 +161,14 @@ class Trunk(Backbone):
         self, encoded: Encoded, cosines: Mapping[str, Tensor], *, epoch: int, generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
         """Contrast on best dot products and triplet on best cosines, for both branches."""
-        labels, pool = encoded.labels, self.config.pool_at(epoch)
+        labels, pool, dots = encoded.labels, self.config.pool_at(epoch), self.branch_dots(encoded)
+        if encoded.residual is not None:
+            cosines, dots = ({k: v + encoded.residual for k, v in scores.items()} for scores in (cosines, dots))
         negatives = {
             name: pick_negatives(scores, labels, hard_pool=pool, generator=generator)
             for name, scores in cosines.items()
         }
-        return self.ranking_losses(cosines, self.branch_dots(encoded), labels, negatives)
+        return self.ranking_losses(cosines, dots, labels, negatives)
 
     def ranking_losses(
         self,

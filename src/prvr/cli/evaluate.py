@@ -18,8 +18,10 @@ ROWS = {  # column of the record -> what is printed
     "backbone": "backbone alone",
     "base": "base branch",
     "trace": "TRACE",
+    "witness": "witness",
     "base_any": "base, any",
     "trace_any": "TRACE, any",
+    "witness_any": "witness, any",
 }
 
 

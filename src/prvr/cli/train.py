@@ -14,6 +14,7 @@ from rich.console import Console
 
 from prvr.training import (
     OWN_PRESET,
+    RECIPES,
     STARTED_FROM,
     ConfigError,
     Run,
@@ -85,7 +86,13 @@ def train_command(argv: list[str]) -> int:
     own_data = _own_data(dataset, method, argv)
     config = load_preset(dataset, method) if own_data is None else preset_for_data(own_data, method)
     default = TrainArguments(dataset=dataset, data=own_data, config=config)
-    return _train(tyro.cli(TrainArguments, prog="prvr train", args=argv, default=default), argv)
+    given = _without_recipe(argv) if method in RECIPES else argv  # the preset says which backbone it is made of
+    return _train(tyro.cli(TrainArguments, prog="prvr train", args=given, default=default), argv)
+
+
+def _without_recipe(argv: list[str]) -> list[str]:
+    pairs = list(itertools.pairwise(["", *argv]))
+    return [word for before, word in pairs if "--method" not in (before, word) and not word.startswith("--method=")]
 
 
 def _started(start: Path, argv: list[str]) -> TrainArguments:

@@ -4,6 +4,7 @@ from prvr.evaluation.corrections import Correction, find_correction
 from prvr.evaluation.evaluate import Outcome, backbone_ranks, evaluate_run, explained_correction
 from prvr.evaluation.figures import (
     EvidenceCurves,
+    blank_figure,
     correction_figure,
     cosine_figure,
     evidence_figure,
@@ -28,7 +29,15 @@ from prvr.evaluation.report import (
     write_comparison,
     write_report,
 )
-from prvr.evaluation.significance import Comparison, Estimate, compare, compare_ranks, signed
+from prvr.evaluation.significance import (
+    Comparison,
+    Estimate,
+    RankPair,
+    compare,
+    compare_ranks,
+    pooled_change,
+    signed,
+)
 from prvr.evaluation.study import run_study
 from prvr.evaluation.subject import Subject, open_subject
 from prvr.evaluation.tables import RecallSummary, RecallTable, recall_table, summarise
@@ -42,6 +51,8 @@ from prvr.evaluation.transfer import (
     encode_split,
     transfer_trace,
 )
+from prvr.evaluation.witness_study import WITNESS_ABLATIONS, WitnessExperiment, WitnessStudy
+from prvr.evaluation.word_figure import word_figure
 from prvr.evaluation.zoo import ZooRow, zoo_rows
 from prvr.scoring import Positives, Recall, coverage, ranks, recalls
 
@@ -53,6 +64,7 @@ __all__ = [
     "PUBLISHED_CAVEAT",
     "REPORT_SECTIONS",
     "TRANSFER_LAMBDAS",
+    "WITNESS_ABLATIONS",
     "Comparison",
     "Correction",
     "Estimate",
@@ -63,6 +75,7 @@ __all__ = [
     "Outcome",
     "PairAccount",
     "Positives",
+    "RankPair",
     "Recall",
     "RecallSummary",
     "RecallTable",
@@ -76,9 +89,12 @@ __all__ = [
     "Transfer",
     "TransferSplit",
     "Verdict",
+    "WitnessExperiment",
+    "WitnessStudy",
     "WrittenReport",
     "ZooRow",
     "backbone_ranks",
+    "blank_figure",
     "compare",
     "compare_ranks",
     "correction_figure",
@@ -95,6 +111,7 @@ __all__ = [
     "open_subject",
     "pair_account",
     "pair_runs",
+    "pooled_change",
     "published_caveat",
     "published_recall",
     "ranks",
@@ -110,6 +127,7 @@ __all__ = [
     "summarise",
     "terminal_chart",
     "transfer_trace",
+    "word_figure",
     "write_comparison",
     "write_report",
     "zoo_rows",

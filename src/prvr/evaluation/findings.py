@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.evaluation.curve_moments import MomentOverlaps, moment_overlaps
 from prvr.evaluation.subject import Subject
 from prvr.evaluation.views import PairViews
 from prvr.tokens import TensorRecord
+from prvr.trace import RegisterSpread
 
 
 @dataclass(frozen=True)
@@ -32,23 +32,6 @@ class Rivals(TensorRecord):
     @property
     def margin_before(self) -> Tensor:
         return self.base_truth - self.base_negative
-
-
-@dataclass(frozen=True)
-class RegisterSpread:
-    """How different registers are. Cosines near 1 mean that they have collapsed."""
-
-    within: float  # mean cosine of two registers of one video
-    between: float  # mean cosine of the mean registers of two videos
-
-    @staticmethod
-    def of(registers: Tensor) -> RegisterSpread:
-        """Of unit register keys, (V, R, D)."""
-        videos, count, _ = registers.shape
-        own = (registers.sum(1).square().sum(-1) - count) / max(count * (count - 1), 1)
-        means = F.normalize(registers.mean(1), dim=-1)
-        pairs = (means.sum(0).square().sum() - videos) / max(videos * (videos - 1), 1)
-        return RegisterSpread(float(own.mean()), float(pairs))
 
 
 @dataclass(frozen=True)

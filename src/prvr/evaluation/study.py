@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.evaluation.encoded_split import EncodedSplit, encode_subject
-from prvr.evaluation.findings import RegisterSpread, Rivals, Study
-from prvr.evaluation.subject import Subject
+from prvr.evaluation.findings import Rivals, Study
+from prvr.evaluation.subject import Subject, witness_ranking
 from prvr.evaluation.views import PairViews, pair_views
 from prvr.scoring import coverage, ranks
-from prvr.trace import TRACE_VARIANT, VARIANTS, VariantFactors, fuse, route_name, variant_parts
+from prvr.trace import TRACE_VARIANT, VARIANTS, RegisterSpread, VariantFactors, fuse, route_name, variant_parts
 from prvr.trace import operator as op
 
 LAMBDAS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -44,6 +44,9 @@ def run_study(subject: Subject, tick: Tick | None = None, *, timed: bool = True)
             tick(rows.stop, total)
     rivals, judged = Rivals.cat(found.rivals), int(subject.judged.sum())
     truth = subject.dataset.query_video
+    by_witness = witness_ranking(subject)
+    if by_witness is not None:
+        found.ranks["witness"] = [ranks(by_witness, truth).cpu()]
     views = pair_views(subject, split, truth, rivals.negative.cpu()) if split.has_vectors else None
     registers = _registers(split)
     return Study(

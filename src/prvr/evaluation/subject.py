@@ -11,7 +11,7 @@ from torch import Tensor
 
 from prvr.data import Collection, DataError, Dataset, read_positives
 from prvr.evaluation.records import EvaluationProtocol
-from prvr.training import Run, TraceModel, TrainConfig, load_split, move_if_it_fits
+from prvr.training import Run, TraceModel, TrainConfig, load_run_witness, load_split, move_if_it_fits
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,12 @@ def open_subject(
         fusion_weight=float(about.get("fusion_weight", config.trace.fusion_weight)),
         labelled=known,
     )
+
+
+def witness_ranking(subject: Subject) -> Tensor | None:
+    """Final scores of the split by the run's witness, (Q, V); None where it has none, or for other weights."""
+    kept = load_run_witness(subject.run, subject.device) if subject.weights == subject.config.selection else None
+    return None if kept is None else kept.scores(subject.model, subject.dataset)
 
 
 def with_labels(dataset: Dataset, path: Path) -> tuple[Dataset, Tensor]:

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from prvr.trace.numpy_evidence import PagedEvidence, PagedProducts, expected_paged_support, paged_evidence
     from prvr.trace.operator import certainty, fuse
     from prvr.trace.pairs import PairEvidence, PairProducts, aligned_evidence, factor_evidence, pair_evidence
+    from prvr.trace.spread import RegisterSpread
     from prvr.trace.variants import (
         ABLATIONS,
         BASE_VARIANT,
         CORRUPTIONS,
+        READINGS,
         TRACE_VARIANT,
         VARIANTS,
         VariantFactors,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         variant_parts,
     )
     from prvr.trace.verdicts import Share, Verdict, VerdictScale, why_this_one
+    from prvr.trace.witness import Witness, WitnessConfig, WordEvidence, hub_offset, uniform_score
 else:
     __getattr__, __dir__ = lazy_door(__name__)
 
@@ -39,6 +42,7 @@ __all__ = [
     "ANCHOR_KINDS",
     "BASE_VARIANT",
     "CORRUPTIONS",
+    "READINGS",
     "TRACE_VARIANT",
     "VARIANTS",
     "Explanation",
@@ -47,6 +51,7 @@ __all__ = [
     "PairEvidence",
     "PairProducts",
     "Peaked",
+    "RegisterSpread",
     "Share",
     "Trace",
     "TraceConfig",
@@ -55,12 +60,16 @@ __all__ = [
     "VariantFactors",
     "Verdict",
     "VerdictScale",
+    "Witness",
+    "WitnessConfig",
+    "WordEvidence",
     "aligned_evidence",
     "certainty",
     "expected_paged_support",
     "explain_pair",
     "factor_evidence",
     "fuse",
+    "hub_offset",
     "operator",
     "paged_evidence",
     "pair_evidence",
@@ -69,6 +78,7 @@ __all__ = [
     "trace_evidence",
     "trace_factors",
     "trace_score",
+    "uniform_score",
     "variant_factors",
     "variant_parts",
     "why_this_one",

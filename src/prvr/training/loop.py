@@ -35,6 +35,7 @@ from prvr.training.splits import move_if_it_fits, training_splits
 from prvr.training.start import load_start
 from prvr.training.step import Step
 from prvr.training.validation import VIDEOS_AT_ONCE, Validation, validate
+from prvr.training.witness_run import fit_run_witness
 
 _LOSS_EVERY_SECONDS = 0.5  # reading the loss waits for the device, so it is done rarely
 _STOP_CHECK_EVERY_STEPS = 10  # several processes agree on whether to stop after this many steps
@@ -252,6 +253,8 @@ class Trainer:
         """Learn from the validation split how sure the finished run's answers are, unless that was done before."""
         if self.group.is_first and read_calibration(self.run) is None:
             calibrate_run(self.run, self.train_set, self.validation_set, self.group.device)
+        if self.group.is_first and self.config.witness_stage.steps and not self.run.has_weights("witness"):
+            fit_run_witness(self.run, self.train_set, self.validation_set, self.group.device)
 
     def _compare_with_best(self, now: PhaseEpoch, validation: Validation) -> None:
         progress = self.progress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ class EpochSummary:
         if self.validation is not None:
             record |= {"fusion_weight": self.fusion_weight, "validated_on": self.validated_on}
             record |= {"base": self.validation.base.as_dict(), "final": self.validation.final.as_dict()}
+            if self.validation.registers is not None:
+                record["registers"] = asdict(self.validation.registers)
         return record
 
 

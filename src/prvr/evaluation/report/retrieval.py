@@ -20,6 +20,8 @@ def retrieval(study: Study, alone: Tensor | None) -> ReportSection:
     subject, method = study.subject, study.subject.config.method
     base = "base branch" if subject.with_trace else method
     measured = {base: study.ranks["base"]} | ({"TRACE": study.ranks["trace"]} if subject.with_trace else {})
+    if "witness" in study.ranks:
+        measured["witness"] = study.ranks["witness"]
     if alone is not None:
         measured = {f"{method} before the TRACE phase": alone} | measured
     rows: list[list[Cell]] = [[name, *recall_cells(recalls(found))] for name, found in measured.items()]
