@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 
 from prvr.library.ingest.files import SPEECH, Fingerprint, SourceFile, same_subtitles, subtitle_signature
@@ -22,6 +23,9 @@ from prvr.library.store.claims import HeldClaim
 from prvr.library.store.commit import Committer, disk_error
 from prvr.library.stores import Store
 from prvr.media import MediaError, Transcriber, VideoFile, open_transcriber
+
+_HASHING = 2  # threads that read files to recognise them
+_Fingerprinted = tuple[SourceFile, Callable[[], Fingerprint | None]]
 
 
 @dataclass(frozen=True)
@@ -146,29 +150,44 @@ class Adder:
         committer = self.store.committer(self.note_committed)
         busy: list[SourceFile] = []  # claimed by another process: looked at again after all others
         try:
-            self._add_claimed(self._claim(sources, clock, busy), committer, clock)
+            with closing(self._fingerprinted(sources)) as files:
+                self._add_claimed(self._claim(files, clock, busy), committer, clock)
             for source in busy:  # one at a time: who waits must hold no other claim
-                self._add_claimed(self._claim([source], clock), committer, clock)
+                file = source, partial(self.fingerprint, source)
+                self._add_claimed(self._claim([file], clock), committer, clock)
         except OSError as problem:
             raise disk_error(self.store.address, problem) from problem
         finally:
             committer.close()
 
+    def _fingerprinted(self, sources: Sequence[SourceFile]) -> Generator[_Fingerprinted, None, None]:
+        """Files, each with what returns its fingerprint. Threads read some files ahead, which releases the lock."""
+        threads = ThreadPoolExecutor(_HASHING, "prvr-hash")
+        waiting = deque[_Fingerprinted]()
+        try:
+            for source in sources:
+                waiting.append((source, threads.submit(self.fingerprint, source).result))
+                if len(waiting) > 2 * _HASHING:
+                    yield waiting.popleft()
+            yield from waiting
+        finally:
+            threads.shutdown(cancel_futures=True)
+
     def _claim(
-        self, sources: Sequence[SourceFile], clock: ProgressClock, busy: list[SourceFile] | None = None
+        self, files: Iterable[_Fingerprinted], clock: ProgressClock, busy: list[SourceFile] | None = None
     ) -> Iterator[ClaimedFile]:
         """Claim files that need indexing. Those that others have claimed go to ``busy``; without it, they are awaited.
 
         Left out is what another process added meanwhile, or what is known under another name.
         """
-        for source in sources:
+        for source, fingerprint_of in files:
             held = self.store.claim(source.path, wait=busy is None)
             if held is None:
                 assert busy is not None
                 busy.append(source)
                 continue
             try:
-                fingerprint = self.fingerprint(source)
+                fingerprint = fingerprint_of()
                 known = self.is_known(source, fingerprint)
             except BaseException:
                 held.release()
