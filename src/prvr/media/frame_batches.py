@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -93,8 +94,10 @@ class OpenFile(DecodedFile):
     def __init__(self, video: VideoReader, how: Sampling):
         self.video, self.how, self.info = video, how, video.info
 
-    def batches(self) -> Generator[FrameBatch, None, None]:
-        with closing(_in_thread(read_batches(self.video.frames(self.how.rate, self.how.fit), self.how))) as batches:
+    def batches(self, start: int = 0) -> Generator[FrameBatch, None, None]:
+        """The samples in order of time, from the number ``start`` on."""
+        frames = islice(self.video.frames(self.how.rate, self.how.fit), start, None)
+        with closing(_in_thread(read_batches(frames, self.how))) as batches:
             yield from batches
         self.problem = self.video.problem
 
