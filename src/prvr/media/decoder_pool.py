@@ -314,7 +314,7 @@ class _Process:
 
     def silence(self) -> float:
         """Seconds since it was last heard of, while it decodes."""
-        return time.monotonic() - self._heard
+        return time.monotonic() - self._heard if self.was_ready else 0.0
 
     def free_slot(self) -> int:
         """Wait for a free place. Raises ``EOFError`` if the process was killed."""

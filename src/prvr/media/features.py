@@ -134,13 +134,14 @@ class EncodedVideo:
             MediaError: the file cannot be read.
         """
         more = True
-        while more:
+        while True:
             while self._ready:
                 yield self._ready.popleft()
             if self._failure is not None:
                 raise self._failure
-            more = not (self._ended and self._waiting == 0) and self._step()
-        yield from self._ready
+            if not more or (self._ended and self._waiting == 0):
+                return
+            more = self._step()
 
     def close(self) -> None:
         self.closed = True
