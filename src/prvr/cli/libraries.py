@@ -13,7 +13,7 @@ from prvr.cli.choice import choose_encoder
 from prvr.lake import create_library, library_exists, open_library
 from prvr.library import Library, LibraryError, LibrarySettings, library_limits
 
-REINDEXED = ("encoder", "rate")  # settings that `prvr library reindex` changes
+REINDEXED = ("encoder", "rate", "repeats")  # settings that `prvr library reindex` changes
 LibraryPath: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]
 
 

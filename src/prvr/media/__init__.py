@@ -66,6 +66,7 @@ from prvr.media.packages import require_transformers
 from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
+from prvr.media.repeats import USUAL_REPEATS, RepeatFilter, spread
 from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
 from prvr.media.subtitles import (
     SUBTITLE_SUFFIXES,
@@ -87,6 +88,7 @@ __all__ = [
     "SUBTITLE_SUFFIXES",
     "THUMBNAIL_PROGRAM",
     "USUAL_RATE",
+    "USUAL_REPEATS",
     "AnnotatedVideos",
     "Array",
     "Backend",
@@ -110,6 +112,7 @@ __all__ = [
     "PlainEncoder",
     "Recipe",
     "RecipeMismatch",
+    "RepeatFilter",
     "Sound",
     "Speech",
     "StorageError",
@@ -152,6 +155,7 @@ __all__ = [
     "require_transformers",
     "require_unchanged",
     "save_picture",
+    "spread",
     "subtitle_files",
     "subtitle_tracks",
     "thumbnail",

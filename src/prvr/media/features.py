@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from prvr.media.buckets import VideoFile
 from prvr.media.encoders.base import Array, Encoder
 from prvr.media.errors import MediaError
-from prvr.media.frames import Frame, VideoInfo
+from prvr.media.frames import Image, VideoInfo
 from prvr.media.reader import Backend, VideoReader, open_video
 from prvr.media.recipe import Recipe
+from prvr.media.repeats import RepeatFilter, spread
 
 _AHEAD = 2  # batches decoded while one is encoded
+_MOST_SAMPLES = 8  # times the pictures of a batch, so that a still video shows its progress
 
 
 class FeaturePart(NamedTuple):
@@ -32,6 +34,15 @@ class FeaturePart(NamedTuple):
 
     times: NDArray[np.float64]  # (n,) seconds
     vectors: Array  # (n, D) unit length
+    repeats: int = 0  # samples that have the vector of an earlier one, because they look like it
+
+
+class FrameBatch(NamedTuple):
+    """Consecutive samples of a video, with the pictures of those that must be encoded."""
+
+    times: list[float]
+    images: list[Image]
+    kept: list[bool]  # for each time, whether ``images`` holds its picture; if not, the last one stands for it
 
 
 @dataclass(frozen=True)
@@ -49,46 +60,63 @@ class VideoFeatures:
 
 
 def video_features(
-    path: str | VideoFile, encoder: Encoder, rate: float = 1.0, backend: Backend = "auto"
+    path: str | VideoFile, encoder: Encoder, rate: float = 1.0, backend: Backend = "auto", repeats: float = 0.0
 ) -> VideoFeatures:
-    """Features of a whole video, sampled at ``rate`` frames per second.
+    """Features of a whole video, sampled at ``rate`` frames per second. ``repeats`` as in ``feature_parts``.
 
     Raises:
         MediaError: the file is not a video, or none of it can be decoded.
     """
     with open_video(path, backend) as video:
-        parts = list(feature_parts(video, encoder, rate))
+        parts = list(feature_parts(video, encoder, rate, repeats))
         if not parts:
             raise MediaError(path, video.problem or "no frame could be decoded")
         return VideoFeatures(
             times=np.concatenate([part.times for part in parts]),
             vectors=np.concatenate([part.vectors for part in parts]),
             info=video.info,
-            recipe=encoder.recipe(rate, video.decoder),
+            recipe=encoder.recipe(rate, video.decoder, repeats),
             problem=video.problem,
         )
 
 
-def feature_parts(video: VideoReader, encoder: Encoder, rate: float = 1.0) -> Iterator[FeaturePart]:
-    """Features of an open video, one encoder batch at a time, while the next batches are decoded."""
-    before, started = None, list[tuple[NDArray[np.float64], Callable[[], Array]]]()  # at most two
-    for frames in _batches(video, encoder, rate):
-        images = [frame.image for frame in frames]
-        started.append((np.array([frame.time for frame in frames]), encoder.start_frames(images, before)))
-        before = images[-1]
+def feature_parts(
+    video: VideoReader, encoder: Encoder, rate: float = 1.0, repeats: float = 0.0
+) -> Iterator[FeaturePart]:
+    """Features of an open video, one encoder batch at a time, while the next batches are decoded.
+
+    Args:
+        video: the open video.
+        encoder: turns pictures into vectors.
+        rate: samples per second.
+        repeats: a sample that differs less from the last encoded one gets its vector (``RepeatFilter``); 0: all are
+            encoded.
+    """
+    before, last = None, None  # the last picture that was encoded, and its vector
+    started = list[tuple[FrameBatch, Callable[[], Array]]]()  # at most two
+
+    def finish() -> FeaturePart:
+        nonlocal last
+        batch, encoded = started.pop(0)
+        vectors = spread(encoded(), batch.kept, last)
+        last = vectors[-1]
+        return FeaturePart(np.array(batch.times), vectors, batch.kept.count(False))
+
+    for batch in _batches(video, encoder, rate, repeats):
+        started.append((batch, encoder.start_frames(batch.images, before)))
+        before = batch.images[-1] if batch.images else before
         if len(started) == 2:  # a GPU is busy with the second while the first is used
-            times, vectors = started.pop(0)
-            yield FeaturePart(times, vectors())
-    for times, vectors in started:
-        yield FeaturePart(times, vectors())
+            yield finish()
+    while started:
+        yield finish()
 
 
-def _batches(video: VideoReader, encoder: Encoder, rate: float) -> Generator[list[Frame], None, None]:
+def _batches(video: VideoReader, encoder: Encoder, rate: float, repeats: float) -> Generator[FrameBatch, None, None]:
     """Batches of frames, decoded in a separate thread; decoders release the interpreter lock meanwhile."""
-    ready: queue.Queue[list[Frame] | BaseException | None] = queue.Queue(_AHEAD)
+    ready: queue.Queue[FrameBatch | BaseException | None] = queue.Queue(_AHEAD)
     stop = threading.Event()
 
-    def put(item: list[Frame] | BaseException | None) -> bool:
+    def put(item: FrameBatch | BaseException | None) -> bool:
         while not stop.is_set():
             try:
                 ready.put(item, timeout=0.1)
@@ -98,15 +126,18 @@ def _batches(video: VideoReader, encoder: Encoder, rate: float) -> Generator[lis
         return False
 
     def decode() -> None:
-        batch: list[Frame] = []
+        batch, seen = FrameBatch([], [], []), RepeatFilter(repeats, encoder.sees_motion)
         try:
-            for frame in video.frames(rate, encoder.fit):
-                batch.append(frame)
-                if len(batch) == encoder.batch:
+            for time, image in video.frames(rate, encoder.fit):
+                batch.times.append(time)
+                batch.kept.append(seen.keeps(image))
+                if batch.kept[-1]:
+                    batch.images.append(image)
+                if len(batch.images) == encoder.batch or len(batch.times) == _MOST_SAMPLES * encoder.batch:
                     if not put(batch):
                         return
-                    batch = []
-            if batch:
+                    batch = FrameBatch([], [], [])
+            if batch.times:
                 put(batch)
             put(None)
         except BaseException as problem:  # raised again in the thread that encodes

@@ -52,7 +52,7 @@ def index_file(
         with open_video(video.path, threads=decode_threads) as opened:
             encoder = tracks[FRAMES].encoder
             assert isinstance(encoder, Encoder)
-            parts = feature_parts(opened, encoder, rate)
+            parts = feature_parts(opened, encoder, rate, tracks[FRAMES].repeats)
             return index_parts(scratch, video, opened, parts, tracks, rate, progress, transcriber)
     except FILE_PROBLEMS as problem:
         return failed_video(video, problem)
@@ -111,12 +111,13 @@ def index_parts(
         progress: called after each part.
         transcriber: writes down what is said if there are no subtitles.
     """
-    info, count = opened.info, 0
+    info, count, repeats = opened.info, 0, 0
 
     def counted() -> Iterator[FeaturePart]:
-        nonlocal count
+        nonlocal count, repeats
         for part in parts:
             count += len(part.times)
+            repeats += part.repeats
             progress(float(part.times[-1]), info.duration)
             yield part
 
@@ -144,7 +145,7 @@ def index_parts(
         fps=info.fps,
         frames=count,
     )
-    return IndexedVideo(facts, sections, lines)
+    return IndexedVideo(facts, sections, lines, repeats)
 
 
 def _read_lines(

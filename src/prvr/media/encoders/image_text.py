@@ -28,6 +28,8 @@ class ImageTextEncoder(Encoder):
     Pictures are seen in the number type that is fastest here (``engine.py``), sentences in float32.
     """
 
+    sees_motion = False
+
     def __init__(self, name: str, device: str | None = None):
         self.name = name
         self.device = best_device(device)
