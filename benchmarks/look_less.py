@@ -88,7 +88,7 @@ def main() -> None:
             for name, settings in bases.items():
                 every = answers(place, material, settings, 0.0)
                 for threshold in thresholds:
-                    row = compare(material, every, answers(place, material, settings, threshold))
+                    row = Comparison(every, answers(place, material, settings, threshold))
                     looked = [look(material, each, threshold, args.rate) for each in networks.values()]
                     unseen = max(each.unseen for each in looked)
                     table.add_row(name, f"{threshold:g}", *row.cells(unseen), *(each.cell() for each in looked))

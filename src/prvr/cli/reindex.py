@@ -29,7 +29,7 @@ class Reindex:
     rate: float | None = None
     """frames per second to encode [the library's]"""
     repeats: float | None = None
-    """how much a frame may differ from the last encoded one and is not encoded again; 0: every one is [the library's]"""
+    """how much a frame may differ from the last encoded one without being encoded; 0: encode all [the library's]"""
 
     def run(self) -> int:
         lib, console = open_library(self.library), Console(highlight=False, soft_wrap=True)

@@ -98,7 +98,9 @@ class Encoder(TextEncoder):
         """
         size = f"{self.fit.width}x{self.fit.height} {self.fit.mode}"
         preprocessing = _joined(self.preprocessing, self.text_preprocessing)
-        return Recipe(self.name, self.weights, self.width, size, preprocessing, float(rate), decoder, float(repeats))
+        return Recipe(
+            self.name, self.weights, self.width, size, preprocessing, float(rate), decoder, repeats=float(repeats)
+        )
 
 
 def _joined(*parts: str) -> str:
