@@ -166,12 +166,12 @@ class Status:
             print(json.dumps({**asdict(status), **settings, "activity": activity}, indent=1))
             return 0
         per_frame = f", {status.bytes_per_frame:.0f} bytes per frame" if status.frames else ""
+        repeats = ", repeats encoded once" if lib.settings.repeats else ""
         free = "" if status.free is None else f"; {format_bytes(status.free)} free"
         lines = [
             f"{count(status.videos, 'video')}, {format_time(status.seconds)} in all; "
             f"{count(status.failed, 'file')} could not be read",
-            f"{status.frames} frames ({lib.settings.rate:g} per second{', repeats encoded once' * (lib.settings.repeats > 0)}), "
-            f"{status.tokens} vectors, "
+            f"{status.frames} frames ({lib.settings.rate:g} per second{repeats}), {status.tokens} vectors, "
             f"{status.lines} lines of subtitles",
             f"{format_bytes(status.bytes)} on disk{per_frame}{free}",
             f"encoder {lib.settings.encoder}, subtitles by their words"

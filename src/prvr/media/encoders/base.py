@@ -94,7 +94,8 @@ class Encoder(TextEncoder):
     def recipe(self, rate: float, decoder: str, repeats: float = 0.0) -> Recipe:
         """The recipe of this encoder's features of frames at ``rate`` per second, decoded by ``decoder``.
 
-        ``repeats`` is the threshold of ``RepeatFilter``. The recipe also says how sentences are prepared: they are compared with the frames.
+        ``repeats`` is the threshold of ``RepeatFilter``. The recipe also says how sentences are prepared: they are
+        compared with the frames.
         """
         size = f"{self.fit.width}x{self.fit.height} {self.fit.mode}"
         preprocessing = _joined(self.preprocessing, self.text_preprocessing)
