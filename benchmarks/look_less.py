@@ -30,7 +30,6 @@ from typing import Any
 import numpy as np
 import torch
 from look_less_films import KINDS, MadeFilm, ShownEvent, make_films
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -40,6 +39,7 @@ from prvr.media import (
     Array,
     Encoder,
     Fit,
+    Frame,
     Image,
     RepeatFilter,
     open_encoder,
@@ -54,7 +54,7 @@ from prvr.worlds import RENDERED_SIZES, render_world
 
 CHOOSING, REPORTING = (0, 1), (10, 11)  # seeds of the films
 RENDERED = "rendered films"
-THRESHOLDS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+THRESHOLDS = (2.0, 4.0, 6.0, 8.0)
 
 
 def main() -> None:
@@ -87,11 +87,12 @@ def main() -> None:
                 bases[f"{kind}, trained"] = {"model": args.model}
             for name, settings in bases.items():
                 every = answers(place, material, settings, 0.0)
+                looks = [Looks(material.films, each, args.rate) for each in networks.values()]
                 for threshold in thresholds:
                     row = Comparison(every, answers(place, material, settings, threshold))
-                    looked = [look(material, each, threshold, args.rate) for each in networks.values()]
-                    unseen = max(each.unseen for each in looked)
-                    table.add_row(name, f"{threshold:g}", *row.cells(unseen), *(each.cell() for each in looked))
+                    cosines = [each.without(threshold) for each in looks]
+                    unseen = max(each for _, each in cosines)
+                    table.add_row(name, f"{threshold:g}", *row.cells(unseen), *(cosine for cosine, _ in cosines))
             console.print(f"{kind}: done", style="dim")
     console.print(table)
 
@@ -213,32 +214,29 @@ class RandomViT(Encoder):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Look:
-    """Vectors of skipped frames, compared with those that they would have had."""
+class Looks:
+    """The frames of some films for one encoder, with the vectors that they have if all are encoded."""
 
-    cosines: NDArray[np.float64]
-    unseen: int  # events that a sample shows, but no encoded one
+    def __init__(self, films: Sequence[MadeFilm], encoder: Encoder, rate: float):
+        self.films, self.encoder, self.frames = films, encoder, list[list[Frame]]()
+        for film in films:
+            with open_video(film.path) as video:
+                self.frames.append(list(video.frames(rate, encoder.fit)))
+        self.every = [encoder.encode_frames([frame.image for frame in frames]) for frames in self.frames]
 
-    def cell(self) -> str:
-        return f"{self.cosines.min():.3f}, {self.cosines.mean():.4f}" if len(self.cosines) else ""
-
-
-def look(material: Material, encoder: Encoder, threshold: float, rate: float) -> Look:
-    cosines, unseen = [], 0
-    for film in material.films:
-        with open_video(film.path) as video:
-            frames = list(video.frames(rate, encoder.fit))
-        repeats, times = RepeatFilter(threshold, encoder.sees_motion), np.array([frame.time for frame in frames])
-        kept = np.array([repeats.keeps(frame.image) for frame in frames])
-        for event in film.events:
-            inside = (times >= event.start) & (times < event.end)
-            unseen += bool(inside.any() and not kept[inside].any())
-        if not kept.all():
-            every = encoder.encode_frames([frame.image for frame in frames])
-            some = encoder.encode_frames([frame.image for frame, keep in zip(frames, kept, strict=True) if keep])
+    def without(self, threshold: float) -> tuple[str, int]:
+        """Cosines of skipped frames to the vectors they would have had; events that no encoded frame shows."""
+        cosines, unseen = [np.zeros(0)], 0
+        for film, frames, every in zip(self.films, self.frames, self.every, strict=True):
+            repeats = RepeatFilter(threshold, self.encoder.sees_motion)
+            times, kept = np.array([frame.time for frame in frames]), np.array([repeats.keeps(f.image) for f in frames])
+            for event in film.events:
+                inside = (times >= event.start) & (times < event.end)
+                unseen += bool(inside.any() and not kept[inside].any())
+            some = self.encoder.encode_frames([frame.image for frame, keep in zip(frames, kept, strict=True) if keep])
             cosines.append((every * spread(some, kept.tolist())).sum(1)[~kept])
-    return Look(np.concatenate(cosines) if cosines else np.zeros(0), unseen)
+        found = np.concatenate(cosines)
+        return f"{found.min():.3f}, {found.mean():.4f}" if len(found) else "", unseen
 
 
 if __name__ == "__main__":
