@@ -103,8 +103,11 @@ def feature_parts(
         return FeaturePart(np.array(batch.times), vectors, batch.kept.count(False))
 
     for batch in _batches(video, encoder, rate, repeats):
-        started.append((batch, encoder.start_frames(batch.images, before)))
-        before = batch.images[-1] if batch.images else before
+        if batch.images:
+            started.append((batch, encoder.start_frames(batch.images, before)))
+            before = batch.images[-1]
+        else:
+            started.append((batch, lambda: np.zeros((0, encoder.width), np.float32)))
         if len(started) == 2:  # a GPU is busy with the second while the first is used
             yield finish()
     while started:
