@@ -74,7 +74,7 @@ def cell_means(image: Image) -> NDArray[np.float32]:
     return (sums / (down * across)).astype(np.float32)
 
 
-def spread(vectors: Array, kept: Sequence[bool], before: Array | None = None) -> Array:
+def spread(vectors: Array, kept: Sequence[bool] | NDArray[np.bool_], before: Array | None = None) -> Array:
     """A vector for every sample: those that were not kept get the one of the last sample that was.
 
     Args:
@@ -85,8 +85,9 @@ def spread(vectors: Array, kept: Sequence[bool], before: Array | None = None) ->
     >>> spread(np.array([[1.0], [2.0]], np.float32), [False, True, False, True], np.array([9.0], np.float32)).tolist()
     [[9.0], [1.0], [1.0], [2.0]]
     """
-    if all(kept):
+    if np.all(kept):
         return vectors
-    if before is not None:
-        vectors = np.concatenate([before[None], vectors])
-    return vectors[np.cumsum(kept) - (0 if before is not None else 1)]
+    if kept[0]:
+        return vectors[np.cumsum(kept) - 1]
+    assert before is not None
+    return np.concatenate([before[None], vectors.reshape(-1, len(before))])[np.cumsum(kept)]

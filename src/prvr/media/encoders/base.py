@@ -69,7 +69,7 @@ class Encoder(TextEncoder):
     fit: Fit  # the size of its pictures
     preprocessing: str = ""  # of pictures
     batch: int = 32  # pictures that are encoded together
-    sees_motion: bool = True  # whether a picture's vector may depend on the sample before it
+    sees_motion: bool = True  # False: a vector depends on its picture alone, so that videos may share a batch
 
     @abstractmethod
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
@@ -82,7 +82,7 @@ class Encoder(TextEncoder):
 
     def start_frames(self, images: Sequence[Image], before: Image | None = None) -> Callable[[], Array]:
         """Begin with ``encode_frames``; the result waits for the vectors. Override it if a device works alongside."""
-        vectors = self.encode_frames(images, before)
+        vectors = self.encode_frames([*images], before)
         return lambda: vectors
 
     def encode_images(self, images: Sequence[Image]) -> Array:
@@ -116,6 +116,8 @@ def unit_rows(rows: Array) -> Array:
 
 def require_pictures(images: Sequence[Image], fit: Fit) -> NDArray[np.uint8]:
     """Pictures as one array (N, H, W, 3); an ``EncoderError`` where one does not have the encoder's size."""
+    if isinstance(images, np.ndarray) and images.shape[1:] == (fit.height, fit.width, 3):
+        return images
     wrong = next((image for image in images if image.shape != (fit.height, fit.width, 3)), None)
     if wrong is not None:
         raise EncoderError(

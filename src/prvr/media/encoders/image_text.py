@@ -60,7 +60,7 @@ class ImageTextEncoder(Encoder):
         return self.start_frames(images, before)()
 
     def start_frames(self, images: Sequence[Image], before: Image | None = None) -> Callable[[], Array]:
-        if not images:
+        if not len(images):
             return lambda: np.zeros((0, self.width), np.float32)
         pictures = require_pictures(images, self.fit)  # (N, H, W, 3)
         parts = [self.engine.start(pictures[i : i + self.batch]) for i in range(0, len(pictures), self.batch)]
