@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,15 +86,16 @@ def main() -> None:
             bases: dict[str, dict[str, Any]] = {kind: {"encoder": "plain", "rate": args.rate}}
             if kind == RENDERED and args.model is not None:
                 bases[f"{kind}, trained"] = {"model": args.model}
+            looks = {name: Looks(material.films, each, args.rate) for name, each in networks.items()}
             for name, settings in bases.items():
                 every = answers(place, material, settings, 0.0)
-                looks = [Looks(material.films, each, args.rate) for each in networks.values()]
                 for threshold in thresholds:
                     row = Comparison(every, answers(place, material, settings, threshold))
-                    cosines = [each.without(threshold) for each in looks]
+                    cosines = [each.without(threshold) for each in looks.values()]
                     unseen = max(each for _, each in cosines)
                     table.add_row(name, f"{threshold:g}", *row.cells(unseen), *(cosine for cosine, _ in cosines))
-            console.print(f"{kind}: done", style="dim")
+            parts = [f"{100 * each.measuring / each.decoding:.1f} % ({name})" for name, each in looks.items()]
+            console.print(f"{kind}: done; measuring took {', '.join(parts)} of the time of decoding", style="dim")
     console.print(table)
 
 
@@ -219,17 +221,23 @@ class Looks:
 
     def __init__(self, films: Sequence[MadeFilm], encoder: Encoder, rate: float):
         self.films, self.encoder, self.frames = films, encoder, list[list[Frame]]()
+        began = time.perf_counter()
         for film in films:
             with open_video(film.path) as video:
                 self.frames.append(list(video.frames(rate, encoder.fit)))
+        self.decoding = time.perf_counter() - began  # seconds
+        self.measuring = 0.0  # seconds, of the last threshold
         self.every = [encoder.encode_frames([frame.image for frame in frames]) for frames in self.frames]
 
     def without(self, threshold: float) -> tuple[str, int]:
         """Cosines of skipped frames to the vectors they would have had; events that no encoded frame shows."""
-        cosines, unseen = [np.zeros(0)], 0
+        cosines, unseen, self.measuring = [np.zeros(0)], 0, 0.0
         for film, frames, every in zip(self.films, self.frames, self.every, strict=True):
             repeats = RepeatFilter(threshold, self.encoder.sees_motion)
-            times, kept = np.array([frame.time for frame in frames]), np.array([repeats.keeps(f.image) for f in frames])
+            began = time.perf_counter()
+            kept = np.array([repeats.keeps(frame.image) for frame in frames])
+            self.measuring += time.perf_counter() - began
+            times = np.array([frame.time for frame in frames])
             for event in film.events:
                 inside = (times >= event.start) & (times < event.end)
                 unseen += bool(inside.any() and not kept[inside].any())
