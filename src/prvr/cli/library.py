@@ -58,6 +58,8 @@ class Add:
     """write down what is said in videos without subtitles, so that its words are found: whisper-tiny, whisper-base,
     whisper-small, … after `prvr prepare MODEL`, or a folder. Needs pip install "prvr[speech]". Videos that were added
     before without any lines are indexed again"""
+    processes: int | None = None
+    """number of processes that decode; 1 decodes in this one [one per core]"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """decode and encode on a Ray cluster: auto (the one this machine is in), host:port, or local (a new one on this
     machine). The library must be a lake, and all nodes must reach it and the videos at the same address"""
@@ -71,6 +73,8 @@ class Add:
         settings = replace(self.settings, repeats=0.0) if self.every_frame else self.settings
         if not self.paths and not self.retry:
             raise LibraryError("no files were given: name video files or folders, or use --retry")
+        if self.processes is not None and self.processes < 1:
+            raise LibraryError(f"--processes must be at least 1, not {self.processes}")
         if library_exists(self.library):
             lib, files = open_or_create(self.library, settings), self._find_videos()
         else:  # look for videos before an empty library is created
@@ -86,7 +90,14 @@ class Add:
                 if self.cluster is not None:
                     adder = lib.adder(tags=self.tags, retry=self.retry, speech=self.speech, progress=show)
                     return add_on_cluster(lib, adder, files, self.cluster, self.cluster_workers)
-                return lib.add_files(files, tags=self.tags, retry=self.retry, speech=self.speech, progress=show)
+                return lib.add_files(
+                    files,
+                    tags=self.tags,
+                    retry=self.retry,
+                    speech=self.speech,
+                    processes=self.processes,
+                    progress=show,
+                )
             except (KeyboardInterrupt, StorageError):
                 console.print("stopped; finished videos are kept, and the same command continues from here")
                 raise

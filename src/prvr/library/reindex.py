@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.add import AddProgress
 from prvr.library.ingest.frozen import FrozenEmbedding
-from prvr.library.ingest.index import FileProgress, index_file
+from prvr.library.ingest.index import Decoding, FileProgress, index_files
 from prvr.library.ingest.setup import plan_library
 from prvr.library.ingest.tracks import FRAMES, Track
 from prvr.library.store.buffer import IndexedVideo
@@ -104,12 +105,21 @@ def _encode(
     """Build the new vectors of these videos. Files that cannot be read are an error, after all others are done."""
     failed: dict[Video, str] = {}
     clock = _Clock(videos, began, progress)
-    for video in videos:
-        indexed = _index(scratch, video, track, rate, clock.start(video))
-        if indexed.video.state == "ok":
-            rebuild.put(video, indexed)
-        else:
-            failed[video] = str(indexed.video.problem)
+    numbers = iter(videos)
+    indexing = index_files(
+        scratch,
+        map(_known, videos),
+        {FRAMES: track},
+        rate,
+        lambda _: clock.start(next(numbers)),
+        decoding=Decoding(files=len(videos)),
+    )
+    with closing(indexing):
+        for video, indexed in zip(videos, indexing, strict=True):
+            if indexed.video.state == "ok":
+                rebuild.put(video, _with_text_problem(video, indexed))
+            else:
+                failed[video] = str(indexed.video.problem)
     if failed:
         named = "; ".join(f"{video.path}: {reason}" for video, reason in list(failed.items())[:_SHOWN])
         others = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
@@ -152,12 +162,12 @@ class _Clock:
         return show
 
 
-def _index(scratch: Path | None, video: Video, track: Track, rate: float, progress: FileProgress) -> IndexedVideo:
-    """Encode the pictures of a known video. Its subtitles, and what is wrong with them, stay as they are."""
-    known = NewVideo(**{name: value for name, value in vars(video).items() if name not in ("id", "problem")})
-    progress(0.0, None)
-    indexed = index_file(scratch, known, {FRAMES: track}, rate, progress)
-    about_text = video.problem if video.problem is not None and video.problem.startswith("subtitles:") else None
-    if indexed.video.state == "ok" and indexed.video.problem is None and about_text is not None:
-        indexed.video = replace(indexed.video, problem=about_text)
+def _known(video: Video) -> NewVideo:
+    return NewVideo(**{name: value for name, value in vars(video).items() if name not in ("id", "problem")})
+
+
+def _with_text_problem(video: Video, indexed: IndexedVideo) -> IndexedVideo:
+    """Subtitles, and what is wrong with them, stay as they are."""
+    if indexed.video.problem is None and video.problem is not None and video.problem.startswith("subtitles:"):
+        indexed.video = replace(indexed.video, problem=video.problem)
     return indexed

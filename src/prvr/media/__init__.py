@@ -33,6 +33,7 @@ from prvr.media.bucket_files import FileStatus
 from prvr.media.buckets import BucketPath, VideoFile, video_path
 from prvr.media.clips import CLIP_PROGRAM, cut_clip
 from prvr.media.dataset import ExtractionResult, TextFeatures, write_dataset
+from prvr.media.decoding import decode_videos
 from prvr.media.encoders import (
     SHORT_NAMES,
     Array,
@@ -60,7 +61,15 @@ from prvr.media.export.formats import (
     export_moments,
 )
 from prvr.media.export.moments import ExportError, ExportMoment, parse_moments
-from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
+from prvr.media.features import (
+    EncodedVideo,
+    FeaturePart,
+    VideoFeatures,
+    encode_videos,
+    feature_parts,
+    video_features,
+)
+from prvr.media.frame_batches import DecodedFile, FrameBatch, Sampling
 from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.packages import require_transformers
 from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
@@ -93,7 +102,9 @@ __all__ = [
     "Array",
     "Backend",
     "BucketPath",
+    "DecodedFile",
     "DownloadPlan",
+    "EncodedVideo",
     "Encoder",
     "EncoderError",
     "EncoderPreset",
@@ -106,6 +117,7 @@ __all__ = [
     "FileStatus",
     "Fit",
     "Frame",
+    "FrameBatch",
     "Image",
     "MediaError",
     "MissingExtra",
@@ -113,6 +125,7 @@ __all__ = [
     "Recipe",
     "RecipeMismatch",
     "RepeatFilter",
+    "Sampling",
     "Sound",
     "Speech",
     "StorageError",
@@ -130,8 +143,10 @@ __all__ = [
     "cached_models",
     "cut_clip",
     "decode_picture",
+    "decode_videos",
     "decoder_name",
     "download",
+    "encode_videos",
     "export_moments",
     "feature_parts",
     "file_hash",

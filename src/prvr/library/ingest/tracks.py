@@ -7,8 +7,9 @@ own registers, so that memory and time stay bounded. A video scores as its best 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -64,9 +65,12 @@ class Track:
         if count > (overlap if any_yielded else 0):
             yield self.section(_join(pieces_left))
 
-    @torch.no_grad()
     def section(self, piece: Piece) -> Section:
         """Encode one piece as the arrays of a gallery with one row."""
+        return _single_core().submit(self._section, piece).result()
+
+    @torch.no_grad()
+    def _section(self, piece: Piece) -> Section:
         samples = torch.from_numpy(np.ascontiguousarray(piece.vectors, np.float32))
         if not bool(torch.isfinite(samples).all()):
             raise ValueError("the encoder returned NaN or infinity")
@@ -87,6 +91,19 @@ class Track:
         spans[:tokens] = np.stack([piece.spans[first, 0], piece.spans[last, 1]], 1)
         arrays["spans"] = torch.from_numpy(spans).view(-1, PAGE_TOKENS, 2)
         return Section(gallery.about, arrays, tokens)
+
+
+@cache
+def _single_core() -> ThreadPoolExecutor:
+    """A thread in which torch uses one core.
+
+    A section is many small products. Shared among cores that decode at the same time, they take ten times as long.
+    """
+    usual = torch.get_num_threads()
+    thread = ThreadPoolExecutor(1, "prvr-sections")
+    thread.submit(torch.set_num_threads, 1).result()
+    torch.set_num_threads(usual)  # of this thread and of later ones, for which the call above counts too
+    return thread
 
 
 def timed_pieces(parts: Iterable[FeaturePart], rate: float) -> Iterator[Piece]:
