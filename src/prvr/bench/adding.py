@@ -134,7 +134,7 @@ def _measured(
 def _added(
     encoder: Encoder, name: str, paths: list[Path], place: Path, device: torch.device, decode: float, encode: float
 ) -> Measurement:
-    library = Library.create(place / f"library-{name}", encoder=encoder, rate=_RATE)
+    library = Library.create(place / f"library-{name}", encoder=encoder, rate=_RATE, repeats=0.0)  # encodes all
     with MemoryPeak(device) as peak:
         began = time.perf_counter()
         report = library.add_files(paths)
