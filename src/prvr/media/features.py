@@ -154,6 +154,8 @@ class EncodedVideo:
                 raise self._failure
             more = not (self._ended and self._waiting == 0) and self._step()
         yield from self._ready
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         self.closed = True
