@@ -93,7 +93,9 @@ def main() -> None:
                     row = Comparison(every, answers(place, material, settings, threshold))
                     cosines = [each.without(threshold) for each in looks.values()]
                     unseen = max(each for _, each in cosines)
-                    table.add_row(name, f"{threshold:g}", *row.cells(unseen), *(cosine for cosine, _ in cosines))
+                    cells = [name, f"{threshold:g}", *row.cells(unseen), *(cosine for cosine, _ in cosines)]
+                    table.add_row(*cells)
+                    console.print(" | ".join(cells), style="dim")  # it takes minutes
             parts = [f"{100 * each.measuring / each.decoding:.1f} % ({name})" for name, each in looks.items()]
             console.print(f"{kind}: done; measuring took {', '.join(parts)} of the time of decoding", style="dim")
     console.print(table)
@@ -180,7 +182,7 @@ def answers(place: Path, material: Material, settings: dict[str, Any], threshold
     """Add all films to a new library and ask for all events."""
     with tempfile.TemporaryDirectory(dir=place) as folder:
         library = Library.create(Path(folder) / "library", repeats=threshold, **settings)
-        report = library.add([film.path for film in material.films])
+        report = library.add([film.path for film in material.films], processes=1)
         return Answers(judge(library, material.known), report)
 
 
@@ -241,7 +243,8 @@ class Looks:
             for event in film.events:
                 inside = (times >= event.start) & (times < event.end)
                 unseen += bool(inside.any() and not kept[inside].any())
-            some = self.encoder.encode_frames([frame.image for frame, keep in zip(frames, kept, strict=True) if keep])
+            images = [frame.image for frame, keep in zip(frames, kept, strict=True) if keep]
+            some = self.encoder.encode_frames(images) if self.encoder.sees_motion else every[kept]
             cosines.append((every * spread(some, kept.tolist())).sum(1)[~kept])
         found = np.concatenate(cosines)
         return f"{found.min():.3f}, {found.mean():.4f}" if len(found) else "", unseen
