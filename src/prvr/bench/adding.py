@@ -134,7 +134,8 @@ def _measured(
 def _added(
     encoder: Encoder, name: str, paths: list[Path], place: Path, device: torch.device, decode: float, encode: float
 ) -> Measurement:
-    library = Library.create(place / f"library-{encoder.name}", encoder=encoder, rate=_RATE)
+    folder = place / f"library-{encoder.name}"
+    library = Library.create(folder, encoder=encoder, rate=_RATE, repeats=0.0)  # encodes all
     with MemoryPeak(device) as peak:
         began = time.perf_counter()
         report = library.add_files(paths)

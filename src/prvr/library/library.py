@@ -260,6 +260,7 @@ class Library:
         *,
         encoder: str | Encoder | None = None,
         rate: float | None = None,
+        repeats: float | None = None,
         progress: Callable[[AddProgress], None] | None = None,
     ) -> ReindexReport:
         """Encode the pictures of all videos anew. You can interrupt it and run it again.
@@ -269,10 +270,11 @@ class Library:
         Args:
             encoder: another encoder; by default the one that the library has.
             rate: other frames per second.
+            repeats: another difference up to which a frame is not encoded again; 0: encode every frame.
             progress: called while files are decoded.
         """
         with self.announce("reindex") as announcement:
-            report, opened = reindex_videos(self.store, encoder, rate, announcement.follow(progress))
+            report, opened = reindex_videos(self.store, encoder, rate, repeats, announcement.follow(progress))
         if report.record is not None:
             with self._lock:
                 self._snapshot = None

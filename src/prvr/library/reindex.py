@@ -1,4 +1,4 @@
-"""Encode the pictures of a library anew, with another encoder or at another rate.
+"""Encode the pictures of a library anew: with another encoder, at another rate, or more or fewer of them.
 
 The old vectors are searched until every video has new ones; then one step replaces them. However the process ends,
 running the same command again continues.
@@ -42,6 +42,7 @@ def reindex_videos(
     store: Store,
     encoder: str | Encoder | None,
     rate: float | None,
+    repeats: float | None,
     progress: Callable[[AddProgress], None] | None,
 ) -> tuple[ReindexReport, Encoder | None]:
     """Replace the vectors of all pictures. See ``Library.reindex``; returns the opened encoder with the report.
@@ -50,7 +51,7 @@ def reindex_videos(
         LibraryError: files could not be read, so that the old vectors stay in use; or the library has a trained model.
     """
     began = time.perf_counter()
-    settings = _new_settings(store, encoder, rate)
+    settings = _new_settings(store, encoder, rate, repeats)
     plan = plan_library(
         replace(settings, text_encoder=None), {FRAMES: encoder if isinstance(encoder, Encoder) else None}
     )
@@ -60,7 +61,7 @@ def reindex_videos(
     if recipes == store.record.recipes and settings == store.record.settings:
         return ReindexReport(None), None
     target = LibraryRecord(settings, recipes)
-    track = Track(FRAMES, FrozenEmbedding.of_frames(opened, settings), settings.storage)
+    track = Track(FRAMES, FrozenEmbedding.of_frames(opened, settings), settings.storage, settings.repeats)
     rebuild, videos = store.rebuild(target), 0
     try:
         while missing := rebuild.missing():  # again if videos were added meanwhile
@@ -76,17 +77,20 @@ def reindex_videos(
     return ReindexReport(target, videos, time.perf_counter() - began, dropped), opened
 
 
-def _new_settings(store: Store, encoder: str | Encoder | None, rate: float | None) -> LibrarySettings:
+def _new_settings(
+    store: Store, encoder: str | Encoder | None, rate: float | None, repeats: float | None
+) -> LibrarySettings:
     settings = store.record.settings
-    if encoder is None and rate is None:
-        raise LibraryError("nothing to change was given: name another --encoder, or another --rate")
+    if encoder is None and rate is None and repeats is None:
+        raise LibraryError("nothing to change was given: name another --encoder, --rate or --repeats")
     if store.record.model is not None:
         raise LibraryError(
             f"{store.address} searches with a trained {store.record.model.method}, which fixes its encoder and rate: "
             "create another library to use another encoder"
         )
     name = settings.encoder if encoder is None else encoder if isinstance(encoder, str) else encoder.name
-    return replace(settings, encoder=name, rate=settings.rate if rate is None else rate)
+    changed = {"rate": rate, "repeats": repeats}
+    return replace(settings, encoder=name, **{key: value for key, value in changed.items() if value is not None})
 
 
 def _encode(

@@ -75,6 +75,7 @@ from prvr.media.packages import require_transformers
 from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
+from prvr.media.repeats import USUAL_REPEATS, RepeatFilter, spread
 from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
 from prvr.media.subtitles import (
     SUBTITLE_SUFFIXES,
@@ -96,6 +97,7 @@ __all__ = [
     "SUBTITLE_SUFFIXES",
     "THUMBNAIL_PROGRAM",
     "USUAL_RATE",
+    "USUAL_REPEATS",
     "AnnotatedVideos",
     "Array",
     "Backend",
@@ -122,6 +124,7 @@ __all__ = [
     "PlainEncoder",
     "Recipe",
     "RecipeMismatch",
+    "RepeatFilter",
     "Sampling",
     "Sound",
     "Speech",
@@ -167,6 +170,7 @@ __all__ = [
     "require_transformers",
     "require_unchanged",
     "save_picture",
+    "spread",
     "subtitle_files",
     "subtitle_tracks",
     "thumbnail",

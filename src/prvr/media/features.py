@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from prvr.media.buckets import VideoFile
 from prvr.media.encoders.base import Array, Encoder
 from prvr.media.errors import MediaError
-from prvr.media.frame_batches import DecodedFile, FrameBatch, OpenFile, Sampling
+from prvr.media.frame_batches import MOST_REPEATS, DecodedFile, FrameBatch, OpenFile, Sampling
 from prvr.media.frames import Image, VideoInfo
 from prvr.media.reader import Backend, VideoReader, open_video
 from prvr.media.recipe import Recipe
+from prvr.media.repeats import spread
 
 _IN_FLIGHT = 2  # batches: a GPU is busy with the second while the vectors of the first are used
 
@@ -36,6 +37,7 @@ class FeaturePart(NamedTuple):
 
     times: NDArray[np.float64]  # (n,) seconds
     vectors: Array  # (n, D) unit length
+    repeats: int = 0  # samples that have the vector of an earlier one, because they look like it
 
 
 @dataclass(frozen=True)
@@ -53,29 +55,39 @@ class VideoFeatures:
 
 
 def video_features(
-    path: str | VideoFile, encoder: Encoder, rate: float = 1.0, backend: Backend = "auto"
+    path: str | VideoFile, encoder: Encoder, rate: float = 1.0, backend: Backend = "auto", repeats: float = 0.0
 ) -> VideoFeatures:
-    """Features of a whole video, sampled at ``rate`` frames per second.
+    """Features of a whole video, sampled at ``rate`` frames per second. ``repeats`` as in ``feature_parts``.
 
     Raises:
         MediaError: the file is not a video, or none of it can be decoded.
     """
     with open_video(path, backend) as video:
-        parts = list(feature_parts(video, encoder, rate))
+        parts = list(feature_parts(video, encoder, rate, repeats))
         if not parts:
             raise MediaError(path, video.problem or "no frame could be decoded")
         return VideoFeatures(
             times=np.concatenate([part.times for part in parts]),
             vectors=np.concatenate([part.vectors for part in parts]),
             info=video.info,
-            recipe=encoder.recipe(rate, video.decoder),
+            recipe=encoder.recipe(rate, video.decoder, repeats),
             problem=video.problem,
         )
 
 
-def feature_parts(video: VideoReader, encoder: Encoder, rate: float = 1.0) -> Iterator[FeaturePart]:
-    """Features of an open video, some samples at a time, while the next ones are decoded."""
-    with closing(encode_videos([OpenFile(video, Sampling.of(encoder, rate))], encoder)) as videos:
+def feature_parts(
+    video: VideoReader, encoder: Encoder, rate: float = 1.0, repeats: float = 0.0
+) -> Iterator[FeaturePart]:
+    """Features of an open video, some samples at a time, while the next ones are decoded.
+
+    Args:
+        video: the open video.
+        encoder: turns pictures into vectors.
+        rate: samples per second.
+        repeats: a sample that differs less from the last encoded one gets its vector (``RepeatFilter``); 0: all are
+            encoded.
+    """
+    with closing(encode_videos([OpenFile(video, Sampling.of(encoder, rate, repeats))], encoder)) as videos:
         for encoded in videos:
             yield from encoded.parts()
 
@@ -109,6 +121,7 @@ class EncodedVideo:
         self.file, self._step = file, step
         self._ready = deque[FeaturePart]()
         self._waiting = 0  # batches without vectors
+        self._last: Array | None = None  # the vector of the last sample
         self._ended = False  # every batch is decoded
         self._failure: Exception | None = None
         self.closed = False  # nobody reads its parts any more
@@ -155,7 +168,9 @@ class EncodedVideo:
     def deliver(self, batch: FrameBatch, vectors: Array) -> None:
         self._waiting -= 1
         if not self.closed:
-            self._ready.append(FeaturePart(batch.times, vectors))
+            vectors = spread(vectors, batch.kept, self._last)
+            self._last = vectors[-1]
+            self._ready.append(FeaturePart(batch.times, vectors, int(np.sum(~batch.kept))))
 
     def fail(self, problem: Exception) -> None:
         self._failure = self._failure or problem
@@ -170,6 +185,7 @@ class _Batch:
 
     pictures: NDArray[np.uint8]  # (batch, H, W, 3), of which ``count`` are filled
     count: int = 0
+    samples: int = 0  # with those that have no picture of their own
     before: Image | None = None  # the sample before the first
     shares: list[tuple[EncodedVideo, FrameBatch]] = field(default_factory=list)
     vectors: Callable[[], Array] = lambda: np.zeros((0, 0), np.float32)
@@ -177,6 +193,7 @@ class _Batch:
     def take(self, video: EncodedVideo, batch: FrameBatch) -> None:
         self.pictures[self.count : self.count + len(batch.images)] = batch.images
         self.count += len(batch.images)
+        self.samples += len(batch.times)
         self.shares.append((video, batch._replace(images=batch.images[:0])))
         video.expect()
 
@@ -225,7 +242,7 @@ class _Work:
         last: Image | None = None
         with closing(video.file.batches()) as batches:
             while (batch := self._next_batch(video, batches)) is not None:
-                if self._filling is not None and self._filling.count + len(batch.images) > self.encoder.batch:
+                if self._filling is not None and self._is_full(self._filling, batch):
                     yield from self._start()
                 if self._filling is None:
                     self._filling = _Batch(self._place(), before=last)
@@ -244,6 +261,10 @@ class _Work:
             video.fail(problem)
             return None
 
+    def _is_full(self, filling: _Batch, batch: FrameBatch) -> bool:
+        most = self.encoder.batch
+        return filling.count + len(batch.images) > most or filling.samples >= MOST_REPEATS * most
+
     def _place(self) -> NDArray[np.uint8]:
         fit = self.encoder.fit
         return self._spare.pop() if self._spare else np.empty((self.encoder.batch, fit.height, fit.width, 3), np.uint8)
@@ -253,7 +274,8 @@ class _Work:
         if batch is None:
             return
         try:
-            batch.vectors = self.encoder.start_frames(batch.pictures[: batch.count], batch.before)
+            if batch.count:
+                batch.vectors = self.encoder.start_frames(batch.pictures[: batch.count], batch.before)
         except Exception as problem:
             for video, _ in batch.shares:
                 video.fail(problem)

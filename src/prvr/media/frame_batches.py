@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from prvr.media.encoders.base import Encoder
 from prvr.media.frames import Fit, Frame, VideoInfo
 from prvr.media.reader import VideoReader
+from prvr.media.repeats import RepeatFilter
 
 _AHEAD = 4  # batches that are decoded before the encoder asks for them
-_LARGEST = 32  # samples of a batch
+_LARGEST = 32  # pictures of a batch
+MOST_REPEATS = 8  # samples of a batch for each picture that fits in, so that a still video shows its progress
 _BATCH_BYTES = 3 << 20  # of pictures in a batch; one picture may be larger
 
 
@@ -28,7 +30,7 @@ class FrameBatch(NamedTuple):
 
     times: NDArray[np.float64]  # (n,) seconds
     images: NDArray[np.uint8]  # (k, H, W, 3), of the samples that are kept
-    kept: NDArray[np.bool_]  # (n,) whether a sample has a picture of its own
+    kept: NDArray[np.bool_]  # (n,) whether a sample has a picture of its own; if not, it has the last one's
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,15 @@ class Sampling:
 
     rate: float  # samples per second
     fit: Fit  # size of the pictures
-    batch: int = _LARGEST  # samples that are handed over together
+    batch: int = _LARGEST  # pictures that are handed over together, at most
+    repeats: float = 0.0  # up to which difference a sample has no picture of its own: ``RepeatFilter``
+    sees_motion: bool = True  # whether the encoder does
 
     @staticmethod
-    def of(encoder: Encoder, rate: float) -> Sampling:
+    def of(encoder: Encoder, rate: float, repeats: float = 0.0) -> Sampling:
         fit = encoder.fit
-        return Sampling(rate, fit, max(1, min(_LARGEST, encoder.batch, _BATCH_BYTES // (3 * fit.width * fit.height))))
+        batch = max(1, min(_LARGEST, encoder.batch, _BATCH_BYTES // (3 * fit.width * fit.height)))
+        return Sampling(rate, fit, batch, repeats, encoder.sees_motion)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -75,17 +80,21 @@ def read_batches(
         how: the size of pictures and batches.
         place: returns the array (batch, H, W, 3) to write the next batch to; by default a new one.
     """
-    images, times = None, list[float]()
+    repeats = RepeatFilter(how.repeats, how.sees_motion)
+    images, count, times, kept = None, 0, list[float](), list[bool]()
     for time, image in frames:
         if images is None:
             images = place() if place is not None else np.empty(how.shape, np.uint8)
-        images[len(times)] = image
         times.append(time)
-        if len(times) == how.batch:
-            yield FrameBatch(np.array(times), images, np.ones(len(times), bool))
-            images, times = None, []
+        kept.append(repeats.keeps(image))
+        if kept[-1]:
+            images[count] = image
+            count += 1
+        if count == how.batch or len(times) == MOST_REPEATS * how.batch:
+            yield FrameBatch(np.array(times), images[:count], np.array(kept))
+            images, count, times, kept = None, 0, [], []
     if images is not None:
-        yield FrameBatch(np.array(times), images[: len(times)], np.ones(len(times), bool))
+        yield FrameBatch(np.array(times), images[:count], np.array(kept))
 
 
 class OpenFile(DecodedFile):

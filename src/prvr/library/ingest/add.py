@@ -64,6 +64,13 @@ class AddReport:
     transcribed: dict[VideoFile, str] = field(default_factory=dict)  # added, with the speech model and the language
     video_seconds: float = 0.0
     elapsed: float = 0.0
+    frames: int = 0  # of the added videos
+    repeats: int = 0  # of these: not encoded again, because they look like the last one that was
+
+    @property
+    def repeated(self) -> float:
+        """Share of the frames that were not encoded again."""
+        return self.repeats / max(1, self.frames)
 
 
 @dataclass(frozen=True)
@@ -268,6 +275,8 @@ class Adder:
             self.report.failed[video.path] = str(video.problem)
             return
         self.report.added.append(video.path)
+        self.report.frames += video.frames
+        self.report.repeats += indexed.repeats
         self.seconds_added += video.duration or 0.0
         if video.subtitles.startswith(SPEECH):
             self.report.transcribed[video.path] = video.subtitles.removeprefix(SPEECH)

@@ -79,7 +79,7 @@ def index_files(
             pulled.append(video)
             yield video.path
 
-    how = Sampling.of(encoder, rate)
+    how = Sampling.of(encoder, rate, tracks[FRAMES].repeats)
     with (
         closing(decode_videos(paths(), how, decoding.processes, decoding.files, decoding.threads)) as files,
         closing(encode_videos(files, encoder)) as encoded,
@@ -162,12 +162,13 @@ def index_parts(
         progress: called after each part.
         transcriber: writes down what is said if there are no subtitles.
     """
-    info, count = opened.info, 0
+    info, count, repeats = opened.info, 0, 0
 
     def counted() -> Iterator[FeaturePart]:
-        nonlocal count
+        nonlocal count, repeats
         for part in parts:
             count += len(part.times)
+            repeats += part.repeats
             progress(float(part.times[-1]), info.duration)
             yield part
 
@@ -195,7 +196,7 @@ def index_parts(
         fps=info.fps,
         frames=count,
     )
-    return IndexedVideo(facts, sections, lines)
+    return IndexedVideo(facts, sections, lines, repeats)
 
 
 def _read_lines(

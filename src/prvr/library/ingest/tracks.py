@@ -37,8 +37,9 @@ class Piece:
 class Track:
     """Turns pieces into sections, and stores with each how background sentences score on it."""
 
-    def __init__(self, name: str, embedding: Embedding, storage: Storage):
-        self.name, self.embedding, self.storage = name, embedding, storage
+    def __init__(self, name: str, embedding: Embedding, storage: Storage, repeats: float = 0.0):
+        """``repeats``: how much a frame may differ from the last encoded one and is not encoded again."""
+        self.name, self.embedding, self.storage, self.repeats = name, embedding, storage, repeats
 
     @property
     def encoder(self) -> TextEncoder:

@@ -91,14 +91,17 @@ class Encoder(TextEncoder):
             return np.zeros((0, self.width), np.float32)
         return np.concatenate([self.encode_frames([fit_picture(image, self.fit)]) for image in images])
 
-    def recipe(self, rate: float, decoder: str) -> Recipe:
+    def recipe(self, rate: float, decoder: str, repeats: float = 0.0) -> Recipe:
         """The recipe of this encoder's features of frames at ``rate`` per second, decoded by ``decoder``.
 
-        It also says how sentences are prepared: they are compared with the frames.
+        ``repeats`` is the threshold of ``RepeatFilter``. The recipe also says how sentences are prepared: they are
+        compared with the frames.
         """
         size = f"{self.fit.width}x{self.fit.height} {self.fit.mode}"
         preprocessing = _joined(self.preprocessing, self.text_preprocessing)
-        return Recipe(self.name, self.weights, self.width, size, preprocessing, float(rate), decoder)
+        return Recipe(
+            self.name, self.weights, self.width, size, preprocessing, float(rate), decoder, repeats=float(repeats)
+        )
 
 
 def _joined(*parts: str) -> str:
