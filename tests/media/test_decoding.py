@@ -81,7 +81,7 @@ def test_processes_give_the_files_of_one_process_in_order(long_films: dict[str, 
     short = [write_video(tmp_path / f"{number}.mp4", moving(1.0, number)) for number in range(5)]
     paths = [*short[:2], text, *long_films.values(), damaged, *short[2:]]
     found = list[tuple[list[tuple[float, bytes]], str | None]]()
-    for path, file in zip(paths, decode_videos(paths, HOW, 2, at_once=True), strict=True):
+    for path, file in zip(paths, decode_videos(paths, HOW, 2, start_after=0, wait=True), strict=True):
         if path == text:
             with pytest.raises(MediaError, match="not a video"):
                 read(file)
@@ -132,7 +132,7 @@ def test_a_decoder_that_crashes_or_hangs_harms_one_file(
     monkeypatch.setattr(decoder_pool, "_LOOK", 0.2)
     monkeypatch.setattr(decoder_pool, "_SLOTS", 2)  # so that it must wait in the middle of a file
     path = long_films["many.mkv"]
-    files = decode_videos([path] * 6, HOW, 2, at_once=True)
+    files = decode_videos([path] * 6, HOW, 2, start_after=0, wait=True)
     reasons = []
     for turn, file in enumerate(files):
         try:
@@ -151,7 +151,7 @@ def test_a_decoder_that_crashes_or_hangs_harms_one_file(
 def test_a_file_that_nobody_reads_to_its_end_blocks_no_other(long_films: dict[str, Path]) -> None:
     path = long_films["closed.mp4"]
     seen = 0
-    for turn, file in enumerate(decode_videos([path] * 8, HOW, 2, at_once=True)):
+    for turn, file in enumerate(decode_videos([path] * 8, HOW, 2, start_after=0, wait=True)):
         batches = file.batches()
         first = next(batches)
         if turn % 2:
@@ -164,7 +164,8 @@ def test_a_killed_process_leaves_no_decoder(long_films: dict[str, Path]) -> None
     program = f"""
 import os, time
 from prvr.media import Fit, Sampling, decode_videos, video_path
-files = decode_videos([video_path({str(long_films["many.mkv"])!r})] * 50, Sampling(25.0, Fit(32, 24)), 2, at_once=True)
+films = [video_path({str(long_films["many.mkv"])!r})] * 50
+files = decode_videos(films, Sampling(25.0, Fit(32, 24)), 2, start_after=0, wait=True)
 next(next(files).batches())
 print(os.getpid(), flush=True)
 time.sleep(60)

@@ -161,7 +161,7 @@ def _added(
 
 def _decode(paths: list[Path], how: Sampling) -> int:
     """Decode all films and return the number of samples."""
-    files = decode_videos(paths, how, expected=len(paths), at_once=True)
+    files = decode_videos(paths, how, expected=len(paths), start_after=0, wait=True)
     return sum(len(batch.times) for file in files for batch in file.batches())
 
 

@@ -112,7 +112,7 @@ def _encode(
         {FRAMES: track},
         rate,
         lambda _: clock.start(next(numbers)),
-        decoding=Decoding(files=len(videos)),
+        decoding=Decoding(files=len(videos), bytes=sum(video.size for video in videos)),
     )
     with closing(indexing):
         for video, indexed in zip(videos, indexing, strict=True):

@@ -34,7 +34,8 @@ def decode_videos(
     expected: int = 1 << 30,
     threads: int = 0,
     *,
-    at_once: bool = False,
+    start_after: float = _START_AFTER,
+    wait: bool = False,
 ) -> Generator[DecodedFile, None, None]:
     """Decode files, several at once. Read the batches of each before the next is asked for.
 
@@ -44,7 +45,8 @@ def decode_videos(
         processes: that decode; None: one for each core; 1: a thread of this process.
         expected: number of paths, where it is known. Fewer than processes are decoded with several threads each.
         threads: of a decoder in this process; 0 uses all cores.
-        at_once: start the processes at once, and decode nothing in this one.
+        start_after: seconds of work in this process after which the others are started.
+        wait: for the processes, instead of decoding in this one until they are there.
     """
     processes = usable_cores() if processes is None else processes
     began, left, waiting = time.monotonic(), iter(paths), deque[DecodedFile]()
@@ -52,10 +54,10 @@ def decode_videos(
     try:
         while True:
             for path in left:
-                late, large = time.monotonic() - began > _START_AFTER, at_once or _is_large(path)
+                late, large = time.monotonic() - began >= start_after, _is_large(path)
                 if pool is None and processes > 1 and (large or (late and expected > 1)):
                     pool = DecoderPool(how, processes, expected)
-                if pool is None or not pool.ready(wait=large):
+                if pool is None or not pool.ready(wait=wait or large):
                     waiting.append(_LocalFile(path, how, threads))
                     break
                 waiting.append(pool.submit(path))
