@@ -250,8 +250,11 @@ class _Work:
                 if self.encoder.sees_motion and len(batch.images):
                     last = batch.images[-1].copy()
                 yield True
-        if self.encoder.sees_motion:  # which must not see the next file
+        if self.encoder.sees_motion:  # which must not see the next file; it has computed already
             yield from self._start()
+            while self._flying:
+                self._land()
+                yield True
 
     @staticmethod
     def _next_batch(video: EncodedVideo, batches: Iterator[FrameBatch]) -> FrameBatch | None:
