@@ -34,7 +34,7 @@ from prvr.media.errors import MediaError, StorageError
 from prvr.media.frame_batches import Sampling, read_batches
 from prvr.media.frames import Fit
 from prvr.media.pyav_reader import PyAVReader
-from prvr.media.reader import require_file
+from prvr.media.reader import Backend, VideoReader, open_video
 from prvr.media.shared_memory import SharedMemory
 from prvr.media.stretches import Irregular, find_cuts, stretch_frames
 
@@ -83,26 +83,30 @@ def _decode(request: dict[str, Any], how: Sampling, slots: NDArray[np.uint8], an
         found, slot = slots[slot], None
         return found
 
-    video = _opened(request["path"])
+    video = _opened(request["path"], how.decoder)
     part = request["part"]
     if part is None:
-        first, cuts = find_cuts(video, how.rate)
+        first, cuts = find_cuts(video, how.rate) if isinstance(video, PyAVReader) else (0.0, [])
         ends = [*cuts, None]
         parts = [[first, start, end] for start, end in zip([0, *cuts], ends, strict=True)] if cuts else []
         about = asdict(replace(video.info, path=request["path"]))
         _write(answers, {"info": about, "parts": parts[1:]})
         part = parts[0] if parts else None
-    video.threads = 1 if part is not None else request["threads"]
-    frames = video.frames(how.rate, how.fit) if part is None else stretch_frames(video, how, *part)
+    if part is None:
+        video.threads = request["threads"]
+        frames = video.frames(how.rate, how.fit)
+    else:
+        assert isinstance(video, PyAVReader)
+        frames = stretch_frames(video, how, *part)
     for batch in read_batches(frames, how, place):
         _write(answers, {"times": batch.times.tolist(), "kept": batch.kept.tolist(), "images": len(batch.images)})
     return video.problem
 
 
 @functools.lru_cache(maxsize=8)
-def _opened(path: str) -> PyAVReader:
+def _opened(path: str, decoder: Backend) -> VideoReader:
     """A file, inspected once for all its parts. Nothing stays open."""
-    return PyAVReader(require_file(path), threads=1)
+    return open_video(path, decoder, threads=1)
 
 
 def _warm_up(how: Sampling) -> None:

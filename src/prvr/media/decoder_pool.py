@@ -190,7 +190,7 @@ class _PooledFile(DecodedFile):
 
     def _in_one_pass(self) -> Generator[FrameBatch, None, None]:
         """The rest of a file of which a part is out of the ordinary, decoded in this process."""
-        with open_video(self.path) as video:
+        with open_video(self.path, self.how.decoder) as video:
             opened = OpenFile(video, self.how)
             yield from opened.batches(self._samples)
             self.problem = opened.problem

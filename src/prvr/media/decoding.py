@@ -24,6 +24,7 @@ from prvr.processes import usable_cores
 
 _START_AFTER = 1.0  # seconds of work after which processes are started
 _LARGE = 64 << 20  # bytes of a file that is decoded in processes from the start
+_GPU_PROCESSES = 4  # that decode on a GPU, each with a context of its own
 _FILES_AHEAD = 4  # that are begun, for each process
 
 
@@ -33,8 +34,8 @@ def decode_videos(
     processes: int | None = None,
     expected: int = 1 << 30,
     threads: int = 0,
+    start_after: float | None = None,
     *,
-    start_after: float = _START_AFTER,
     wait: bool = False,
 ) -> Generator[DecodedFile, None, None]:
     """Decode files, several at once. Read the batches of each before the next is asked for.
@@ -45,10 +46,13 @@ def decode_videos(
         processes: that decode; None: one for each core; 1: a thread of this process.
         expected: number of paths, where it is known. Fewer than processes are decoded with several threads each.
         threads: of a decoder in this process; 0 uses all cores.
-        start_after: seconds of work in this process after which the others are started.
+        start_after: seconds of work in this process after which the others are started; None: one.
         wait: for the processes, instead of decoding in this one until they are there.
     """
     processes = usable_cores() if processes is None else processes
+    if how.decoder == "nvdec":
+        processes = min(processes, _GPU_PROCESSES)
+    start_after = _START_AFTER if start_after is None else start_after
     began, left, waiting = time.monotonic(), iter(paths), deque[DecodedFile]()
     pool: DecoderPool | None = None
     try:
@@ -85,7 +89,7 @@ class _LocalFile(DecodedFile):
         self.path, self.how, self.threads = path, how, threads
 
     def batches(self) -> Generator[FrameBatch, None, None]:
-        with open_video(self.path, threads=self.threads) as video:
+        with open_video(self.path, self.how.decoder, self.threads) as video:
             opened = OpenFile(video, self.how)
             self.info = opened.info
             yield from opened.batches()

@@ -55,7 +55,7 @@ class VideoFeatures:
 
 
 def video_features(
-    path: str | VideoFile, encoder: Encoder, rate: float = 1.0, backend: Backend = "auto", repeats: float = 0.0
+    path: str | VideoFile, encoder: Encoder, rate: float = 1.0, backend: Backend = "pyav", repeats: float = 0.0
 ) -> VideoFeatures:
     """Features of a whole video, sampled at ``rate`` frames per second. ``repeats`` as in ``feature_parts``.
 

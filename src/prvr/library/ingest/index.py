@@ -82,10 +82,11 @@ def index_files(
             yield video.path
 
     much = decoding.bytes > _MUCH_BYTES or _MUCH_FILES < decoding.files < 1 << 30
-    start = {"start_after": 0.0} if much else {}
-    how = Sampling.of(encoder, rate, tracks[FRAMES].repeats)
+    how = Sampling.of(encoder, rate, tracks[FRAMES].repeats, tracks[FRAMES].decoder)
     with (
-        closing(decode_videos(paths(), how, decoding.processes, decoding.files, decoding.threads, **start)) as files,
+        closing(
+            decode_videos(paths(), how, decoding.processes, decoding.files, decoding.threads, 0.0 if much else None)
+        ) as files,
         closing(encode_videos(files, encoder)) as encoded,
     ):
         for opened in encoded:

@@ -16,7 +16,7 @@ _FEW = 16  # sentences: a query is encoded in float32, thousands of subtitle lin
 def encode_in_batches(
     texts: Sequence[str], device: torch.device, encode: Callable[[Sequence[str]], Sequence[_Result]]
 ) -> Iterator[_Result]:
-    """One result for each text, in their order. ``encode`` is called with texts of similar length, which pads little."""
+    """One result for each text, in their order. ``encode`` is called with texts of similar length: less padding."""
     size = _CPU_BATCH if device.type == "cpu" else _GPU_BATCH
     order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
     found: dict[int, _Result] = {}
