@@ -37,6 +37,7 @@ class VideoReader(ABC):
     info: VideoInfo
     problem: str | None = None  # set while ``frames`` is read: why decoding ended early or frames were lost
     decoder: str  # name and version, for recipes
+    threads: int = 0  # for decoding; 0 uses all cores
 
     @abstractmethod
     def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
