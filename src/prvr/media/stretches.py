@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from prvr.media.containers import open_container, start_seconds, video_stream
@@ -46,6 +47,8 @@ def find_cuts(video: PyAVReader, rate: float) -> tuple[float, list[int]]:
     """The time of the first sample, and the numbers of samples at which stretches can begin; none if it is short."""
     gap = 1 / video.info.fps if video.info.fps else DEFAULT_GAP
     if video.info.duration is None or video.info.duration * rate < 2 * STRETCH_SAMPLES:
+        return 0.0, []
+    if not isinstance(video.path, Path):  # several processes would fetch parts of a bucket's file twice
         return 0.0, []
     with open_container(video.path) as container:
         stream, origin = video_stream(container, video.path), start_seconds(container)
