@@ -37,6 +37,7 @@ _SLOTS = 8
 _PATIENCE = 900.0  # seconds without a sample after which a decoder is taken to hang
 _LOOK = 5.0  # seconds between looks for decoders that hang
 _LAST = frozenset(("end", "error", "irregular"))  # answers after which a task is done
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of numpy and torch: each has its own core
 _PRIORITY = 5  # lower than that of this process
 
 
@@ -284,7 +285,7 @@ class _Process:
         self.was_ready, self.death, self._heard = False, "", math.inf
         self._process = subprocess.Popen(
             python_command("prvr.media.decode_server"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, pass_fds=memory.handles,
+            stderr=subprocess.DEVNULL, pass_fds=memory.handles, env={**os.environ, **_ONE_THREAD},
             start_new_session=True,  # Ctrl-C reaches this process only, which then stops that one
         )  # fmt: skip
         memory.close_handles()
