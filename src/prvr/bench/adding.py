@@ -47,7 +47,9 @@ class RandomImageText(Encoder):
 
     def __init__(self, device: torch.device, layers: int):
         after = 0 if device.type == "cuda" else 1 << 60  # compiled from the start, as long work is
-        self.engine = picture_engine(random_model(device, layers), SIDE, device, compile_after=after)
+        model = random_model(device, layers)
+        fast = picture_engine(model, SIDE, device).types[-1]
+        self.engine = picture_engine(model, SIDE, device, precision=fast, compile_after=after)
         self.batch = self.engine.batch
 
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
@@ -109,7 +111,6 @@ def _measured(
 ) -> Iterator[Measurement]:
     how = Sampling.of(encoder, _RATE)
     cores = usable_cores()
-    _decode(films[:cores], how)  # from the disk for the first time
     few, seconds = _decode(films, how)
     decode_rate = few / seconds
     _encode(encoder, how, encoder.batch)  # for the first time
