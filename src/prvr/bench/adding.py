@@ -55,7 +55,9 @@ class RandomImageText(Encoder):
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
         return self.start_frames(np.stack(images))()
 
-    def start_frames(self, images: Sequence[Image], before: Image | None = None) -> Callable[[], Array]:
+    def start_frames(
+        self, images: Sequence[Image] | NDArray[np.uint8], before: Image | None = None
+    ) -> Callable[[], Array]:
         vectors = self.engine.start(np.asarray(images))
         return lambda: unit_rows(vectors())
 

@@ -78,7 +78,7 @@ class DecoderPool:
     def __init__(self, how: Sampling, processes: int, expected: int):
         self.how, self.processes, self.expected = how, processes, expected
         self.tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue()
-        self.closed = False
+        self.closing = threading.Event()
         self._known, self._ready = threading.Event(), False  # whether decoders can be started here
         self._numbers, self._lock = itertools.count(), threading.Lock()
         self._decoders = [_Decoder(self) for _ in range(processes)]
@@ -106,7 +106,7 @@ class DecoderPool:
         return max(1, self.processes // max(1, self.expected))
 
     def close(self) -> None:
-        self.closed = True
+        self.closing.set()
         for decoder in self._decoders:
             self.tasks.put(_Task((math.inf, 0)))
             decoder.stop()
@@ -141,10 +141,10 @@ class DecoderPool:
                 self.tasks.get_nowait().put(RuntimeError("no process that decodes videos can be started"))
 
     def _watch(self) -> None:
-        while not self.closed:
+        while not self.closing.is_set():
             for decoder in self._decoders:
                 decoder.end_if_hanging()
-            time.sleep(_LOOK)
+            self.closing.wait(_LOOK)
 
 
 class _PooledFile(DecodedFile):
@@ -225,17 +225,21 @@ class _Decoder:
             process.kill()
 
     def _run(self) -> None:
-        while not self.pool.closed:
-            self.process = process = _Process(self.pool.how)
+        while not self.pool.closing.is_set():
             try:
-                if self.pool.closed:
+                self.process = process = _Process(self.pool.how)
+            except OSError:  # no memory, or too many processes
+                self.pool.note_gone()
+                return
+            try:
+                if self.pool.closing.is_set():  # and this process was not there to be stopped
                     return
                 if process.receive() != {"ready": True}:
                     raise EOFError
                 self.pool.note_ready()
                 self._serve(process)
             except (OSError, EOFError, ValueError):
-                if not self.pool.closed and not process.was_ready:
+                if not self.pool.closing.is_set() and not process.was_ready:
                     self.pool.note_gone()
                     return
             finally:
@@ -245,7 +249,7 @@ class _Decoder:
         """Give tasks to a process, until it ends. A task is taken only when there is room for its first batch."""
         process.was_ready = True
         slot: int | None = None
-        while not self.pool.closed:
+        while not self.pool.closing.is_set():
             slot = process.free_slot() if slot is None else slot
             task = self.pool.tasks.get()
             if task.path is None:

@@ -97,7 +97,7 @@ class PictureEngine:
         done.record()
 
         def wait() -> Array:
-            self._behind += _SMOOTHING * ((not done.query()) - self._behind)
+            self._behind += _SMOOTHING * ((not done.query()) - self._behind)  # type: ignore[no-untyped-call]
             done.synchronize()
             return host.numpy()
 
