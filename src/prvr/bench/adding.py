@@ -113,7 +113,7 @@ def _measured(
     decode_rate = few / seconds
     _encode(encoder, how, encoder.batch)  # for the first time
     encode_rate = _rate(_encode, encoder, how, encoder.batch)
-    paths = _enough(films, few / len(films), sizes.add_seconds * min(decode_rate, encode_rate), place / name)
+    paths = _enough(films, few / len(films), sizes.add_seconds * min(decode_rate, encode_rate), place / encoder.name)
     count, seconds = _timed(_decode, paths, how)
     decoded = Measurement(
         "adding",
@@ -128,13 +128,14 @@ def _measured(
     encoded = Measurement("adding", f"encode alone, {name}", seconds, count / seconds, "samples/s")
     yield encoded
     yield _added(encoder, name, paths, place, device, count / decoded.seconds, count / encoded.seconds)
-    shutil.rmtree(place / name)
+    shutil.rmtree(place / encoder.name)
 
 
 def _added(
     encoder: Encoder, name: str, paths: list[Path], place: Path, device: torch.device, decode: float, encode: float
 ) -> Measurement:
-    library = Library.create(place / f"library-{name}", encoder=encoder, rate=_RATE, repeats=0.0)  # encodes all
+    folder = place / f"library-{encoder.name}"
+    library = Library.create(folder, encoder=encoder, rate=_RATE, repeats=0.0)  # encodes all
     with MemoryPeak(device) as peak:
         began = time.perf_counter()
         report = library.add_files(paths)
@@ -160,7 +161,7 @@ def _added(
 
 def _decode(paths: list[Path], how: Sampling) -> int:
     """Decode all films and return the number of samples."""
-    files = decode_videos(paths, how, expected=len(paths), at_once=True)
+    files = decode_videos(paths, how, expected=len(paths), start_after=0, wait=True)
     return sum(len(batch.times) for file in files for batch in file.batches())
 
 

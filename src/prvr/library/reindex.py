@@ -61,7 +61,9 @@ def reindex_videos(
     if recipes == store.record.recipes and settings == store.record.settings:
         return ReindexReport(None), None
     target = LibraryRecord(settings, recipes)
-    track = Track(FRAMES, FrozenEmbedding.of_frames(opened, settings), settings.storage, settings.repeats)
+    track = Track(
+        FRAMES, FrozenEmbedding.of_frames(opened, settings), settings.storage, settings.repeats, settings.decoder
+    )
     rebuild, videos = store.rebuild(target), 0
     try:
         while missing := rebuild.missing():  # again if videos were added meanwhile
@@ -112,7 +114,7 @@ def _encode(
         {FRAMES: track},
         rate,
         lambda _: clock.start(next(numbers)),
-        decoding=Decoding(files=len(videos)),
+        decoding=Decoding(files=len(videos), bytes=sum(video.size for video in videos)),
     )
     with closing(indexing):
         for video, indexed in zip(videos, indexing, strict=True):

@@ -56,7 +56,7 @@ def write_dataset(
     rate: float = 1.0,
     repeats: float = 0.0,
     text: TextFeatures = "words",
-    backend: Backend = "auto",
+    backend: Backend = "pyav",
     workers: int = 1,
     progress: bool = True,
 ) -> ExtractionResult:

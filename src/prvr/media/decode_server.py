@@ -2,13 +2,15 @@
 
 The first line of its standard input is JSON: ``memory`` (what ``SharedMemory`` of the other process is called) and
 ``sampling`` (the fields of ``Sampling``). It answers with ``{"ready": true}``. Then come requests, one line each:
-``path``, ``threads`` and ``slot``, the place in the shared memory for the first batch. It answers with lines:
+``path``, ``threads``, ``part`` (null, or arguments of ``stretch_frames``) and ``slot``, the place in the shared memory
+for the first batch. It answers with lines:
 
-    {"info": {…}}                               the fields of VideoInfo
+    {"info": {…}, "parts": [[…], …]}            the fields of VideoInfo; if it decodes only a part, the other parts
     {"times": […], "kept": […], "images": n}    a batch, whose pictures lie in the slot
     {"slot": null}                              it needs a slot for the next batch, and reads a line with its number
     {"end": null}                               or the problem of a file that is partly damaged
     {"error": ["MediaError", "reason", …]}      instead of the end
+    {"irregular": "reason"}                     instead of the end: a part might not have the samples of one pass
 
 It ends when its input does, or when the process that started it is gone. A file that crashes the decoder ends this
 process only.
@@ -16,6 +18,7 @@ process only.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -27,12 +30,13 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.media.buckets import video_path
 from prvr.media.errors import MediaError, StorageError
 from prvr.media.frame_batches import Sampling, read_batches
 from prvr.media.frames import Fit
-from prvr.media.reader import open_video
+from prvr.media.pyav_reader import PyAVReader
+from prvr.media.reader import Backend, VideoReader, open_video
 from prvr.media.shared_memory import SharedMemory
+from prvr.media.stretches import Irregular, find_cuts, stretch_frames
 
 _LOOK = 2.0  # seconds between looks for the process that started this one
 
@@ -52,6 +56,8 @@ def serve_frames() -> None:
         request = json.loads(line)
         try:
             answer = {"end": _decode(request, how, slots, answers)}
+        except Irregular as problem:
+            answer = {"irregular": str(problem)}
         except (MediaError, StorageError) as problem:
             address = str(getattr(problem, "address", ""))
             answer = {"error": [type(problem).__name__, problem.reason, address]}
@@ -77,18 +83,34 @@ def _decode(request: dict[str, Any], how: Sampling, slots: NDArray[np.uint8], an
         found, slot = slots[slot], None
         return found
 
-    with open_video(video_path(request["path"]), threads=request["threads"]) as video:
-        _write(answers, {"info": asdict(replace(video.info, path=request["path"]))})
-        for batch in read_batches(video.frames(how.rate, how.fit), how, place):
-            about = {"times": batch.times.tolist(), "kept": batch.kept.tolist(), "images": len(batch.images)}
-            _write(answers, about)
-        return video.problem
+    video = _opened(request["path"], how.decoder)
+    part = request["part"]
+    if part is None:
+        first, cuts = find_cuts(video, how.rate) if isinstance(video, PyAVReader) else (0.0, [])
+        ends = [*cuts, None]
+        parts = [[first, start, end] for start, end in zip([0, *cuts], ends, strict=True)] if cuts else []
+        about = asdict(replace(video.info, path=request["path"]))
+        _write(answers, {"info": about, "parts": parts[1:]})
+        part = parts[0] if parts else None
+    if part is None:
+        video.threads = request["threads"]
+        frames = video.frames(how.rate, how.fit)
+    else:
+        assert isinstance(video, PyAVReader)
+        frames = stretch_frames(video, how, *part)
+    for batch in read_batches(frames, how, place):
+        _write(answers, {"times": batch.times.tolist(), "kept": batch.kept.tolist(), "images": len(batch.images)})
+    return video.problem
+
+
+@functools.lru_cache(maxsize=8)
+def _opened(path: str, decoder: Backend) -> VideoReader:
+    """A file, inspected once for all its parts. Nothing stays open."""
+    return open_video(path, decoder, threads=1)
 
 
 def _warm_up(how: Sampling) -> None:
     """Import what the first file would wait for."""
-    import prvr.media.pyav_reader  # noqa: F401
-
     if how.fit.filter != "quick":
         import torch
 

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -26,24 +27,48 @@ import numpy as np
 
 from prvr.media.buckets import VideoFile
 from prvr.media.errors import MediaError, StorageError
-from prvr.media.frame_batches import DecodedFile, FrameBatch, Sampling
+from prvr.media.frame_batches import DecodedFile, FrameBatch, OpenFile, Sampling
 from prvr.media.frames import StreamInfo, VideoInfo
+from prvr.media.reader import open_video
 from prvr.media.shared_memory import SharedMemory
 from prvr.processes import python_command
 
 _SLOTS = 8
 _PATIENCE = 900.0  # seconds without a sample after which a decoder is taken to hang
 _LOOK = 5.0  # seconds between looks for decoders that hang
+_LAST = frozenset(("end", "error", "irregular"))  # answers after which a task is done
 _PRIORITY = 5  # lower than that of this process
 
 
 @dataclass(order=True)
 class _Task:
-    """A file to decode. Tasks are begun in order of their numbers."""
+    """A file to decode, or a part of one. Tasks are begun in order of their numbers."""
 
-    number: float
+    number: tuple[float, int]  # of the file, and of its part
     path: VideoFile | None = field(default=None, compare=False)
+    part: list[Any] | None = field(default=None, compare=False)
     answers: queue.SimpleQueue[dict[str, Any] | Exception] = field(default_factory=queue.SimpleQueue, compare=False)
+    dropped: bool = field(default=False, compare=False)
+    lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
+
+    def put(self, answer: dict[str, Any] | Exception) -> None:
+        with self.lock:
+            self.answers.put(answer)
+            if self.dropped:
+                self._free_all()
+
+    def drop(self) -> None:
+        """Nobody reads the answers: give their places back."""
+        with self.lock:
+            self.dropped = True
+            self._free_all()
+
+    def _free_all(self) -> None:
+        with suppress(queue.Empty):
+            while True:
+                answer = self.answers.get_nowait()
+                if isinstance(answer, dict) and "free" in answer:
+                    answer["free"]()
 
 
 class DecoderPool:
@@ -68,12 +93,12 @@ class DecoderPool:
         return self._ready
 
     def submit(self, path: VideoFile) -> DecodedFile:
-        task = _Task(next(self._numbers), path)
+        task = _Task((next(self._numbers), 0), path)
         self.tasks.put(task)
         with self._lock:
             if self._alive == 0:
                 self._refuse_all()
-        return _PooledFile(path, task)
+        return _PooledFile(path, task, self.how)
 
     def threads(self) -> int:
         """For a file: more than one where there are fewer files than processes."""
@@ -82,10 +107,17 @@ class DecoderPool:
     def close(self) -> None:
         self.closed = True
         for decoder in self._decoders:
-            self.tasks.put(_Task(math.inf))
+            self.tasks.put(_Task((math.inf, 0)))
             decoder.stop()
         for decoder in self._decoders:
             decoder.thread.join()
+
+    def add_parts(self, task: _Task, parts: list[list[Any]]) -> list[_Task]:
+        """Decode the other parts of a file as well."""
+        tasks = [_Task((task.number[0], number), task.path, part) for number, part in enumerate(parts, 1)]
+        for each in tasks:
+            self.tasks.put(each)
+        return tasks
 
     # -- called by decoders --------------------------------------------------------------------------------------------
 
@@ -105,7 +137,7 @@ class DecoderPool:
     def _refuse_all(self) -> None:
         with suppress(queue.Empty):
             while True:
-                self.tasks.get_nowait().answers.put(RuntimeError("no process that decodes videos can be started"))
+                self.tasks.get_nowait().put(RuntimeError("no process that decodes videos can be started"))
 
     def _watch(self) -> None:
         while not self.closed:
@@ -115,28 +147,53 @@ class DecoderPool:
 
 
 class _PooledFile(DecodedFile):
-    """A file that another process decodes."""
+    """A file that other processes decode, as a whole or in parts."""
 
-    def __init__(self, path: VideoFile, task: _Task):
-        self.path, self.task = path, task
+    def __init__(self, path: VideoFile, task: _Task, how: Sampling):
+        self.path, self.how, self._tasks = path, how, deque([task])
+        self._samples = 0
 
     def batches(self) -> Generator[FrameBatch, None, None]:
+        try:
+            while self._tasks:
+                regular = yield from self._read(self._tasks[0])
+                self._tasks.popleft()
+                if not regular:
+                    yield from self._in_one_pass()
+                    return
+        finally:
+            for task in self._tasks:
+                task.drop()
+
+    def _read(self, task: _Task) -> Generator[FrameBatch, None, bool]:
+        """The batches of a task. Returns whether they are sure to be those of one pass."""
         while True:
-            answer = self.task.answers.get()
+            answer = task.answers.get()
             if isinstance(answer, Exception):
                 raise answer
             if "info" in answer:
                 about = answer["info"]
                 streams = tuple(StreamInfo(**stream) for stream in about["streams"])
                 self.info = VideoInfo(**{**about, "path": self.path, "streams": streams})
+                self._tasks.extend(answer["tasks"])
             elif "times" in answer:
-                yield FrameBatch(np.array(answer["times"]), answer["pictures"], np.array(answer["kept"], bool))
-                answer["free"]()
-            elif "end" in answer:
-                self.problem = answer["end"]
-                return
-            else:
+                self._samples += len(answer["times"])
+                try:
+                    yield FrameBatch(np.array(answer["times"]), answer["pictures"], np.array(answer["kept"], bool))
+                finally:
+                    answer["free"]()
+            elif "error" in answer:
                 raise _error(self.path, *answer["error"])
+            else:
+                self.problem = answer.get("end")
+                return "end" in answer
+
+    def _in_one_pass(self) -> Generator[FrameBatch, None, None]:
+        """The rest of a file of which a part is out of the ordinary, decoded in this process."""
+        with open_video(self.path, self.how.decoder) as video:
+            opened = OpenFile(video, self.how)
+            yield from opened.batches(self._samples)
+            self.problem = opened.problem
 
 
 def _error(path: VideoFile, kind: str, *about: Any) -> Exception:
@@ -192,8 +249,11 @@ class _Decoder:
             task = self.pool.tasks.get()
             if task.path is None:
                 return
+            if task.dropped:
+                continue
             try:
-                process.send({"path": str(task.path), "threads": self.pool.threads(), "slot": slot})
+                request = {"path": str(task.path), "part": task.part, "threads": self.pool.threads(), "slot": slot}
+                process.send(request)
                 while (answer := process.receive()) is not None:
                     if "slot" in answer:
                         process.send(slot := process.free_slot())
@@ -202,11 +262,13 @@ class _Decoder:
                         assert slot is not None
                         answer["pictures"] = process.pictures[slot, : answer.pop("images")]
                         answer["free"], slot = functools.partial(process.slots.put, slot), None
-                    task.answers.put(answer)
-                    if "end" in answer or "error" in answer:
+                    if "info" in answer:
+                        answer["tasks"] = self.pool.add_parts(task, answer.pop("parts"))
+                    task.put(answer)
+                    if answer.keys() & _LAST:
                         break
             except (OSError, EOFError, ValueError):
-                task.answers.put(MediaError(task.path, process.epitaph()))
+                task.put(MediaError(task.path, process.epitaph()))
                 raise
 
 
@@ -246,13 +308,13 @@ class _Process:
         if not line:
             raise EOFError
         answer: dict[str, Any] = json.loads(line)
-        if not answer.keys() & {"end", "error", "slot"}:
+        if not answer.keys() & {*_LAST, "slot"}:
             self._heard = time.monotonic()
         return answer
 
     def silence(self) -> float:
         """Seconds since it was last heard of, while it decodes."""
-        return time.monotonic() - self._heard
+        return time.monotonic() - self._heard if self.was_ready else 0.0
 
     def free_slot(self) -> int:
         """Wait for a free place. Raises ``EOFError`` if the process was killed."""

@@ -24,6 +24,7 @@ from prvr.processes import usable_cores
 
 _START_AFTER = 1.0  # seconds of work after which processes are started
 _LARGE = 64 << 20  # bytes of a file that is decoded in processes from the start
+_GPU_PROCESSES = 4  # that decode on a GPU, each with a context of its own
 _FILES_AHEAD = 4  # that are begun, for each process
 
 
@@ -33,8 +34,9 @@ def decode_videos(
     processes: int | None = None,
     expected: int = 1 << 30,
     threads: int = 0,
+    start_after: float | None = None,
     *,
-    at_once: bool = False,
+    wait: bool = False,
 ) -> Generator[DecodedFile, None, None]:
     """Decode files, several at once. Read the batches of each before the next is asked for.
 
@@ -44,18 +46,22 @@ def decode_videos(
         processes: that decode; None: one for each core; 1: a thread of this process.
         expected: number of paths, where it is known. Fewer than processes are decoded with several threads each.
         threads: of a decoder in this process; 0 uses all cores.
-        at_once: start the processes at once, and decode nothing in this one.
+        start_after: seconds of work in this process after which the others are started; None: one.
+        wait: for the processes, instead of decoding in this one until they are there.
     """
     processes = usable_cores() if processes is None else processes
+    if how.decoder == "nvdec":
+        processes = min(processes, _GPU_PROCESSES)
+    start_after = _START_AFTER if start_after is None else start_after
     began, left, waiting = time.monotonic(), iter(paths), deque[DecodedFile]()
     pool: DecoderPool | None = None
     try:
         while True:
             for path in left:
-                late, large = time.monotonic() - began > _START_AFTER, at_once or _is_large(path)
+                late, large = time.monotonic() - began >= start_after, _is_large(path)
                 if pool is None and processes > 1 and (large or (late and expected > 1)):
                     pool = DecoderPool(how, processes, expected)
-                if pool is None or not pool.ready(wait=large):
+                if pool is None or not pool.ready(wait=wait or large):
                     waiting.append(_LocalFile(path, how, threads))
                     break
                 waiting.append(pool.submit(path))
@@ -83,7 +89,7 @@ class _LocalFile(DecodedFile):
         self.path, self.how, self.threads = path, how, threads
 
     def batches(self) -> Generator[FrameBatch, None, None]:
-        with open_video(self.path, threads=self.threads) as video:
+        with open_video(self.path, self.how.decoder, self.threads) as video:
             opened = OpenFile(video, self.how)
             self.info = opened.info
             yield from opened.batches()

@@ -55,7 +55,7 @@ class VideoFeatures:
 
 
 def video_features(
-    path: str | VideoFile, encoder: Encoder, rate: float = 1.0, backend: Backend = "auto", repeats: float = 0.0
+    path: str | VideoFile, encoder: Encoder, rate: float = 1.0, backend: Backend = "pyav", repeats: float = 0.0
 ) -> VideoFeatures:
     """Features of a whole video, sampled at ``rate`` frames per second. ``repeats`` as in ``feature_parts``.
 
@@ -147,15 +147,14 @@ class EncodedVideo:
             MediaError: the file cannot be read.
         """
         more = True
-        while more:
+        while True:
             while self._ready:
                 yield self._ready.popleft()
             if self._failure is not None:
                 raise self._failure
-            more = not (self._ended and self._waiting == 0) and self._step()
-        yield from self._ready
-        if self._failure is not None:
-            raise self._failure
+            if not more or (self._ended and self._waiting == 0):
+                return
+            more = self._step()
 
     def close(self) -> None:
         self.closed = True
@@ -251,8 +250,11 @@ class _Work:
                 if self.encoder.sees_motion and len(batch.images):
                     last = batch.images[-1].copy()
                 yield True
-        if self.encoder.sees_motion:  # which must not see the next file
+        if self.encoder.sees_motion:  # which must not see the next file; it has computed already
             yield from self._start()
+            while self._flying:
+                self._land()
+                yield True
 
     @staticmethod
     def _next_batch(video: EncodedVideo, batches: Iterator[FrameBatch]) -> FrameBatch | None:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from prvr.media.encoders.base import Encoder
 from prvr.media.frames import Fit, Frame, VideoInfo
-from prvr.media.reader import VideoReader
+from prvr.media.reader import Backend, VideoReader
 from prvr.media.repeats import RepeatFilter
 
 _AHEAD = 4  # batches that are decoded before the encoder asks for them
@@ -41,12 +42,13 @@ class Sampling:
     batch: int = _LARGEST  # pictures that are handed over together, at most
     repeats: float = 0.0  # up to which difference a sample has no picture of its own: ``RepeatFilter``
     sees_motion: bool = True  # whether the encoder does
+    decoder: Backend = "pyav"  # what decodes them
 
     @staticmethod
-    def of(encoder: Encoder, rate: float, repeats: float = 0.0) -> Sampling:
+    def of(encoder: Encoder, rate: float, repeats: float = 0.0, decoder: Backend = "pyav") -> Sampling:
         fit = encoder.fit
         batch = max(1, min(_LARGEST, encoder.batch, _BATCH_BYTES // (3 * fit.width * fit.height)))
-        return Sampling(rate, fit, batch, repeats, encoder.sees_motion)
+        return Sampling(rate, fit, batch, repeats, encoder.sees_motion, decoder)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -102,8 +104,10 @@ class OpenFile(DecodedFile):
     def __init__(self, video: VideoReader, how: Sampling):
         self.video, self.how, self.info = video, how, video.info
 
-    def batches(self) -> Generator[FrameBatch, None, None]:
-        with closing(_in_thread(read_batches(self.video.frames(self.how.rate, self.how.fit), self.how))) as batches:
+    def batches(self, start: int = 0) -> Generator[FrameBatch, None, None]:
+        """The samples in order of time, from the number ``start`` on."""
+        frames = islice(self.video.frames(self.how.rate, self.how.fit), start, None)
+        with closing(_in_thread(read_batches(frames, self.how))) as batches:
             yield from batches
         self.problem = self.video.problem
 

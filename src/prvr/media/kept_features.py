@@ -32,7 +32,7 @@ class Extraction:
 
     encoder: Encoder
     rate: float
-    backend: Backend = "auto"
+    backend: Backend = "pyav"
     keep: Path | None = None
     repeats: float = 0.0  # as ``feature_parts`` takes it
 

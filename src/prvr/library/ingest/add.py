@@ -228,7 +228,7 @@ class Adder:
                 self.rate,
                 lambda _: clock.start(claimed[0].source),
                 self.transcriber,
-                Decoding(self.processes, clock.files),
+                Decoding(self.processes, clock.files, clock.bytes),
             )
             with closing(indexing):
                 for indexed in indexing:

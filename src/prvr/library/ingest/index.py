@@ -43,11 +43,13 @@ class Decoding:
 
     processes: int | None = None  # None: one for each core; 1: in this process
     files: int = 1 << 30  # that will come, where it is known: fewer than processes are decoded with several threads
+    bytes: int = 0  # of these files
     threads: int = 0  # of a decoder in this process; 0 uses all cores
 
 
 FILE_PROBLEMS = (MediaError, ValueError, ArithmeticError, OSError)  # that may be the fault of the file
 _LINES_AT_ONCE = 512
+_MUCH_BYTES, _MUCH_FILES = 16 << 20, 24  # of files that take long enough to start processes at once
 
 
 def index_files(
@@ -79,9 +81,12 @@ def index_files(
             pulled.append(video)
             yield video.path
 
-    how = Sampling.of(encoder, rate, tracks[FRAMES].repeats)
+    much = decoding.bytes > _MUCH_BYTES or _MUCH_FILES < decoding.files < 1 << 30
+    how = Sampling.of(encoder, rate, tracks[FRAMES].repeats, tracks[FRAMES].decoder)
     with (
-        closing(decode_videos(paths(), how, decoding.processes, decoding.files, decoding.threads)) as files,
+        closing(
+            decode_videos(paths(), how, decoding.processes, decoding.files, decoding.threads, 0.0 if much else None)
+        ) as files,
         closing(encode_videos(files, encoder)) as encoded,
     ):
         for opened in encoded:

@@ -52,7 +52,7 @@ def plan_library(settings: LibrarySettings, encoders: EncoderOverrides) -> Libra
         settings = replace(settings, encoder=default_encoder())
     frames = encoders.get(FRAMES) or open_encoder(settings.encoder)
     assert isinstance(frames, Encoder)
-    recipes = {FRAMES: asdict(frames.recipe(settings.rate, decoder_name(), settings.repeats))}
+    recipes = {FRAMES: asdict(frames.recipe(settings.rate, decoder_name(settings.decoder), settings.repeats))}
     text = encoders.get(TEXT)
     if settings.text_encoder is not None:
         text = text or open_text_encoder(settings.text_encoder)
@@ -114,7 +114,7 @@ def open_tracks(store: Store, encoders: EncoderOverrides) -> dict[str, Track]:
         from prvr.training import Run
 
         embedding = TrainedEmbedding(Run(store.model_folder()), frames)
-    tracks = {FRAMES: Track(FRAMES, embedding, settings.storage, settings.repeats)}
+    tracks = {FRAMES: Track(FRAMES, embedding, settings.storage, settings.repeats, settings.decoder)}
     if settings.text_encoder is not None:
         text = encoders.get(TEXT) or open_text_encoder(settings.text_encoder)
         require_encoder(record, TEXT, text, store.address)

@@ -19,7 +19,7 @@ from torch import Tensor
 from prvr.library.ingest.embedding import Embedding
 from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.store.arrays import Section
-from prvr.media import FeaturePart, TextEncoder
+from prvr.media import Backend, FeaturePart, TextEncoder
 from prvr.scoring import Gallery, Storage, score_parts
 
 FRAMES, TEXT = "frames", "text"  # names of tracks
@@ -37,9 +37,19 @@ class Piece:
 class Track:
     """Turns pieces into sections, and stores with each how background sentences score on it."""
 
-    def __init__(self, name: str, embedding: Embedding, storage: Storage, repeats: float = 0.0):
-        """``repeats``: how much a frame may differ from the last encoded one and is not encoded again."""
-        self.name, self.embedding, self.storage, self.repeats = name, embedding, storage, repeats
+    def __init__(
+        self, name: str, embedding: Embedding, storage: Storage, repeats: float = 0.0, decoder: Backend = "pyav"
+    ):
+        """
+        Args:
+            name: of the track.
+            embedding: makes its tokens.
+            storage: number type of its vectors.
+            repeats: how much a frame may differ from the last encoded one and is not encoded again.
+            decoder: what decodes videos for it.
+        """
+        self.name, self.embedding, self.storage = name, embedding, storage
+        self.repeats, self.decoder = repeats, decoder
 
     @property
     def encoder(self) -> TextEncoder:

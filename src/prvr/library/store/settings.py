@@ -19,7 +19,7 @@ from prvr.files import write_whole
 from prvr.library.errors import LibraryError
 from prvr.library.store.catalogue import CATALOGUE_FILE, Catalogue, read_notes
 from prvr.library.store.model import ModelRecord
-from prvr.media import USUAL_REPEATS
+from prvr.media import USUAL_REPEATS, Backend
 
 FORMAT = (
     3  # the newest this program reads; 1: no trained model, 2: with one, 3: reindexed, or its encoder's own sentences
@@ -50,6 +50,8 @@ class LibrarySettings:
     repeats: float = USUAL_REPEATS
     """a frame is not encoded again if it looks like the last encoded one: no part of it differs by more than this, of
     255 levels; 0 encodes every frame"""
+    decoder: Backend = "pyav"
+    """what decodes videos: pyav, torchcodec (with the system's FFmpeg), or nvdec (torchcodec on an NVIDIA GPU)"""
     storage: Literal["fp16", "int8", "fp32"] = "fp16"
     """number type in which vectors are stored"""
     model: str | None = None
