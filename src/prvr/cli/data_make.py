@@ -56,7 +56,7 @@ class Make:
     """frames per second that are encoded"""
     repeats: float = 0.0
     """a frame is not encoded again if no part of it differs by more than this, of 255 levels, from the last encoded
-    one; 0 encodes every frame. `prvr library add` uses 4"""
+    one; 0 encodes every frame. `prvr library add` uses 3"""
     val: float = 0.1
     """share of the videos that is drawn for validation"""
     test: float = 0.1
