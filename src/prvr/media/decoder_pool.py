@@ -79,25 +79,25 @@ class DecoderPool:
         self.how, self.processes, self.expected = how, processes, expected
         self.tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue()
         self.closing = threading.Event()
-        self._known, self._ready = threading.Event(), False  # whether decoders can be started here
-        self._numbers, self._lock = itertools.count(), threading.Lock()
+        self._ready, self._gone = 0, 0  # decoders that take files, and those that cannot be started
+        self._news = threading.Condition()
+        self._numbers = itertools.count()
         self._decoders = [_Decoder(self) for _ in range(processes)]
-        self._alive = processes
         for decoder in self._decoders:
             decoder.thread.start()
         threading.Thread(target=self._watch, name="prvr-decoders", daemon=True).start()
 
-    def ready(self, *, wait: bool) -> bool:
-        """Whether a decoder takes files. With ``wait``, until one does, or none can be started."""
-        if wait:
-            self._known.wait()
-        return self._ready
+    def ready(self, *, wait: int = 0) -> bool:
+        """Whether a decoder takes files. Waits until so many do, or cannot be started."""
+        with self._news:
+            self._news.wait_for(lambda: self._ready >= wait or self._ready + self._gone >= self.processes)
+            return self._ready > 0
 
     def submit(self, path: VideoFile) -> DecodedFile:
         task = _Task((next(self._numbers), 0), path)
         self.tasks.put(task)
-        with self._lock:
-            if self._alive == 0:
+        with self._news:
+            if self._gone == self.processes:
                 self._refuse_all()
         return _PooledFile(path, task, self.how)
 
@@ -123,17 +123,18 @@ class DecoderPool:
     # -- called by decoders --------------------------------------------------------------------------------------------
 
     def note_ready(self) -> None:
-        self._ready = True
-        self._known.set()
+        with self._news:
+            self._ready = min(self.processes, self._ready + 1)  # one that crashed was counted before
+            self._news.notify_all()
 
     def note_gone(self) -> None:
         """A decoder cannot be started. After the last one, nobody would take the files."""
-        with self._lock:
-            self._alive -= 1
-            if self._alive == 0:
-                self._ready = False
-                self._known.set()
+        with self._news:
+            self._gone += 1
+            if self._gone == self.processes:
+                self._ready = 0
                 self._refuse_all()
+            self._news.notify_all()
 
     def _refuse_all(self) -> None:
         with suppress(queue.Empty):

@@ -125,4 +125,4 @@ def require_pictures(images: Pictures, fit: Fit) -> NDArray[np.uint8]:
             f"A picture has shape {wrong.shape}, but the encoder expects {(fit.height, fit.width, 3)}. "
             "Pass `fit=encoder.fit` to the reader, or use encode_images."
         )
-    return np.stack(images)
+    return np.stack([*images])
