@@ -12,7 +12,7 @@ from rich.console import Console
 from prvr.lake import create_library, library_exists, open_library
 from prvr.library import Library, LibraryError, LibrarySettings, library_limits
 
-REINDEXED = ("encoder", "rate")  # settings that `prvr library reindex` changes
+REINDEXED = ("encoder", "rate", "repeats")  # settings that `prvr library reindex` changes
 LibraryPath: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]
 
 
@@ -37,6 +37,7 @@ def open_or_create(address: str, settings: LibrarySettings) -> Library:
         if given not in (getattr(usual, setting.name), stored):
             option = f"--{setting.name.replace('_', '-')}"
             change = f"change it with `prvr library reindex {option} {given}`, " if setting.name in REINDEXED else ""
+            option = "--every-frame" if setting.name == "repeats" and given == 0 else option
             raise LibraryError(
                 f"{address} was created with {setting.name} {stored}, not {given}: leave {option} out, {change}or "
                 "create another library"

@@ -7,8 +7,9 @@ own registers, so that memory and time stay bounded. A video scores as its best 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from prvr.library.ingest.embedding import Embedding
 from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.store.arrays import Section
-from prvr.media import FeaturePart, TextEncoder
+from prvr.media import Backend, FeaturePart, TextEncoder
 
 if TYPE_CHECKING:
     from prvr.scoring import Storage
@@ -37,8 +38,19 @@ class Piece:
 class Track:
     """Turns pieces into sections, and stores with each how background sentences score on it."""
 
-    def __init__(self, name: str, embedding: Embedding, storage: Storage):
+    def __init__(
+        self, name: str, embedding: Embedding, storage: Storage, repeats: float = 0.0, decoder: Backend = "pyav"
+    ):
+        """
+        Args:
+            name: of the track.
+            embedding: makes its tokens.
+            storage: number type of its vectors.
+            repeats: how much a frame may differ from the last encoded one and is not encoded again.
+            decoder: what decodes videos for it.
+        """
         self.name, self.embedding, self.storage = name, embedding, storage
+        self.repeats, self.decoder = repeats, decoder
 
     @property
     def encoder(self) -> TextEncoder:
@@ -66,6 +78,9 @@ class Track:
 
     def section(self, piece: Piece) -> Section:
         """Encode one piece as the arrays of a gallery with one row."""
+        return _single_core().submit(self._section, piece).result()
+
+    def _section(self, piece: Piece) -> Section:
         import torch  # a search does without it
 
         from prvr.scoring import Gallery, score_parts
@@ -90,6 +105,21 @@ class Track:
         spans[:tokens] = np.stack([piece.spans[first, 0], piece.spans[last, 1]], 1)
         arrays["spans"] = spans.reshape(-1, PAGE_TOKENS, 2)
         return Section(gallery.about, arrays, tokens)
+
+
+@cache
+def _single_core() -> ThreadPoolExecutor:
+    """A thread in which torch uses one core.
+
+    A section is many small products. Shared among cores that decode at the same time, they take ten times as long.
+    """
+    import torch
+
+    usual = torch.get_num_threads()
+    thread = ThreadPoolExecutor(1, "prvr-sections")
+    thread.submit(torch.set_num_threads, 1).result()
+    torch.set_num_threads(usual)  # of this thread and of later ones, for which the call above counts too
+    return thread
 
 
 def timed_pieces(parts: Iterable[FeaturePart], rate: float) -> Iterator[Piece]:
