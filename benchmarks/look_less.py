@@ -61,7 +61,7 @@ THRESHOLDS = (2.0, 4.0, 6.0, 8.0)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--films", type=int, default=3, help="of each kind and seed")
-    parser.add_argument("--rendered", type=int, default=60, help="rendered films")
+    parser.add_argument("--rendered", type=int, default=40, help="rendered films")
     parser.add_argument("--rate", type=float, default=1.0, help="frames per second")
     parser.add_argument("--kinds", nargs="*", default=[*KINDS, RENDERED], help="which films")
     parser.add_argument("--choose", action="store_true", help="try several thresholds, on the seeds for choosing")
