@@ -49,6 +49,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield beside
         sync_folder(beside)
         os.replace(beside, path)
+        sync_folder(path.parent)
     finally:
         beside.unlink(missing_ok=True)
 
@@ -56,13 +57,13 @@ def whole_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A folder to fill. It takes its name, and replaces an older folder, only when the block ends without an error."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
     beside = _beside(folder)
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     try:
         yield beside
-        for path in beside.rglob("*"):
+        for path in (*beside.rglob("*"), beside):
             sync_folder(path)
         old = folder.with_name(f".{folder.name}.old")
         shutil.rmtree(old, ignore_errors=True)
@@ -73,6 +74,14 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder, and the folders above it that are missing, so that a power cut does not take them away."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync_folder(each.parent)
 
 
 def recover_folders(parent: Path) -> None:
@@ -96,18 +105,18 @@ class Busy(UserError):
 
 
 @contextmanager
-def exclusive_lock(path: Path, *, wait: bool = False) -> Iterator[bool]:
+def exclusive_lock(path: Path, *, wait: bool | float = False) -> Iterator[bool]:
     """Hold a lock file for the length of the block. The lock of a process that was killed is free again.
 
     Args:
         path: the lock file. It is created, and stays.
-        wait: whether to wait for another holder instead of raising ``Busy`` at once.
+        wait: whether to wait for another holder, or for how many seconds, before ``Busy`` is raised.
 
     Yields:
         Whether the lock is really held: False where the file system has no locks.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))  # a folder that cannot be written is an error of its own
-    lock = FileLock(path, timeout=-1 if wait else 0, thread_local=False)
+    lock = FileLock(path, timeout=-1 if wait is True else float(wait), thread_local=False)
     try:
         lock.acquire()
     except Timeout:
