@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import torch
 
 from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
-from prvr.library.errors import LibraryError
+from prvr.library.errors import DamagedVectors, LibraryError
 from prvr.library.examples import find_examples
 from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
@@ -43,7 +43,7 @@ from prvr.library.search.moments import MomentOptions
 from prvr.library.search.pipeline import run_search
 from prvr.library.search.query import add_moments, encode_queries
 from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest
-from prvr.library.search.results import SearchResult, empty_result
+from prvr.library.search.results import SearchResult, damaged_hits, empty_result
 from prvr.library.store.catalogue import Video
 from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList, can_be_stored
 from prvr.library.store.model import require_model
@@ -380,8 +380,23 @@ class Library:
         snapshot = snapshot or self.snapshot()
         if not snapshot.videos:
             return [empty_result(request, "The library holds no videos yet.") for request in requests]
+        results: list[SearchResult] | None = None
+        while results is None:  # again without videos that turn out to be damaged
+            if not snapshot.tracks and snapshot.damaged:
+                raise DamagedVectors(snapshot.damaged)
+            try:
+                results = self._search(requests, snapshot)
+                damaged = damaged_hits(results, snapshot)
+                if damaged:
+                    raise DamagedVectors(damaged)
+            except DamagedVectors as found:
+                snapshot, results = self._leave_out(snapshot, found.videos), None
+        seconds = time.perf_counter() - began
+        return [replace(result, seconds=seconds).with_note(snapshot.damage_note) for result in results]
+
+    def _search(self, requests: Sequence[SearchRequest], snapshot: Snapshot) -> list[SearchResult]:
         approximate = any(request.uses_candidates for request in requests)
-        results = run_search(
+        return run_search(
             requests,
             snapshot,
             encode=lambda name, queries: encode_queries(queries, self._tracks_of(snapshot.record)[name]),
@@ -391,8 +406,14 @@ class Library:
             lines=self.lines,
             pool=self.pool,
         )
-        seconds = time.perf_counter() - began
-        return [replace(result, seconds=seconds) for result in results]
+
+    def _leave_out(self, snapshot: Snapshot, videos: frozenset[int]) -> Snapshot:
+        """The snapshot without damaged videos. Later searches of the same state leave them out as well."""
+        rest = snapshot.without(videos)
+        with self._lock:
+            if self._snapshot is snapshot:
+                self._snapshot = rest
+        return rest
 
     def examples(self, most: int = 5) -> list[str]:
         """A few sentences that this library answers well; none if it is large and has no index of candidates.

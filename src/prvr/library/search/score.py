@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prvr.library.errors import LibraryError
+from prvr.library.errors import DamagedVectors
 from prvr.library.search.query import TrackQuery
 from prvr.library.store.sections import Ids, TrackSections
 from prvr.scoring import ScoringPool
@@ -63,13 +63,13 @@ def score_sections(
             chosen = rows
         assert scores.trace is not None
         base[:, places], trace[:, places] = scores.base[:, chosen].float(), scores.trace[:, chosen].float()
-    return _require_finite(SectionScores(base, trace))
+    return _require_finite(SectionScores(base, trace), sections, numbers)
 
 
-def _require_finite(scores: SectionScores) -> SectionScores:
+def _require_finite(scores: SectionScores, sections: TrackSections, numbers: Ids | None) -> SectionScores:
     """Refuse NaN and infinity. Queries were checked before, so a bad score comes from a damaged library."""
-    if not (scores.base.isfinite().all() and scores.trace.isfinite().all()):
-        raise LibraryError(
-            "Some of the library's vectors are damaged (NaN or infinity). `prvr library verify` names the files."
-        )
+    finite = (scores.base.isfinite() & scores.trace.isfinite()).all(0).numpy()
+    if not finite.all():
+        owners = sections.owners if numbers is None else sections.owners[numbers]
+        raise DamagedVectors(owners[~finite].tolist())
     return scores

@@ -2,7 +2,8 @@
 
 The catalogue holds the committed length of every shard. A writer appends behind it and then commits the new length,
 so bytes behind the committed length mean nothing; a killed process may have left some there. Readers map only what is
-committed. Removed videos leave dead rows until ``compact`` copies the living rows into a new shard.
+committed. Removed videos leave dead rows until ``compact`` copies the living rows into a new shard. The catalogue keeps
+a checksum of the arrays of every section; where an older version wrote it, there is none.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ import json
 import os
 import shutil
 import sqlite3
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from prvr.files import sync_folder
+from prvr.files import make_folder, sync_folder
 from prvr.library.errors import LibraryError
-from prvr.scoring import PAGED, describe_array, map_array, raw_bytes
+from prvr.library.store.rows import PAGED_ARRAYS, SHARDS_FOLDER, SectionRow, bytes_checksum, pages_of_rows, read_rows
+from prvr.library.store.seals import broken_seals, has_seals
+from prvr.scoring import describe_array, map_array, raw_bytes
 
-SHARDS_FOLDER = "shards"
-PAGED_ARRAYS = (*PAGED, "spans")
 NEW = "new:"  # before the name of a track: vectors that ``rebuild.py`` builds beside those that are searched
 SHARD_LIMIT = 1 << 28  # bytes of a shard's largest array; then a new shard begins
 
@@ -51,10 +54,6 @@ class Shard:
         about = self.about["arrays"][name]
         return {"dtype": about["dtype"], "shape": [self.length(name), *about["shape"]]}
 
-    def counts_with(self, pages: Tensor) -> bool:
-        """Whether the page counts of all rows, (rows,), add up to what the catalogue says."""
-        return bool((pages >= 0).all()) and int(pages.sum()) == self.pages
-
     def bytes(self, name: str) -> int:
         return self.length(name) * int(self.about["arrays"][name]["item"])
 
@@ -77,10 +76,32 @@ def is_new(track: str) -> bool:
     return track.startswith(NEW)
 
 
-def read_shards(db: sqlite3.Connection, track: str | None = None) -> list[Shard]:
-    found = db.execute("SELECT id, track, rows, pages, about FROM shards ORDER BY id")
-    shards = [Shard(number, name, rows, pages, json.loads(about)) for number, name, rows, pages, about in found]
-    return [shard for shard in shards if track in (None, shard.track)]
+def read_shards(db: sqlite3.Connection, damaged: list[int] | None = None) -> list[Shard]:
+    """All shards that the catalogue knows.
+
+    Args:
+        damaged: takes the numbers of shards that are not described as they were written; without it, that is an error.
+    """
+    broken = {*broken_seals(db, "shard")} if has_seals(db) else set()
+    shards = []
+    for number, track, rows, pages, about in db.execute("SELECT id, track, rows, pages, about FROM shards ORDER BY id"):
+        try:
+            if number in broken:
+                raise ValueError("its checksum differs")
+            shards.append(Shard(number, str(track), int(rows), int(pages), json.loads(about)))
+        except (ValueError, TypeError, RecursionError) as problem:
+            if damaged is None:
+                raise LibraryError(
+                    f"the catalogue describes shard {number} wrongly ({problem}): `prvr library repair` indexes its "
+                    "videos again"
+                ) from None
+            damaged.append(number)
+    return shards
+
+
+def section_checksum(arrays: Mapping[str, Tensor]) -> int:
+    """The checksum of the arrays of one section."""
+    return bytes_checksum({name: raw_bytes(array) for name, array in arrays.items()})
 
 
 class Appender:
@@ -91,10 +112,11 @@ class Appender:
 
     def __init__(self, db: sqlite3.Connection, folder: Path):
         self.db, self.folder = db, folder
-        self.last: dict[str, Shard] = {shard.track: shard for shard in read_shards(db)}
+        self.last: dict[str, Shard] = {shard.track: shard for shard in read_shards(db, damaged=[])}
         self.files: dict[Path, tuple[int, int]] = {}  # handle and committed bytes
 
-    def append(self, track: str, video: int, section: Section) -> None:
+    def append(self, track: str, video: int, section: Section, checksum: int | None = None) -> None:
+        """Write a section. ``checksum``: what it had before it was copied; by default, it is computed."""
         described = _describe(section)
         shard = self.last.get(track)
         if shard is None or shard.about != described or shard.bytes("local.values") >= SHARD_LIMIT:
@@ -103,8 +125,17 @@ class Appender:
             place = shard.bytes(name)
             _write_all(self._handle(shard, name, place), raw_bytes(tensor), place)
         self.db.execute(
-            "INSERT INTO sections (video, shard, row, first_page, pages, tokens) VALUES (?, ?, ?, ?, ?, ?)",
-            (video, shard.id, shard.rows, shard.pages, section.pages, section.tokens),
+            "INSERT INTO sections (video, shard, row, first_page, pages, tokens, checksum) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                video,
+                shard.id,
+                shard.rows,
+                shard.pages,
+                section.pages,
+                section.tokens,
+                section_checksum(section.arrays) if checksum is None else checksum,
+            ),
         )
         shard = Shard(shard.id, track, shard.rows + 1, shard.pages + section.pages, shard.about)
         self.db.execute("UPDATE shards SET rows = ?, pages = ? WHERE id = ?", (shard.rows, shard.pages, shard.id))
@@ -113,7 +144,7 @@ class Appender:
     def _handle(self, shard: Shard, name: str, place: int) -> int:
         path = self.folder / SHARDS_FOLDER / str(shard.id) / f"{name}.bin"
         if path not in self.files:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
             if (there := os.fstat(handle).st_size) < place:  # writing at ``place`` would fill the gap with zeros
                 os.close(handle)
@@ -149,14 +180,9 @@ class Appender:
             os.ftruncate(handle, committed)
 
 
-def damaged_message(path: Path) -> str:
-    """The message about an array that is long enough but holds nonsense."""
-    return f"{path} is damaged (it holds NaN, infinity or wrong counts): restore it, or remove and add its videos"
-
-
 def short_message(path: Path, found: int, expected: int) -> str:
     """The message about an array whose end is missing."""
-    return f"{path} holds {found} bytes, expected {expected}: restore it, or remove and add its videos"
+    return f"{path} holds {found} bytes, expected {expected}: restore it, or run `prvr library repair`"
 
 
 def _describe(section: Section) -> dict[str, Any]:
@@ -182,19 +208,25 @@ def _write_all(handle: int, data: memoryview, place: int) -> None:
         data = data[written:]
 
 
-def map_shard(folder: Path, shard: Shard) -> dict[str, Tensor]:
-    """Map the committed arrays of a shard into memory."""
+def map_shard(folder: Path, shard: Shard, rows: Sequence[SectionRow]) -> dict[str, Tensor]:
+    """Map the committed arrays of a shard into memory.
+
+    Raises:
+        ShardMissing: a file is gone.
+        LibraryError: a file is too short, or the catalogue's sections do not fit into the shard.
+    """
     place = folder / SHARDS_FOLDER / str(shard.id)
-    if not place.is_dir():
-        raise ShardMissing(str(place))
     found = {}
     for name in shard.about["arrays"]:
+        path = place / f"{name}.bin"
         try:
-            found[name] = map_array(place / f"{name}.bin", shard.described(name), growing=True)
+            size, expected = path.stat().st_size, shard.bytes(name)
+            if size < expected:
+                raise LibraryError(short_message(path, size, expected))
+            found[name] = map_array(path, shard.described(name), growing=True)
         except FileNotFoundError:
-            raise ShardMissing(str(place)) from None
-    if not shard.counts_with(found["pages"]):
-        raise LibraryError(damaged_message(place / "pages.bin"))
+            raise ShardMissing(str(path)) from None
+    found["pages"] = torch.from_numpy(pages_of_rows(shard.id, shard.rows, shard.pages, rows))
     return found
 
 
@@ -211,28 +243,33 @@ def compact(db: sqlite3.Connection, folder: Path) -> list[Path]:
 
 def _compact(db: sqlite3.Connection, folder: Path, appender: Appender) -> list[Path]:
     unused = []
-    for shard in read_shards(db):
-        rows = db.execute(
-            "SELECT video, row, first_page, pages, tokens FROM sections WHERE shard = ? ORDER BY row", (shard.id,)
-        ).fetchall()
+    damaged: list[int] = []  # those stay as they are: ``repair`` needs to know what was in them
+    for shard in read_shards(db, damaged):
+        rows = read_rows(db, shard.id)
         if len(rows) == shard.rows:
             continue
-        arrays = map_shard(folder, shard) if rows else {}
+        try:
+            arrays = map_shard(folder, shard, rows) if rows else {}
+        except (LibraryError, ShardMissing):
+            continue
         db.execute("DELETE FROM sections WHERE shard = ?", (shard.id,))
         db.execute("DELETE FROM shards WHERE id = ?", (shard.id,))
-        for video, row, first, pages, tokens in rows:
+        for row in rows:
             arrays_of_row = {
-                name: tensor[first : first + pages] if name in PAGED_ARRAYS else tensor[row : row + 1]
+                name: tensor[row.first_page : row.first_page + row.pages]
+                if name in PAGED_ARRAYS
+                else tensor[row.row : row.row + 1]
                 for name, tensor in arrays.items()
             }
-            appender.append(shard.track, video, Section(shard.about["gallery"], arrays_of_row, tokens))
+            section = Section(shard.about["gallery"], arrays_of_row, row.tokens)
+            appender.append(shard.track, row.video, section, row.checksum)
         unused.append(folder / SHARDS_FOLDER / str(shard.id))
     return unused
 
 
 def sweep(db: sqlite3.Connection, folder: Path) -> None:
     """Delete shard folders that the catalogue does not know. Use it inside ``Catalogue.writing``."""
-    known = {str(shard.id) for shard in read_shards(db)}
+    known = {str(number) for (number,) in db.execute("SELECT id FROM shards")}
     for place in (folder / SHARDS_FOLDER).glob("*"):
         if place.name not in known:
             shutil.rmtree(place, ignore_errors=True)

@@ -2,7 +2,7 @@
 
 The file is in WAL mode with full synchronisation. A commit is on the disk when it returns, and readers see the last
 commit while a writer works, waits or stands still. After each commit the log is copied into the file and emptied.
-``catalogue.sqlite-wal`` and ``-shm`` stay beside the file: SQLite deletes them under a lock that readers would wait for.
+``catalogue.sqlite-wal`` and ``-shm`` stay beside it: SQLite would delete them under a lock that readers wait for.
 Where WAL does not work (some network disks), SQLite keeps a rollback journal, whose removal is synchronised as well.
 """
 
@@ -25,10 +25,9 @@ _READ_SECONDS = 10.0  # a reader waits only while another process opens the file
 @contextmanager
 def open_to_read(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection in a transaction that sees one consistent state."""
-    with _explain_problems(path):
-        with _closing(_begin_reading(path)) as db:
-            _require_whole(db, path)
-            yield db
+    with _explain_problems(path), _closing(_begin_reading(path)) as db:
+        _require_whole(db, path)
+        yield db
 
 
 @contextmanager

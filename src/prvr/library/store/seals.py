@@ -20,7 +20,12 @@ _CONTENT = {
     ),
     "shard": ("SELECT id, track, rows, pages, about FROM shards WHERE id = ?",),
 }
-_TABLES = {"videos": ("video", "id"), "sections": ("video", "video"), "lines": ("video", "video"), "shards": ("shard", "id")}
+_TABLES = {
+    "videos": ("video", "id"),
+    "sections": ("video", "video"),
+    "lines": ("video", "video"),
+    "shards": ("shard", "id"),
+}
 _TABLE_OF = "CREATE TABLE {} (kind TEXT NOT NULL, id INTEGER NOT NULL{}, PRIMARY KEY (kind, id)) WITHOUT ROWID"
 
 
@@ -67,10 +72,21 @@ def content_checksum(db: sqlite3.Connection, kind: str, number: int) -> int | No
     return found
 
 
+def unsealed_videos(db: sqlite3.Connection) -> set[int]:
+    """Numbers of the videos without checksums, which an older version of this program stored."""
+    found = db.execute(
+        "SELECT id FROM videos WHERE id NOT IN (SELECT id FROM seals WHERE kind = 'video') "
+        "UNION SELECT id FROM unsealed WHERE kind = 'video' UNION SELECT video FROM sections WHERE checksum IS NULL"
+    )
+    return {number for (number,) in found}
+
+
 def broken_seals(db: sqlite3.Connection, kind: str) -> Iterator[int]:
     """Numbers of the videos or shards about which the catalogue does not say what was written."""
-    sealed = db.execute("SELECT id, checksum FROM seals WHERE kind = ? AND id NOT IN "
-                        "(SELECT id FROM unsealed WHERE kind = ?)", (kind, kind)).fetchall()
+    sealed = db.execute(
+        "SELECT id, checksum FROM seals WHERE kind = ? AND id NOT IN (SELECT id FROM unsealed WHERE kind = ?)",
+        (kind, kind),
+    ).fetchall()
     for number, checksum in sealed:
         if content_checksum(db, kind, number) != checksum:
             yield number
