@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from prvr.errors import UserError
+
+CHECKSUMS_FILE = "checksums.json"
 
 
 class NotAnObject(UserError):
@@ -82,6 +85,43 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for each in missing:
         sync_folder(each.parent)
+
+
+def write_checksums(folder: Path) -> None:
+    """Keep the checksums of all files of a folder beside them."""
+    sums = {str(path.relative_to(folder).as_posix()): _file_checksum(path) for path in _files_in(folder)}
+    (folder / CHECKSUMS_FILE).write_text(json.dumps(sums, indent=1) + "\n", "utf-8")
+
+
+def damaged_file(folder: Path, *names: str) -> Path | None:
+    """The first file of a folder that is not what was written; None if all are, or if no checksums were kept.
+
+    Args:
+        folder: whose checksums ``write_checksums`` has kept.
+        names: the files to look at; without any, all of them.
+    """
+    if not (folder / CHECKSUMS_FILE).exists():
+        return None
+    try:
+        sums = read_json_object(folder / CHECKSUMS_FILE)
+    except NotAnObject:
+        return folder / CHECKSUMS_FILE
+    for name in names or sums:
+        if not (folder / name).is_file() or _file_checksum(folder / name) != sums.get(name):
+            return folder / name
+    return None
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS_FILE)
+
+
+def _file_checksum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            found = zlib.crc32(part, found)
+    return found
 
 
 def recover_folders(parent: Path) -> None:

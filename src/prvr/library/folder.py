@@ -18,7 +18,7 @@ from prvr.library.search.candidates import INDEX_FOLDER, IndexSettings, OpenInde
 from prvr.library.store.arrays import sweep
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_lines, read_videos, rename_video
-from prvr.library.store.claims import Claim, claim
+from prvr.library.store.claims import Claim, claim, sweep_claims
 from prvr.library.store.commit import Committer, commit_videos, disk_error
 from prvr.library.store.edit import add_tags, change_tags, free_space, remove_videos
 from prvr.library.store.listing import (
@@ -30,7 +30,7 @@ from prvr.library.store.listing import (
     summarise_catalogue,
 )
 from prvr.library.store.rebuild import FolderRebuild
-from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover
+from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover, keep_record, sweep_leftovers
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
 from prvr.library.store.words import ScratchWords
@@ -135,8 +135,11 @@ class FolderStore(Store):
 
     def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer[IndexedVideo]:
         try:
-            with self.catalogue.writing() as db:
+            with self.catalogue.writing(visible=False) as db:
+                keep_record(db, self.record)
                 sweep(db, self.folder)
+            sweep_leftovers(self.folder)
+            sweep_claims(self.folder)
         except OSError as problem:
             raise disk_error(self.folder, problem) from problem
 
@@ -160,7 +163,7 @@ class FolderStore(Store):
         change_tags(self.catalogue, video, add, remove)
 
     def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
-        return remove_videos(self.catalogue, paths, missing=missing)
+        return remove_videos(self.catalogue, self.folder, paths, missing=missing)
 
     def clean(self) -> None:
         free_space(self.catalogue, self.folder)

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -268,8 +268,14 @@ def _compact(db: sqlite3.Connection, folder: Path, appender: Appender) -> list[P
 
 
 def sweep(db: sqlite3.Connection, folder: Path) -> None:
-    """Delete shard folders that the catalogue does not know. Use it inside ``Catalogue.writing``."""
+    """Delete shard folders that the catalogue does not know. Use it inside ``Catalogue.writing``, before any change:
+    files must not go before the commit that stops using them is on the disk.
+    """
     known = {str(number) for (number,) in db.execute("SELECT id FROM shards")}
-    for place in (folder / SHARDS_FOLDER).glob("*"):
-        if place.name not in known:
-            shutil.rmtree(place, ignore_errors=True)
+    delete_shards(place for place in (folder / SHARDS_FOLDER).glob("*") if place.name not in known)
+
+
+def delete_shards(places: Iterable[Path]) -> None:
+    """Delete folders of shards that no commit uses any more."""
+    for place in places:
+        shutil.rmtree(place, ignore_errors=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prvr.files import whole_folder
+from prvr.files import damaged_file, whole_folder, write_checksums
 from prvr.library.errors import LibraryError
 from prvr.media import file_hash
 
@@ -56,6 +56,7 @@ def keep_model(run: Run, record: ModelRecord, library: Path) -> None:
         with whole_folder(place) as copy:
             shutil.copy2(run.path / "run.json", copy)
             shutil.copytree(run.path / "weights" / record.weights, copy / "weights" / record.weights)
+            write_checksums(copy)
     except OSError:
         if not place.exists():  # else another process was first
             raise
@@ -82,6 +83,5 @@ def model_problem(record: ModelRecord, folder: Path) -> str | None:
     path = record.weights_file(folder)
     if not path.is_file():
         return f"{path} is missing: restore it from a copy, or from {record.run}"
-    if file_hash(path) != record.sha256:
-        return f"{path} is damaged: restore it from a copy, or from {record.run}"
-    return None
+    wrong = path if file_hash(path) != record.sha256 else damaged_file(folder)
+    return None if wrong is None else f"{wrong} is damaged: restore it from a copy, or from {record.run}"

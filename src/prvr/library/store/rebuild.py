@@ -70,6 +70,7 @@ class FolderRebuild:
                     _drop_track(db, _NEW_TRACK)
                     write_notes(db, {_TARGET: self.target.to_json()})
                     db.execute("DELETE FROM notes WHERE name LIKE ?", (f"{_FACTS}%",))
+            with self.catalogue.writing(visible=False) as db:  # after the commit: what it dropped may be deleted now
                 sweep(db, self.folder)
         except OSError as problem:
             raise disk_error(self.folder, problem) from problem

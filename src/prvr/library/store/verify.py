@@ -17,6 +17,7 @@ from prvr.library.store.catalogue import Catalogue, read_videos
 from prvr.library.store.model import ModelRecord, model_problem
 from prvr.library.store.rows import SHARDS_FOLDER, bytes_checksum, pages_of_rows, read_rows, reading_shard
 from prvr.library.store.seals import broken_seals, has_seals, unsealed_videos
+from prvr.library.store.settings import record_problem
 from prvr.library.store.words import words_problem
 from prvr.media import VideoFile
 
@@ -93,6 +94,8 @@ def verify_library(folder: Path, catalogue: Catalogue, model: ModelRecord | None
     try:
         with catalogue.reading() as db:
             db.text_factory = lambda text: text.decode("utf-8", "surrogateescape")  # a changed bit is no UTF-8
+            if (wrong := record_problem(db, folder)) is not None:
+                found.problems.append(wrong)
             _check_catalogue(db, found)
             _check_videos(db, folder, found)
     except (UserError, sqlite3.Error) as problem:
