@@ -25,6 +25,7 @@ from prvr.library.ingest.setup import EncoderOverrides, plan_library
 from prvr.library.ingest.tracks import FRAMES, PAGE_TOKENS, TEXT, Piece, Track
 from prvr.library.library import Library
 from prvr.library.reindex import ReindexReport
+from prvr.library.repair import RepairReport
 from prvr.library.search.candidate_build import CandidateRecall, choose_probes, measure_recall
 from prvr.library.search.candidates import (
     FEWEST_TOKENS,
@@ -149,6 +150,7 @@ __all__ = [
     "QueryProjection",
     "Rebuild",
     "ReindexReport",
+    "RepairReport",
     "ScratchWords",
     "SearchRequest",
     "SearchResult",

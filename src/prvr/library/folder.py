@@ -29,7 +29,9 @@ from prvr.library.store.listing import (
     read_list,
     summarise_catalogue,
 )
+from prvr.library.store.model import restore_model
 from prvr.library.store.rebuild import FolderRebuild
+from prvr.library.store.repair import add_checksums, mend_catalogue
 from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover, keep_record, sweep_leftovers
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
@@ -167,6 +169,13 @@ class FolderStore(Store):
 
     def clean(self) -> None:
         free_space(self.catalogue, self.folder)
+
+    def mend(self) -> list[str]:
+        done = mend_catalogue(self.folder, self.catalogue, self.record)
+        return done + ([] if self.record.model is None else restore_model(self.record.model, self.folder))
+
+    def add_checksums(self, damaged: set[int]) -> int:
+        return add_checksums(self.folder, self.catalogue, damaged)
 
     def rebuild(self, record: LibraryRecord) -> FolderRebuild:
         return FolderRebuild(self.catalogue, self.folder, self.record, record)

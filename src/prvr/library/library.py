@@ -34,6 +34,7 @@ from prvr.library.ingest.files import absolute_path, find_videos
 from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, open_tracks, plan_library, require_encoder
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
 from prvr.library.reindex import ReindexReport, reindex_videos
+from prvr.library.repair import RepairReport, repair_library
 from prvr.library.search.candidate_build import CandidateRecall, measure_recall
 from prvr.library.search.candidates import IndexSettings
 from prvr.library.search.explain import VideoExplanation, explain_video
@@ -215,8 +216,12 @@ class Library:
         retry: bool = False,
         speech: str | Transcriber | None = None,
         progress: Callable[[AddProgress], None] | None = None,
+        again: Iterable[VideoFile] = (),
     ) -> Adder:
-        """What adds files to this library: plans, indexes and commits them, and keeps the report."""
+        """What adds files to this library: plans, indexes and commits them, and keeps the report.
+
+        ``again``: files to index although they have not changed.
+        """
         record = self.record
         return Adder(
             store=self.store,
@@ -226,6 +231,7 @@ class Library:
             retry=retry,
             speech=speech,
             progress=progress,
+            again=frozenset(again),
         )
 
     def remove(self, paths: Iterable[str | VideoFile] = (), *, missing: bool = False) -> list[Video]:
@@ -270,6 +276,18 @@ class Library:
             with self._lock:
                 self._snapshot = None
                 self._follow(report.record, opened)
+        return report
+
+    def repair(self, *, progress: Callable[[AddProgress], None] | None = None) -> RepairReport:
+        """Index damaged videos again, and put right what can be without their files. See ``verify``.
+
+        Args:
+            progress: called while files are decoded.
+        """
+        with self.announce("add") as announcement:
+            report = repair_library(self, announcement.follow(progress))
+        with self._lock:
+            self._snapshot = None
         return report
 
     def index(self, settings: IndexSettings | None = None, report: Callable[[str], None] = lambda _: None) -> list[str]:

@@ -15,7 +15,7 @@ from prvr.library.ingest.index import FileProgress, index_file, new_video
 from prvr.library.ingest.tracks import Track
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Video
-from prvr.library.store.claims import HeldClaim
+from prvr.library.store.claims import ClaimHeld, HeldClaim
 from prvr.library.store.commit import Committer, disk_error
 from prvr.library.stores import Store
 from prvr.media import MediaError, Transcriber, VideoFile, open_transcriber
@@ -70,6 +70,7 @@ class Adder:
     retry: bool
     progress: Callable[[AddProgress], None] | None
     speech: str | Transcriber | None = None  # writes the lines of videos that have none
+    again: frozenset[VideoFile] = frozenset()  # files to index although they have not changed
     report: AddReport = field(default_factory=AddReport)
     began: float = field(default_factory=time.perf_counter)
     seconds_added: float = 0.0  # of video, as the library counts them
@@ -107,7 +108,7 @@ class Adder:
 
     def _needs_nothing(self, source: SourceFile, video: Video) -> bool:
         """Whether a known file is unchanged, or failed before and is not retried. Notes which in the report."""
-        if not is_unchanged(source, video):
+        if source.path in self.again or not is_unchanged(source, video):
             return False
         if video.state == "failed":
             if self.retry:
@@ -135,7 +136,11 @@ class Adder:
         try:
             for wait, files in ((False, sources), (True, busy)):
                 for source in files:
-                    held = self.store.claim(source.path, wait=wait)
+                    try:
+                        held = self.store.claim(source.path, wait=wait)
+                    except ClaimHeld as problem:
+                        self.report.failed[source.path] = problem.reason
+                        continue
                     if held is None:
                         busy.append(source)
                         continue
@@ -177,7 +182,7 @@ class Adder:
         same_name = self.store.find(path=path)
         if same_name and self._needs_nothing(source, same_name[0]):
             return True
-        if fingerprint is None:
+        if fingerprint is None or path in self.again:
             return False
         for video in self.store.find(digest=fingerprint.digest):
             moved = video.path != path

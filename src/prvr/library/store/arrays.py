@@ -114,13 +114,20 @@ class Appender:
         self.db, self.folder = db, folder
         self.last: dict[str, Shard] = {shard.track: shard for shard in read_shards(db, damaged=[])}
         self.files: dict[Path, tuple[int, int]] = {}  # handle and committed bytes
+        self.complete: dict[int, bool] = {}  # by shard
 
     def append(self, track: str, video: int, section: Section, checksum: int | None = None) -> None:
         """Write a section. ``checksum``: what it had before it was copied; by default, it is computed."""
         described = _describe(section)
         shard = self.last.get(track)
-        if shard is None or shard.about != described or shard.bytes("local.values") >= SHARD_LIMIT:
+        if (
+            shard is None
+            or shard.about != described
+            or shard.bytes("local.values") >= SHARD_LIMIT
+            or not self._is_complete(shard)
+        ):
             shard = _begin(self.db, track, described)
+            self.complete[shard.id] = True
         for name, tensor in section.arrays.items():
             place = shard.bytes(name)
             _write_all(self._handle(shard, name, place), raw_bytes(tensor), place)
@@ -141,14 +148,19 @@ class Appender:
         self.db.execute("UPDATE shards SET rows = ?, pages = ? WHERE id = ?", (shard.rows, shard.pages, shard.id))
         self.last[track] = shard
 
+    def _is_complete(self, shard: Shard) -> bool:
+        """Whether the files of a shard are as long as they should be. To a damaged one nothing is added."""
+        if shard.id not in self.complete:
+            place = self.folder / SHARDS_FOLDER / str(shard.id)
+            files = ((place / f"{name}.bin", shard.bytes(name)) for name in shard.about["arrays"])
+            self.complete[shard.id] = all(path.is_file() and path.stat().st_size >= size for path, size in files)
+        return self.complete[shard.id]
+
     def _handle(self, shard: Shard, name: str, place: int) -> int:
         path = self.folder / SHARDS_FOLDER / str(shard.id) / f"{name}.bin"
         if path not in self.files:
             make_folder(path.parent)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-            if (there := os.fstat(handle).st_size) < place:  # writing at ``place`` would fill the gap with zeros
-                os.close(handle)
-                raise LibraryError(short_message(path, there, place))
             self.files[path] = (handle, place)
             os.ftruncate(handle, place)  # drop what a killed process left behind
         return self.files[path][0]
@@ -243,8 +255,13 @@ def compact(db: sqlite3.Connection, folder: Path) -> list[Path]:
 
 def _compact(db: sqlite3.Connection, folder: Path, appender: Appender) -> list[Path]:
     unused = []
-    damaged: list[int] = []  # those stay as they are: ``repair`` needs to know what was in them
-    for shard in read_shards(db, damaged):
+    damaged: list[int] = []  # those stay as they are while a video needs them
+    shards = read_shards(db, damaged)
+    for number in damaged:
+        if not read_rows(db, number):
+            db.execute("DELETE FROM shards WHERE id = ?", (number,))
+            unused.append(folder / SHARDS_FOLDER / str(number))
+    for shard in shards:
         rows = read_rows(db, shard.id)
         if len(rows) == shard.rows:
             continue

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from prvr.library.errors import LibraryError
 from prvr.library.store.database import open_to_read, open_to_write
@@ -222,6 +223,8 @@ def write_notes(db: sqlite3.Connection, notes: Mapping[str, str]) -> None:
     db.executemany("INSERT OR REPLACE INTO notes (name, value) VALUES (?, ?)", notes.items())
 
 
+_NUMBER = (int, float, type(None))
+_KINDS: tuple[Any, ...] = (int, str, int, int, str, str, str, (str, type(None)), *4 * (_NUMBER,), int, str, _NUMBER)
 _COLUMNS = "id, path, size, mtime, digest, subtitles, state, problem, duration, width, height, fps, frames, tags, added"
 
 
@@ -230,14 +233,18 @@ def read_videos(
 ) -> list[Video]:
     """Videos in order of their numbers. ``where`` and ``order`` are SQL from this program, never from a user."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM videos WHERE {where} ORDER BY {order}", values)
-    names = _COLUMNS.split(", ")
-    found = (dict(zip(names, row, strict=True)) for row in rows)
+    return [video for video in map(_video, rows) if video is not None]
+
+
+def _video(row: tuple[Any, ...]) -> Video | None:
+    """The video of a row; None if the row is damaged. ``verify`` then names it."""
+    number, path, *facts, tags, added = row
     try:
-        return [
-            Video(**{**row, "path": video_path(row["path"]), "tags": tuple(json.loads(row["tags"]))}) for row in found
-        ]
-    except (ValueError, TypeError, RecursionError) as problem:  # a row that no version of this program wrote
-        raise LibraryError(f"the catalogue is damaged ({problem}): restore it from a copy") from problem
+        if not all(isinstance(value, kinds) for value, kinds in zip(row, _KINDS, strict=True)):
+            return None
+        return Video(number, video_path(path), *facts, tuple(map(str, json.loads(tags))), added)
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def put_video(db: sqlite3.Connection, video: NewVideo) -> int:

@@ -111,7 +111,9 @@ def _close_quietly(db: sqlite3.Connection, path: Path) -> None:
 def _connect(path: Path, options: str, wait: float) -> sqlite3.Connection:
     try:
         uri = f"{path.resolve().as_uri()}?{options}"
-        return sqlite3.connect(uri, timeout=wait, isolation_level=None, uri=True)
+        db = sqlite3.connect(uri, timeout=wait, isolation_level=None, uri=True)
+        db.text_factory = lambda text: text.decode("utf-8", "replace")  # a changed bit must not hide all other rows
+        return db
     except sqlite3.Error as problem:
         raise LibraryError(f"{path} cannot be opened: {problem}") from problem
 

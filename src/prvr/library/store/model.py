@@ -54,12 +54,26 @@ def keep_model(run: Run, record: ModelRecord, library: Path) -> None:
         return
     try:
         with whole_folder(place) as copy:
-            shutil.copy2(run.path / "run.json", copy)
-            shutil.copytree(run.path / "weights" / record.weights, copy / "weights" / record.weights)
-            write_checksums(copy)
+            _copy_run(run.path, record, copy)
     except OSError:
         if not place.exists():  # else another process was first
             raise
+
+
+def restore_model(record: ModelRecord, library: Path) -> list[str]:
+    """Copy a damaged model from its run again, if that is still there with the same weights. Returns what was done."""
+    source, place = Path(record.run), library / record.folder
+    if model_problem(record, place) is None or model_problem(record, source) is not None:
+        return []
+    with whole_folder(place) as copy:
+        _copy_run(source, record, copy)
+    return [f"the model was copied from {source} again"]
+
+
+def _copy_run(run: Path, record: ModelRecord, copy: Path) -> None:
+    shutil.copy2(run / "run.json", copy)
+    shutil.copytree(run / "weights" / record.weights, copy / "weights" / record.weights)
+    write_checksums(copy)
 
 
 def require_model(record: ModelRecord | None, run: Run, library: str) -> None:

@@ -148,6 +148,17 @@ def record_problem(db: sqlite3.Connection, folder: Path) -> str | None:
     return None if same else f"{folder / RECORD_FILE} is not what was written: run `prvr library repair`"
 
 
+def is_record_right(db: sqlite3.Connection, folder: Path) -> bool:
+    """Whether ``library.json`` and its copy in the catalogue are what was written, and both are there."""
+    return RECORD_NOTE in read_notes(db, RECORD_NOTE) and record_problem(db, folder) is None
+
+
+def restore_record(db: sqlite3.Connection, folder: Path, record: LibraryRecord) -> None:
+    """Write a record again, in both places."""
+    write_notes(db, {RECORD_NOTE: record.to_json()})
+    write_whole(folder / RECORD_FILE, record.to_json(_REINDEXED))
+
+
 def is_leftover(path: Path) -> bool:
     """Whether a file was left behind by a process that was killed while it created a library."""
     return path.name.lstrip(".").startswith((RECORD_FILE, "model-"))

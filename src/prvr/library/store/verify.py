@@ -93,7 +93,6 @@ def verify_library(folder: Path, catalogue: Catalogue, model: ModelRecord | None
         found.problems.append(wrong)
     try:
         with catalogue.reading() as db:
-            db.text_factory = lambda text: text.decode("utf-8", "surrogateescape")  # a changed bit is no UTF-8
             if (wrong := record_problem(db, folder)) is not None:
                 found.problems.append(wrong)
             _check_catalogue(db, found)
