@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -21,6 +22,7 @@ SOURCE = ROOT / "src" / "prvr"
 # Data flows left to right; nothing on the left imports from the right.
 MAY_IMPORT = {
     "errors": set(),  # which every room may import
+    "doors": set(),  # the same
     "words": set(),
     "times": set(),
     "tokens": set(),
@@ -102,7 +104,7 @@ def imported_rooms(path: Path) -> set[str]:
 def test_rooms_import_only_what_lies_to_their_left(room: str) -> None:
     folder = SOURCE / room
     for path in folder.rglob("*.py") if folder.is_dir() else [SOURCE / f"{room}.py"]:
-        beyond = imported_rooms(path) - MAY_IMPORT[room] - {room, "errors", "__version__"}
+        beyond = imported_rooms(path) - MAY_IMPORT[room] - {room, "errors", "doors", "__version__"}
         assert not beyond, f"{path.relative_to(SOURCE)} imports {beyond}"
 
 
@@ -137,6 +139,17 @@ def test_rooms_are_entered_by_their_front_door() -> None:
                 if len(parts) > 2 or (name is not None and name not in doors[parts[1]]):
                     wrong.append(f"{path.relative_to(ROOT)}: from {module} import {name}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_front_doors_open() -> None:
+    """A door that imports on demand finds all it names. A name that is also a file's would depend on who came first."""
+    for room, names in rooms_with_doors().items():
+        door = importlib.import_module(f"prvr.{room}")
+        for name in names:
+            assert getattr(door, name) is not None
+        files = {path.stem for path in (SOURCE / room).iterdir()}
+        clash = {name for name in names & files if not isinstance(getattr(door, name), ModuleType)}
+        assert not clash, f"prvr.{room} exports {clash}, which are also files there"
 
 
 def test_a_public_name_means_one_thing() -> None:

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from prvr import __version__
 from prvr.errors import did_you_mean
 
 __all__ = ["main"]
@@ -42,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(_help())
         return 0 if words else 2
     if words[0] in ("-V", "--version"):
+        from prvr import __version__
+
         print(f"prvr {__version__}")
         return 0
     if words[0] not in COMMANDS:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import tyro
@@ -37,7 +37,9 @@ from prvr.library import (
     SearchResult,
     TextMatch,
 )
-from prvr.media import ExportMoment, MediaError, VideoFile, cut_clip
+
+if TYPE_CHECKING:
+    from prvr.media import VideoFile
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # of an evidence curve
@@ -127,8 +129,7 @@ def _parse(argv: list[str], usual: SearchArguments | None = None) -> SearchArgum
 def _load(lib: Library) -> None:
     """Load encoder and vectors. If that fails, the first search fails in the same way and says so."""
     with suppress(UserError):
-        lib.snapshot()
-        _ = lib.tracks
+        lib.prepare()
 
 
 def _require_query(arguments: SearchArguments) -> SearchArguments:
@@ -174,6 +175,8 @@ def _answer(lib: Library, arguments: SearchArguments) -> int:
 
 def export(found: SearchResult, folder: Path) -> dict[int, Path]:
     """Save each hit as a clip; a file that is missing or damaged is reported, and the others are still saved."""
+    from prvr.media import ExportMoment, MediaError, cut_clip
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:

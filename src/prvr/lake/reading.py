@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, SectionLayout, read_video
 from prvr.lake.tables import DamagedTable, LakeError, Table, explained
@@ -119,7 +118,7 @@ class LakeSections(TrackSections):
         table: LanceDataset,
         track: str,
         videos: LakeVideos,
-        projection: Tensor | None,
+        projection: NDArray[np.float32] | None,
         cache: ValueCache,
         *,
         damaged: bool = False,

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
+from numpy.typing import NDArray
 
 from prvr.files import whole_folder
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates, update_index
@@ -434,7 +434,7 @@ class LakeStore(Store):
     def index(
         self,
         snapshot: Snapshot,
-        backgrounds: Mapping[str, Tensor],
+        backgrounds: Mapping[str, NDArray[np.float32]],
         settings: IndexSettings,
         report: Callable[[str], None],
     ) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
-import torch
+import numpy as np
 
 from prvr.library.errors import LibraryError
 from prvr.library.library import Library
@@ -101,6 +101,6 @@ def _equal(mine: list[Section], theirs: list[Section]) -> bool:
     return len(mine) == len(theirs) and all(
         one.tokens == other.tokens
         and one.arrays.keys() == other.arrays.keys()
-        and all(torch.equal(array, other.arrays[name]) for name, array in one.arrays.items())
+        and all(np.array_equal(array, other.arrays[name]) for name, array in one.arrays.items())
         for one, other in zip(mine, theirs, strict=True)
     )

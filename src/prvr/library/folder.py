@@ -10,12 +10,11 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 
-from torch import Tensor
-
 from prvr.library.errors import LibraryError
 from prvr.library.search.candidate_build import build_indexes
 from prvr.library.search.candidates import INDEX_FOLDER, IndexSettings, OpenIndexes, TrackCandidates
 from prvr.library.store.arrays import sweep
+from prvr.library.store.background import Floats
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_lines, read_videos, rename_video
 from prvr.library.store.claims import Claim, claim, sweep_claims
@@ -183,7 +182,7 @@ class FolderStore(Store):
     def index(
         self,
         snapshot: Snapshot,
-        backgrounds: Mapping[str, Tensor],
+        backgrounds: Mapping[str, Floats],
         settings: IndexSettings,
         report: Callable[[str], None],
     ) -> list[str]:

@@ -23,8 +23,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
 from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
 from prvr.library.errors import DamagedVectors, LibraryError
 from prvr.library.examples import find_examples
@@ -45,6 +43,8 @@ from prvr.library.search.pipeline import run_search
 from prvr.library.search.query import add_moments, encode_queries
 from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest
 from prvr.library.search.results import SearchResult, damaged_hits, empty_result
+from prvr.library.search.score import SectionScorer
+from prvr.library.store.background import Floats
 from prvr.library.store.catalogue import Video
 from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList, can_be_stored
 from prvr.library.store.model import require_model
@@ -53,7 +53,6 @@ from prvr.library.store.snapshot import Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store
 from prvr.media import BucketPath, Encoder, TextEncoder, Transcriber, VideoFile
-from prvr.scoring import ScoringPool
 
 _Encoder = TypeVar("_Encoder", bound=TextEncoder)
 
@@ -63,7 +62,7 @@ class Library:
 
     def __init__(self, store: Store, encoders: EncoderOverrides | None = None):
         self.store, self.record = store, store.record
-        self.pool = ScoringPool()
+        self.scorer = SectionScorer()
         self._encoders = encoders or {}
         self._snapshot: Snapshot | None = None
         self._tracks: tuple[LibraryRecord, dict[str, Track]] | None = None
@@ -152,6 +151,11 @@ class Library:
         with self._opening:
             self.record, self.store, self._tracks = record, self.store.following(record), None
             self._encoders = {**self._encoders, FRAMES: frames}
+
+    def prepare(self) -> None:
+        """Load encoders, model and vectors in a process that stays open, so that a problem shows before a search."""
+        _ = self.tracks
+        self.scorer.prepare(self.snapshot().tracks.values())
 
     @property
     def knowledge(self) -> Knowledge:
@@ -335,7 +339,7 @@ class Library:
                 self._follow(self._snapshot.record)
             return self._snapshot
 
-    def _projection(self, track: str) -> torch.Tensor | None:
+    def _projection(self, track: str) -> Floats | None:
         trained = self.record.model is not None and track == FRAMES
         return self.tracks[track].embedding.query_projection if trained else None
 
@@ -422,7 +426,7 @@ class Library:
             knowledge=self._knowledge_of(snapshot.record),
             words=lambda: self.store.words(snapshot),
             lines=self.lines,
-            pool=self.pool,
+            scorer=self.scorer,
         )
 
     def _leave_out(self, snapshot: Snapshot, videos: frozenset[int]) -> Snapshot:
@@ -440,7 +444,7 @@ class Library:
         """
         return find_examples(self, most)
 
-    def encode(self, track: str, queries: Sequence[QueryInput]) -> torch.Tensor:
+    def encode(self, track: str, queries: Sequence[QueryInput]) -> Floats:
         """Encode queries as one track's vectors (Q, D). A row is zero if the track cannot use that query."""
         return encode_queries(queries, self.tracks[track])
 
@@ -464,7 +468,7 @@ class Library:
         """
         snapshot = self.snapshot()
 
-        def encode(name: str) -> torch.Tensor:
+        def encode(name: str) -> Floats:
             vectors = encode_queries([query], self._tracks_of(snapshot.record)[name])
             return add_moments(vectors, [query], name, snapshot)[0]
 
@@ -472,7 +476,7 @@ class Library:
             snapshot,
             encode,
             video,
-            self.pool,
+            self.scorer,
             track=track,
             trace=trace,
             options=moments or MomentOptions(),

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from torch import Tensor
-
 from prvr.library.search.candidates import Candidates, IndexSettings
+from prvr.library.store.background import Floats
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Video
 from prvr.library.store.claims import HeldClaim
@@ -142,7 +141,7 @@ class Store(ABC):
     def index(
         self,
         snapshot: Snapshot,
-        backgrounds: Mapping[str, Tensor],
+        backgrounds: Mapping[str, Floats],
         settings: IndexSettings,
         report: Callable[[str], None],
     ) -> list[str]:

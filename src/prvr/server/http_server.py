@@ -38,7 +38,7 @@ def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]
     """Serve a library until Ctrl-C or SIGTERM. ``ready`` is called with the address."""
     listening = listen(options)
     port = listening.getsockname()[1]
-    library.tracks  # noqa: B018 (loads the encoder, so that a problem shows now and not at the first search)
+    library.prepare()
     server = build_server(create_app(library, options))
     listening.listen()  # clients that read the address may connect before the server runs
     ready(f"http://{options.shown_host}:{port}/")

@@ -32,8 +32,7 @@ class Replica:
         require_same_version(version)
         torch.set_num_threads(threads)
         self.library, self.options = open_library(address), options
-        self.library.tracks  # noqa: B018 (loads the encoder before the first search)
-        self.library.snapshot()
+        self.library.prepare()
 
     def __serve_build_asgi_app__(self) -> Any:
         return create_app(self.library, self.options)

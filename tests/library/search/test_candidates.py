@@ -27,7 +27,6 @@ from prvr.library.search import candidate_build, candidates
 from prvr.library.search.stretches import merge_tokens
 from prvr.library.store import arrays
 from prvr.library.store.sections import MappedSections
-from prvr.scoring import Vectors
 from prvr.worlds import RenderedWorld
 
 lance = pytest.importorskip("lance", reason='needs Lance: pip install "prvr[candidates]"')
@@ -188,12 +187,10 @@ def test_the_table_holds_the_stretches_of_every_section(
     sections = mine.snapshot().tracks["frames"]
     assert isinstance(sections, MappedSections)
     assert [len(shard.rows) for shard in sections.shards] == [len(paths) - 2, 1]
-    assert len(sections.shards[0].gallery) == len(paths) - 1
+    assert len(sections.shards[0]) == len(paths) - 1
     stored = {row["row"]: row["stretches"] for row in lance.dataset(table_of(mine)).to_table().to_pylist()}
     for number, owner in enumerate(sections.owners):
-        (section,) = sections.sections_of(owner)
-        local = Vectors(section.arrays["local.values"], section.arrays.get("local.scale"))
-        tokens = local.restore().flatten(0, 1)[: section.tokens].numpy()
+        _, tokens = sections.tokens_of_video(owner)
         place = sections.shards[sections.shard[number]].id << candidates.SHARD_BITS | int(sections.row[number])
         np.testing.assert_allclose(stored.pop(place), merge_tokens(tokens, np.array([len(tokens)]))[0])
     assert stored == {}

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -39,6 +40,7 @@ class TrainedEmbedding(Embedding):
         config = run.config
         model, about = run.load_model()
         self.encoder, self.backbone = encoder, model.backbone.requires_grad_(False)
+        self.width = model.backbone.width
         trace = replace(config.trace, fusion_weight=float(about.get("fusion_weight", config.trace.fusion_weight)))
         if config.trace_stage.epochs > 0:
             self.trace = model.trace.requires_grad_(False)
@@ -66,9 +68,9 @@ class TrainedEmbedding(Embedding):
         return Embedded(tokens, torch.stack([first, torch.from_numpy(edges[1:]).maximum(first + 1)], 1))
 
     @torch.no_grad()
-    def sentences(self, texts: Sequence[str]) -> Tensor:
+    def sentences(self, texts: Sequence[str]) -> NDArray[np.float32]:
         if not texts:
-            return torch.zeros(0, self.backbone.width)
+            return np.zeros((0, self.width), np.float32)
         if self.words:
             rows = [torch.from_numpy(words) for words in self.encoder.encode_word_lists(texts)]
         else:
@@ -78,13 +80,13 @@ class TrainedEmbedding(Embedding):
         mask = pad_sequence([torch.ones(len(words), dtype=torch.bool) for words in read], batch_first=True)
         found = self.backbone.encode_queries(pad_sequence(read, batch_first=True), mask).float()
         understood = torch.tensor([bool(words.any()) for words in read])
-        return found * understood[:, None]
+        return (found * understood[:, None]).numpy()
 
     @torch.no_grad()
-    def picture(self, image: Image) -> Tensor | None:
+    def picture(self, image: Image) -> NDArray[np.float32]:
         """The mean token of a short still video of the picture."""
         samples = torch.from_numpy(self.encoder.encode_images([image])).expand(STILL_SAMPLES, -1)
-        return F.normalize(F.normalize(self.embed(samples).tokens.evidence[0], dim=1).mean(0), dim=0)
+        return F.normalize(F.normalize(self.embed(samples).tokens.evidence[0], dim=1).mean(0), dim=0).numpy()
 
     def understanding(self, text: str) -> Understanding | None:
         """A model that was trained on words without meaning of their own knows those of its training sentences."""

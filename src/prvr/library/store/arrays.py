@@ -19,14 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from prvr.files import make_folder, sync_folder
 from prvr.library.errors import LibraryError
 from prvr.library.store.rows import PAGED_ARRAYS, SHARDS_FOLDER, SectionRow, bytes_checksum, pages_of_rows, read_rows
 from prvr.library.store.seals import broken_seals, has_seals
-from prvr.scoring import describe_array, map_array, raw_bytes
+from prvr.scoring import array_bytes, map_array
 
 NEW = "new:"  # before the name of a track: vectors that ``rebuild.py`` builds beside those that are searched
 SHARD_LIMIT = 1 << 28  # bytes of a shard's largest array; then a new shard begins
@@ -63,7 +62,7 @@ class Section:
     """A stretch of a video: the arrays of a gallery with one row, and the times of its tokens."""
 
     about: dict[str, Any]
-    arrays: dict[str, Tensor]  # (1, …) or (pages, …)
+    arrays: dict[str, NDArray[Any]]  # (1, …) or (pages, …)
     tokens: int
 
     @property
@@ -99,9 +98,9 @@ def read_shards(db: sqlite3.Connection, damaged: list[int] | None = None) -> lis
     return shards
 
 
-def section_checksum(arrays: Mapping[str, Tensor]) -> int:
+def section_checksum(arrays: Mapping[str, NDArray[Any]]) -> int:
     """The checksum of the arrays of one section."""
-    return bytes_checksum({name: raw_bytes(array) for name, array in arrays.items()})
+    return bytes_checksum({name: array_bytes(array) for name, array in arrays.items()})
 
 
 class Appender:
@@ -128,9 +127,9 @@ class Appender:
         ):
             shard = _begin(self.db, track, described)
             self.complete[shard.id] = True
-        for name, tensor in section.arrays.items():
+        for name, array in section.arrays.items():
             place = shard.bytes(name)
-            _write_all(self._handle(shard, name, place), raw_bytes(tensor), place)
+            _write_all(self._handle(shard, name, place), array_bytes(array), place)
         self.db.execute(
             "INSERT INTO sections (video, shard, row, first_page, pages, tokens, checksum) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -199,9 +198,8 @@ def short_message(path: Path, found: int, expected: int) -> str:
 
 def _describe(section: Section) -> dict[str, Any]:
     arrays = {}
-    for name, tensor in section.arrays.items():
-        item = tensor[0].numel() * tensor.element_size()
-        arrays[name] = {"dtype": describe_array(tensor)["dtype"], "shape": list(tensor.shape[1:]), "item": item}
+    for name, array in section.arrays.items():
+        arrays[name] = {"dtype": array.dtype.name, "shape": list(array.shape[1:]), "item": array[0].nbytes}
     return json.loads(json.dumps({"arrays": arrays, "gallery": section.about}))
 
 
@@ -220,7 +218,7 @@ def _write_all(handle: int, data: memoryview, place: int) -> None:
         data = data[written:]
 
 
-def map_shard(folder: Path, shard: Shard, rows: Sequence[SectionRow]) -> dict[str, Tensor]:
+def map_shard(folder: Path, shard: Shard, rows: Sequence[SectionRow]) -> dict[str, NDArray[Any]]:
     """Map the committed arrays of a shard into memory.
 
     Raises:
@@ -238,7 +236,7 @@ def map_shard(folder: Path, shard: Shard, rows: Sequence[SectionRow]) -> dict[st
             found[name] = map_array(path, shard.described(name), growing=True)
         except FileNotFoundError:
             raise ShardMissing(str(path)) from None
-    found["pages"] = torch.from_numpy(pages_of_rows(shard.id, shard.rows, shard.pages, rows))
+    found["pages"] = pages_of_rows(shard.id, shard.rows, shard.pages, rows)
     return found
 
 
@@ -273,10 +271,10 @@ def _compact(db: sqlite3.Connection, folder: Path, appender: Appender) -> list[P
         db.execute("DELETE FROM shards WHERE id = ?", (shard.id,))
         for row in rows:
             arrays_of_row = {
-                name: tensor[row.first_page : row.first_page + row.pages]
+                name: array[row.first_page : row.first_page + row.pages]
                 if name in PAGED_ARRAYS
-                else tensor[row.row : row.row + 1]
-                for name, tensor in arrays.items()
+                else array[row.row : row.row + 1]
+                for name, array in arrays.items()
             }
             section = Section(shard.about["gallery"], arrays_of_row, row.tokens)
             appender.append(shard.track, row.video, section, row.checksum)

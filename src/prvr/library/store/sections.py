@@ -13,18 +13,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from prvr.library.errors import DamagedVectors
 from prvr.library.store.arrays import Section, section_checksum
 from prvr.library.store.background import Background, background_of, best_by_video, soft_best
 from prvr.library.store.rows import PAGED_ARRAYS
-from prvr.scoring import Gallery
+from prvr.scoring import NumpyGallery
+
+if TYPE_CHECKING:
+    from prvr.scoring import Gallery
 
 Ids = NDArray[np.int64]
 _TOGETHER = 1 << 14  # sections whose background scores are read together
@@ -34,35 +35,53 @@ _STRANGE = 4.0  # times the usual background score: a section that has more is l
 
 @dataclass(frozen=True, eq=False)
 class SectionBlock:
-    """Sections in memory: a gallery with a row for each."""
+    """Sections in memory: the arrays of a gallery with a row for each."""
 
-    gallery: Gallery
-    arrays: dict[str, Tensor]
+    about: dict[str, Any]  # what is not in the arrays: weights, TRACE's numbers
+    arrays: dict[str, NDArray[Any]]
+    query_projection: NDArray[np.float32] | None  # TRACE's, (D, D)
+
+    def __len__(self) -> int:
+        return len(self.arrays["pages"])
+
+    @cached_property
+    def numpy_gallery(self) -> NumpyGallery:
+        """The sections, to be scored with NumPy."""
+        return NumpyGallery(self.about, self.arrays, self.query_projection)
+
+    @cached_property
+    def gallery(self) -> Gallery:
+        """The sections, to be scored with torch."""
+        import torch
+
+        from prvr.scoring import Gallery
+
+        projection = None if self.query_projection is None else torch.from_numpy(self.query_projection)
+        tensors = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
+        return Gallery.of_arrays(self.about, tensors, query_projection=projection)
 
     @cached_property
     def spans(self) -> NDArray[np.float32]:
         """(tokens, 2): start and end of every token in seconds, page after page."""
-        return self.arrays["spans"].reshape(-1, 2).numpy()
+        return self.arrays["spans"].reshape(-1, 2)
 
     def spans_of(self, row: int, tokens: int) -> NDArray[np.float32]:
         """(tokens, 2): start and end of each token of a row."""
-        start = int(self.gallery.first_page[row]) * self.gallery.page
+        start = int(self.numpy_gallery.first_page[row]) * self.numpy_gallery.page
         return self.spans[start : start + tokens]
 
-    def tokens_of(self, row: int, tokens: int) -> Tensor:
+    def tokens_of(self, row: int, tokens: int) -> NDArray[np.float32]:
         """(tokens, D): the local tokens of a row."""
-        first, last = (int(self.gallery.first_page[place]) for place in (row, row + 1))
-        return self.gallery.local[first:last].restore(torch.float32).flatten(0, 1)[:tokens]
+        return self.numpy_gallery.tokens(row)[:tokens]
 
     def section(self, row: int, tokens: int, background: NDArray[np.float32]) -> Section:
         """One row as a section again; ``background``: (B, 2), its scores of the background sentences."""
-        first, last = (int(self.gallery.first_page[place]) for place in (row, row + 1))
+        first, last = self.numpy_gallery.first_page[row : row + 2].tolist()
         arrays = {
             name: array[first:last] if name in PAGED_ARRAYS else array[row : row + 1]
             for name, array in self.arrays.items()
         }
-        arrays["background"] = torch.from_numpy(background)[None]
-        return Section(self.gallery.about, arrays, tokens)
+        return Section(self.about, {**arrays, "background": background[None]}, tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +101,7 @@ class MappedShard(SectionBlock):
 
     def checksum(self, row: int) -> int:
         """The checksum of the arrays of a row, as they are now."""
-        first, last = (int(self.gallery.first_page[place]) for place in (row, row + 1))
+        first, last = self.numpy_gallery.first_page[row : row + 2].tolist()
         return section_checksum(
             {
                 name: array[first:last] if name in PAGED_ARRAYS else array[row : row + 1]
@@ -190,16 +209,16 @@ class TrackSections(ABC):
                 found[place] = block.section(row, int(self.tokens[numbers[place]]), background[place])
         return [found[place] for place in range(len(numbers))]
 
-    def tokens_of_video(self, video: int) -> tuple[NDArray[np.float32], Tensor]:
+    def tokens_of_video(self, video: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Start and end of each local token of a video in seconds (m, 2), and the tokens (m, D), in order of time."""
         numbers = np.array(self.by_video.of_video(video), np.int64)
-        found: dict[int, tuple[NDArray[np.float32], Tensor]] = {}
+        found: dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
         for places, block, rows in self.blocks(numbers):
             for place, row in zip(places.tolist(), rows.tolist(), strict=True):
                 count = int(self.tokens[numbers[place]])
                 found[place] = block.spans_of(row, count), block.tokens_of(row, count)
         spans, tokens = zip(*(found[place] for place in range(len(numbers))), strict=True)
-        return np.concatenate(spans), torch.cat(tokens)
+        return np.concatenate(spans), np.concatenate(tokens)
 
     @cached_property
     def by_video(self) -> SectionsByVideo:
@@ -278,8 +297,8 @@ class MappedSections(TrackSections):
         self.owners, self.tokens, self.checksums = np.concatenate(columns).T
         self.shard: Ids = np.repeat(np.arange(len(shards)), [len(shard.rows) for shard in shards])  # (S,) its shard
         self.row: Ids = np.concatenate([shard.rows for shard in shards])  # (S,) its row in that shard
-        self.fusion_weight = self.shards[0].gallery.config.fusion_weight
-        self._checked: set[int] = set()  # shards all of whose checksums were compared, and videos as ~number
+        self.fusion_weight = float(self.shards[0].about["trace"]["fusion_weight"])
+        self._checked: set[int] = set()  # videos whose checksums were compared
 
     def is_whole(self) -> bool:
         """Whether the mapped files are still as long as they were."""
@@ -294,9 +313,9 @@ class MappedSections(TrackSections):
         read = 0
         for video in videos:
             numbers = self.by_video.of_video(video)
-            if ~video in self._checked or read > _CHECKED_BYTES:
+            if video in self._checked or read > _CHECKED_BYTES:
                 continue
-            self._checked.add(~video)
+            self._checked.add(video)
             read += sum(self._bytes(number) for number in numbers)
             for number in numbers:
                 if not self._is_right(number):
@@ -322,7 +341,7 @@ class MappedSections(TrackSections):
 
     def _bytes(self, number: int) -> int:
         shard = self.shards[self.shard[number]]
-        return sum(size for _, size in shard.files) // max(1, len(shard.gallery))
+        return sum(size for _, size in shard.files) // max(1, len(shard))
 
     @cached_property
     def starts(self) -> Ids:
@@ -341,7 +360,7 @@ class MappedSections(TrackSections):
 
     @cached_property
     def _all_background_scores(self) -> NDArray[np.float32]:
-        found = np.concatenate([shard.arrays["background"].numpy()[shard.rows] for shard in self.shards])
+        found = np.concatenate([shard.arrays["background"][shard.rows] for shard in self.shards])
         highest = np.abs(found).reshape(len(found), -1).max(1, initial=0.0)
         finite = np.isfinite(highest)
         usual = float(np.median(highest[finite])) if finite.any() else 0.0

@@ -14,11 +14,11 @@ import sqlite3
 import time
 import zlib
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from prvr import __version__
+import prvr
 from prvr.files import make_folder, sync_folder, write_whole
 from prvr.library.errors import LibraryError
 from prvr.library.store.catalogue import CATALOGUE_FILE, Catalogue, read_notes, write_notes
@@ -81,7 +81,7 @@ class LibraryRecord:
     settings: LibrarySettings
     recipes: dict[str, dict[str, Any]]  # by track: how its vectors were made
     model: ModelRecord | None = None
-    made_by: str = __version__
+    made_by: str = field(default_factory=lambda: prvr.__version__)
 
     @property
     def format(self) -> int:
@@ -217,7 +217,7 @@ def parse_record(text: str, path: str, library: str) -> LibraryRecord:
     if not isinstance(version, int) or version > FORMAT:
         raise LibraryError(
             f"{library} was created by a newer prvr (format {version}, version {found.get('made_by', 'unknown')}; "
-            f"this is prvr {__version__}, which reads up to format {FORMAT}): update prvr"
+            f"this is prvr {prvr.__version__}, which reads up to format {FORMAT}): update prvr"
         )
     try:
         known = {field.name for field in fields(LibrarySettings)}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
+from numpy.typing import NDArray
 
 from prvr.errors import UserError
 from prvr.library.errors import LibraryError
@@ -19,7 +19,6 @@ from prvr.library.store.catalogue import Catalogue, Video, read_generation, read
 from prvr.library.store.rows import SHARDS_FOLDER, SectionRow, read_rows
 from prvr.library.store.sections import Ids, MappedSections, MappedShard, TrackSections
 from prvr.library.store.settings import LibraryRecord, kept_record
-from prvr.scoring import Gallery
 
 if TYPE_CHECKING:
     from prvr.library.search.filters import Filters
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _TRIES = 20
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError, ArithmeticError, MemoryError, OSError)
 
-QueryProjection = Callable[[str], Tensor | None]  # track name -> TRACE's query projection (D, D)
+QueryProjection = Callable[[str], NDArray[np.float32] | None]  # track name -> TRACE's query projection (D, D)
 
 
 @dataclass(frozen=True)
@@ -129,9 +128,9 @@ def _map_tracks(
         rows = read_rows(db, shard.id)
         if not rows:
             continue
-        query_projection = projection(shard.track)
+        projected = projection(shard.track)
         try:
-            mapped, of_rows = _map_rows(folder, shard, rows, known, query_projection)
+            mapped, of_rows = _map_rows(folder, shard, rows, known, projected)
         except ShardMissing as gone:
             if not settled:
                 raise
@@ -145,7 +144,8 @@ def _map_tracks(
                 problems.append(f"the catalogue says wrongly what lies in shard {shard.id}")
             shards.setdefault(shard.track, []).append(mapped)
             columns.setdefault(shard.track, []).append(of_rows)
-            rows = [row for row in rows if row.row not in {*mapped.rows.tolist()}] if len(of_rows) < len(rows) else []
+            whole = {*mapped.rows.tolist()}
+            rows = [row for row in rows if row.row not in whole]
         damaged |= {row.video for row in rows}
     if problems and not shards:
         raise LibraryError(problems[0])
@@ -154,13 +154,15 @@ def _map_tracks(
 
 
 def _map_rows(
-    folder: Path, shard: Shard, rows: Sequence[SectionRow], videos: Ids, query_projection: Tensor | None
+    folder: Path, shard: Shard, rows: Sequence[SectionRow], videos: Ids, projected: NDArray[np.float32] | None
 ) -> tuple[MappedShard, Ids]:
     """Map a shard. Returns it with the owner, token count and checksum of each of its rows that make sense."""
     arrays = map_shard(folder, shard, rows)
-    gallery = Gallery.of_arrays(shard.about["gallery"], arrays, query_projection=query_projection)
-    known = [(each.row, each.video, each.tokens, -1 if each.checksum is None else each.checksum) for each in rows]
-    found, room = np.array(known, np.int64), np.array([each.pages for each in rows], np.int64) * gallery.page
-    fits = np.isin(found[:, 1], videos) & (found[:, 2] >= 0) & (found[:, 2] <= room)
     files = tuple((folder / SHARDS_FOLDER / str(shard.id) / f"{name}.bin", shard.bytes(name)) for name in arrays)
-    return MappedShard(gallery, arrays, shard.id, found[fits, 0], files), found[fits, 1:]
+    nothing = np.zeros(0, np.int64)
+    mapped = MappedShard(shard.about["gallery"], arrays, projected, shard.id, nothing, files)
+    page = mapped.numpy_gallery.page
+    known = [(each.row, each.video, each.tokens, -1 if each.checksum is None else each.checksum) for each in rows]
+    found, room = np.array(known, np.int64), np.array([each.pages for each in rows], np.int64) * page
+    fits = np.isin(found[:, 1], videos) & (found[:, 2] >= 0) & (found[:, 2] <= room)
+    return replace(mapped, rows=found[fits, 0]), found[fits, 1:]
