@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from prvr.errors import UserError
 from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
 from prvr.library.errors import DamagedVectors, LibraryError
 from prvr.library.examples import find_examples
@@ -338,6 +339,18 @@ class Library:
             if self._snapshot.record is not self.record:
                 self._follow(self._snapshot.record)
             return self._snapshot
+
+    def damage(self) -> str:
+        """A sentence about what searches leave out because it is damaged; "" if nothing is known to be.
+
+        It names no files. Of a lake it says only what searches have met.
+        """
+        if not isinstance(self.store, FolderStore):
+            return "" if self._snapshot is None else self._snapshot.damage_note
+        try:
+            return self.snapshot().damage_note
+        except UserError:
+            return "The library cannot be read: `prvr library verify` says why."
 
     def _projection(self, track: str) -> Floats | None:
         trained = self.record.model is not None and track == FRAMES
