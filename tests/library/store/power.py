@@ -19,7 +19,7 @@ from pathlib import Path
 _CALLS = "openat,write,pwrite64,ftruncate,lseek,fsync,fdatasync,rename,unlink,unlinkat,link,linkat,mkdir,mkdirat,rmdir"
 _LINE = re.compile(r"^(?P<pid>\d+) +(?:<\.\.\. \w+ resumed>)?(?P<rest>.*)$")
 _CALL = re.compile(r"^(?P<name>\w+)\((?P<words>.*)\) += (?P<result>-?\d+)")
-_WORD = re.compile(r'"(?:\\x[0-9a-f]{2})*"|(?:AT_FDCWD|\d+)<[^>]*>|[^,\s][^,]*')
+_WORD = re.compile(r'"(?:\\x[0-9a-f]{2})*"|(?:AT_FDCWD|\d+)<[^>]*>(?:\(deleted\))?|[^,\s][^,]*')
 _MEMORY = "-shm"  # shared memory of SQLite: nothing on the disk depends on it
 
 
@@ -74,12 +74,12 @@ class Disk:
 
     def apply(self, name: str, words: list[str], result: int) -> None:
         """Follow one system call."""
-        if result < 0:
+        paths = self._paths(words[:1] if name in ("write", "pwrite64") else words) if result >= 0 else []
+        if not paths or paths[-1].endswith(_MEMORY):
             return
-        paths = [path for word in words if (path := self._inside(word)) is not None]
-        if name == "openat" and (opened := self._inside(words[1])) is not None:
-            self._open(opened, words[2], result)
-        elif paths and not paths[0].endswith(_MEMORY):
+        if name == "openat":
+            self._open(paths[-1], words[2], result)
+        else:
             self._change(name, words, paths, result)
 
     def cut(self, place: Path, seed: int, share: float) -> None:
@@ -114,8 +114,6 @@ class Disk:
             self._parent(target).change(**{**gone, Path(target).name: self._find(source)})
 
     def _open(self, path: str, flags: str, handle: int) -> None:
-        if path.endswith(_MEMORY):
-            return
         found = self._find(path)
         if found is None:
             found = File()
@@ -124,10 +122,18 @@ class Disk:
             found.change(0, None)
         self.places[handle] = 0
 
-    def _inside(self, word: str) -> str | None:
-        """The path that a word names, if it is in the folder; of an open file that was deleted there is none."""
-        path = word.partition("<")[2].rstrip(">") if "<" in word else _bytes(word).decode() if word[0] == '"' else ""
-        return path if path == str(self.root) or path.startswith(f"{self.root}/") else None
+    def _paths(self, words: list[str]) -> list[str]:
+        """The paths in the folder that the words of a call name: open files that are not deleted, and texts."""
+        found = []
+        folder = ""  # of an open folder, which the next text may be relative to
+        for word in words:
+            if "<" in word and not word.endswith("(deleted)"):
+                folder = _bytes(word.partition("<")[2].rstrip(">")).decode()
+                found.append(folder)
+            elif word[0] == '"':
+                found = [path for path in found if path != folder]
+                found.append(str(Path(folder, _bytes(word).decode())))
+        return [path for path in found if path == str(self.root) or path.startswith(f"{self.root}/")]
 
     def _find(self, path: str) -> File | Folder | None:
         found: File | Folder | None = self.folder
