@@ -25,7 +25,7 @@ def test_every_changed_bit_in_weights_and_checkpoints_is_refused(tmp_path: Path)
         content[place] ^= 1 << bit
         before = file.read_bytes()
         file.write_bytes(content)
-        with pytest.raises(RunError, match="restore it from a copy|Restore it from a copy"):
+        with pytest.raises(RunError, match="estore it from a copy"):
             run.weights("best") if "weights" in file.parts else run.load_checkpoint()
         file.write_bytes(before)
     assert run.weights("best")[1] == {"epoch": 4, "sum_r": 31.25}

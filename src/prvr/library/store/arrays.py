@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import sqlite3
@@ -28,6 +29,7 @@ from prvr.library.store.seals import broken_seals, has_seals
 from prvr.scoring import array_bytes, map_array
 
 NEW = "new:"  # before the name of a track: vectors that ``rebuild.py`` builds beside those that are searched
+_READ_BYTES = 1 << 25  # of a shard that is read instead of mapped
 SHARD_LIMIT = 1 << 28  # bytes of a shard's largest array; then a new shard begins
 
 
@@ -219,7 +221,8 @@ def _write_all(handle: int, data: memoryview, place: int) -> None:
 
 
 def map_shard(folder: Path, shard: Shard, rows: Sequence[SectionRow]) -> dict[str, NDArray[Any]]:
-    """Map the committed arrays of a shard into memory.
+    """Map the committed arrays of a shard into memory. Small ones are read: then a file may even be cut while they are
+    used, which would end a process that has mapped it.
 
     Raises:
         ShardMissing: a file is gone.
@@ -227,17 +230,28 @@ def map_shard(folder: Path, shard: Shard, rows: Sequence[SectionRow]) -> dict[st
     """
     place = folder / SHARDS_FOLDER / str(shard.id)
     found = {}
+    small = sum(map(shard.bytes, shard.about["arrays"])) <= _READ_BYTES
     for name in shard.about["arrays"]:
         path = place / f"{name}.bin"
         try:
             size, expected = path.stat().st_size, shard.bytes(name)
             if size < expected:
                 raise LibraryError(short_message(path, size, expected))
-            found[name] = map_array(path, shard.described(name), growing=True)
+            load = _read_array if small else map_array
+            found[name] = load(path, shard.described(name), growing=True)
         except FileNotFoundError:
             raise ShardMissing(str(path)) from None
     found["pages"] = pages_of_rows(shard.id, shard.rows, shard.pages, rows)
     return found
+
+
+def _read_array(path: Path, described: dict[str, Any], *, growing: bool) -> NDArray[Any]:
+    """An array in memory; see ``map_array``."""
+    shape = described["shape"]
+    found = np.fromfile(path, described["dtype"], math.prod(shape))
+    if len(found) < math.prod(shape):  # cut at this moment
+        raise LibraryError(short_message(path, found.nbytes, math.prod(shape) * found.itemsize))
+    return found.reshape(shape)
 
 
 def compact(db: sqlite3.Connection, folder: Path) -> list[Path]:

@@ -189,7 +189,7 @@ class Catalogue:
 @contextmanager
 def _empty() -> Iterator[sqlite3.Connection]:
     """The catalogue of a library that never held a video."""
-    with closing(sqlite3.connect(":memory:")) as db:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.executescript(_SCHEMA)
         add_words(db)
         add_seals(db)
