@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from prvr.files import make_folder, sync_folder

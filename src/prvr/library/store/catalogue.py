@@ -238,11 +238,12 @@ def read_videos(
 
 def _video(row: tuple[Any, ...]) -> Video | None:
     """The video of a row; None if the row is damaged. ``verify`` then names it."""
-    number, path, *facts, tags, added = row
+    facts = dict(zip(_COLUMNS.split(", "), row, strict=True))
     try:
         if not all(isinstance(value, kinds) for value, kinds in zip(row, _KINDS, strict=True)):
             return None
-        return Video(number, video_path(path), *facts, tuple(map(str, json.loads(tags))), added)
+        facts["path"], facts["tags"] = video_path(facts["path"]), tuple(map(str, json.loads(facts["tags"])))
+        return Video(**facts)
     except (ValueError, TypeError, RecursionError):
         return None
 
