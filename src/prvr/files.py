@@ -113,7 +113,7 @@ def damaged_file(folder: Path, *names: str) -> Path | None:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS_FILE)
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CHECKSUMS_FILE)
 
 
 def _file_checksum(path: Path) -> int:

@@ -137,7 +137,7 @@ class FolderStore(Store):
     def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer[IndexedVideo]:
         try:
             with self.catalogue.writing(visible=False) as db:
-                keep_record(db, self.record)
+                keep_record(db, self.folder, self.record)
                 sweep(db, self.folder)
             sweep_leftovers(self.folder)
             sweep_claims(self.folder)

@@ -130,10 +130,17 @@ def kept_record(db: sqlite3.Connection, folder: Path) -> LibraryRecord | None:
         return None
 
 
-def keep_record(db: sqlite3.Connection, record: LibraryRecord) -> None:
-    """Keep a copy of the record in the catalogue, in case ``library.json`` is damaged one day."""
+def keep_record(db: sqlite3.Connection, folder: Path, record: LibraryRecord) -> None:
+    """Keep a copy of the record in the catalogue, in case ``library.json`` is damaged one day.
+
+    A ``library.json`` of an older version gets its checksum.
+    """
     if RECORD_NOTE not in read_notes(db, RECORD_NOTE):
         write_notes(db, {RECORD_NOTE: record.to_json()})
+        with suppress(DamagedRecord):
+            written, version = _read_file(folder)
+            if written == record and not _has_checksum(folder):
+                write_whole(folder / RECORD_FILE, record.to_json(version))
 
 
 def record_problem(db: sqlite3.Connection, folder: Path) -> str | None:
@@ -144,7 +151,7 @@ def record_problem(db: sqlite3.Connection, folder: Path) -> str | None:
         record, _ = _read_file(folder)
     except LibraryError as problem:
         return str(problem)
-    same = copy is None or record == copy
+    same = copy is None or (record == copy and _has_checksum(folder))
     return None if same else f"{folder / RECORD_FILE} is not what was written: run `prvr library repair`"
 
 
@@ -188,6 +195,10 @@ def read_record(folder: Path) -> LibraryRecord:
         return record
     with Catalogue(folder).reading() as db:
         return kept_record(db, folder) or record
+
+
+def _has_checksum(folder: Path) -> bool:
+    return "checksum" in json.loads((folder / RECORD_FILE).read_text("utf-8"))
 
 
 def _read_file(folder: Path) -> tuple[LibraryRecord, int]:
