@@ -64,29 +64,31 @@ def test_the_simulated_disk_knows_what_sqlite_promises(
 def test_what_was_acknowledged_survives_a_power_cut(own: Path, tmp_path: Path) -> None:
     films = sorted(own.iterdir())[:4]
     chance = random.Random(7)
-    before: object = None  # what was acknowledged last
+    before = now = None  # what was acknowledged last
     since: list[Path] = []  # cuts between two acknowledgements
     number = 0
     for disk, said in record(_WORK, tmp_path / "disk", *films):
         sure = said is not None
         if not sure and (before is None or chance.random() > 0.02):
             continue
-        now = json.loads(said) if said is not None else None
+        now = json.loads(said) if said is not None else now
         for share in (0.0, 0.5, 1.0) if sure else (chance.choice((0.0, 0.3, 0.7)),):
             place = tmp_path / f"cut-{number}"
             disk.cut(place, seed=number, share=share)
             number += 1
             if sure:
-                assert _state(place) == now, f"share {share} after {now}"
+                assert [*_state(place)] == now, f"share {share} after {now}"
             else:
                 since.append(place)
         if sure:
             for place in since:
-                assert _state(place) in (before, now), f"between {before} and {now}"
+                (names, rate), (old, old_rate), (new, new_rate) = _state(place), before, now
+                assert {*old} & {*new} <= {*names} <= {*old} | {*new}, f"between {before} and {now}"
+                assert rate in (old_rate, new_rate)
             before, since = now, []
 
 
-def _state(place: Path) -> list[object]:
+def _state(place: Path) -> tuple[list[str], float]:
     """Names of the videos in a library that was found after a cut, and its rate. Everything in it is whole."""
     lib = Library.open(place / "library")
     found = lib.verify()
@@ -94,4 +96,4 @@ def _state(place: Path) -> list[object]:
     names = sorted(video.path.name for video in lib.videos())
     assert lib.search("a red square", limit=50).total in (len(names), 0)
     shutil.rmtree(place)
-    return [names, lib.settings.rate]
+    return names, lib.settings.rate

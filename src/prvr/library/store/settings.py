@@ -148,10 +148,11 @@ def record_problem(db: sqlite3.Connection, folder: Path) -> str | None:
     kept = read_notes(db, RECORD_NOTE).get(RECORD_NOTE)
     try:
         copy = None if kept is None else parse_record(kept, f"the copy of {RECORD_FILE} in the catalogue", str(folder))
-        record, _ = _read_file(folder)
+        record, version = _read_file(folder)
     except LibraryError as problem:
         return str(problem)
-    same = copy is None or (record == copy and _has_checksum(folder))
+    counts = version < _REINDEXED  # else the copy counts, and the file may be older
+    same = copy is None or (_has_checksum(folder) and (record == copy or not counts))
     return None if same else f"{folder / RECORD_FILE} is not what was written: run `prvr library repair`"
 
 
