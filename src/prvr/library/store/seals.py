@@ -41,8 +41,14 @@ def add_seals(db: sqlite3.Connection) -> None:
         db.execute("ALTER TABLE sections ADD COLUMN checksum INTEGER")  # of the arrays; NULL: of an older version
     for table, (kind, column) in _TABLES.items():
         for event, rows in (("INSERT", ("new",)), ("UPDATE", ("old", "new")), ("DELETE", ("old",))):
-            notes = " ".join(f"INSERT OR IGNORE INTO unsealed VALUES ('{kind}', {row}.{column});" for row in rows)
+            notes = " ".join(_note(kind, f"{row}.{column}") for row in rows)
             db.execute(f"CREATE TRIGGER {table}_{event.lower()}_unseals AFTER {event} ON {table} BEGIN {notes} END")
+
+
+def _note(kind: str, number: str) -> str:
+    """A statement of a trigger. Not INSERT OR IGNORE: in triggers, the statement that fires them decides what to do."""
+    known = f"SELECT 1 FROM unsealed WHERE kind = '{kind}' AND id = {number}"
+    return f"INSERT INTO unsealed SELECT '{kind}', {number} WHERE NOT EXISTS ({known});"
 
 
 def seal_changes(db: sqlite3.Connection) -> None:
