@@ -13,12 +13,12 @@ from pathlib import Path
 from prvr.library.errors import LibraryError
 from prvr.library.search.candidate_build import build_indexes
 from prvr.library.search.candidates import INDEX_FOLDER, IndexSettings, OpenIndexes, TrackCandidates
-from prvr.library.store.arrays import sweep
 from prvr.library.store.background import Floats
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_lines, read_videos, rename_video
 from prvr.library.store.claims import Claim, claim, sweep_claims
 from prvr.library.store.commit import Committer, commit_videos, disk_error
+from prvr.library.store.compact import sweep
 from prvr.library.store.edit import add_tags, change_tags, free_space, remove_videos
 from prvr.library.store.listing import (
     LibrarySummary,

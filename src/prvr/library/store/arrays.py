@@ -12,10 +12,9 @@ import errno
 import json
 import math
 import os
-import shutil
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,7 +24,13 @@ from numpy.typing import NDArray
 
 from prvr.files import make_folder, sync_folder
 from prvr.library.errors import LibraryError
-from prvr.library.store.rows import PAGED_ARRAYS, SHARDS_FOLDER, SectionRow, bytes_checksum, pages_of_rows, read_rows
+from prvr.library.store.rows import (
+    PAGED_ARRAYS,
+    SHARDS_FOLDER,
+    SectionRow,
+    bytes_checksum,
+    pages_of_rows,
+)
 from prvr.library.store.seals import broken_seals, has_seals
 from prvr.scoring import array_bytes, map_array
 
@@ -222,28 +227,37 @@ def _write_all(handle: int, data: memoryview, place: int) -> None:
 
 
 def map_shard(folder: Path, shard: Shard, rows: Sequence[SectionRow]) -> dict[str, NDArray[Any]]:
-    """Map the committed arrays of a shard into memory. Small ones are read: then a file may even be cut while they are
-    used, which would end a process that has mapped it.
+    """Map the committed arrays of a shard into memory. Of files that are cut short, the rows that are complete.
+
+    Small shards are read: then a file may even be cut while they are used, which ends a process that has mapped it.
 
     Raises:
         ShardMissing: a file is gone.
-        LibraryError: a file is too short, or the catalogue's sections do not fit into the shard.
+        LibraryError: nothing is complete, or the catalogue's sections do not fit into the shard.
     """
     place = folder / SHARDS_FOLDER / str(shard.id)
-    found = {}
-    small = sum(map(shard.bytes, shard.about["arrays"])) <= _READ_BYTES
-    for name in shard.about["arrays"]:
-        path = place / f"{name}.bin"
-        try:
-            size, expected = path.stat().st_size, shard.bytes(name)
-            if size < expected:
-                raise LibraryError(short_message(path, size, expected))
-            load = _read_array if small else map_array
-            found[name] = load(path, shard.described(name), growing=True)
-        except FileNotFoundError:
-            raise ShardMissing(str(path)) from None
-    found["pages"] = pages_of_rows(shard.id, shard.rows, shard.pages, rows)
-    return found
+    pages = pages_of_rows(shard.id, shard.rows, shard.pages, rows)
+    try:
+        sizes = {name: (place / f"{name}.bin").stat().st_size for name in shard.about["arrays"]}
+        whole = _complete_part(place, shard, sizes, pages)
+        load = _read_array if sum(map(whole.bytes, sizes)) <= _READ_BYTES else map_array
+        found = {name: load(place / f"{name}.bin", whole.described(name), growing=True) for name in sizes}
+    except FileNotFoundError as problem:
+        raise ShardMissing(str(problem.filename)) from None
+    return {**found, "pages": pages[: whole.rows]}
+
+
+def _complete_part(place: Path, shard: Shard, sizes: Mapping[str, int], pages: NDArray[np.int32]) -> Shard:
+    """The shard without the rows at its end that the files are too short for."""
+    short = [name for name, size in sizes.items() if size < shard.bytes(name)]
+    ends = np.append(0, np.cumsum(pages, dtype=np.int64))  # (rows + 1,)
+    rows = shard.rows
+    for name in short:
+        there = sizes[name] // int(shard.about["arrays"][name]["item"])
+        rows = min(rows, int(np.searchsorted(ends, there, "right")) - 1 if name in PAGED_ARRAYS else there)
+    if short and rows == 0:
+        raise LibraryError(short_message(place / f"{short[0]}.bin", sizes[short[0]], shard.bytes(short[0])))
+    return replace(shard, rows=rows, pages=int(ends[rows]))
 
 
 def _read_array(path: Path, described: dict[str, Any], *, growing: bool) -> NDArray[Any]:
@@ -253,59 +267,3 @@ def _read_array(path: Path, described: dict[str, Any], *, growing: bool) -> NDAr
     if len(found) < math.prod(shape):  # cut at this moment
         raise LibraryError(short_message(path, found.nbytes, math.prod(shape) * found.itemsize))
     return found.reshape(shape)
-
-
-def compact(db: sqlite3.Connection, folder: Path) -> list[Path]:
-    """Copy the living rows of shards that have dead ones into new shards. Use it inside ``Catalogue.writing``.
-
-    Returns:
-        The folders that can be deleted once this is committed.
-    """
-    with Appender(db, folder) as appender:
-        appender.last.clear()  # into new shards only: an old one may be next to be compacted
-        return _compact(db, folder, appender)
-
-
-def _compact(db: sqlite3.Connection, folder: Path, appender: Appender) -> list[Path]:
-    unused = []
-    damaged: list[int] = []  # those stay as they are while a video needs them
-    shards = read_shards(db, damaged)
-    for number in damaged:
-        if not read_rows(db, number):
-            db.execute("DELETE FROM shards WHERE id = ?", (number,))
-            unused.append(folder / SHARDS_FOLDER / str(number))
-    for shard in shards:
-        rows = read_rows(db, shard.id)
-        if len(rows) == shard.rows:
-            continue
-        try:
-            arrays = map_shard(folder, shard, rows) if rows else {}
-        except (LibraryError, ShardMissing):
-            continue
-        db.execute("DELETE FROM sections WHERE shard = ?", (shard.id,))
-        db.execute("DELETE FROM shards WHERE id = ?", (shard.id,))
-        for row in rows:
-            arrays_of_row = {
-                name: array[row.first_page : row.first_page + row.pages]
-                if name in PAGED_ARRAYS
-                else array[row.row : row.row + 1]
-                for name, array in arrays.items()
-            }
-            section = Section(shard.about["gallery"], arrays_of_row, row.tokens)
-            appender.append(shard.track, row.video, section, row.checksum)
-        unused.append(folder / SHARDS_FOLDER / str(shard.id))
-    return unused
-
-
-def sweep(db: sqlite3.Connection, folder: Path) -> None:
-    """Delete shard folders that the catalogue does not know. Use it inside ``Catalogue.writing``, before any change:
-    files must not go before the commit that stops using them is on the disk.
-    """
-    known = {str(number) for (number,) in db.execute("SELECT id FROM shards")}
-    delete_shards(place for place in (folder / SHARDS_FOLDER).glob("*") if place.name not in known)
-
-
-def delete_shards(places: Iterable[Path]) -> None:
-    """Delete folders of shards that no commit uses any more."""
-    for place in places:
-        shutil.rmtree(place, ignore_errors=True)

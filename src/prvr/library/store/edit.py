@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import compact, delete_shards, sweep
 from prvr.library.store.catalogue import Catalogue, Video, drop_video, read_videos
 from prvr.library.store.commit import disk_error
+from prvr.library.store.compact import compact, delete_shards, sweep
 from prvr.library.store.listing import can_be_stored, path_range
 from prvr.media import VideoFile
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Protocol
 
 from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import NEW, Appender, sweep
+from prvr.library.store.arrays import NEW, Appender
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Catalogue, Video, read_notes, read_videos, write_notes
 from prvr.library.store.claims import claim
 from prvr.library.store.commit import disk_error, require_current
+from prvr.library.store.compact import sweep
 from prvr.library.store.settings import RECORD_NOTE, LibraryRecord, parse_record, write_reindexed_record
 
 _TRACK = "frames"

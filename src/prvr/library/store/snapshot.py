@@ -141,7 +141,7 @@ def _map_tracks(
             problems.append(f"shard {shard.id} is not as it was written ({problem})")
         else:
             if len(of_rows) < len(rows):
-                problems.append(f"the catalogue says wrongly what lies in shard {shard.id}")
+                problems.append(f"some vectors in {folder / SHARDS_FOLDER / str(shard.id)} are lost")
             shards.setdefault(shard.track, []).append(mapped)
             columns.setdefault(shard.track, []).append(of_rows)
             whole = {*mapped.rows.tolist()}
@@ -158,11 +158,12 @@ def _map_rows(
 ) -> tuple[MappedShard, Ids]:
     """Map a shard. Returns it with the owner, token count and checksum of each of its rows that make sense."""
     arrays = map_shard(folder, shard, rows)
-    files = tuple((folder / SHARDS_FOLDER / str(shard.id) / f"{name}.bin", shard.bytes(name)) for name in arrays)
+    place = folder / SHARDS_FOLDER / str(shard.id)
+    files = tuple((place / f"{name}.bin", array.nbytes) for name, array in arrays.items())
     nothing = np.zeros(0, np.int64)
     mapped = MappedShard(shard.about["gallery"], arrays, projected, shard.id, nothing, files)
     page = mapped.numpy_gallery.page
     known = [(each.row, each.video, each.tokens, -1 if each.checksum is None else each.checksum) for each in rows]
     found, room = np.array(known, np.int64), np.array([each.pages for each in rows], np.int64) * page
-    fits = np.isin(found[:, 1], videos) & (found[:, 2] >= 0) & (found[:, 2] <= room)
+    fits = np.isin(found[:, 1], videos) & (found[:, 2] >= 0) & (found[:, 2] <= room) & (found[:, 0] < len(mapped))
     return replace(mapped, rows=found[fits, 0]), found[fits, 1:]
