@@ -35,7 +35,7 @@ from prvr.library.store.seals import broken_seals, has_seals
 from prvr.scoring import array_bytes, map_array
 
 NEW = "new:"  # before the name of a track: vectors that ``rebuild.py`` builds beside those that are searched
-_READ_BYTES = 1 << 25  # of a shard that is read instead of mapped
+_READ_BYTES, _READ_ROWS = 1 << 24, 1 << 11  # of a shard that is read instead of mapped
 SHARD_LIMIT = 1 << 28  # bytes of a shard's largest array; then a new shard begins
 
 
@@ -240,11 +240,16 @@ def map_shard(folder: Path, shard: Shard, rows: Sequence[SectionRow]) -> dict[st
     try:
         sizes = {name: (place / f"{name}.bin").stat().st_size for name in shard.about["arrays"]}
         whole = _complete_part(place, shard, sizes, pages)
-        load = _read_array if sum(map(whole.bytes, sizes)) <= _READ_BYTES else map_array
+        load = _read_array if is_small(shard) else map_array
         found = {name: load(place / f"{name}.bin", whole.described(name), growing=True) for name in sizes}
     except FileNotFoundError as problem:
         raise ShardMissing(str(problem.filename)) from None
     return {**found, "pages": pages[: whole.rows]}
+
+
+def is_small(shard: Shard) -> bool:
+    """Whether a shard is so small that it is read, and its checksums compared, whenever it is opened."""
+    return shard.rows <= _READ_ROWS and sum(map(shard.bytes, shard.about["arrays"])) <= _READ_BYTES
 
 
 def _complete_part(place: Path, shard: Shard, sizes: Mapping[str, int], pages: NDArray[np.int32]) -> Shard:

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.library.errors import DamagedVectors
-from prvr.library.store.arrays import Section, section_checksum
+from prvr.library.store.arrays import Section
 from prvr.library.store.background import Background, background_of, best_by_video, soft_best
-from prvr.library.store.rows import PAGED_ARRAYS
-from prvr.scoring import NumpyGallery
+from prvr.library.store.rows import PAGED_ARRAYS, bytes_checksum
+from prvr.scoring import NumpyGallery, array_bytes
 
 if TYPE_CHECKING:
     from prvr.scoring import Gallery
@@ -102,12 +102,16 @@ class MappedShard(SectionBlock):
     def checksum(self, row: int) -> int:
         """The checksum of the arrays of a row, as they are now."""
         first, last = self.numpy_gallery.first_page[row : row + 2].tolist()
-        return section_checksum(
-            {
-                name: array[first:last] if name in PAGED_ARRAYS else array[row : row + 1]
-                for name, array in self.arrays.items()
-            }
-        )
+        stretches = {}
+        for name, (data, item) in self._bytes.items():
+            begin, end = (first, last) if name in PAGED_ARRAYS else (row, row + 1)
+            stretches[name] = data[begin * item : end * item]
+        return bytes_checksum(stretches)
+
+    @cached_property
+    def _bytes(self) -> dict[str, tuple[memoryview, int]]:
+        """The bytes of each array, and how many a row or page has."""
+        return {name: (array_bytes(array), array[:1].nbytes) for name, array in self.arrays.items()}
 
 
 class BlockRows(NamedTuple):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from prvr.errors import UserError
 from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import Shard, ShardMissing, is_new, map_shard, read_shards
+from prvr.library.store.arrays import Shard, ShardMissing, is_new, is_small, map_shard, read_shards
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_videos
 from prvr.library.store.rows import SHARDS_FOLDER, SectionRow, read_rows
 from prvr.library.store.sections import Ids, MappedSections, MappedShard, TrackSections
@@ -141,7 +141,7 @@ def _map_tracks(
             problems.append(f"shard {shard.id} is not as it was written ({problem})")
         else:
             if len(of_rows) < len(rows):
-                problems.append(f"some vectors in {folder / SHARDS_FOLDER / str(shard.id)} are lost")
+                problems.append(f"some vectors in {folder / SHARDS_FOLDER / str(shard.id)} are damaged")
             shards.setdefault(shard.track, []).append(mapped)
             columns.setdefault(shard.track, []).append(of_rows)
             whole = {*mapped.rows.tolist()}
@@ -166,4 +166,6 @@ def _map_rows(
     known = [(each.row, each.video, each.tokens, -1 if each.checksum is None else each.checksum) for each in rows]
     found, room = np.array(known, np.int64), np.array([each.pages for each in rows], np.int64) * page
     fits = np.isin(found[:, 1], videos) & (found[:, 2] >= 0) & (found[:, 2] <= room) & (found[:, 0] < len(mapped))
+    if is_small(shard):  # it was read now, so looking at it once more costs little
+        fits &= [each.checksum in (None, mapped.checksum(each.row)) if fit else False for each, fit in zip(rows, fits)]
     return replace(mapped, rows=found[fits, 0]), found[fits, 1:]
