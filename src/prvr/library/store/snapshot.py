@@ -141,9 +141,11 @@ def _map_tracks(
             problems.append(f"shard {shard.id} is not as it was written ({problem})")
         else:
             if len(of_rows) < len(rows):
-                problems.append(f"some vectors in {folder / SHARDS_FOLDER / str(shard.id)} are damaged")
-            shards.setdefault(shard.track, []).append(mapped)
-            columns.setdefault(shard.track, []).append(of_rows)
+                place = folder / SHARDS_FOLDER / str(shard.id)
+                problems.append(f"some vectors in {place} are damaged: `prvr library verify` names the files")
+            if len(of_rows):
+                shards.setdefault(shard.track, []).append(mapped)
+                columns.setdefault(shard.track, []).append(of_rows)
             whole = {*mapped.rows.tolist()}
             rows = [row for row in rows if row.row not in whole]
         damaged |= {row.video for row in rows}
@@ -167,5 +169,6 @@ def _map_rows(
     found, room = np.array(known, np.int64), np.array([each.pages for each in rows], np.int64) * page
     fits = np.isin(found[:, 1], videos) & (found[:, 2] >= 0) & (found[:, 2] <= room) & (found[:, 0] < len(mapped))
     if is_small(shard):  # it was read now, so looking at it once more costs little
-        fits &= [each.checksum in (None, mapped.checksum(each.row)) if fit else False for each, fit in zip(rows, fits)]
+        right = [each.checksum in (None, mapped.checksum(each.row)) for each in rows if each.row < len(mapped)]
+        fits[: len(right)] &= right
     return replace(mapped, rows=found[fits, 0]), found[fits, 1:]
