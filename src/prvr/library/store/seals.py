@@ -82,7 +82,8 @@ def unsealed_videos(db: sqlite3.Connection) -> set[int]:
     """Numbers of the videos without checksums, which an older version of this program stored."""
     found = db.execute(
         "SELECT id FROM videos WHERE id NOT IN (SELECT id FROM seals WHERE kind = 'video') "
-        "UNION SELECT id FROM unsealed WHERE kind = 'video' UNION SELECT video FROM sections WHERE checksum IS NULL"
+        "UNION SELECT id FROM videos WHERE id IN (SELECT id FROM unsealed WHERE kind = 'video') "
+        "UNION SELECT video FROM sections WHERE checksum IS NULL"
     )
     return {number for (number,) in found}
 
