@@ -43,6 +43,21 @@ def test_a_kill_while_the_settings_are_written(call: str, number: int, own: Path
     assert Library.open(folder).verify().ok
 
 
+def test_parts_of_files_are_swept_when_nobody_can_be_writing_them(own: Path, library: Library) -> None:
+    library.add([own])
+    (library.folder / "activity").mkdir(exist_ok=True)
+    old, new = library.folder / "activity" / ".1.json.0a1b.part", library.folder / ".library.json.2c3d.part"
+    for path in (old, new):
+        path.write_text("{")
+    os.utime(old, (1e9, 1e9))
+    library.add([own], tags=["again"])
+    library.add(sorted(own.iterdir())[:1], retry=True)
+    library.remove([own])
+    library.add([own])
+    assert not old.exists()
+    assert new.exists()  # somebody may be about to rename it
+
+
 def test_claims_of_killed_processes_are_swept(own: Path, library: Library) -> None:
     (library.folder / "claims").mkdir()
     (library.folder / "claims" / ("0" * 32)).write_text("process 1 on a machine that is off")

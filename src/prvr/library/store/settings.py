@@ -174,12 +174,11 @@ def is_leftover(path: Path) -> bool:
 
 def sweep_leftovers(folder: Path) -> None:
     """Delete what processes left behind that were killed while they created the library or changed its record."""
-    for path in folder.glob(".*"):
-        if not is_leftover(path):
-            continue
-        creating = path.name.startswith("..") or not path.name.endswith(".part")  # the library is there: needless
+    for path in (*folder.glob(".*"), *folder.glob("*/.*.part")):
+        part = path.name.endswith(".part")
+        creating = is_leftover(path) and (path.name.startswith("..") or not part)  # the library is there: needless
         with suppress(OSError):
-            if creating or time.time() - path.stat().st_mtime > _LEFT_SECONDS:
+            if creating or (part and time.time() - path.stat().st_mtime > _LEFT_SECONDS):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
