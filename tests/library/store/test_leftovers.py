@@ -50,8 +50,6 @@ def test_parts_of_files_are_swept_when_nobody_can_be_writing_them(own: Path, lib
     for path in (old, new):
         path.write_text("{")
     os.utime(old, (1e9, 1e9))
-    library.add([own], tags=["again"])
-    library.add(sorted(own.iterdir())[:1], retry=True)
     library.remove([own])
     library.add([own])
     assert not old.exists()
