@@ -82,6 +82,6 @@ def _is_whole(sections: LakeSections, numbers: Ids) -> bool:
         return False
     background = list_matrix(rows["background"])
     sums = [checksum_of(*each) for each in zip(background, values, strict=True)]
-    floats = [array for array in arrays.values() if array.is_floating_point()]
-    finite = bool(np.isfinite(background).all()) and all(bool(array.isfinite().all()) for array in floats)
+    floats = [background, *(array for array in arrays.values() if array.dtype.kind == "f")]
+    finite = all(bool(np.isfinite(array).all()) for array in floats)
     return finite and sums == rows["checksum"].to_pylist()

@@ -42,4 +42,5 @@ def map_bytes(path: Path, expected: int, growing: bool) -> NDArray[np.uint8]:
 
 def array_bytes(array: NDArray[Any]) -> memoryview:
     """The numbers of an array, as they are written to a file."""
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    flat: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return memoryview(flat)

@@ -40,13 +40,13 @@ class FrozenEmbedding(Embedding):
         self.step = max(stride, SECTION_SAMPLES // stride * stride) if windows else SECTION_SAMPLES
 
     @cached_property
-    def backbone(self) -> Frozen:
+    def backbone(self) -> Frozen:  # type: ignore[override]
         from prvr.backbones import Frozen, FrozenConfig
 
         return Frozen(FrozenConfig(visual_width=self.width, query_width=self.width, **self._config)).eval()
 
     @cached_property
-    def trace(self) -> Trace:
+    def trace(self) -> Trace:  # type: ignore[override]
         from prvr.trace import Trace
 
         return Trace(self.width).requires_grad_(False)

@@ -108,7 +108,7 @@ def track_queries(
             filters: sections.by_video if videos is None else sections.by_video.of_videos(videos)
             for filters, videos in videos_of.items()
         }
-        used = vectors[name].any(1).tolist()
+        used: list[bool] = np.any(vectors[name], axis=1).tolist()
         narrow = [row for row, each in enumerate(requests) if used[row] and each.uses_candidates and name in candidates]
         named = dict(zip(narrow, candidates[name].of(vectors[name][narrow]), strict=True)) if narrow else {}
         for row, request in enumerate(requests):

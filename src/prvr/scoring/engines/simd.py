@@ -11,6 +11,8 @@ from prvr.scoring.few_queries import MOST_QUERIES, few_query_dots, has_simsimd
 from prvr.scoring.gallery import Gallery
 from prvr.scoring.storage import Vectors
 
+__all__ = ["MOST_QUERIES", "few_query_products", "fits", "takes"]
+
 _NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "int8"}
 
 
