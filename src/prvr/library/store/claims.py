@@ -55,8 +55,7 @@ def claim(folder: Path, path: VideoFile, *, wait: bool = False) -> Claim | None:
     Raises:
         ClaimHeld: with ``wait``, if the process that has it says nothing new for half a minute.
     """
-    name = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    file = folder / CLAIMS_FOLDER / name
+    file = _file(folder, path)
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(file, mode=0o666, thread_local=False)
     while True:
@@ -66,7 +65,7 @@ def claim(folder: Path, path: VideoFile, *, wait: bool = False) -> Claim | None:
         except Timeout:
             if not wait:
                 return None
-            holder = _read(file)
+            holder = claim_holder(folder, path)
             if not _gets_on(folder, holder):
                 raise ClaimHeld(path, holder) from None
     with contextlib.suppress(OSError):  # Windows lets nobody write into a locked file
@@ -83,9 +82,15 @@ def sweep_claims(folder: Path) -> None:
             Claim(lock).release()
 
 
-def _read(file: Path) -> str:
+def _file(folder: Path, path: VideoFile) -> Path:
+    name = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return folder / CLAIMS_FOLDER / name
+
+
+def claim_holder(folder: Path, path: VideoFile) -> str:
+    """Which process has claimed a path; "" if nobody knows."""
     try:
-        return file.read_bytes()[:200].decode("utf-8", "replace").strip()
+        return _file(folder, path).read_bytes()[:200].decode("utf-8", "replace").strip()
     except OSError:
         return ""
 
