@@ -221,8 +221,6 @@ def parse_record(text: str, path: str, library: str) -> LibraryRecord:
     try:
         found = json.loads(text)
         checksum, version = found.pop("checksum", None), found["format"]
-        if checksum is not None and checksum != _checksum(found):
-            raise ValueError("its checksum differs")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
         raise DamagedRecord(_unreadable(path, problem)) from None
     if not isinstance(version, int) or version > FORMAT:
@@ -230,6 +228,8 @@ def parse_record(text: str, path: str, library: str) -> LibraryRecord:
             f"{library} was created by a newer prvr (format {version}, version {found.get('made_by', 'unknown')}; "
             f"this is prvr {prvr.__version__}, which reads up to format {FORMAT}): update prvr"
         )
+    if checksum is not None and checksum != _checksum(found):
+        raise DamagedRecord(_unreadable(path, ValueError("its checksum differs")))
     try:
         known = {field.name for field in fields(LibrarySettings)}
         given = {name: value for name, value in found["settings"].items() if name in known}
