@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from prvr.files import make_folder, sync_folder
 from prvr.library.errors import LibraryError
 from prvr.library.store.rows import (
+    NO_CHECKSUM,
     PAGED_ARRAYS,
     SHARDS_FOLDER,
     SectionRow,
@@ -123,7 +124,7 @@ class Appender:
         self.files: dict[Path, tuple[int, int]] = {}  # handle and committed bytes
         self.complete: dict[int, bool] = {}  # by shard
 
-    def append(self, track: str, video: int, section: Section, checksum: int | None = None) -> None:
+    def append(self, track: str, video: int, section: Section, checksum: int = NO_CHECKSUM) -> None:
         """Write a section. ``checksum``: what it had before it was copied; by default, it is computed."""
         described = _describe(section)
         shard = self.last.get(track)
@@ -148,7 +149,7 @@ class Appender:
                 shard.pages,
                 section.pages,
                 section.tokens,
-                section_checksum(section.arrays) if checksum is None else checksum,
+                section_checksum(section.arrays) if checksum == NO_CHECKSUM else checksum,
             ),
         )
         shard = Shard(shard.id, track, shard.rows + 1, shard.pages + section.pages, shard.about)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prvr.library.store.arrays import Shard, read_shards
 from prvr.library.store.catalogue import Catalogue
-from prvr.library.store.rows import SHARDS_FOLDER, SectionRow, bytes_checksum, read_rows, reading_shard
+from prvr.library.store.rows import NO_CHECKSUM, SHARDS_FOLDER, SectionRow, bytes_checksum, read_rows, reading_shard
 from prvr.library.store.seals import seal, unsealed_videos
 from prvr.library.store.settings import LibraryRecord, is_record_right, restore_record
 from prvr.library.store.words import rebuild_words
@@ -46,7 +46,7 @@ def add_checksums(folder: Path, catalogue: Catalogue, damaged: set[int]) -> int:
 
 def _add_checksums(db: sqlite3.Connection, folder: Path, shard: Shard, rows: list[SectionRow]) -> None:
     items = {name: int(about["item"]) for name, about in shard.about["arrays"].items()}
-    missing = [row for row in rows if row.checksum is None]
+    missing = [row for row in rows if row.checksum == NO_CHECKSUM]
     if missing:
         with reading_shard(folder / SHARDS_FOLDER / str(shard.id), items) as read:
             db.executemany(

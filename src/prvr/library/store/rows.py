@@ -18,6 +18,7 @@ from prvr.scoring import PAGED
 
 SHARDS_FOLDER = "shards"
 PAGED_ARRAYS = (*PAGED, "spans")
+NO_CHECKSUM = -1
 
 
 class SectionRow(NamedTuple):
@@ -28,16 +29,16 @@ class SectionRow(NamedTuple):
     first_page: int
     pages: int
     tokens: int
-    checksum: int | None  # of its arrays; None: an older version wrote it
+    checksum: int  # of its arrays, or NO_CHECKSUM: an older version wrote it
 
 
 def read_rows(db: sqlite3.Connection, shard: int) -> list[SectionRow]:
     """The sections of a shard that belong to videos, in order."""
-    checksum = "checksum" if has_seals(db) else "NULL"
+    checksum = f"COALESCE(checksum, {NO_CHECKSUM})" if has_seals(db) else NO_CHECKSUM
     found = db.execute(
         f"SELECT video, row, first_page, pages, tokens, {checksum} FROM sections WHERE shard = ? ORDER BY row", (shard,)
     )
-    return [SectionRow(*row) for row in found]
+    return [*map(SectionRow._make, found)]
 
 
 def bytes_checksum(stretches: Mapping[str, bytes | memoryview]) -> int:
@@ -61,8 +62,7 @@ def pages_of_rows(shard: int, count: int, total: int, rows: Sequence[SectionRow]
         LibraryError: the rows do not lie one after the other, or not in the shard.
     """
     starts = np.zeros(count + 1, np.int64)
-    columns = np.array([(each.row, each.first_page, each.pages) for each in rows], np.int64).reshape(-1, 3)
-    numbers, first, pages = columns.T
+    _, numbers, first, pages, *_ = np.array(rows, np.int64).reshape(-1, len(SectionRow._fields)).T
     if len(rows) and not (numbers.min() >= 0 and numbers.max() < count):
         raise LibraryError(f"the catalogue says wrongly where vectors lie in shard {shard}")
     starts[numbers + 1], starts[numbers], starts[-1] = first + pages, first, total

@@ -16,7 +16,7 @@ from prvr.errors import UserError
 from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import Shard, ShardMissing, is_new, is_small, map_shard, read_shards
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_videos
-from prvr.library.store.rows import SHARDS_FOLDER, SectionRow, read_rows
+from prvr.library.store.rows import NO_CHECKSUM, SHARDS_FOLDER, SectionRow, read_rows
 from prvr.library.store.sections import Ids, MappedSections, MappedShard, TrackSections
 from prvr.library.store.settings import LibraryRecord, kept_record
 
@@ -165,10 +165,9 @@ def _map_rows(
     nothing = np.zeros(0, np.int64)
     mapped = MappedShard(shard.about["gallery"], arrays, projected, shard.id, nothing, files)
     page = mapped.numpy_gallery.page
-    known = [(each.row, each.video, each.tokens, -1 if each.checksum is None else each.checksum) for each in rows]
-    found, room = np.array(known, np.int64), np.array([each.pages for each in rows], np.int64) * page
-    fits = np.isin(found[:, 1], videos) & (found[:, 2] >= 0) & (found[:, 2] <= room) & (found[:, 0] < len(mapped))
+    owners, numbers, _, pages, tokens, checksums = np.array(rows, np.int64).T
+    fits = np.isin(owners, videos) & (tokens >= 0) & (tokens <= pages * page) & (numbers < len(mapped))
     if is_small(shard):  # it was read now, so looking at it once more costs little
-        right = [each.checksum in (None, mapped.checksum(each.row)) for each in rows if each.row < len(mapped)]
+        right = [each.checksum in (NO_CHECKSUM, mapped.checksum(each.row)) for each in rows if each.row < len(mapped)]
         fits[: len(right)] &= right
-    return replace(mapped, rows=found[fits, 0]), found[fits, 1:]
+    return replace(mapped, rows=numbers[fits]), np.stack([owners, tokens, checksums], 1)[fits]

@@ -15,7 +15,15 @@ from prvr.errors import UserError
 from prvr.library.store.arrays import NEW, Shard, is_new, read_shards, short_message
 from prvr.library.store.catalogue import Catalogue, read_videos
 from prvr.library.store.model import ModelRecord, model_problem
-from prvr.library.store.rows import SHARDS_FOLDER, bytes_checksum, pages_of_rows, read_rows, reading_shard
+from prvr.library.store.rows import (
+    NO_CHECKSUM,
+    SHARDS_FOLDER,
+    SectionRow,
+    bytes_checksum,
+    pages_of_rows,
+    read_rows,
+    reading_shard,
+)
 from prvr.library.store.seals import broken_seals, has_seals, unsealed_videos
 from prvr.library.store.settings import record_problem
 from prvr.library.store.words import words_problem
@@ -154,11 +162,7 @@ def _check_shard(
                 found.problems.append(short_message(path, size, shard.bytes(name)))
         if rows:
             with reading_shard(place, items) as read:
-                owners = {
-                    row.video for row in rows if row.checksum is not None and bytes_checksum(read(row)) != row.checksum
-                }
-                without = [row for row in rows if row.checksum is None]
-                owners |= {row.video for row in without if not _is_finite(shard, read(row))}
+                owners = {row.video for row in rows if not _is_right(shard, row, read(row))}
     except UserError as problem:
         found.problems.append(str(problem))
     except (OSError, ValueError, TypeError, LookupError, OverflowError):
@@ -167,8 +171,10 @@ def _check_shard(
     _blame(found, names, owners, f"{what} in {place} are damaged")
 
 
-def _is_finite(shard: Shard, stretches: Mapping[str, bytes]) -> bool:
-    """Whether a section without a checksum holds no NaN and no infinity."""
+def _is_right(shard: Shard, row: SectionRow, stretches: Mapping[str, bytes]) -> bool:
+    """Whether a section has its checksum; without one, whether it holds no NaN and no infinity."""
+    if row.checksum != NO_CHECKSUM:
+        return bytes_checksum(stretches) == row.checksum
     for name, stretch in stretches.items():
         if shard.about["arrays"][name]["dtype"] in ("float16", "float32", "float64"):
             numbers = np.frombuffer(stretch, shard.about["arrays"][name]["dtype"])
