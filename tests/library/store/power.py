@@ -157,9 +157,9 @@ def record(program: str, root: Path, *words: object) -> Iterator[tuple[Disk, str
     command = ["strace", "-f", "-y", "-xx", "-s", "100000000", "-e", f"trace={_CALLS}", "-o", str(trace)]
     command += [sys.executable, "-c", program, str(root), *map(str, words)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    disk = Disk(root)
-    for name, arguments, result in _calls(trace):
-        if name == "write" and arguments[0].startswith("1<"):
+    disk, main = Disk(root), trace.read_text().partition(" ")[0]
+    for process, name, arguments, result in _calls(trace):
+        if name == "write" and arguments[0].startswith("1<") and process == main:
             yield disk, _bytes(arguments[1]).decode()
         else:
             disk.apply(name, arguments, result)
@@ -167,8 +167,8 @@ def record(program: str, root: Path, *words: object) -> Iterator[tuple[Disk, str
                 yield disk, None
 
 
-def _calls(trace: Path) -> Iterator[tuple[str, list[str], int]]:
-    """All system calls in the order in which they ended."""
+def _calls(trace: Path) -> Iterator[tuple[str, str, list[str], int]]:
+    """All system calls in the order in which they ended: the thread, the call, its arguments and its result."""
     begun: dict[str, str] = {}
     with trace.open() as lines:
         for line in lines:
@@ -182,7 +182,7 @@ def _calls(trace: Path) -> Iterator[tuple[str, list[str], int]]:
                 rest = begun.pop(process, "") + rest
             call = _CALL.match(rest)
             if call is not None:
-                yield call["name"], _WORD.findall(call["words"]), int(call["result"])
+                yield process, call["name"], _WORD.findall(call["words"]), int(call["result"])
 
 
 def _bytes(word: str) -> bytes:
