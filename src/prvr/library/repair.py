@@ -32,11 +32,12 @@ def repair_library(library: Library, progress: Callable[[AddProgress], None] | N
     found = library.verify()
     if found.damaged:
         videos = [video for number in sorted(found.damaged) if (video := store.video(number)) is not None]
-        there = [video.path for video in videos if video.path.exists()]
-        report.gone = [video.path for video in videos if video.path not in {*there}]
+        there = {video.path: video.id for video in videos if video.path.exists()}
+        report.gone = [video.path for video in videos if video.path not in there]
         if there:
+            store.expect_again(there.values())
             adder = library.adder(progress=progress, retry=True, again=there)
-            report.added = adder.run(there)
+            report.added = adder.run([*there])
         store.clean()
         found = library.verify()
     if found.unsealed:

@@ -127,6 +127,9 @@ class Store(ABC):
         """Put right what can be without the video files. Returns what was done, in sentences."""
         return []
 
+    def expect_again(self, videos: Iterable[int]) -> None:
+        """Prepare for videos that are indexed again although their files have not changed."""
+
     def add_checksums(self, damaged: set[int]) -> int:
         """Compute the checksums of videos that have none, but not of damaged ones. Returns of how many."""
         return 0
