@@ -127,7 +127,7 @@ class Store(ABC):
         """Put right what can be without the video files. Returns what was done, in sentences."""
         return []
 
-    def expect_again(self, videos: Iterable[int]) -> None:
+    def expect_again(self, videos: Iterable[int]) -> None:  # noqa: B027 (a folder needs nothing)
         """Prepare for videos that are indexed again although their files have not changed."""
 
     def add_checksums(self, damaged: set[int]) -> int:
