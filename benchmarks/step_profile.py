@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from torch.profiler import ProfilerActivity, profile
 
-from prvr.bench.training import make_step, random_batch
+from prvr.bench import make_step, random_batch
 from prvr.training import phase_at
 
 _STEPS = 5
