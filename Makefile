@@ -9,7 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-all wheel picture browser lint format clean
+.PHONY: setup demo test test-all wheel picture browser strace lint format clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,13 @@ browser:
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null \
 			|| echo "== Chromium could not be installed: the tests of the page will be skipped"; \
 	else echo "== no Chromium and no way to install it here: the tests of the page will be skipped"; fi
+
+strace:
+	@if command -v strace >/dev/null; then echo "== strace is there"; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends strace >/dev/null \
+			|| echo "== strace could not be installed: the tests of power cuts will be skipped"; \
+	else echo "== no strace and no way to install it here: the tests of power cuts will be skipped"; fi
 
 test-all: setup
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev,scale]"

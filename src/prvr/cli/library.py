@@ -17,6 +17,7 @@ from prvr.cli.group import print_group_help
 from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
 from prvr.cli.progress import encoding_progress
 from prvr.cli.reindex import Reindex
+from prvr.cli.repair import Repair
 from prvr.cli.watch import Watch
 from prvr.lake import add_on_cluster, copy_library, library_exists, open_library
 from prvr.library import (
@@ -221,7 +222,10 @@ class Index:
 
 @dataclass(frozen=True)
 class Verify:
-    """Check that the stored vectors and the video files are those in the catalogue; measure the recall of an index."""
+    """Read everything that a library stores and compare it with its checksums; measure the recall of an index.
+
+    Damaged videos are named: `prvr library repair` indexes them again.
+    """
 
     library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or the address of a lake"""
@@ -236,6 +240,13 @@ class Verify:
         if found.missing:
             console.print(
                 "moved files are recognised when you add them again; to forget them: prvr library remove --missing"
+            )
+        if found.damaged:
+            console.print(f"{count(len(found.damaged), 'video')} damaged: prvr library repair", highlight=False)
+        if found.unsealed:
+            console.print(
+                f"{count(found.unsealed, 'video')} have no checksums yet: prvr library repair adds them",
+                highlight=False,
             )
         if found.ok:
             result = "their vectors are complete" if found.missing else "everything is complete"
@@ -266,13 +277,14 @@ class Copy:
         return 0
 
 
-Command: TypeAlias = Add | List | Remove | Status | Verify | Index | Copy | Reindex | Watch
+Command: TypeAlias = Add | List | Remove | Status | Verify | Repair | Index | Copy | Reindex | Watch
 _COMMANDS: dict[str, type[Command]] = {
     "add": Add,
     "list": List,
     "remove": Remove,
     "status": Status,
     "verify": Verify,
+    "repair": Repair,
     "index": Index,
     "copy": Copy,
     "reindex": Reindex,

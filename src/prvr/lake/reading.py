@@ -221,7 +221,7 @@ class LakeSnapshot(Snapshot):
 
     videos: LakeVideos
     tracks: Mapping[str, LakeSections]
-    opened: tuple[LanceDataset, ...]  # the table of videos, then those of sections
+    opened: tuple[LanceDataset, ...] = ()  # the table of videos, then those of sections
 
     @property
     def complete(self) -> bool:
@@ -327,4 +327,4 @@ def _read_version(
     }
     versions = tuple(each.version for each in (table, *found.values()))
     with_sections = {track: sections for track, sections in tracks.items() if len(sections)}
-    return LakeSnapshot(versions, videos, with_sections, record, (table, *found.values()))
+    return LakeSnapshot(versions, videos, with_sections, record, opened=(table, *found.values()))

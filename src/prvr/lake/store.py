@@ -346,6 +346,10 @@ class LakeStore(Store):
             f"id = {int(video)} AND id != {HEAD}", lambda row: {"tags": sorted({*row["tags"], *add} - {*remove})}
         )
 
+    def expect_again(self, videos: Iterable[int]) -> None:
+        numbers = ", ".join(map(str, videos))
+        self._edit(f"id IN ({numbers}) AND id != {HEAD}", lambda _: {"digest": ""})  # equal content would not replace
+
     def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
         if moved_to(self.tables[VIDEOS].require(), self.address) is not None:
             raise LakeError(_REINDEXED.format(self.address))

@@ -15,7 +15,7 @@ from prvr.lake.tables import DamagedTable, Table, explained, table_bytes
 from prvr.library import Ids, LibraryStatus, Verification, Video
 
 _TOGETHER = 64  # videos that are read together
-_REMEDY = "remove it and add it again"
+_REMEDY = "run `prvr library repair`"
 
 
 def lake_status(address: str, videos: Sequence[Mapping[str, Any]], tables: Mapping[str, Table]) -> LibraryStatus:
@@ -49,10 +49,12 @@ def verify_lake(snapshot: LakeSnapshot, videos: Sequence[Video], model_problem: 
         for video, count in zip(snapshot.videos, expected, strict=True):
             there = 0 if sections is None else len(sections.by_video.of_video(video))
             if there != count:
+                found.damaged.add(video)
                 found.problems.append(
                     f"{snapshot.videos[video].path}: {there} of {count} sections ({track}) are there; {_REMEDY}"
                 )
         for video in [] if sections is None else _damaged(sections):
+            found.damaged.add(video)
             found.problems.append(f"{snapshot.videos[video].path}: its vectors ({track}) are damaged; {_REMEDY}")
     for each in videos:
         found.checked += 1

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from prvr.library.ingest.tracks import FRAMES, PAGE_TOKENS, TEXT, Piece, Track
     from prvr.library.library import Library
     from prvr.library.reindex import ReindexReport
+    from prvr.library.repair import RepairReport
     from prvr.library.search.candidate_build import CandidateRecall, choose_probes, measure_recall
     from prvr.library.search.candidates import (
         FEWEST_TOKENS,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
         stretch_type,
     )
     from prvr.library.search.words import WORDS, TextMatch, find_words
-    from prvr.library.store.arrays import PAGED_ARRAYS, Section
+    from prvr.library.store.arrays import Section
     from prvr.library.store.background import Background
     from prvr.library.store.buffer import IndexedVideo, SectionBuffer
     from prvr.library.store.catalogue import NewVideo, Video
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     )
     from prvr.library.store.model import model_problem
     from prvr.library.store.rebuild import Rebuild
+    from prvr.library.store.rows import PAGED_ARRAYS
     from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
     from prvr.library.store.settings import (
         RECORD_FILE,
@@ -156,6 +158,7 @@ __all__ = [
     "QueryProjection",
     "Rebuild",
     "ReindexReport",
+    "RepairReport",
     "ScratchWords",
     "SearchRequest",
     "SearchResult",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -28,9 +29,10 @@ metrics_router = APIRouter(tags=["service"])
 
 
 @router.get("/health")
-async def health() -> Health:
-    """Check that the server is alive. Needs no token."""
-    return Health(version=__version__)
+async def health(state: Shared) -> Health:
+    """Check that the server is alive, and that its library can be read. Needs no token."""
+    damage = await asyncio.to_thread(state.library.damage)  # searches do not keep it waiting
+    return Health(status="damaged" if damage else "ok", message=damage, version=__version__)
 
 
 @router.get("/library")

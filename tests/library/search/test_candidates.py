@@ -26,6 +26,7 @@ from prvr.library import library as facade
 from prvr.library.search import candidate_build, candidates
 from prvr.library.search.stretches import merge_tokens
 from prvr.library.store import arrays
+from prvr.library.store.catalogue import Catalogue, drop_video
 from prvr.library.store.sections import MappedSections
 from prvr.worlds import RenderedWorld
 
@@ -181,7 +182,8 @@ def test_the_table_holds_the_stretches_of_every_section(
     mine.remove(paths[2:3])
     monkeypatch.setattr(arrays, "SHARD_LIMIT", 1)
     mine.add(paths[2:3])
-    mine.store.remove(paths[5:6], missing=False)  # without freeing the space
+    with Catalogue(mine.folder).writing() as db:  # without freeing the space
+        drop_video(db, mine.store.find(path=paths[5])[0].id)
     monkeypatch.setattr(candidate_build, "_TOKENS_AT_ONCE", 20)  # several batches of a shard
     mine.index()
     sections = mine.snapshot().tracks["frames"]

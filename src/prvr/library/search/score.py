@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from prvr.library.errors import LibraryError
+from prvr.library.errors import DamagedVectors
 from prvr.library.search.query import TrackQuery
 from prvr.library.store.background import Floats
 from prvr.library.store.sections import Ids, SectionBlock, TrackSections
@@ -134,13 +134,13 @@ def score_sections(
     base, trace = np.empty((2, len(queries), len(sections if numbers is None else numbers)), np.float32)
     for places, block, rows in sections.blocks(numbers):
         base[:, places], trace[:, places] = scorer.score(queries, sections, block, rows)
-    return _require_finite(SectionScores(base, trace))
+    return _require_finite(SectionScores(base, trace), sections, numbers)
 
 
-def _require_finite(scores: SectionScores) -> SectionScores:
+def _require_finite(scores: SectionScores, sections: TrackSections, numbers: Ids | None) -> SectionScores:
     """Refuse NaN and infinity. Queries were checked before, so a bad score comes from a damaged library."""
-    if not (np.isfinite(scores.base).all() and np.isfinite(scores.trace).all()):
-        raise LibraryError(
-            "Some of the library's vectors are damaged (NaN or infinity). `prvr library verify` names the files."
-        )
+    finite = (np.isfinite(scores.base) & np.isfinite(scores.trace)).all(0)
+    if not finite.all():
+        owners = sections.owners if numbers is None else sections.owners[numbers]
+        raise DamagedVectors(owners[~finite].tolist())
     return scores
