@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from prvr.library import Library, Video
+from prvr.server.access import Doorkeeper
 from prvr.server.batcher import Batcher
 from prvr.server.clips import Clips, Exports
 from prvr.server.examples import Examples
@@ -29,6 +30,7 @@ class ServerState:
 
     library: Library
     options: ServerOptions
+    doorkeeper: Doorkeeper
     roots: Roots
     metrics: Metrics
     searcher: BatchSearcher
@@ -46,6 +48,7 @@ class ServerState:
         return ServerState(
             library,
             options,
+            Doorkeeper(options),
             Roots(options.roots),
             metrics,
             searcher,
