@@ -139,8 +139,11 @@ def _read_summary(path: Path) -> dict[str, Any]:
 
 
 def _read_table(path: Path) -> tuple[list[str], list[list[str]]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        header, *lines = list(csv.reader(file)) or [[]]
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *lines = list(csv.reader(file)) or [[]]
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise RecordError(f"{path} is not a table in UTF-8 ({problem}); evaluate again to renew it") from None
     if tuple(header[:2]) != KEYS:
         raise RecordError(
             f"{path} begins with columns {header[:2]}, expected {list(KEYS)}; is it an evaluation's file?"

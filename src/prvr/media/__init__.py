@@ -64,7 +64,7 @@ from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video
 from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.packages import require_transformers
 from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
-from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
+from prvr.media.reader import Backend, VideoReader, decoder_name, longest_decoding, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
 from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
 from prvr.media.subtitles import (
@@ -136,6 +136,7 @@ __all__ = [
     "find_preset",
     "hub_cache",
     "load_picture",
+    "longest_decoding",
     "match_captions",
     "model_folder",
     "open_encoder",

@@ -20,7 +20,7 @@ from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.packages import require_av
 from prvr.media.reader import VideoReader
 from prvr.media.resize import fit_picture
-from prvr.media.sampling import PresentationClock, Sampler
+from prvr.media.sampling import PresentationClock, Sampler, longest_still
 
 av = require_av()
 
@@ -62,7 +62,7 @@ class PyAVReader(VideoReader):
             streams=tuple(_stream_info(stream) for stream in container.streams),
         )
 
-    def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
+    def _frames(self, rate: float, fit: Fit | None) -> Iterator[Frame]:
         sampler = Sampler[Any](rate)
         convert = _Converter(self.info, fit)
         self.problem = None
@@ -87,6 +87,12 @@ class PyAVReader(VideoReader):
                 yield Frame(due, convert(shown))
             end = sampler.held[0] + hold if sampler.held is not None else 0.0
             self.problem = _problem(lost, end, _picture_duration(container, stream))
+            if sampler.cut:
+                still = longest_still(sampler.pictures) / 3600
+                self.problem = (
+                    f"claims to last {end / 3600:.0f} hours, with {sampler.pictures} pictures: repeated pictures "
+                )
+                self.problem += f"are left out after {still:.0f} hours"
 
     def _timed(self, container: Any, stream: Any, gap: float, lost: list[str]) -> Iterator[tuple[float, Any]]:
         """All frames, with times that never decrease."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from prvr.media import VideoFile, video_path
+from prvr.errors import UserError
+from prvr.media import VideoFile, longest_decoding, video_path
 from prvr.server import processes
 from prvr.server.problems import Problem, as_sentence, without_paths
 
@@ -149,20 +150,29 @@ class Jobs:
         assert process.stdout is not None
         request = {"library": self.library, "files": [*map(str, files)], "tags": job.tags, "retry": job.retry}
         file: VideoFile | None = None
+        deadlines = dict[VideoFile, float]()  # progress alone does not keep a file alive
         code: int | None = None
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.close()
-            while line := await asyncio.wait_for(process.stdout.readline(), STARTING if file is None else PATIENCE):
+            while True:
+                patience = STARTING if file is None else min(PATIENCE, deadlines[file] - time.monotonic())
+                line = await asyncio.wait_for(process.stdout.readline(), max(0.0, patience))
+                if not line:
+                    break
                 message = json.loads(line)
                 if "problem" in message:
                     return None, str(message["problem"])
                 if "at" in message:
                     file = video_path(message.pop("at"))
+                    if file not in deadlines:
+                        deadlines[file] = time.monotonic() + await asyncio.to_thread(_longest, file)
                 if job.state == "running":
                     await self._change(job, **message)
             code = await processes.exit_status(process)
         except TimeoutError:
+            if file is not None and time.monotonic() >= deadlines[file]:
+                return file, "took too long for its size and was left out"
             return file, "the decoder made no progress for a long time and was stopped"
         finally:
             processes.stop(process)
@@ -183,3 +193,11 @@ class Jobs:
         job.version += 1
         async with self._changed:
             self._changed.notify_all()
+
+
+def _longest(file: VideoFile) -> float:
+    """Seconds that adding a file may take: four times as long as decoding it may."""
+    try:
+        return 4 * longest_decoding(file.stat().st_size)
+    except (OSError, UserError):  # the worker says what is wrong with it
+        return PATIENCE
