@@ -21,11 +21,12 @@ SOURCE = ROOT / "src" / "prvr"
 # Data flows left to right; nothing on the left imports from the right.
 MAY_IMPORT = {
     "errors": set(),  # which every room may import
+    "terminal": set(),
     "words": set(),
     "times": set(),
     "tokens": set(),
     "files": set(),
-    "data": {"times", "tokens", "files"},
+    "data": {"terminal", "times", "tokens", "files"},
     "processes": set(),
     "media": {"words", "times", "files", "processes", "data"},
     "worlds": {"tokens", "files", "processes", "data", "media"},
@@ -33,7 +34,7 @@ MAY_IMPORT = {
     "trace": {"tokens"},
     "backbones": {"tokens", "files", "losses", "trace"},
     "scoring": {"tokens", "files", "backbones", "trace"},
-    "training": {"words", "tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
+    "training": {"terminal", "words", "tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
     "bench": {"tokens", "backbones", "trace", "scoring", "training", "data", "media"},
     "library": {
@@ -54,6 +55,7 @@ MAY_IMPORT = {
     "assistant": {"library", "media", "server"},
     "doctor": {"scoring", "lake", "library", "media", "files"},
     "cli": {
+        "terminal",
         "doctor",
         "times",
         "tokens",
@@ -104,6 +106,12 @@ def test_rooms_import_only_what_lies_to_their_left(room: str) -> None:
     for path in folder.rglob("*.py") if folder.is_dir() else [SOURCE / f"{room}.py"]:
         beyond = imported_rooms(path) - MAY_IMPORT[room] - {room, "errors", "__version__"}
         assert not beyond, f"{path.relative_to(SOURCE)} imports {beyond}"
+
+
+def test_commands_print_on_the_console_that_escapes_names() -> None:
+    own = {SOURCE / "terminal.py"}
+    wrong = [path for path in {*SOURCE.rglob("*.py")} - own if "rich.console import Console" in path.read_text("utf-8")]
+    assert not wrong, f"{wrong}: from prvr.terminal import Console"
 
 
 def rooms_with_doors() -> dict[str, set[str]]:

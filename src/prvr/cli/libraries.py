@@ -7,11 +7,11 @@ from dataclasses import fields
 from typing import Annotated, TypeAlias
 
 import tyro
-from rich.console import Console
 
 from prvr.cli.choice import choose_encoder
 from prvr.lake import create_library, library_exists, open_library
 from prvr.library import Library, LibraryError, LibrarySettings, library_limits
+from prvr.terminal import Console
 
 REINDEXED = ("encoder", "rate")  # settings that `prvr library reindex` changes
 LibraryPath: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from prvr.assistant import AssistantOptions, serve_http, serve_stdio
 from prvr.cli.libraries import LibraryPath, default_library
 from prvr.cli.token import find_token
 from prvr.lake import open_library
 from prvr.server import ServerOptions
+from prvr.terminal import Console
 
 
 @dataclass(frozen=True)

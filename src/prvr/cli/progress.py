@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from prvr.cli.console import format_time
+from prvr.cli.console import format_time, one_line
 from prvr.library import AddProgress
+from prvr.terminal import Console
 
 _LOG_SECONDS = 30.0  # between lines where no terminal shows a bar
 
@@ -32,7 +32,7 @@ def encoding_progress() -> Iterator[tuple[Console, Callable[[AddProgress], None]
                 note += f" · speech until {format_time(now.heard)}"
             if not bar.console.is_terminal and time.monotonic() - last_line > _LOG_SECONDS:
                 last_line = time.monotonic()
-                bar.console.print(f"{now.path.name}: {note}", highlight=False, markup=False, soft_wrap=True)
-            bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, note=note)
+                bar.console.print(f"{one_line(now.path.name)}: {note}", highlight=False, markup=False, soft_wrap=True)
+            bar.update(task, description=one_line(now.path.name), total=now.bytes, completed=now.bytes_done, note=note)
 
         yield bar.console, show

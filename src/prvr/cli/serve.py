@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from prvr.cli.libraries import LibraryPath, default_library
 from prvr.cli.token import find_token
@@ -16,6 +15,7 @@ from prvr.lake import open_library
 from prvr.library import Library
 from prvr.media import video_path
 from prvr.server import ServerError, ServerOptions, serve, serve_on_cluster
+from prvr.terminal import Console
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from prvr.cli.console import print_table
 from prvr.evaluation import Transfer, encode_split, transfer_trace
 from prvr.files import write_whole
+from prvr.terminal import Console
 from prvr.training import Run, RunError, choose_device, load_split, move_if_it_fits
 
 

@@ -55,7 +55,7 @@ def _bytes(path: Path, collection: str) -> bytes:
             return _unpacked(path, file)
 
 
-def _unpacked(path: Path, file: IO[bytes]) -> bytes:
+def _unpacked(path: Path, file: IO[bytes] | gzip.GzipFile) -> bytes:
     """The content of a compressed file, which may be much larger than the file itself."""
     content = file.read(MOST_TEXT + 1)
     if len(content) > MOST_TEXT:

@@ -31,6 +31,7 @@ command that installs it.
 from prvr.media.annotated import AnnotatedVideos, match_captions
 from prvr.media.bucket_files import FileStatus
 from prvr.media.buckets import BucketPath, VideoFile, video_path
+from prvr.media.checked import ONLY_BELOW, ExpectedFile, FileChanged, open_checked, open_place
 from prvr.media.clips import CLIP_PROGRAM, cut_clip
 from prvr.media.dataset import ExtractionResult, TextFeatures, write_dataset
 from prvr.media.encoders import (
@@ -81,6 +82,7 @@ from prvr.media.writer import write_video
 __all__ = [
     "CLIP_PROGRAM",
     "EXPORT_SUFFIXES",
+    "ONLY_BELOW",
     "PICTURE_PROGRAM",
     "SHORT_NAMES",
     "SPEECH_MODELS",
@@ -95,12 +97,14 @@ __all__ = [
     "Encoder",
     "EncoderError",
     "EncoderPreset",
+    "ExpectedFile",
     "ExportError",
     "ExportFormat",
     "ExportMoment",
     "ExportReport",
     "ExtractionResult",
     "FeaturePart",
+    "FileChanged",
     "FileStatus",
     "Fit",
     "Frame",
@@ -139,7 +143,9 @@ __all__ = [
     "longest_decoding",
     "match_captions",
     "model_folder",
+    "open_checked",
     "open_encoder",
+    "open_place",
     "open_text_encoder",
     "open_transcriber",
     "open_video",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prvr.media.buckets import VideoFile
+from prvr.media.checked import expected_of, for_ffmpeg, open_checked
 from prvr.media.errors import MediaError
 from prvr.media.packages import require_av
 
@@ -27,15 +28,18 @@ def open_container(path: VideoFile) -> Iterator[Any]:
     av = require_av()
     with ExitStack() as stack:
         # A file must not make us open others: from a network, or from this machine if it lies in a bucket.
-        allowed, source = ("file", str(path)) if isinstance(path, Path) else ("none", stack.enter_context(path.open()))
         try:
+            if isinstance(path, Path) and expected_of(path) is None:
+                allowed, source = "file", str(path)
+            else:
+                allowed, source = for_ffmpeg(path, stack.enter_context(open_checked(path)))
             options = {"protocol_whitelist": allowed}
             opened = av.open(source, options=options, metadata_errors="replace", timeout=_READ_SECONDS)
             container = stack.enter_context(opened)
         except av.error.InvalidDataError as problem:
             reason = "is not a video that FFmpeg knows, or it is damaged, encrypted or cut short before its index"
             raise MediaError(path, reason) from problem
-        except (av.error.FFmpegError, ValueError) as problem:
+        except (av.error.FFmpegError, OSError, ValueError) as problem:
             raise MediaError(path, f"cannot be opened: {error_text(problem)}") from problem
         yield container
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from prvr.errors import UserError
-from prvr.media import VideoFile, longest_decoding, video_path
+from prvr.media import ONLY_BELOW, VideoFile, longest_decoding, video_path
 from prvr.server import processes
 from prvr.server.problems import Problem, as_sentence, without_paths
+from prvr.server.roots import Roots
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
@@ -46,8 +47,9 @@ class Job:
 class Jobs:
     """The queue of jobs. Runs them in order and tells clients that follow one about changes."""
 
-    def __init__(self, library: str):
+    def __init__(self, library: str, roots: Roots):
         self.library = library
+        self._environment = {ONLY_BELOW: json.dumps(roots.on_disk)}  # although links may change while a job waits
         self.all: dict[int, Job] = {}
         self._queue: asyncio.Queue[Job] = asyncio.Queue()
         self._changed = asyncio.Condition()
@@ -141,7 +143,7 @@ class Jobs:
 
     async def _run_worker(self, job: Job, files: list[VideoFile]) -> tuple[VideoFile | None, str | None]:
         """Run one worker process. Returns the file that it read last, and why it failed (None if it succeeded)."""
-        process = job.process = await processes.start("prvr.server.worker")
+        process = job.process = await processes.start("prvr.server.worker", self._environment)
         if job.state != "running":  # it was cancelled while the process started
             processes.stop(process)
             await process.wait()

@@ -44,16 +44,16 @@ class ServerState:
 
     @staticmethod
     def of(library: Library, options: ServerOptions) -> ServerState:
-        metrics, searcher = Metrics(), BatchSearcher(library)
+        metrics, searcher, roots = Metrics(), BatchSearcher(library), Roots(options.roots)
         return ServerState(
             library,
             options,
             Doorkeeper(options),
-            Roots(options.roots),
+            roots,
             metrics,
             searcher,
             Batcher(searcher, metrics, options.batch, options.waiting),
-            Jobs(library.address),
+            Jobs(library.address, roots),
             Thumbnails(),
             Pictures(),
             Examples(library),

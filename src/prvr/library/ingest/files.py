@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.media import BucketPath, MediaError, VideoFile, subtitle_files, video_path
+from prvr.media import BucketPath, MediaError, VideoFile, open_checked, subtitle_files, video_path
 
 # Suffixes of the files that are taken from a folder. A file given by name is tried with any suffix.
 VIDEO_SUFFIXES = frozenset((
@@ -116,7 +116,7 @@ def content_digest(path: VideoFile) -> str:
     """
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
+    with open_checked(path) as file:
         if not isinstance(path, BucketPath) or size <= 3 * _SAMPLE_BYTES:
             return _WHOLE + hashlib.file_digest(file, "sha256").hexdigest()
         for place in (0, max(0, size // 2 - _SAMPLE_BYTES // 2), max(0, size - _SAMPLE_BYTES)):
