@@ -35,4 +35,4 @@ def encoding_progress() -> Iterator[tuple[Console, Callable[[AddProgress], None]
                 bar.console.print(f"{one_line(now.path.name)}: {note}", highlight=False, markup=False, soft_wrap=True)
             bar.update(task, description=one_line(now.path.name), total=now.bytes, completed=now.bytes_done, note=note)
 
-        yield bar.console, show
+        yield console, show
