@@ -1,8 +1,8 @@
 """``make lock``: write locks/*.txt, the exact version and the hashes of every package that `make setup` installs.
 
-``development.txt`` is for the tests (the extra ``dev``), ``runtime.txt`` for `make demo` and for a server. Both leave torch
-out: which build of it is right (CPU, CUDA, ROCm), and with it the file and the GPU libraries underneath, depends on the
-machine. ``torch.txt`` holds the build of the usual index with all that it needs, for those who want that one by hash.
+``development.txt`` is for the tests (the extra ``dev``), ``runtime.txt`` for `make demo` and for a server. Both leave
+torch out: which build of it is right (CPU, CUDA, ROCm), and with it the file and the GPU libraries underneath, depends on
+the machine. ``torch.txt`` holds the build of the usual index with all that it needs, for those who want it by hash.
 
 Versions that are in the files stay as they are, unless constraints.txt says otherwise or ``--upgrade`` is given.
 """
@@ -35,9 +35,7 @@ def compiled(name: str, arguments: list[str]) -> list[str]:
 
 
 def write(name: str, packages: list[str]) -> None:
-    (LOCKS / f"{name}.txt").write_text(
-        "\n".join([_HEADER.format(name=name) + packages[0], *packages[1:]]) + "\n", "utf-8"
-    )
+    (LOCKS / f"{name}.txt").write_text(_HEADER.format(name=name) + "\n".join(packages) + "\n", "utf-8")
     print(f"locks/{name}.txt: {len(packages)} packages")
 
 

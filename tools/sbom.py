@@ -1,4 +1,4 @@
-"""``make sbom``: what a running prvr consists of, as a CycloneDX document, from locks/runtime.txt and locks/torch.txt."""
+"""``make sbom``: what a running prvr consists of, as a CycloneDX document, from the locks ``runtime`` and ``torch``."""
 
 from __future__ import annotations
 
@@ -26,15 +26,11 @@ def components(lock: str) -> list[dict[str, Any]]:
             continue
         name, version = pinned.groups()
         # A package has several files, for platforms; CycloneDX lists their hashes as distributions.
+        purl = f"pkg:pypi/{name}@{version}"
         files = [
-            {
-                "type": "distribution",
-                "url": f"pkg:pypi/{name}@{version}",
-                "hashes": [{"alg": "SHA-256", "content": sha}],
-            }
+            {"type": "distribution", "url": purl, "hashes": [{"alg": "SHA-256", "content": sha}]}
             for sha in re.findall(r"--hash=sha256:([0-9a-f]+)", package)
         ]
-        purl = f"pkg:pypi/{name}@{version}"
         entry = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
         found.append(entry | {"externalReferences": files})
     return found
