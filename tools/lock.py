@@ -1,8 +1,8 @@
 """``make lock``: write locks/*.txt, the exact version and the hashes of every package that `make setup` installs.
 
 ``development.txt`` is for the tests (the extra ``dev``), ``runtime.txt`` for `make demo` and for a server. Both leave
-torch out: which build of it is right (CPU, CUDA, ROCm), and with it the file and the GPU libraries underneath, depends on
-the machine. ``torch.txt`` holds the build of the usual index with all that it needs, for those who want it by hash.
+torch out: which build of it is right (CPU, CUDA, ROCm), and with it the file and its GPU libraries, depends on the
+machine. ``torch.txt`` holds the build of the usual index with all that it needs, for those who want it by hash.
 
 Versions that are in the files stay as they are, unless constraints.txt says otherwise or ``--upgrade`` is given.
 """
