@@ -77,7 +77,7 @@ class Sampler(Generic[_Frame]):
     [(4.0, 'c')]
     >>> claimed = [*sampler.push(1e9, "d"), *sampler.push(1e9 + 1, "e")]  # a year of one picture is not believed
     >>> len(claimed), claimed[-1], sampler.cut
-    (3595, (1000000000.0, 'd'), True)
+    (3600, (1000000000.0, 'd'), True)
     """
 
     def __init__(self, rate: float):
