@@ -139,11 +139,8 @@ def _read_summary(path: Path) -> dict[str, Any]:
 
 
 def _read_table(path: Path) -> tuple[list[str], list[list[str]]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            header, *lines = list(csv.reader(file)) or [[]]
-    except (UnicodeDecodeError, csv.Error) as problem:
-        raise RecordError(f"{path} is not a table in UTF-8 ({problem}); evaluate again to renew it") from None
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *lines = list(csv.reader(file)) or [[]]
     if tuple(header[:2]) != KEYS:
         raise RecordError(
             f"{path} begins with columns {header[:2]}, expected {list(KEYS)}; is it an evaluation's file?"
