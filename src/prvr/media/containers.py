@@ -15,7 +15,8 @@ from prvr.media.packages import require_av
 # Formats that FFmpeg opens although they are text, pictures, or lists that point to other files.
 _NOT_VIDEO = {"tty", "image2", "hls", "concat", "dash", "ffmetadata", "lrc", "sdp", "rtsp", "imf", "lavfi"}
 _READ_SECONDS = 300.0  # for FFmpeg to open a file, or to find its next packet
-MOST_FRAME_PIXELS = 64_000_000  # of one picture of a video: twice as many as 8K has
+_LIMIT = {"max_pixels": "64000000"}  # of one picture of a video: twice as many as 8K has
+_STREAMS = 100  # of a file, for which the limit holds while it is opened
 
 
 @contextmanager
@@ -33,8 +34,13 @@ def open_container(path: VideoFile) -> Iterator[Any]:
                 allowed, source = "file", str(path)
             else:
                 allowed, source = for_ffmpeg(path, stack.enter_context(open_checked(path)))
-            options = {"protocol_whitelist": allowed}
-            opened = av.open(source, options=options, metadata_errors="replace", timeout=_READ_SECONDS)
+            opened = av.open(
+                source,
+                options={"protocol_whitelist": allowed},
+                stream_options=[_LIMIT] * _STREAMS,  # FFmpeg decodes pictures while it opens a file
+                metadata_errors="replace",
+                timeout=_READ_SECONDS,
+            )
             container = stack.enter_context(opened)
         except av.error.InvalidDataError as problem:
             reason = "is not a video that FFmpeg knows, or it is damaged, encrypted or cut short before its index"
@@ -63,7 +69,7 @@ def video_stream(container: Any, path: VideoFile) -> Any:
         raise MediaError(path, "has no streams: it is damaged or cut short")
     if streams[0].codec_context is None:
         raise MediaError(path, "has a video codec that this FFmpeg does not know")
-    streams[0].codec_context.options = {"max_pixels": str(MOST_FRAME_PIXELS)}
+    streams[0].codec_context.options = _LIMIT
     return streams[0]
 
 
