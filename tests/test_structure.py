@@ -230,5 +230,6 @@ def _subclasses(base: type[BaseException]) -> Iterator[type[BaseException]]:
 def test_the_command_line_catches_the_one_base() -> None:
     tree = ast.parse((SOURCE / "cli" / "errors.py").read_text("utf-8"))
     caught = {ast.unparse(node.type) for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.type}
-    expected = {"(Interrupted, KeyboardInterrupt)", "BrokenPipeError", "UserError", "SafetensorError", "OSError"}
+    expected = {"_Terminated", "(Interrupted, KeyboardInterrupt)", "BrokenPipeError", "UserError"}
+    expected |= {"SafetensorError", "OSError"}
     assert caught == expected

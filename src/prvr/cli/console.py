@@ -26,10 +26,10 @@ def print_table(console: Console, table: RenderableType, width: int = _TABLE_WID
         console.print(text, soft_wrap=True, highlight=False)
 
 
-def one_line(path: PurePath | str) -> str:
+def shown_name(path: PurePath | str) -> str:
     """The name of a file, as it is shown: control characters and ends of lines are escaped.
 
-    >>> one_line("a\\nb.mp4")
+    >>> shown_name("a\\nb.mp4")
     'a\\\\nb.mp4'
     """
     return printable(str(path), one_line=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from prvr.cli.console import count, one_line
+from prvr.cli.console import count, shown_name
 from prvr.data import DataError, read_caption_table
 from prvr.library import default_encoder, find_videos
 from prvr.media import (
@@ -139,7 +139,7 @@ class Make:
         damaged = {str(annotated.videos[name]): reason for name, reason in made.damaged.items()}
         for mark, files in (("damaged", damaged), ("failed", unreadable)):
             for path, reason in list(files.items())[:_SHOWN]:
-                console.print(f"{mark} {one_line(path)}: {reason}")
+                console.print(f"{mark} {shown_name(path)}: {reason}")
             if len(files) > _SHOWN:
                 console.print(f"… and {len(files) - _SHOWN} more")
         return bool(unreadable)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from prvr.cli.console import format_time, one_line
+from prvr.cli.console import format_time, shown_name
 from prvr.library import AddProgress
 from prvr.terminal import Console
 
@@ -32,7 +32,9 @@ def encoding_progress() -> Iterator[tuple[Console, Callable[[AddProgress], None]
                 note += f" · speech until {format_time(now.heard)}"
             if not bar.console.is_terminal and time.monotonic() - last_line > _LOG_SECONDS:
                 last_line = time.monotonic()
-                bar.console.print(f"{one_line(now.path.name)}: {note}", highlight=False, markup=False, soft_wrap=True)
-            bar.update(task, description=one_line(now.path.name), total=now.bytes, completed=now.bytes_done, note=note)
+                bar.console.print(f"{shown_name(now.path.name)}: {note}", highlight=False, markup=False, soft_wrap=True)
+            bar.update(
+                task, description=shown_name(now.path.name), total=now.bytes, completed=now.bytes_done, note=note
+            )
 
         yield console, show

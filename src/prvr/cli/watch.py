@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 from rich.text import Text
 
-from prvr.cli.console import one_line
+from prvr.cli.console import shown_name
 from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
 from prvr.cli.progress import encoding_progress
 from prvr.lake import library_exists
@@ -82,7 +82,9 @@ class _Printer:
             self.stop_bar()
         if event.kind == "idle":
             return
-        said = event.text if event.path is None else f"{one_line(event.path)}{f': {event.text}' if event.text else ''}"
+        said = (
+            event.text if event.path is None else f"{shown_name(event.path)}{f': {event.text}' if event.text else ''}"
+        )
         self.line(Text.assemble((event.kind, _COLOURS.get(event.kind, "green")), f" {said}"))
 
     def progress(self, now: AddProgress) -> None:
