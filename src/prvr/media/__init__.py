@@ -34,6 +34,7 @@ from prvr.media.buckets import BucketPath, VideoFile, video_path
 from prvr.media.checked import ONLY_BELOW, ExpectedFile, FileChanged, open_checked, open_place
 from prvr.media.clips import CLIP_PROGRAM, cut_clip
 from prvr.media.dataset import ExtractionResult, TextFeatures, write_dataset
+from prvr.media.decoding import decode_videos
 from prvr.media.encoders import (
     SHORT_NAMES,
     Array,
@@ -61,12 +62,21 @@ from prvr.media.export.formats import (
     export_moments,
 )
 from prvr.media.export.moments import ExportError, ExportMoment, parse_moments
-from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
+from prvr.media.features import (
+    EncodedVideo,
+    FeaturePart,
+    VideoFeatures,
+    encode_videos,
+    feature_parts,
+    video_features,
+)
+from prvr.media.frame_batches import DecodedFile, FrameBatch, Sampling
 from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.packages import require_transformers
 from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, longest_decoding, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
+from prvr.media.repeats import USUAL_REPEATS, RepeatFilter, spread
 from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
 from prvr.media.subtitles import (
     SUBTITLE_SUFFIXES,
@@ -89,11 +99,14 @@ __all__ = [
     "SUBTITLE_SUFFIXES",
     "THUMBNAIL_PROGRAM",
     "USUAL_RATE",
+    "USUAL_REPEATS",
     "AnnotatedVideos",
     "Array",
     "Backend",
     "BucketPath",
+    "DecodedFile",
     "DownloadPlan",
+    "EncodedVideo",
     "Encoder",
     "EncoderError",
     "EncoderPreset",
@@ -108,12 +121,15 @@ __all__ = [
     "FileStatus",
     "Fit",
     "Frame",
+    "FrameBatch",
     "Image",
     "MediaError",
     "MissingExtra",
     "PlainEncoder",
     "Recipe",
     "RecipeMismatch",
+    "RepeatFilter",
+    "Sampling",
     "Sound",
     "Speech",
     "StorageError",
@@ -131,8 +147,10 @@ __all__ = [
     "cached_models",
     "cut_clip",
     "decode_picture",
+    "decode_videos",
     "decoder_name",
     "download",
+    "encode_videos",
     "export_moments",
     "feature_parts",
     "file_hash",
@@ -159,6 +177,7 @@ __all__ = [
     "require_transformers",
     "require_unchanged",
     "save_picture",
+    "spread",
     "subtitle_files",
     "subtitle_tracks",
     "thumbnail",

@@ -2,8 +2,8 @@
 
 A GPU computes in bfloat16 while the next pictures travel to it. A processor that multiplies bfloat16 tries both types
 on the first batches of real work, and stays with the faster one. Vectors of both types can be compared (cosine to
-float32 above 0.995), so a library does not record which was used. Long work on a GPU is compiled; the compiler's
-results are kept on disk, so that only the first time on a machine is slow.
+float32 above 0.995), so a library does not record which was used. Long work on a GPU is compiled, unless the GPU waits
+for the decoders anyway; the compiler's results are kept on disk, so that only the first time on a machine is slow.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from prvr.media.encoders.preparation import PicturePreparation
 
 CPU_BATCH, GPU_BATCH = 16, 256
 _COMPILE_AFTER = 30 * GPU_BATCH  # pictures; the first compilation takes about a minute, later ones some seconds
+_SMOOTHING = 0.1  # of the last batch in that share
 _TRIES = 2  # batches of each type, of which the last is timed
 
 
@@ -54,6 +55,7 @@ class PictureEngine:
         self.batch = CPU_BATCH if device.type == "cpu" else GPU_BATCH
         self.precision = torch.float32
         self.compile_after, self.seen, self.compiled = compile_after, 0, False
+        self._behind = 1.0  # share of batches that were not ready when they were wanted: what bounds the work
         self._parts = [getattr(model, name) for name in ("vision_model", "visual_projection") if hasattr(model, name)]
         self._laps: dict[torch.dtype, list[float]] | None = None  # seconds of batches, while types are compared
         if precision is not None:
@@ -77,7 +79,7 @@ class PictureEngine:
     def start(self, pictures: NDArray[np.uint8]) -> Callable[[], Array]:
         """Begin with pictures (N, H, W, 3), at most a batch; the result waits for their vectors (N, D)."""
         began = time.perf_counter()
-        if self.device.type == "cuda" and not self.compiled and self.seen >= self.compile_after:
+        if self.device.type == "cuda" and not self.compiled and self.seen >= self.compile_after and self._behind > 0.5:
             self._compile()
         self.seen += len(pictures)
         here = torch.from_numpy(pictures)
@@ -95,6 +97,7 @@ class PictureEngine:
         done.record()
 
         def wait() -> Array:
+            self._behind += _SMOOTHING * ((not done.query()) - self._behind)  # type: ignore[no-untyped-call]
             done.synchronize()
             return host.numpy()
 
