@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from prvr.library import Library
-from prvr.media import MediaError, open_video
+from prvr.media import Fit, MediaError, Sampling, decode_videos, open_video
 
 av = pytest.importorskip("av")
 
@@ -68,6 +68,17 @@ def test_decoding_ends_at_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with open_video(path) as video:
         assert len(list(video.frames(rate=1.0))) == 1
         assert "minutes to decode: left out from 0 s on" in str(video.problem)
+
+
+def test_processes_give_a_slow_file_up_and_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, other = write_film(tmp_path / "slow.mkv", range(30)), write_film(tmp_path / "other.mkv", range(3))
+    size = slow.stat().st_size
+    monkeypatch.setattr("prvr.media.decoder_pool.longest_decoding", lambda bytes: 0.0 if bytes == size else 1000.0)
+    files = decode_videos([slow, other], Sampling(1.0, Fit(16, 16), batch=2), 2, start_after=0, wait=True)
+    with pytest.raises(MediaError, match="minutes to decode"):
+        list(next(files).batches())
+    assert sum(len(batch.times) for batch in next(files).batches()) == 3
+    files.close()
 
 
 def test_a_picture_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:

@@ -64,6 +64,9 @@ class _Task:
             self.dropped = True
             self._free_all()
 
+    def is_dropped(self) -> bool:
+        return self.dropped
+
     def _free_all(self) -> None:
         with suppress(queue.Empty):
             while True:
@@ -273,7 +276,7 @@ class _Decoder:
                 request = {"path": str(task.path), "part": task.part, "threads": self.pool.threads(), "slot": slot}
                 process.send(request)
                 while (answer := process.receive()) is not None:
-                    if task.dropped and not answer.keys() & _LAST:  # nobody waits for what may take hours
+                    if task.is_dropped() and not answer.keys() & _LAST:  # nobody waits for what may take hours
                         process.kill()
                         raise EOFError
                     if "slot" in answer:
