@@ -23,12 +23,13 @@ SOURCE = ROOT / "src" / "prvr"
 MAY_IMPORT = {
     "errors": set(),  # which every room may import
     "doors": set(),  # the same
+    "terminal": set(),
     "words": set(),
     "times": set(),
     "compiler": set(),
     "tokens": set(),
     "files": set(),
-    "data": {"times", "tokens", "files"},
+    "data": {"terminal", "times", "tokens", "files"},
     "processes": set(),
     "media": {"words", "times", "compiler", "files", "processes", "data"},
     "worlds": {"tokens", "files", "processes", "data", "media"},
@@ -36,7 +37,7 @@ MAY_IMPORT = {
     "trace": {"tokens"},
     "backbones": {"tokens", "files", "losses", "trace"},
     "scoring": {"tokens", "files", "backbones", "trace"},
-    "training": {"words", "compiler", "tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
+    "training": {"terminal", "words", "compiler", "tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
     "library": {
         "words",
@@ -68,6 +69,7 @@ MAY_IMPORT = {
     "assistant": {"library", "media", "server"},
     "doctor": {"scoring", "lake", "library", "media", "files"},
     "cli": {
+        "terminal",
         "doctor",
         "times",
         "tokens",
@@ -118,6 +120,12 @@ def test_rooms_import_only_what_lies_to_their_left(room: str) -> None:
     for path in folder.rglob("*.py") if folder.is_dir() else [SOURCE / f"{room}.py"]:
         beyond = imported_rooms(path) - MAY_IMPORT[room] - {room, "errors", "doors", "__version__"}
         assert not beyond, f"{path.relative_to(SOURCE)} imports {beyond}"
+
+
+def test_commands_print_on_the_console_that_escapes_names() -> None:
+    own = {SOURCE / "terminal.py"}
+    wrong = [path for path in {*SOURCE.rglob("*.py")} - own if "rich.console import Console" in path.read_text("utf-8")]
+    assert not wrong, f"{wrong}: from prvr.terminal import Console"
 
 
 def rooms_with_doors() -> dict[str, set[str]]:
@@ -247,5 +255,6 @@ def _subclasses(base: type[BaseException]) -> Iterator[type[BaseException]]:
 def test_the_command_line_catches_the_one_base() -> None:
     tree = ast.parse((SOURCE / "cli" / "errors.py").read_text("utf-8"))
     caught = {ast.unparse(node.type) for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.type}
-    expected = {"(Interrupted, KeyboardInterrupt)", "BrokenPipeError", "UserError", "SafetensorError", "OSError"}
+    expected = {"_Terminated", "(Interrupted, KeyboardInterrupt)", "BrokenPipeError", "UserError"}
+    expected |= {"SafetensorError", "OSError"}
     assert caught == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import secrets
 import shutil
 import zlib
 from collections.abc import Iterator
@@ -48,6 +49,8 @@ def write_whole(path: Path, text: str) -> None:
 def whole_file(path: Path) -> Iterator[Path]:
     """A path to write to. It takes the name ``path`` only when the block ends without an error; else it is deleted."""
     beside = _beside(path)
+    # A new file, and no link that somebody has put there.
+    os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666))
     try:
         yield beside
         sync_folder(beside)
@@ -62,7 +65,6 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     """A folder to fill. It takes its name, and replaces an older folder, only when the block ends without an error."""
     make_folder(folder.parent)
     beside = _beside(folder)
-    shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     try:
         yield beside
@@ -155,7 +157,8 @@ def exclusive_lock(path: Path, *, wait: bool | float = False) -> Iterator[bool]:
     Yields:
         Whether the lock is really held: False where the file system has no locks.
     """
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))  # a folder that cannot be written is an error of its own
+    # A folder that cannot be written is an error of its own; so is a link that somebody has put there.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666))
     lock = FileLock(path, timeout=-1 if wait is True else float(wait), thread_local=False)
     try:
         lock.acquire()
@@ -212,7 +215,8 @@ def _holder(path: Path) -> str:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
+    """A name that nobody can foresee, so that nobody else has put a link there."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
 
 
 def sync_folder(path: Path) -> None:

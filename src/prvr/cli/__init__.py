@@ -34,7 +34,7 @@ COMMANDS = {  # name: (module with NAME_command(argv) -> exit code, one line of 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code.
 
-    0: success. 1: an error that a person can fix. 2: a wrong command line. 130: Ctrl-C.
+    0: success. 1: an error that a person can fix. 2: a wrong command line. 130: Ctrl-C. 143: SIGTERM.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from prvr.cli.console import print_table
 from prvr.evaluation import Outcome, Recall, evaluate_run, published_caveat, published_recall, recall_table
+from prvr.terminal import Console
 from prvr.training import Run, RunError, choose_device
 
 ROWS = {  # column of the record -> what is printed

@@ -7,10 +7,10 @@ from dataclasses import fields
 from typing import Annotated, TypeAlias
 
 import tyro
-from rich.console import Console
 
 from prvr.lake import create_library, library_exists, open_library
 from prvr.library import Library, LibraryError, LibrarySettings, library_limits
+from prvr.terminal import Console
 
 REINDEXED = ("encoder", "rate", "repeats")  # settings that `prvr library reindex` changes
 LibraryPath: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]

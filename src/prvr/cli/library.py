@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, TypeAlias
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import UNLIMITED, count, format_bytes, format_time, print_table
+from prvr.cli.console import UNLIMITED, count, format_bytes, format_time, print_table, shown_name
 from prvr.cli.durations import LIBRARY_DURATIONS, durations_in_seconds
 from prvr.cli.group import print_group_help
 from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
@@ -33,6 +32,7 @@ from prvr.library import (
     library_limits,
 )
 from prvr.media import StorageError, VideoFile
+from prvr.terminal import Console
 
 _SHOWN = 20  # failures that are listed one by one
 
@@ -236,7 +236,7 @@ class Verify:
         for problem in found.problems:
             console.print(Text.assemble(("wrong ", "red"), problem), soft_wrap=True)
         for path in found.missing:
-            console.print(Text.assemble(("gone  ", "yellow"), str(path)), soft_wrap=True)
+            console.print(Text.assemble(("gone  ", "yellow"), shown_name(path)), soft_wrap=True)
         if found.missing:
             console.print(
                 "moved files are recognised when you add them again; to forget them: prvr library remove --missing"
@@ -328,7 +328,7 @@ def _show_report(report: AddReport, lib: Library) -> None:
         console.print(f"speech was looked for in {len(report.transcribed)} of them{spoken}", highlight=False)
     for mark, files in (("damaged", report.damaged), ("failed", failed), ("skipped", skipped)):
         for path, reason in list(files.items())[:_SHOWN]:
-            console.print(Text.assemble((f"{mark} ", "yellow"), f"{path}: {reason}"), soft_wrap=True)
+            console.print(Text.assemble((f"{mark} ", "yellow"), f"{shown_name(path)}: {reason}"), soft_wrap=True)
         if len(files) > _SHOWN:
             console.print(f"… and {len(files) - _SHOWN} more: prvr library list", highlight=False)
 
@@ -337,5 +337,5 @@ def _row(video: Video) -> list[str | Text]:
     state = "damaged" if video.state == "ok" and video.problem is not None else video.state  # the words of `add`
     notes = [*([video.problem] if video.problem else []), *([f"speech: {video.speech}"] if video.speech else [])]
     length = "" if video.duration is None else format_time(video.duration)
-    texts = state, ", ".join(video.tags), str(video.path), ", ".join(notes)
+    texts = state, ", ".join(video.tags), shown_name(video.path), ", ".join(notes)
     return [length, format_bytes(video.size), *map(Text, texts)]

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import format_time, print_table
+from prvr.cli.console import format_time, print_table, shown_name
 from prvr.cli.durations import SEARCH_DURATIONS, durations_in_seconds
 from prvr.cli.errors import guarded, print_error
 from prvr.cli.libraries import LibraryPath, default_library, print_limits
@@ -37,6 +36,7 @@ from prvr.library import (
     SearchResult,
     TextMatch,
 )
+from prvr.terminal import Console
 
 if TYPE_CHECKING:
     from prvr.media import VideoFile
@@ -246,7 +246,7 @@ def _name(hit: Hit) -> Text:
 
 def _shown(path: VideoFile) -> str:
     """Folder and name, relative to the working folder if the file is in it."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    return shown_name(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def match_note(hit: Hit) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
 
+from prvr.terminal import Console
 from prvr.training import (
     OWN_PRESET,
     RECIPES,

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from prvr.cli.console import print_table
@@ -23,6 +22,7 @@ from prvr.evaluation import (
     transfer_trace,
 )
 from prvr.files import write_whole
+from prvr.terminal import Console
 from prvr.training import Run, RunError, choose_device, load_split, move_if_it_fits
 
 _SAME_SPLIT = (

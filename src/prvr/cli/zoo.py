@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from prvr.cli.console import print_table
 from prvr.errors import did_you_mean
 from prvr.evaluation import CLIP_CAVEAT, PUBLISHED_CAVEAT, ZooRow, repository_goldens, zoo_rows
+from prvr.terminal import Console
 from prvr.training import ConfigError, preset_names
 
 _WIDTH = 118  # of all columns side by side

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from prvr.media.annotated import AnnotatedVideos, match_captions
     from prvr.media.bucket_files import FileStatus
     from prvr.media.buckets import BucketPath, VideoFile, video_path
+    from prvr.media.checked import ONLY_BELOW, ExpectedFile, FileChanged, open_checked, open_place
     from prvr.media.clips import CLIP_PROGRAM, cut_clip
     from prvr.media.dataset import ExtractionResult, TextFeatures, write_dataset
     from prvr.media.decoding import decode_videos
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
     from prvr.media.packages import require_transformers
     from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
-    from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
+    from prvr.media.reader import Backend, VideoReader, decoder_name, longest_decoding, open_video
     from prvr.media.recipe import Recipe, RecipeMismatch
     from prvr.media.repeats import USUAL_REPEATS, RepeatFilter, spread
     from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
@@ -93,6 +94,7 @@ else:
 __all__ = [
     "CLIP_PROGRAM",
     "EXPORT_SUFFIXES",
+    "ONLY_BELOW",
     "PICTURE_PROGRAM",
     "SHORT_NAMES",
     "SPEECH_MODELS",
@@ -110,12 +112,14 @@ __all__ = [
     "Encoder",
     "EncoderError",
     "EncoderPreset",
+    "ExpectedFile",
     "ExportError",
     "ExportFormat",
     "ExportMoment",
     "ExportReport",
     "ExtractionResult",
     "FeaturePart",
+    "FileChanged",
     "FileStatus",
     "Fit",
     "Frame",
@@ -156,9 +160,12 @@ __all__ = [
     "find_preset",
     "hub_cache",
     "load_picture",
+    "longest_decoding",
     "match_captions",
     "model_folder",
+    "open_checked",
     "open_encoder",
+    "open_place",
     "open_text_encoder",
     "open_transcriber",
     "open_video",

@@ -29,7 +29,7 @@ from prvr.media.buckets import VideoFile
 from prvr.media.errors import MediaError, StorageError
 from prvr.media.frame_batches import DecodedFile, FrameBatch, OpenFile, Sampling
 from prvr.media.frames import StreamInfo, VideoInfo
-from prvr.media.reader import open_video
+from prvr.media.reader import longest_decoding, open_video
 from prvr.media.shared_memory import SharedMemory
 from prvr.processes import python_command
 
@@ -63,6 +63,9 @@ class _Task:
         with self.lock:
             self.dropped = True
             self._free_all()
+
+    def is_dropped(self) -> bool:
+        return self.dropped
 
     def _free_all(self) -> None:
         with suppress(queue.Empty):
@@ -153,7 +156,7 @@ class _PooledFile(DecodedFile):
 
     def __init__(self, path: VideoFile, task: _Task, how: Sampling):
         self.path, self.how, self._tasks = path, how, deque([task])
-        self._samples = 0
+        self._samples, self._waited = 0, 0.0  # seconds in which the decoders had nothing for this process
 
     def batches(self) -> Generator[FrameBatch, None, None]:
         try:
@@ -169,8 +172,14 @@ class _PooledFile(DecodedFile):
 
     def _read(self, task: _Task) -> Generator[FrameBatch, None, bool]:
         """The batches of a task. Returns whether they are sure to be those of one pass."""
+        most = self._longest()
         while True:
-            answer = task.answers.get()
+            began = time.monotonic()
+            try:
+                answer = task.answers.get(timeout=max(0.0, most - self._waited))
+            except queue.Empty:
+                raise MediaError(self.path, f"took more than {most / 60:.0f} minutes to decode") from None
+            self._waited += time.monotonic() - began
             if isinstance(answer, Exception):
                 raise answer
             if "info" in answer:
@@ -189,6 +198,13 @@ class _PooledFile(DecodedFile):
             else:
                 self.problem = answer.get("end")
                 return "end" in answer
+
+    def _longest(self) -> float:
+        """Seconds to wait for all parts of the file; progress alone does not keep it alive."""
+        try:
+            return 2 * longest_decoding(self.path.stat().st_size)  # one pass ends by itself before, with what it has
+        except (OSError, MediaError, StorageError):  # the decoder says what is wrong
+            return 2 * longest_decoding(0)
 
     def _in_one_pass(self) -> Generator[FrameBatch, None, None]:
         """The rest of a file of which a part is out of the ordinary, decoded in this process."""
@@ -261,6 +277,9 @@ class _Decoder:
                 request = {"path": str(task.path), "part": task.part, "threads": self.pool.threads(), "slot": slot}
                 process.send(request)
                 while (answer := process.receive()) is not None:
+                    if task.is_dropped() and not answer.keys() & _LAST:  # nobody waits for what may take hours
+                        process.kill()
+                        raise EOFError
                     if "slot" in answer:
                         process.send(slot := process.free_slot())
                         continue

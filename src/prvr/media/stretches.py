@@ -32,7 +32,7 @@ from prvr.media.pyav_reader import (
     picture_duration,
     stream_seconds,
 )
-from prvr.media.sampling import TOLERANCE, Sampler
+from prvr.media.sampling import TOLERANCE, Sampler, longest_still
 
 av = require_av()
 
@@ -50,6 +50,8 @@ def find_cuts(video: PyAVReader, rate: float) -> tuple[float, list[int]]:
     """The time of the first sample, and the numbers of samples at which stretches can begin; none if it is short."""
     gap = 1 / video.info.fps if video.info.fps else DEFAULT_GAP
     if video.info.duration is None or video.info.duration * rate < 2 * STRETCH_SAMPLES:
+        return 0.0, []
+    if video.info.duration > longest_still(1 << 30):  # what a file claims is believed only as it is decoded
         return 0.0, []
     if not isinstance(video.path, Path):  # several processes would fetch parts of a bucket's file twice
         return 0.0, []

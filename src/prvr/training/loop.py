@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
 from prvr.errors import Interrupted, UserError
+from prvr.terminal import Console
 from prvr.tokens import TrainBatch
 from prvr.training import optim
 from prvr.training.batches import TrainingBatches

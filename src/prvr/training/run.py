@@ -268,9 +268,13 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         if damaged_file(path.parent, path.name) is not None:
             raise OSError("its checksum differs")
-        return load_file(path)
+        tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise RunError(
             f"{path} cannot be read ({error}): it is damaged or incomplete. Restore it from a copy, "
             f"or remove {path.parent} and continue with --resume"
         ) from None
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise RunError(f"{path}: {name} holds NaN or infinity: use other --weights, or train again")
+    return tensors

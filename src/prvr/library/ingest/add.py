@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 
-from prvr.library.ingest.files import SPEECH, Fingerprint, SourceFile, same_subtitles, subtitle_signature
+from prvr.library.ingest.files import (
+    SPEECH,
+    Fingerprint,
+    SourceFile,
+    is_whole_digest,
+    same_subtitles,
+    subtitle_signature,
+)
 from prvr.library.ingest.index import Decoding, FileProgress, index_files, new_video
 from prvr.library.ingest.tracks import Track
 from prvr.library.store.buffer import IndexedVideo
@@ -264,6 +271,8 @@ class Adder:
             moved = video.path != path
             if video.state != "ok" or (moved and (video.path.exists() or same_name)):
                 continue  # a copy, or two known names of which this one has new content
+            if not moved and not is_whole_digest(video.digest):
+                continue  # its time is new, and not every byte was compared
             if not same_subtitles(video.subtitles, fingerprint.subtitles) or (not moved and self._lacks_lines(video)):
                 continue
             self.store.rename(video, path, source.mtime)
