@@ -49,6 +49,16 @@ from prvr.media.encoders import (
     presets,
     unit_rows,
 )
+from prvr.media.encoders.choice import (
+    ENGINE_SETTING,
+    LEAST_COSINE,
+    EngineChoice,
+    core_count,
+    int8_installed,
+    least_cosine,
+    processor_name,
+    remembered_choices,
+)
 from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
 from prvr.media.encoders.hashes import file_hash, require_unchanged
 from prvr.media.encoders.weights import cached_models, find_model, hub_cache, model_folder, weights_hash
@@ -62,7 +72,7 @@ from prvr.media.export.formats import (
 from prvr.media.export.moments import ExportError, ExportMoment, parse_moments
 from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
 from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
-from prvr.media.packages import require_transformers
+from prvr.media.packages import require_onnx, require_onnxruntime, require_transformers
 from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
@@ -80,7 +90,9 @@ from prvr.media.writer import write_video
 
 __all__ = [
     "CLIP_PROGRAM",
+    "ENGINE_SETTING",
     "EXPORT_SUFFIXES",
+    "LEAST_COSINE",
     "PICTURE_PROGRAM",
     "SHORT_NAMES",
     "SPEECH_MODELS",
@@ -95,6 +107,7 @@ __all__ = [
     "Encoder",
     "EncoderError",
     "EncoderPreset",
+    "EngineChoice",
     "ExportError",
     "ExportFormat",
     "ExportMoment",
@@ -125,6 +138,7 @@ __all__ = [
     "VideoInfo",
     "VideoReader",
     "cached_models",
+    "core_count",
     "cut_clip",
     "decode_picture",
     "decoder_name",
@@ -135,6 +149,8 @@ __all__ = [
     "find_model",
     "find_preset",
     "hub_cache",
+    "int8_installed",
+    "least_cosine",
     "load_picture",
     "match_captions",
     "model_folder",
@@ -148,7 +164,11 @@ __all__ = [
     "plan_download",
     "prepared_encoders",
     "presets",
+    "processor_name",
     "read_subtitles",
+    "remembered_choices",
+    "require_onnx",
+    "require_onnxruntime",
     "require_transformers",
     "require_unchanged",
     "save_picture",
