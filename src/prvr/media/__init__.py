@@ -54,9 +54,11 @@ from prvr.media.encoders.choice import (
     LEAST_COSINE,
     EngineChoice,
     core_count,
+    has_vnni,
     int8_installed,
     least_cosine,
     processor_name,
+    processor_types,
     remembered_choices,
 )
 from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
@@ -148,6 +150,7 @@ __all__ = [
     "file_hash",
     "find_model",
     "find_preset",
+    "has_vnni",
     "hub_cache",
     "int8_installed",
     "least_cosine",
@@ -165,6 +168,7 @@ __all__ = [
     "prepared_encoders",
     "presets",
     "processor_name",
+    "processor_types",
     "read_subtitles",
     "remembered_choices",
     "require_onnx",

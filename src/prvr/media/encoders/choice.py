@@ -81,6 +81,20 @@ def int8_versions() -> tuple[str, ...]:
         return ()
 
 
+def processor_types() -> tuple[EngineName, ...]:
+    """The types that this processor multiplies fast in torch; bfloat16 only where it has instructions for it."""
+    import torch  # imported here: whoever only asks for the setting does without
+
+    return ("fp32", "bf16") if torch.ops.mkldnn._is_mkldnn_bf16_supported() else ("fp32",)
+
+
+def has_vnni() -> bool:
+    """Whether this processor adds products of 8 bits in 32, which makes int8 fast and keeps it exact."""
+    import torch
+
+    return platform.machine().lower() not in ("x86_64", "amd64") or torch.cpu._is_vnni_supported()
+
+
 def int8_installed() -> bool:
     """Whether the packages of the extra ``int8`` are there. Nothing is imported."""
     return bool(int8_versions())

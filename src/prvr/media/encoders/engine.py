@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.media.encoders.base import Array
-from prvr.media.encoders.choice import int8_versions, user_cache
+from prvr.media.encoders.choice import int8_versions, processor_types, user_cache
 from prvr.media.encoders.int8 import Int8Tower, convert_to_int8, converted_model, picture_vectors
 from prvr.media.encoders.preparation import PicturePreparation
 from prvr.media.encoders.trial import Tower, TypeTrial
@@ -199,5 +199,5 @@ def fast_types(device: torch.device) -> tuple[torch.dtype, ...]:
     if device.type == "cuda":
         bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        bf16 = device.type == "cpu" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        bf16 = device.type == "cpu" and "bf16" in processor_types()
     return (torch.float32, torch.bfloat16) if bf16 else (torch.float32,)

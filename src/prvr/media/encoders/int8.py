@@ -12,7 +12,6 @@ import hashlib
 import json
 import logging
 import os
-import platform
 import shutil
 import tempfile
 import warnings
@@ -27,7 +26,7 @@ from torch import Tensor
 
 from prvr.files import NotAnObject, exclusive_lock, read_json_object, whole_folder, write_whole
 from prvr.media.encoders.base import Array
-from prvr.media.encoders.choice import LEAST_COSINE, int8_versions, least_cosine, user_cache
+from prvr.media.encoders.choice import LEAST_COSINE, has_vnni, int8_versions, least_cosine, user_cache
 from prvr.media.encoders.hashes import file_hash
 from prvr.media.encoders.preparation import PicturePreparation
 from prvr.media.packages import require_onnxruntime, require_quantization
@@ -83,7 +82,7 @@ def converted_model(model: Any, preparation: PicturePreparation, weights: str) -
     require_onnxruntime()
     home = user_cache("int8")
     home.mkdir(parents=True, exist_ok=True)
-    facts = [weights, str(preparation), torch.__version__, *int8_versions(), _spare_bit(), _OPSET]
+    facts = [weights, str(preparation), torch.__version__, *int8_versions(), has_vnni(), _OPSET]
     folder = home / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
     with exclusive_lock(home / ".lock", wait=True):
         found = _read(folder)
@@ -133,7 +132,7 @@ def convert_to_int8(model: Any, preparation: PicturePreparation, target: Path) -
                 target,
                 op_types_to_quantize=["MatMul", "Gemm"],
                 per_channel=True,
-                reduce_range=_spare_bit(),
+                reduce_range=not has_vnni(),  # 7 bits, because sums of products in 16 bits overflow with 8
                 weight_type=quantization.QuantType.QInt8,
             )
     finally:
@@ -167,13 +166,6 @@ def picture_vectors(model: Any, pixels: Tensor) -> Tensor:
     output = model.get_image_features(pixel_values=pixels)
     # depending on its version, the library returns a tensor or an object that holds it
     return output if isinstance(output, Tensor) else output.pooler_output
-
-
-def _spare_bit() -> bool:
-    """Whether weights get 7 bits: without VNNI, x86 processors add products of 8 bits in 16, which overflow."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return False
-    return not torch.cpu._is_vnni_supported()  # from AVX-512 on
 
 
 @torch.inference_mode()
