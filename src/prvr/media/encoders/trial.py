@@ -51,7 +51,7 @@ class TypeTrial:
 
     def note(self, pictures: NDArray[np.uint8], vectors: Array, seconds: float) -> bool:
         """Note what float32 made of a batch. Returns whether there are enough."""
-        self.batches.append((pictures, vectors, seconds))
+        self.batches.append((pictures.copy(), vectors, seconds))  # the decoder may use that memory again
         return len(self.batches) >= TRIED_BATCHES
 
     def decide(self, preparation: PicturePreparation, open_tower: Callable[[str], Tower | None]) -> EngineChoice:
