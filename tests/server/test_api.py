@@ -241,11 +241,11 @@ def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
     """The crash happens in the middle of a job."""
     first = min(served.folder.glob("new/[0-9a-z]*.mp4"), key=lambda path: (path.name == "broken.mp4", path.name))
     code = (
-        "    import prvr.library.ingest.add as adding\n    before = adding.index_file\n"
-        "    def index_file(folder, source, *others):\n"
-        f"        if source.path.name == {first.name!r}: {does}\n"
-        "        return before(folder, source, *others)\n"
-        "    adding.index_file = index_file"
+        "    import prvr.library.ingest.index as indexing\n    before = indexing.index_parts\n"
+        "    def index_parts(folder, video, *others):\n"
+        f"        if video.path.name == {first.name!r}: {does}\n"
+        "        return before(folder, video, *others)\n"
+        "    indexing.index_parts = index_parts"
     )
     sabotage(served, monkeypatch, code)
     monkeypatch.setattr("prvr.server.jobs.PATIENCE", 30.0)

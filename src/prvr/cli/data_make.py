@@ -54,6 +54,9 @@ class Make:
     """plain, a name that `prvr prepare --list` shows, or a folder [the one that is prepared on this machine]"""
     rate: float = 1.0
     """frames per second that are encoded"""
+    repeats: float = 0.0
+    """a frame is not encoded again if no part of it differs by more than this, of 255 levels, from the last encoded
+    one; 0 encodes every frame. `prvr library add` uses 4"""
     val: float = 0.1
     """share of the videos that is drawn for validation"""
     test: float = 0.1
@@ -80,6 +83,7 @@ class Make:
                 splits,
                 encoder,
                 rate=self.rate,
+                repeats=self.repeats,
                 text=self.text,
                 workers=self.workers,
             )
@@ -116,6 +120,8 @@ class Make:
             raise DataError(f"{self.out} holds a dataset already; delete it, or choose another --out.")
         if not 0 < self.rate <= 1000:
             raise DataError(f"--rate must be above 0 frames per second, not {self.rate:g}.")
+        if not 0 <= self.repeats <= 255:
+            raise DataError(f"--repeats must lie between 0 (encode every frame) and 255 levels, not {self.repeats:g}.")
 
     def _match(self) -> AnnotatedVideos:
         rows = read_caption_table(self.captions)

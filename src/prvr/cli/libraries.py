@@ -13,7 +13,7 @@ from prvr.cli.choice import choose_encoder
 from prvr.lake import create_library, library_exists, open_library
 from prvr.library import Library, LibraryError, LibrarySettings, library_limits
 
-REINDEXED = ("encoder", "rate")  # settings that `prvr library reindex` changes
+REINDEXED = ("encoder", "rate", "repeats")  # settings that `prvr library reindex` changes
 LibraryPath: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]
 
 
@@ -36,6 +36,7 @@ def open_or_create(address: str, settings: LibrarySettings) -> Library:
         if given not in (getattr(usual, setting.name), stored):
             option = f"--{setting.name.replace('_', '-')}"
             change = f"change it with `prvr library reindex {option} {given}`, " if setting.name in REINDEXED else ""
+            option = "--every-frame" if setting.name == "repeats" and given == 0 else option
             raise LibraryError(
                 f"{address} was created with {setting.name} {stored}, not {given}: leave {option} out, {change}or "
                 "create another library"

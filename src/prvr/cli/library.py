@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, TypeAlias
 
 import tyro
@@ -58,20 +58,27 @@ class Add:
     """write down what is said in videos without subtitles, so that its words are found: whisper-tiny, whisper-base,
     whisper-small, … after `prvr prepare MODEL`, or a folder. Needs pip install "prvr[speech]". Videos that were added
     before without any lines are indexed again"""
+    processes: int | None = None
+    """number of processes that decode; 1 decodes in this one [one per core]"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """decode and encode on a Ray cluster: auto (the one this machine is in), host:port, or local (a new one on this
     machine). The library must be a lake, and all nodes must reach it and the videos at the same address"""
     cluster_workers: int | None = None
     """number of processes that decode and encode on the cluster [one per GPU, or one per CPU]"""
+    every_frame: bool = False
+    """encode frames as well that look like the last encoded one: the same as --repeats 0"""
     settings: Annotated[LibrarySettings, tyro.conf.arg(name="")] = field(default_factory=LibrarySettings)
 
     def run(self) -> int:
+        settings = replace(self.settings, repeats=0.0) if self.every_frame else self.settings
         if not self.paths and not self.retry:
             raise LibraryError("no files were given: name video files or folders, or use --retry")
+        if self.processes is not None and self.processes < 1:
+            raise LibraryError(f"--processes must be at least 1, not {self.processes}")
         if library_exists(self.library):
-            lib, files = open_or_create(self.library, self.settings), self._find_videos()
+            lib, files = open_or_create(self.library, settings), self._find_videos()
         else:  # look for videos before an empty library is created
-            files, lib = self._find_videos(), open_or_create(self.library, self.settings)
+            files, lib = self._find_videos(), open_or_create(self.library, settings)
         report = self._add(lib, files)
         _show_report(report, lib)
         print_limits(lib)
@@ -83,7 +90,14 @@ class Add:
                 if self.cluster is not None:
                     adder = lib.adder(tags=self.tags, retry=self.retry, speech=self.speech, progress=show)
                     return add_on_cluster(lib, adder, files, self.cluster, self.cluster_workers)
-                return lib.add_files(files, tags=self.tags, retry=self.retry, speech=self.speech, progress=show)
+                return lib.add_files(
+                    files,
+                    tags=self.tags,
+                    retry=self.retry,
+                    speech=self.speech,
+                    processes=self.processes,
+                    progress=show,
+                )
             except (KeyboardInterrupt, StorageError):
                 console.print("stopped; finished videos are kept, and the same command continues from here")
                 raise
@@ -163,11 +177,12 @@ class Status:
             print(json.dumps({**asdict(status), **settings, "activity": activity}, indent=1))
             return 0
         per_frame = f", {status.bytes_per_frame:.0f} bytes per frame" if status.frames else ""
+        repeats = ", repeats encoded once" if lib.settings.repeats else ""
         free = "" if status.free is None else f"; {format_bytes(status.free)} free"
         lines = [
             f"{count(status.videos, 'video')}, {format_time(status.seconds)} in all; "
             f"{count(status.failed, 'file')} could not be read",
-            f"{status.frames} frames encoded ({lib.settings.rate:g} per second), {status.tokens} vectors, "
+            f"{status.frames} frames ({lib.settings.rate:g} per second{repeats}), {status.tokens} vectors, "
             f"{status.lines} lines of subtitles",
             f"{format_bytes(status.bytes)} on disk{per_frame}{free}",
             f"encoder {lib.settings.encoder}, subtitles by their words"
@@ -288,6 +303,13 @@ def _show_report(report: AddReport, lib: Library) -> None:
     pace = f" ({format_time(report.video_seconds)} of video in {format_time(report.elapsed)})" if report.added else ""
     holds = f"{lib.address} now holds {count(lib.status().videos, 'video')}"
     console.print(f"{', '.join(parts)}{pace}: {holds}", highlight=False, markup=False, soft_wrap=True)
+    if report.repeats:
+        console.print(
+            f"{100 * report.repeated:.0f} % of the frames look like the one before and were not encoded again "
+            f"(repeats {lib.settings.repeats:g})",
+            highlight=False,
+            soft_wrap=True,
+        )
     if report.transcribed:
         languages = sorted({text.rpartition(", ")[2] for text in report.transcribed.values() if ", " in text})
         spoken = f" ({', '.join(languages)})" if languages else ""

@@ -60,6 +60,7 @@ class WrittenVideo:
     sections: dict[str, int]  # by track
     tokens: int
     lines: tuple[TimedLine, ...] = ()
+    repeats: int = 0  # frames that were not encoded again
 
 
 def new_part() -> int:
@@ -223,4 +224,4 @@ def written_video(indexed: IndexedVideo, part: int) -> WrittenVideo:
     """Describe an indexed video whose sections are written under a part."""
     counts = {track: len(sections) for track, sections in indexed.tracks.items()}
     tokens = sum(section.tokens for sections in indexed.tracks.values() for section in sections)
-    return WrittenVideo(replace(indexed.video), part, counts, tokens, indexed.lines)
+    return WrittenVideo(replace(indexed.video), part, counts, tokens, indexed.lines, indexed.repeats)

@@ -109,5 +109,5 @@ class TimedWriter(SectionWriter):
 
     def finish(self) -> None:
         for video in self.commit(self.take()):
-            self.committed(IndexedVideo(video.video))
+            self.committed(IndexedVideo(video.video, repeats=video.repeats))
         self.due = time.monotonic() + COMMIT_SECONDS

@@ -175,6 +175,7 @@ class Library:
         tags: Sequence[str] = (),
         retry: bool = False,
         speech: str | Transcriber | None = None,
+        processes: int | None = None,
         progress: Callable[[AddProgress], None] | None = None,
     ) -> AddReport:
         """Add files, or all videos in folders. You can interrupt it and run it again.
@@ -184,11 +185,13 @@ class Library:
             tags: attached to all of them.
             retry: try files again that failed before; all of them, if no path is given.
             speech: a speech model that writes the lines of videos without subtitles, such as ``whisper-base``.
-            progress: called while files are decoded.
+            processes: that decode; None: one for each core; 1: this process alone.
+            progress: called while files are encoded.
         """
         if isinstance(paths, str | Path | BucketPath):
             paths = [paths]
-        return self.add_files(find_videos(paths), tags=tags, retry=retry, speech=speech, progress=progress)
+        found = find_videos(paths)
+        return self.add_files(found, tags=tags, retry=retry, speech=speech, processes=processes, progress=progress)
 
     def add_files(
         self,
@@ -197,6 +200,7 @@ class Library:
         tags: Sequence[str] = (),
         retry: bool = False,
         speech: str | Transcriber | None = None,
+        processes: int | None = None,
         progress: Callable[[AddProgress], None] | None = None,
     ) -> AddReport:
         """Add files that ``find_videos`` has found. See ``add``."""
@@ -204,7 +208,8 @@ class Library:
             files = [video.path for video in self.videos(state="failed")]
         with self.announce("add", shared_folder(files)) as announcement:
             progress = announcement.follow(progress)
-            report = self.adder(tags=tags, retry=retry, speech=speech, progress=progress).run(files)
+            adder = self.adder(tags=tags, retry=retry, speech=speech, processes=processes, progress=progress)
+            report = adder.run(files)
             self.store.clean()
         return report
 
@@ -214,6 +219,7 @@ class Library:
         tags: Sequence[str] = (),
         retry: bool = False,
         speech: str | Transcriber | None = None,
+        processes: int | None = None,
         progress: Callable[[AddProgress], None] | None = None,
     ) -> Adder:
         """What adds files to this library: plans, indexes and commits them, and keeps the report."""
@@ -225,6 +231,7 @@ class Library:
             tags=tuple(tags),
             retry=retry,
             speech=speech,
+            processes=processes,
             progress=progress,
         )
 
@@ -253,6 +260,7 @@ class Library:
         *,
         encoder: str | Encoder | None = None,
         rate: float | None = None,
+        repeats: float | None = None,
         progress: Callable[[AddProgress], None] | None = None,
     ) -> ReindexReport:
         """Encode the pictures of all videos anew. You can interrupt it and run it again.
@@ -262,10 +270,11 @@ class Library:
         Args:
             encoder: another encoder; by default the one that the library has.
             rate: other frames per second.
+            repeats: another difference up to which a frame is not encoded again; 0: encode every frame.
             progress: called while files are decoded.
         """
         with self.announce("reindex") as announcement:
-            report, opened = reindex_videos(self.store, encoder, rate, announcement.follow(progress))
+            report, opened = reindex_videos(self.store, encoder, rate, repeats, announcement.follow(progress))
         if report.record is not None:
             with self._lock:
                 self._snapshot = None

@@ -33,6 +33,7 @@ from prvr.media.bucket_files import FileStatus
 from prvr.media.buckets import BucketPath, VideoFile, video_path
 from prvr.media.clips import CLIP_PROGRAM, cut_clip
 from prvr.media.dataset import ExtractionResult, TextFeatures, write_dataset
+from prvr.media.decoding import decode_videos
 from prvr.media.encoders import (
     SHORT_NAMES,
     Array,
@@ -72,12 +73,21 @@ from prvr.media.export.formats import (
     export_moments,
 )
 from prvr.media.export.moments import ExportError, ExportMoment, parse_moments
-from prvr.media.features import FeaturePart, VideoFeatures, feature_parts, video_features
+from prvr.media.features import (
+    EncodedVideo,
+    FeaturePart,
+    VideoFeatures,
+    encode_videos,
+    feature_parts,
+    video_features,
+)
+from prvr.media.frame_batches import DecodedFile, FrameBatch, Sampling
 from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.packages import require_onnx, require_onnxruntime, require_transformers
 from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
 from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
 from prvr.media.recipe import Recipe, RecipeMismatch
+from prvr.media.repeats import USUAL_REPEATS, RepeatFilter, spread
 from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
 from prvr.media.subtitles import (
     SUBTITLE_SUFFIXES,
@@ -101,11 +111,14 @@ __all__ = [
     "SUBTITLE_SUFFIXES",
     "THUMBNAIL_PROGRAM",
     "USUAL_RATE",
+    "USUAL_REPEATS",
     "AnnotatedVideos",
     "Array",
     "Backend",
     "BucketPath",
+    "DecodedFile",
     "DownloadPlan",
+    "EncodedVideo",
     "Encoder",
     "EncoderError",
     "EncoderPreset",
@@ -119,12 +132,15 @@ __all__ = [
     "FileStatus",
     "Fit",
     "Frame",
+    "FrameBatch",
     "Image",
     "MediaError",
     "MissingExtra",
     "PlainEncoder",
     "Recipe",
     "RecipeMismatch",
+    "RepeatFilter",
+    "Sampling",
     "Sound",
     "Speech",
     "StorageError",
@@ -143,8 +159,10 @@ __all__ = [
     "core_count",
     "cut_clip",
     "decode_picture",
+    "decode_videos",
     "decoder_name",
     "download",
+    "encode_videos",
     "export_moments",
     "feature_parts",
     "file_hash",
@@ -176,6 +194,7 @@ __all__ = [
     "require_transformers",
     "require_unchanged",
     "save_picture",
+    "spread",
     "subtitle_files",
     "subtitle_tracks",
     "thumbnail",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from prvr.media.pyav_reader import PyAVReader
     from prvr.media.torchcodec_reader import TorchcodecReader
 
-Backend = Literal["auto", "pyav", "torchcodec"]
+Backend = Literal["pyav", "torchcodec", "nvdec"]
 
 
 class VideoReader(ABC):
@@ -37,6 +37,7 @@ class VideoReader(ABC):
     info: VideoInfo
     problem: str | None = None  # set while ``frames`` is read: why decoding ended early or frames were lost
     decoder: str  # name and version, for recipes
+    threads: int = 0  # for decoding; 0 uses all cores
 
     @abstractmethod
     def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
@@ -55,12 +56,12 @@ class VideoReader(ABC):
         self.close()
 
 
-def open_video(path: str | VideoFile, backend: Backend = "auto", threads: int = 0) -> VideoReader:
+def open_video(path: str | VideoFile, backend: Backend = "pyav", threads: int = 0) -> VideoReader:
     """Open a video file.
 
     Args:
         path: the file, or its address in a bucket.
-        backend: what decodes it; ``auto`` is PyAV.
+        backend: what decodes it; ``nvdec`` is torchcodec on an NVIDIA GPU.
         threads: for decoding; 0 uses all cores.
 
     Raises:
@@ -71,7 +72,7 @@ def open_video(path: str | VideoFile, backend: Backend = "auto", threads: int = 
     return _reader_class(backend)(require_file(path), threads)
 
 
-def decoder_name(backend: Backend = "auto") -> str:
+def decoder_name(backend: Backend = "pyav") -> str:
     """Name and version of what decodes videos here, as recipes state it: ``pyav 18.1.0``.
 
     Raises:
@@ -81,10 +82,10 @@ def decoder_name(backend: Backend = "auto") -> str:
 
 
 def _reader_class(backend: Backend) -> type[PyAVReader] | type[TorchcodecReader]:
-    if backend == "torchcodec":
-        from prvr.media.torchcodec_reader import TorchcodecReader
+    if backend != "pyav":
+        from prvr.media.torchcodec_reader import TorchcodecReader, nvdec_reader
 
-        return TorchcodecReader
+        return nvdec_reader() if backend == "nvdec" else TorchcodecReader
     from prvr.media.pyav_reader import PyAVReader
 
     return PyAVReader

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import html
 import math
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from prvr.media.buckets import VideoFile, video_path
@@ -62,13 +64,20 @@ def subtitle_files(video: VideoFile) -> list[VideoFile]:
 
     ``a.srt``, ``a.en.srt`` and ``a.en.forced.vtt`` belong to ``a.mp4``; ``a.b.srt`` does not where ``a.b.mp4`` exists.
     """
+    folder, stem = video.parent, video.stem
     try:
-        beside: list[VideoFile] = list(video.parent.iterdir())
+        names = os.listdir(folder) if isinstance(folder, Path) else [each.name for each in folder.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    near = sorted(p for p in beside if p.suffix.lower() in SUBTITLE_SUFFIXES and p.is_file())
-    others = {p.stem for p in beside if p.suffix.lower() not in SUBTITLE_SUFFIXES} - {video.stem}
-    return [p for p in near if p.stem == video.stem or (p.stem.startswith(f"{video.stem}.") and p.stem not in others)]
+    beside = sorted(folder / name for name in names if name.startswith(stem))  # few of a large folder
+    others = {p.stem for p in beside if p.suffix.lower() not in SUBTITLE_SUFFIXES} - {stem}
+    return [
+        p
+        for p in beside
+        if p.suffix.lower() in SUBTITLE_SUFFIXES
+        and (p.stem == stem or (p.stem.startswith(f"{stem}.") and p.stem not in others))
+        and p.is_file()
+    ]
 
 
 def read_subtitles(path: VideoFile) -> SubtitleTrack:

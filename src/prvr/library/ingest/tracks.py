@@ -7,8 +7,9 @@ own registers, so that memory and time stay bounded. A video scores as its best 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 from prvr.library.ingest.embedding import Embedding
 from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.store.arrays import Section
-from prvr.media import FeaturePart, TextEncoder
+from prvr.media import Backend, FeaturePart, TextEncoder
 from prvr.scoring import Gallery, Storage, score_parts
 
 FRAMES, TEXT = "frames", "text"  # names of tracks
@@ -36,8 +37,19 @@ class Piece:
 class Track:
     """Turns pieces into sections, and stores with each how background sentences score on it."""
 
-    def __init__(self, name: str, embedding: Embedding, storage: Storage):
+    def __init__(
+        self, name: str, embedding: Embedding, storage: Storage, repeats: float = 0.0, decoder: Backend = "pyav"
+    ):
+        """
+        Args:
+            name: of the track.
+            embedding: makes its tokens.
+            storage: number type of its vectors.
+            repeats: how much a frame may differ from the last encoded one and is not encoded again.
+            decoder: what decodes videos for it.
+        """
         self.name, self.embedding, self.storage = name, embedding, storage
+        self.repeats, self.decoder = repeats, decoder
 
     @property
     def encoder(self) -> TextEncoder:
@@ -63,9 +75,12 @@ class Track:
         if count > (overlap if any_yielded else 0):
             yield self.section(_join(pieces_left))
 
-    @torch.no_grad()
     def section(self, piece: Piece) -> Section:
         """Encode one piece as the arrays of a gallery with one row."""
+        return _single_core().submit(self._section, piece).result()
+
+    @torch.no_grad()
+    def _section(self, piece: Piece) -> Section:
         samples = torch.from_numpy(np.ascontiguousarray(piece.vectors, np.float32))
         if not bool(torch.isfinite(samples).all()):
             raise ValueError("the encoder returned NaN or infinity")
@@ -86,6 +101,19 @@ class Track:
         spans[:tokens] = np.stack([piece.spans[first, 0], piece.spans[last, 1]], 1)
         arrays["spans"] = torch.from_numpy(spans).view(-1, PAGE_TOKENS, 2)
         return Section(gallery.about, arrays, tokens)
+
+
+@cache
+def _single_core() -> ThreadPoolExecutor:
+    """A thread in which torch uses one core.
+
+    A section is many small products. Shared among cores that decode at the same time, they take ten times as long.
+    """
+    usual = torch.get_num_threads()
+    thread = ThreadPoolExecutor(1, "prvr-sections")
+    thread.submit(torch.set_num_threads, 1).result()
+    torch.set_num_threads(usual)  # of this thread and of later ones, for which the call above counts too
+    return thread
 
 
 def timed_pieces(parts: Iterable[FeaturePart], rate: float) -> Iterator[Piece]:

@@ -69,3 +69,4 @@ class IndexedVideo:
     video: NewVideo
     tracks: dict[str, SectionBuffer] = field(default_factory=dict)
     lines: tuple[TimedLine, ...] = ()
+    repeats: int = 0  # frames that were not encoded again, because they look like the last one that was

@@ -19,6 +19,7 @@ from prvr.files import write_whole
 from prvr.library.errors import LibraryError
 from prvr.library.store.catalogue import CATALOGUE_FILE, Catalogue, read_notes
 from prvr.library.store.model import ModelRecord
+from prvr.media import USUAL_REPEATS, Backend
 
 FORMAT = (
     3  # the newest this program reads; 1: no trained model, 2: with one, 3: reindexed, or its encoder's own sentences
@@ -46,6 +47,11 @@ class LibrarySettings:
     """seconds of a window"""
     stride: float = 1.0
     """seconds from one window to the next"""
+    repeats: float = USUAL_REPEATS
+    """a frame is not encoded again if it looks like the last encoded one: no part of it differs by more than this, of
+    255 levels; 0 encodes every frame"""
+    decoder: Backend = "pyav"
+    """what decodes videos: pyav, torchcodec (with the system's FFmpeg), or nvdec (torchcodec on an NVIDIA GPU)"""
     storage: Literal["fp16", "int8", "fp32"] = "fp16"
     """number type in which vectors are stored"""
     model: str | None = None
@@ -59,6 +65,8 @@ class LibrarySettings:
                 f"the stride must be above 0 and at most the window, the window at most {_LONGEST_WINDOW:g} seconds; "
                 f"found stride {self.stride!s:.20} and window {self.window!s:.20}"
             )
+        if not 0 <= self.repeats <= 255:
+            raise LibraryError(f"repeats must lie between 0 (encode every frame) and 255 levels, not {self.repeats}")
         defaults = {each.name: each.default for each in fields(self) if each.name in ("local", "window", "stride")}
         changed = [name for name, value in defaults.items() if getattr(self, name) != value]
         if self.model is not None and changed:
@@ -150,7 +158,8 @@ def parse_record(text: str, path: str, library: str) -> LibraryRecord:
         )
     try:
         known = {field.name for field in fields(LibrarySettings)}
-        given = {name: value for name, value in found["settings"].items() if name in known}
+        stored = {"repeats": 0.0, **found["settings"]}  # libraries from before that setting encoded every frame
+        given = {name: value for name, value in stored.items() if name in known}
         _require_types(given)
         settings = LibrarySettings(**given)
         model = None if found.get("model") is None else ModelRecord(**found["model"])

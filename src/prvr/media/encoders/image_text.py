@@ -12,12 +12,12 @@ from prvr.media.encoders.base import Array, Encoder, require_pictures, unit_rows
 from prvr.media.encoders.choice import ENGINE_SETTING, engine_setting
 from prvr.media.encoders.engine import TYPES, PictureEngine
 from prvr.media.encoders.preparation import picture_preparation, text_preparation
+from prvr.media.encoders.text_batches import encode_in_batches
 from prvr.media.encoders.weights import best_device, load_pretrained
 from prvr.media.errors import EncoderError
 from prvr.media.frames import Image
 from prvr.media.packages import require_quantization
 
-_TEXT_BATCH = 64
 # Configurations of CLIP from before July 2023 state this instead of the end mark; `transformers` then takes the token
 # with the highest number, which is the end mark in CLIP's vocabulary.
 _OLD_END_MARK = 2
@@ -27,8 +27,11 @@ class ImageTextEncoder(Encoder):
     """An image–text model from a folder, or one that ``prvr prepare`` downloaded; evaluation mode.
 
     Its vectors are those of the model's own processor and model, for pictures as the video reader returns them.
-    Pictures are seen in the number type that is fastest here (``engine.py``), sentences in float32.
+    Pictures are seen in the number type that is fastest here (``engine.py``), sentences in float32; many at once in
+    bfloat16 on a GPU.
     """
+
+    sees_motion = False
 
     def __init__(self, name: str, device: str | None = None, engine: str | None = None):
         setting = engine_setting(engine)
@@ -74,26 +77,30 @@ class ImageTextEncoder(Encoder):
         return self.start_frames(images, before)()
 
     def start_frames(self, images: Sequence[Image], before: Image | None = None) -> Callable[[], Array]:
-        if not images:
+        if not len(images):
             return lambda: np.zeros((0, self.width), np.float32)
         pictures = require_pictures(images, self.fit)  # (N, H, W, 3)
         parts = [self.engine.start(pictures[i : i + self.batch]) for i in range(0, len(pictures), self.batch)]
         return lambda: unit_rows(np.concatenate([part() for part in parts]))
 
-    @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> Array:
-        if not texts:
-            return np.zeros((0, self.width), np.float32)
-        parts = [texts[i : i + _TEXT_BATCH] for i in range(0, len(texts), _TEXT_BATCH)]
-        return unit_rows(
-            np.concatenate([_vectors(self.model.get_text_features(**self._inputs(part)[0])) for part in parts])
-        )
+        rows = [*encode_in_batches(texts, self.device, self._sentences)]
+        return unit_rows(np.stack(rows)) if rows else np.zeros((0, self.width), np.float32)
 
-    @torch.inference_mode()
     def encode_words(self, text: str) -> Array:
-        inputs, real = self._inputs([text])
-        states = self.model.text_model(**inputs).last_hidden_state[0]  # (L, Dq)
-        return (states[real[0]] if real.any() else states[:1]).float().cpu().numpy()
+        return self.encode_word_lists([text])[0]
+
+    def encode_word_lists(self, texts: Sequence[str]) -> list[Array]:
+        return [*encode_in_batches(texts, self.device, self._words)]
+
+    def _sentences(self, texts: Sequence[str]) -> Array:
+        return _vectors(self.model.get_text_features(**self._inputs(texts)[0]))
+
+    def _words(self, texts: Sequence[str]) -> list[Array]:
+        inputs, real = self._inputs(texts)
+        states = self.model.text_model(**inputs).last_hidden_state.float().cpu()  # (N, L, Dq)
+        kept = zip(states, real.cpu(), strict=True)
+        return [(row[words] if words.any() else row[:1]).numpy() for row, words in kept]
 
     def _inputs(self, texts: Sequence[str]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """What the text model reads, and which tokens are no padding (N, L)."""
