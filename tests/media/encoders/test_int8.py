@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_int8_sees_what_float32_sees_and_is_converted_once(
 
 
 def test_the_fastest_is_found_with_the_first_pictures_and_remembered(
-    pair_folder: Path, monkeypatch: pytest.MonkeyPatch
+    pair_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     measured = TypeTrial._try
     monkeypatch.setattr(TypeTrial, "_try", lambda *given: (1e6, measured(*given)[1]))  # as if int8 were fast
@@ -82,6 +83,13 @@ def test_the_fastest_is_found_with_the_first_pictures_and_remembered(
     later.encode_frames(frames)
     assert later.engine.precision == torch.int8
     assert later.recipe(1.0, "pyav 1") == opened(pair_folder, "fp32").recipe(1.0, "pyav 1")
+
+    shutil.rmtree(cache / "int8")
+    (cache / "int8").write_text("a file, where no folder can be made")
+    latest = opened(pair_folder)
+    latest.encode_frames(frames)
+    assert latest.engine.precision == torch.float32
+    assert "Pictures are encoded in fp32" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -108,10 +116,13 @@ def test_a_model_that_cannot_be_converted_stays_in_float32(
     encoder = opened(pair_folder)
     encoder.encode_frames(pictures(encoder, 80))
     assert encoder.engine.precision == torch.float32
-    assert "without int8, which failed: no such operator" in caplog.text
+    problem = f"{pair_folder} cannot be converted to int8 (no such operator): set PRVR_ENGINE to auto or fp32."
+    assert f"without int8, which failed: {problem}" in caplog.text
     [choice] = remembered_choices()
-    assert choice.failed == {"int8": "no such operator"}
-    assert str(choice).endswith("int8 could not be tried: no such operator")
+    assert choice.failed == {"int8": problem}
+    assert str(choice).endswith(f"int8 could not be tried: {problem}")
+    with pytest.raises(EncoderError, match="no such operator"):
+        opened(pair_folder, "int8").encode_frames(pictures(encoder, 1))
 
 
 def test_vectors_that_differ_are_told_apart_by_the_recipe(pair_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ compiler's results are kept on disk, so that only the first time on a machine is
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import sys
 import tempfile
@@ -24,16 +25,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from prvr.errors import UserError
 from prvr.media.encoders.base import Array
-from prvr.media.encoders.choice import int8_versions, processor_types, user_cache
-from prvr.media.encoders.int8 import Int8Tower, convert_to_int8, converted_model, picture_vectors
+from prvr.media.encoders.choice import ENGINE_SETTING, int8_versions, processor_types, user_cache
+from prvr.media.encoders.int8 import Int8Model, Int8Tower, convert_to_int8, converted_model, picture_vectors
 from prvr.media.encoders.preparation import PicturePreparation
 from prvr.media.encoders.trial import Tower, TypeTrial
+from prvr.media.errors import EncoderError
 
 CPU_BATCH, GPU_BATCH = 16, 256
 _COMPILE_AFTER = 30 * GPU_BATCH  # pictures; the first compilation takes about a minute, later ones some seconds
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 _PARTS = ("vision_model", "visual_projection")
+_log = logging.getLogger("prvr.media")
 
 
 class PictureEngine:
@@ -88,7 +92,7 @@ class PictureEngine:
         """What a recipe must say of a type that was asked for: nothing where its vectors agree with float32's."""
         if self._asked != torch.int8 or self.weights is None:
             return ""
-        return converted_model(self.model, self.preparation, self.weights()).mark
+        return self._converted(self.weights()).mark
 
     def _choose(self) -> None:
         """The fastest type: known for a GPU; for a processor remembered, or found with the first pictures."""
@@ -109,12 +113,22 @@ class PictureEngine:
             for part in self._parts:
                 part.to(precision)
 
+    def _use_next(self, precision: torch.dtype) -> None:
+        """Use a type from now on; one that nobody asked for gives way to float32 where it cannot be opened."""
+        try:
+            self._use(precision)
+        except (UserError, OSError) as problem:
+            if self._asked is not None:
+                raise
+            _log.warning(f"Pictures are encoded in fp32: {problem}")
+            self._use(torch.float32)
+
     def _open(self, precision: torch.dtype) -> Tower | None:
         """What computes in a type on a processor; None: the model itself, which stays in float32."""
         if precision == torch.float32:
             return None
         if precision == torch.int8 and self.weights is not None:
-            return Int8Tower(converted_model(self.model, self.preparation, self.weights()).path)
+            return Int8Tower(self._converted(self.weights()).path)
         if precision == torch.int8:
             with tempfile.TemporaryDirectory() as folder:
                 convert_to_int8(self.model, self.preparation, Path(folder) / "int8.onnx")
@@ -126,6 +140,17 @@ class PictureEngine:
                 setattr(other, name, copy.deepcopy(getattr(other, name)).to(precision))
         return lambda pixels: picture_vectors(other, pixels.to(precision)).float()
 
+    def _converted(self, weights: str) -> Int8Model:
+        try:
+            return converted_model(self.model, self.preparation, weights)
+        except (UserError, OSError):
+            raise
+        except Exception as problem:  # the exporter and the quantiser fail in many ways
+            first = str(problem).strip().partition("\n")[0] or type(problem).__name__
+            raise EncoderError(
+                f"{self.name} cannot be converted to int8 ({first}): set {ENGINE_SETTING} to auto or fp32."
+            ) from problem
+
     @torch.inference_mode()
     def start(self, pictures: NDArray[np.uint8]) -> Callable[[], Array]:
         """Begin with pictures (N, H, W, 3), at most a batch; the result waits for their vectors (N, D)."""
@@ -133,7 +158,7 @@ class PictureEngine:
         if trial is not None and (choice := trial.recalled) is not None:
             trial, self._trial, self._next = None, None, TYPES[choice.chosen]
         if self._next is not None:
-            self._use(self._next)
+            self._use_next(self._next)
         began = time.perf_counter()
         if self.device.type == "cuda" and not self.compiled and self.seen >= self.compile_after:
             self._compile()

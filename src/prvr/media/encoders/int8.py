@@ -15,6 +15,7 @@ import os
 import shutil
 import tempfile
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,8 @@ def converted_model(model: Any, preparation: PicturePreparation, weights: str) -
                 convert_to_int8(model, preparation, beside / _MODEL)
                 found = Int8Model(folder / _MODEL, file_hash(beside / _MODEL), _agreement(model, preparation, beside))
                 write_whole(beside / _ABOUT, json.dumps({"sha256": found.sha256, "cosine": found.cosine}))
-        os.utime(folder)
+        with suppress(OSError):  # another user's folder: the order in which models are given up matters little
+            os.utime(folder)
         _keep_newest(home)
     return found
 
