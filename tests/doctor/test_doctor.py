@@ -22,7 +22,7 @@ from prvr.doctor import (
     uninstalled_extras,
 )
 from prvr.library import Library
-from prvr.media import EngineChoice, processor_name
+from prvr.media import EngineChoice, cpu_name
 from prvr.media.encoders.choice import remember_choice
 from prvr.media.encoders.hashes import HASHES_FILE
 
@@ -104,7 +104,7 @@ def test_what_was_measured_for_pictures_is_shown(
     assert first.endswith('after pip install "prvr[int8]"')
     assert "not measured yet" in second
     rates, cosines = {"fp32": 20.0, "bf16": 57.2, "int8": 99.9}, {"bf16": 0.9991, "int8": 0.993}
-    here = EngineChoice("google/siglip2-base-patch16-224", processor_name(), 16, rates, cosines)
+    here = EngineChoice("google/siglip2-base-patch16-224", cpu_name(), 16, rates, cosines)
     remember_choice("0" * 64, ("fp32", "bf16", "int8"), here)
     remember_choice("1" * 64, ("fp32", "bf16", "int8"), replace(here, processor="of another machine"))
     assert main(["doctor"]) == 0

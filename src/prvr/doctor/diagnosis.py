@@ -32,9 +32,9 @@ from prvr.media import (
     MissingExtra,
     cached_models,
     core_count,
+    cpu_name,
     hub_cache,
     model_folder,
-    processor_name,
     require_unchanged,
     weights_hash,
 )
@@ -167,7 +167,7 @@ def hardware() -> Hardware:
     """What this machine computes with."""
     return Hardware(
         system=f"{platform.system()} {platform.release()}",
-        processor=processor_name(),
+        processor=cpu_name(),
         cores=core_count(),
         instructions=_instructions(),
         memory=_memory(),

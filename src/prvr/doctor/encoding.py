@@ -10,9 +10,9 @@ from prvr.media import (
     ENGINE_SETTING,
     SHORT_NAMES,
     EngineChoice,
+    cpu_name,
     has_vnni,
     int8_installed,
-    processor_name,
     processor_types,
     remembered_choices,
 )
@@ -27,7 +27,7 @@ def encoding_types() -> list[str]:
     lines = [f"{there}{bf16}, {int8}"]
     if setting := os.environ.get(ENGINE_SETTING):
         lines.append(f"{ENGINE_SETTING} is {setting}, whatever was measured")
-    measured = [choice for choice in remembered_choices() if choice.processor == processor_name()]
+    measured = [choice for choice in remembered_choices() if choice.processor == cpu_name()]
     lines += [_line(choice) for choice in measured]
     if not measured and (int8_installed() or "bf16" in processor_types()):
         lines.append("not measured yet: the first 64 pictures that a model encodes decide")

@@ -121,7 +121,7 @@ def remembered_choices() -> list[EngineChoice]:
 
 
 def _choice_file(weights: str, names: tuple[str, ...]) -> Path:
-    facts = [weights, names, processor_name(), core_count(), version("torch"), int8_versions()]
+    facts = [weights, names, cpu_name(), core_count(), version("torch"), int8_versions()]
     return user_cache("engines") / f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]}.json"
 
 
@@ -144,7 +144,7 @@ def least_cosine(found: Array, expected: Array) -> float:
     return float(cosines.min()) if np.isfinite(cosines).all() else 0.0
 
 
-def processor_name() -> str:
+def cpu_name() -> str:
     """The processor, as the system names it."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()

@@ -18,8 +18,8 @@ from prvr.media.encoders.base import Array
 from prvr.media.encoders.choice import (
     EngineChoice,
     core_count,
+    cpu_name,
     least_cosine,
-    processor_name,
     recall_choice,
     remember_choice,
 )
@@ -65,7 +65,7 @@ class TypeTrial:
             except Exception as problem:  # converting and running may fail in many ways, and float32 works
                 failed[name] = str(problem).strip().partition("\n")[0] or type(problem).__name__
                 _log.warning(f"Pictures are encoded without {name}, which failed: {failed[name]}")
-        choice = EngineChoice(self.model, processor_name(), core_count(), rates, cosines, failed)
+        choice = EngineChoice(self.model, cpu_name(), core_count(), rates, cosines, failed)
         if self.weights is not None:
             try:
                 remember_choice(self.weights(), self.names, choice)
