@@ -9,12 +9,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from prvr.bench.corpus import BenchmarkSizes
+from prvr.bench.int8 import int8_matrix_rate
 from prvr.bench.measure import DeviceTimer, MachineLimits, Measurement, matrix_rate
 from prvr.bench.models import SIDE, random_model
-from prvr.media import picture_engine
+from prvr.media import int8_installed, picture_engine
 
 _NEVER = 1 << 60
-_TYPES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
+_TYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.int8: "int8 (ONNX Runtime)"}
 
 
 def encoding(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:
@@ -24,6 +25,8 @@ def encoding(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes
         limit = machine.matrix_rate if _TYPES[precision] == machine.matrix_type else matrix_rate(device, precision)
         for compiled in (False, True) if device.type == "cuda" and precision != torch.float32 else (False,):
             yield _pictures(random_model(device, sizes.layers), device, sizes, precision, limit, compiled=compiled)
+    if device.type == "cpu" and int8_installed():
+        yield _pictures(model, device, sizes, torch.int8, int8_matrix_rate(), compiled=False)
 
 
 def _pictures(
@@ -39,7 +42,8 @@ def _pictures(
     count = sizes.pictures or engine.batch
     pictures = np.random.default_rng(0).integers(0, 256, (count, SIDE, SIDE, 3), np.uint8)
     with FlopCounterMode(display=False) as counter:
-        picture_engine(model, SIDE, device, precision=precision, compile_after=_NEVER).start(pictures[:1])()
+        counted = torch.float32 if precision == torch.int8 else precision  # torch does not see what others compute
+        picture_engine(model, SIDE, device, precision=counted, compile_after=_NEVER).start(pictures[:1])()
     flops = counter.get_total_flops()
     batches = 8 if device.type == "cuda" else 1
 

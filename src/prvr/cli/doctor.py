@@ -77,6 +77,8 @@ def _facts(found: Diagnosis) -> Iterable[tuple[str, str]]:
     yield "GPU", "; ".join(found.machine.gpus) or "none"
     yield "triton", found.libraries["triton"] or "not installed (only useful on a GPU)"
     yield "scoring", found.engine
+    for number, line in enumerate(found.encoding):
+        yield "" if number else "pictures", line
     for disk in found.disks:
         yield "disk", f"{format_bytes(disk.free)} free: {disk.place}{'' if disk.writable else ' (may not be written)'}"
     if (health := found.library) is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rich.console import Console
 from rich.text import Text
 
 from prvr.cli.console import count
@@ -12,6 +11,7 @@ from prvr.cli.libraries import LibraryPath, default_library
 from prvr.cli.progress import encoding_progress
 from prvr.lake import open_library
 from prvr.media import StorageError
+from prvr.terminal import Console
 
 
 @dataclass(frozen=True)

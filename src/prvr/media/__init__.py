@@ -56,6 +56,18 @@ if TYPE_CHECKING:
         presets,
         unit_rows,
     )
+    from prvr.media.encoders.choice import (
+        ENGINE_SETTING,
+        LEAST_COSINE,
+        EngineChoice,
+        core_count,
+        cpu_name,
+        has_vnni,
+        int8_installed,
+        least_cosine,
+        processor_types,
+        remembered_choices,
+    )
     from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
     from prvr.media.encoders.hashes import file_hash, require_unchanged
     from prvr.media.encoders.weights import cached_models, find_model, hub_cache, model_folder, weights_hash
@@ -72,7 +84,7 @@ if TYPE_CHECKING:
     )
     from prvr.media.frame_batches import DecodedFile, FrameBatch, Sampling
     from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
-    from prvr.media.packages import require_transformers
+    from prvr.media.packages import require_onnx, require_onnxruntime, require_transformers
     from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
     from prvr.media.reader import Backend, VideoReader, decoder_name, longest_decoding, open_video
     from prvr.media.recipe import Recipe, RecipeMismatch
@@ -93,7 +105,9 @@ else:
 
 __all__ = [
     "CLIP_PROGRAM",
+    "ENGINE_SETTING",
     "EXPORT_SUFFIXES",
+    "LEAST_COSINE",
     "ONLY_BELOW",
     "PICTURE_PROGRAM",
     "SHORT_NAMES",
@@ -112,6 +126,7 @@ __all__ = [
     "Encoder",
     "EncoderError",
     "EncoderPreset",
+    "EngineChoice",
     "ExpectedFile",
     "ExportError",
     "ExportFormat",
@@ -147,6 +162,8 @@ __all__ = [
     "VideoInfo",
     "VideoReader",
     "cached_models",
+    "core_count",
+    "cpu_name",
     "cut_clip",
     "decode_picture",
     "decode_videos",
@@ -158,7 +175,10 @@ __all__ = [
     "file_hash",
     "find_model",
     "find_preset",
+    "has_vnni",
     "hub_cache",
+    "int8_installed",
+    "least_cosine",
     "load_picture",
     "longest_decoding",
     "match_captions",
@@ -175,7 +195,11 @@ __all__ = [
     "plan_download",
     "prepared_encoders",
     "presets",
+    "processor_types",
     "read_subtitles",
+    "remembered_choices",
+    "require_onnx",
+    "require_onnxruntime",
     "require_transformers",
     "require_unchanged",
     "save_picture",

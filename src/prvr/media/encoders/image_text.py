@@ -9,12 +9,14 @@ import numpy as np
 import torch
 
 from prvr.media.encoders.base import Array, Encoder, Pictures, require_pictures, unit_rows
-from prvr.media.encoders.engine import PictureEngine
+from prvr.media.encoders.choice import ENGINE_SETTING, engine_setting
+from prvr.media.encoders.engine import TYPES, PictureEngine
 from prvr.media.encoders.preparation import picture_preparation, text_preparation
 from prvr.media.encoders.text_batches import encode_in_batches
 from prvr.media.encoders.weights import best_device, load_pretrained
 from prvr.media.errors import EncoderError
 from prvr.media.frames import Image
+from prvr.media.packages import require_quantization
 
 # Configurations of CLIP from before July 2023 state this instead of the end mark; `transformers` then takes the token
 # with the highest number, which is the end mark in CLIP's vocabulary.
@@ -31,7 +33,8 @@ class ImageTextEncoder(Encoder):
 
     sees_motion = False
 
-    def __init__(self, name: str, device: str | None = None):
+    def __init__(self, name: str, device: str | None = None, engine: str | None = None):
+        setting = engine_setting(engine)
         self.name = name
         self.device = best_device(device)
         self.pretrained = load_pretrained(name)
@@ -44,11 +47,19 @@ class ImageTextEncoder(Encoder):
             )
         self.model.to(self.device)
         self.pictures = picture_preparation(self.pretrained.folder)
-        self.engine = PictureEngine(self.model, self.pictures, self.device)
+        if setting == "int8" and self.device.type != "cpu":
+            raise EncoderError(
+                f"int8 is for processors, but {name} runs on {self.device}: set {ENGINE_SETTING} to auto, fp32 or bf16."
+            )
+        if setting == "int8":
+            require_quantization()
+        self.engine = PictureEngine(
+            self.model, self.pictures, self.device, TYPES.get(setting), name=name, weights=lambda: self.weights
+        )
         self.batch = self.engine.batch
         self.sentences = text_preparation(self.model.config)
         self.fit = self.pictures.fit
-        self.preprocessing, self.text_preprocessing = str(self.pictures), str(self.sentences)
+        self.text_preprocessing = str(self.sentences)
         self.word_width = int(getattr(self.model.config, "text_config", self.model.config).hidden_size)
         self._require_end_mark()
         self.width = self.encode_texts(["a"]).shape[1]
@@ -56,6 +67,11 @@ class ImageTextEncoder(Encoder):
     @property
     def weights(self) -> str:  # type: ignore[override]
         return self.pretrained.weights
+
+    @property
+    def preprocessing(self) -> str:  # type: ignore[override]
+        """How pictures are prepared, and the engine where its vectors cannot be compared with float32's."""
+        return "; ".join(filter(None, (str(self.pictures), self.engine.mark)))
 
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
         return self.start_frames(images, before)()
