@@ -40,7 +40,7 @@ def found(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
     return result
 
 
-UNNEEDED = {"torch", "transformers", "h5py", "scipy", "matplotlib", "safetensors", "av", "lance", "pyarrow", "fastapi"}
+UNNEEDED = {"torch", "transformers", "h5py", "scipy", "matplotlib", "av", "lance", "pyarrow", "fastapi"}
 UNNEEDED |= {f"prvr.{room}" for room in ("training", "backbones", "losses", "tokens", "worlds", "data", "server")}
 
 
