@@ -114,7 +114,11 @@ def test_words_beyond_the_longest_query_do_not_matter(model: RAL, batch: TrainBa
         query = model.encode_queries(batch.queries.tokens[1:2], batch.queries.mask[1:2])
         longer = torch.nn.functional.pad(query, (0, 0, 0, 5))
         torch.testing.assert_close(model.base_score(longer, videos), model.base_score(query, videos))
+        curve = model.word_curve(query, videos)
     assert not model.separable
+    assert curve.shape == (1, 4, 128)
+    # Never above the score, in which each word chooses its own best frame.
+    assert bool((curve.amax(-1) <= model._cosines(unpack_query(query), videos)["frame"] + 1e-5).all())
 
 
 def loss_of(model: RAL, batch: TrainBatch) -> Tensor:

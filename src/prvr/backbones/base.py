@@ -148,6 +148,10 @@ class Backbone(nn.Module, ABC):
         unit = F.normalize(queries, dim=-1)
         return torch.stack([weight * max_dot(unit, tokens) for weight, tokens in sets]).sum(0)
 
+    def word_curve(self, queries: Tensor, videos: VideoTokens) -> Tensor | None:
+        """How each frame answers queries that keep their words, (Q, V, M); None where that cannot be said."""
+        return None
+
     @property
     def first_stage(self) -> FirstStage | None:
         """The first stage of a method that re-orders another's ranking; None: it ranks everything by itself."""

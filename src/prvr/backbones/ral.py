@@ -103,6 +103,13 @@ class RAL(GMMFormerV2):
         """
         return best_frames(words, softmax_weights(self.word_weight(words), mask), frames.to(words.dtype))
 
+    def word_curve(self, queries: Tensor, videos: VideoTokens) -> Tensor:
+        """The cosines of a frame with all words, by the words' confidences."""
+        query = unpack_query(queries)
+        words, frames = F.normalize(query.words, dim=-1), F.normalize(videos.frames, dim=-1)
+        mixed = torch.einsum("ql,qld->qd", softmax_weights(self.word_weight(words), query.mask), words)
+        return torch.einsum("qd,vmd->qvm", mixed, frames)
+
     def pair_elements(self, words: int, frames: int) -> int:
         return 2 * words * frames
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from prvr.data import DataError, Dataset
 from prvr.evaluation.curve_moments import known_times
@@ -68,11 +69,16 @@ def pair_account(subject: Subject, query: int, video: int) -> PairAccount:
     vector = model.backbone.encode_queries(words.tokens, words.mask)
     tokens = model.backbone.encode_video_batch(dataset.video_batch([video]).to(subject.device))
     base = float(model.backbone.base_score(vector, tokens))
-    if vector.ndim != 2:
-        raise DataError(f"{subject.config.method} compares words with videos: it has no curve over frames to show")
     tokens = tokens.to(torch.float32)
-    unit = F.normalize(tokens.evidence, dim=-1)[0]
-    curve = (unit @ F.normalize(vector.float(), dim=-1)[0])[tokens.evidence_mask[0]].tolist()
+    if vector.ndim == 2:
+        unit = F.normalize(tokens.evidence, dim=-1)[0]
+        found: Tensor | None = unit @ F.normalize(vector.float(), dim=-1)[0]
+    else:
+        by_words = model.backbone.word_curve(vector.float(), tokens)
+        found = None if by_words is None else by_words[0, 0]
+    if found is None:
+        raise DataError(f"{subject.config.method} compares words with videos: it has no curve over frames to show")
+    curve = found[tokens.evidence_mask[0]].tolist()
     caption, name = dataset.captions[query], dataset.video_ids[video]
     explanation = curves = None
     final = base
