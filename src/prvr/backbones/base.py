@@ -96,7 +96,7 @@ class Backbone(nn.Module, ABC):
     takes_residual: bool = False  # True: its ranking losses add ``Encoded.residual``
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that get no gradient
     official_unused: tuple[str, ...] = ()  # key prefixes in the authors' checkpoints that are ignored
-    compiled: tuple[str, ...] = ()  # submodules with most of a step's work; a long training on a GPU compiles them
+    compiled: tuple[str, ...] = ()  # submodules and methods with most of a step's work: long GPU trainings compile them
     notice: str = ""  # shown when this variant is trained or evaluated, such as how to name its results
     official_constants: ClassVar[Mapping[str, float]] = {}  # endings of keys that must hold a value; not loaded
 

@@ -3,6 +3,7 @@
 from prvr.bench.corpus import BenchmarkSizes, Shape, random_gallery, random_queries
 from prvr.bench.measure import MachineLimits, Measurement
 from prvr.bench.run import BENCHMARKS, Benchmark, run_benchmarks
+from prvr.bench.training import make_step, random_batch
 
 __all__ = [
     "BENCHMARKS",
@@ -11,6 +12,8 @@ __all__ = [
     "MachineLimits",
     "Measurement",
     "Shape",
+    "make_step",
+    "random_batch",
     "random_gallery",
     "random_queries",
     "run_benchmarks",

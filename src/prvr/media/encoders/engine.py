@@ -8,12 +8,10 @@ results are kept on disk, so that only the first time on a machine is slow.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from prvr.compiler import keep_compiled_code
 from prvr.media.encoders.base import Array
 from prvr.media.encoders.preparation import PicturePreparation
 
@@ -50,7 +49,7 @@ class PictureEngine:
         """
         self.model, self.preparation, self.device = model, preparation, device
         if device.type == "cuda":  # before the compiler is first used, which would choose a temporary folder
-            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiler_cache()))
+            keep_compiled_code()
         self.batch = CPU_BATCH if device.type == "cpu" else GPU_BATCH
         self.precision = torch.float32
         self.compile_after, self.seen, self.compiled = compile_after, 0, False
@@ -148,8 +147,3 @@ def fast_types(device: torch.device) -> tuple[torch.dtype, ...]:
     else:
         bf16 = device.type == "cpu" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     return (torch.float32, torch.bfloat16) if bf16 else (torch.float32,)
-
-
-def compiler_cache() -> Path:
-    """Where results of torch's compiler are kept between runs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prvr" / "compiled"
