@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
@@ -31,6 +33,16 @@ def import_path() -> list[str]:
     chosen.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     keep = working in map(os.path.realpath, chosen)
     return [entry for entry in sys.path if entry and (keep or os.path.realpath(entry) != working)]
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: those it is bound to, or as many as its container is given."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(cores, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no such limit
+        return cores
 
 
 def python_command(module: str, *arguments: str) -> list[str]:

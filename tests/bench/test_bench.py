@@ -27,6 +27,11 @@ LIMITS = MachineLimits("CPU", "none", 1, "0", "fp32", 1e12, 1e10)
 TINY = BenchmarkSizes((Shape("tiny", 20, 12, 3),), single_videos=30, storage_videos=120, baseline_queries=5)
 
 
+SMALL = replace(
+    TINY, pictures=1, layers=1, films=3, film_seconds=6.0, film_size=(96, 72), add_seconds=0.5
+)  # few and short films
+
+
 def test_a_repeated_corpus_scores_as_its_parts() -> None:
     gallery = random_gallery(7, 2, CPU, "fp32", frames=20, distinct=3)
     scores = score(random_queries(4, CPU), gallery)
@@ -44,12 +49,23 @@ def test_scoring_and_ranking_give_every_row() -> None:
 
 def test_encoding_is_measured_beside_the_matrix_rate() -> None:
     pytest.importorskip("transformers")
-    rows = list(run_benchmarks(LIMITS, CPU, ("encoding",), replace(TINY, pictures=1, layers=1)))
+    rows = list(run_benchmarks(LIMITS, CPU, ("encoding",), SMALL))
     assert rows[0].group == "encoding"
     assert "fp32" in rows[0].work
     assert rows[0].rate is not None
     assert rows[0].share is not None
     assert 0 < rows[0].share < 10
+    added = [row for row in rows if row.group == "adding"]
+    assert [row.work.split(",")[0].split(" for ")[0] for row in added] == [
+        "decode alone",
+        "encode alone",
+        "library add",
+    ] * 2
+    for decoded, encoded, whole in zip(added[::3], added[1::3], added[2::3], strict=True):
+        assert decoded.rate is not None
+        assert encoded.rate is not None
+        assert whole.share == pytest.approx(whole.rate / min(decoded.rate, encoded.rate))  # type: ignore[operator]
+        assert whole.memory
 
 
 def test_the_command_prints_and_writes_its_rows(

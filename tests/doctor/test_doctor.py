@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from packaging.requirements import Requirement
 
 from prvr.cli import main
 from prvr.doctor import (
+    encoding_types,
     examine,
     find_encoders,
     installed_packages,
@@ -20,6 +22,8 @@ from prvr.doctor import (
     uninstalled_extras,
 )
 from prvr.library import Library
+from prvr.media import EngineChoice, cpu_name
+from prvr.media.encoders.choice import remember_choice
 from prvr.media.encoders.hashes import HASHES_FILE
 
 
@@ -87,3 +91,27 @@ def test_the_command_as_text_and_as_json(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_a_folder_that_holds_no_library_is_a_problem(tmp_path: Path) -> None:
     assert any("is not a library" in problem for problem in examine(tmp_path / "nothing").problems)
+
+
+def test_what_was_measured_for_pictures_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("prvr.doctor.encoding.processor_types", lambda: ("fp32", "bf16"))
+    monkeypatch.setattr("prvr.doctor.encoding.int8_installed", lambda: False)
+    first, second = encoding_types()
+    assert first.startswith("fp32 and bf16")
+    assert first.endswith('after pip install "prvr[int8]"')
+    assert "not measured yet" in second
+    rates, cosines = {"fp32": 20.0, "bf16": 57.2, "int8": 99.9}, {"bf16": 0.9991, "int8": 0.993}
+    here = EngineChoice("google/siglip2-base-patch16-224", cpu_name(), 16, rates, cosines)
+    remember_choice("0" * 64, ("fp32", "bf16", "int8"), here)
+    remember_choice("1" * 64, ("fp32", "bf16", "int8"), replace(here, processor="of another machine"))
+    assert main(["doctor"]) == 0
+    line = (
+        "siglip2 uses bf16: pictures a second: fp32 20.0, bf16 57.2 (cosine to fp32 at least 0.9991), "
+        "int8 99.9 (cosine to fp32 at least 0.9930)"
+    )
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.count("pictures a second") == 1
+    assert line in text

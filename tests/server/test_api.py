@@ -241,11 +241,11 @@ def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
     """The crash happens in the middle of a job."""
     first = min(served.folder.glob("new/[0-9a-z]*.mp4"), key=lambda path: (path.name == "broken.mp4", path.name))
     code = (
-        "    import prvr.library.ingest.add as adding\n    before = adding.index_file\n"
-        "    def index_file(folder, source, *others):\n"
-        f"        if source.path.name == {first.name!r}: {does}\n"
-        "        return before(folder, source, *others)\n"
-        "    adding.index_file = index_file"
+        "    import prvr.library.ingest.index as indexing\n    before = indexing.index_parts\n"
+        "    def index_parts(folder, video, *others):\n"
+        f"        if video.path.name == {first.name!r}: {does}\n"
+        "        return before(folder, video, *others)\n"
+        "    indexing.index_parts = index_parts"
     )
     sabotage(served, monkeypatch, code)
     monkeypatch.setattr("prvr.server.jobs.PATIENCE", 30.0)
@@ -258,6 +258,28 @@ def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
     assert set(report["failed"]) == {first.name, "broken.mp4"}
     assert reason in report["failed"][first.name]
     assert served.client.get("/v1/library").json()["videos"] == 11
+
+
+def test_progress_does_not_keep_a_file_alive_for_ever(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is decoded slowly, with progress all the time, is left out; the others are added."""
+    first = min(served.folder.glob("new/[0-9a-z]*.mp4"), key=lambda path: (path.name == "broken.mp4", path.name))
+    code = (
+        "    from prvr.media.reader import VideoReader\n    before = VideoReader.frames\n"
+        "    def frames(self, *others):\n"
+        "        for frame in before(self, *others):\n"
+        f"            while self.info.path.name == {first.name!r}:\n"
+        "                yield frame\n                time.sleep(0.1)\n"
+        "            yield frame\n"
+        "    VideoReader.frames = frames"
+    )
+    sabotage(served, monkeypatch, code)
+    monkeypatch.setattr("prvr.server.jobs._longest", lambda file: 4.0 if file.name == first.name else 100.0)
+    job = served.client.post("/v1/videos", json={"root": "new"}).json()
+    last = events(served.client.get(job["events_url"]).text)[-1]
+    report = last["report"]
+    assert isinstance(report, dict)
+    assert (last["state"], report["added"]) == ("done", 1)
+    assert "took too long" in report["failed"][first.name]
 
 
 def test_a_job_can_be_stopped(served: Served) -> None:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from prvr.trace import Witness, WitnessConfig, hub_offset, uniform_score
 from prvr.trace.witness import (
-    best_frames,
+    explained_anywhere,
     explained_words,
     meeting_place,
     neighbourhood,
@@ -42,8 +42,8 @@ def test_a_pair_by_hand() -> None:
     assert torch.allclose(p, torch.tensor([[[1.0, 7.389, 0.0]]]) / 8.389, atol=1e-4)
     m = explained_words(e, p, 100.0)  # a high temperature: the mean over p
     assert torch.allclose(m, (e * p[:, :, None]).sum(-1), atol=1e-2)
-    assert torch.allclose(best_frames(e), torch.tensor([[[1.0, 0.8]]]))
-    assert torch.allclose(words_score(best_frames(e), weights), torch.tensor([[0.9]]))
+    assert torch.allclose(explained_anywhere(e), torch.tensor([[[1.0, 0.8]]]))
+    assert torch.allclose(words_score(explained_anywhere(e), weights), torch.tensor([[0.9]]))
     assert torch.allclose(uniform_score(e, torch.ones(1, 2, dtype=torch.bool), seen), torch.tensor([[0.6]]))
 
 

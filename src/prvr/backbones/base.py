@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from prvr.backbones.blocks.official import OfficialKey
 from prvr.backbones.scores import TokenSet, max_cosine, max_dot
-from prvr.tokens import TrainBatch, VideoBatch, VideoTokens
+from prvr.tokens import FeatureRule, TrainBatch, VideoBatch, VideoTokens
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ class BackboneConfig:
     def auxiliary_captions(self) -> int:
         """How many auxiliary captions of each video the model reads; 0: none."""
         return 0
+
+    @property
+    def feature_rule(self) -> FeatureRule:
+        """How a video's frames are resampled for the model (``prvr.data.rules``)."""
+        return "standard"
 
     def pool_at(self, epoch: int) -> int | None:
         """The pool of hard negatives in an epoch; None while negatives are drawn from all."""
@@ -97,6 +102,7 @@ class Backbone(nn.Module, ABC):
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that get no gradient
     official_unused: tuple[str, ...] = ()  # key prefixes in the authors' checkpoints that are ignored
     compiled: tuple[str, ...] = ()  # submodules and methods with most of a step's work: long GPU trainings compile them
+    starts_from_run: bool = False  # True: this variant is trained only from the weights of another run
     notice: str = ""  # shown when this variant is trained or evaluated, such as how to name its results
     official_constants: ClassVar[Mapping[str, float]] = {}  # endings of keys that must hold a value; not loaded
 

@@ -1,5 +1,6 @@
 """``prvr bench``: how fast this machine scores, ranks and trains, compared with its limits and a naive baseline."""
 
+from prvr.bench.adding import adding
 from prvr.bench.corpus import BenchmarkSizes, Shape, random_gallery, random_queries
 from prvr.bench.measure import MachineLimits, Measurement
 from prvr.bench.run import BENCHMARKS, Benchmark, run_benchmarks
@@ -12,6 +13,7 @@ __all__ = [
     "MachineLimits",
     "Measurement",
     "Shape",
+    "adding",
     "make_step",
     "random_batch",
     "random_gallery",

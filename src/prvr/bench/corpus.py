@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ class Shape:
 
 CHARADES = Shape("Charades-STA", 3720, 1334, 6)
 TVR = Shape("TVR", 10895, 2179, 8)
-ACTIVITYNET = Shape("ActivityNet", 17031, 4917, 4)
+ACTIVITYNET = Shape("ActivityNet", 17031, 4917, 4)  # the larger of two splits in use; MS-SL's has 15,753 and 4,430
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class BenchmarkSizes:
     cpu_batch_share: int = 8  # a CPU trains on this fraction of a GPU's batch
     pictures: int = 0  # encoded at once; 0: as many as the encoder takes
     layers: int = 12  # of the model that encodes them
+    folder: Path | None = None  # with videos to add to a library, instead of drawn films
+    films: int = 12  # that are drawn
+    film_seconds: float = 30.0
+    film_size: tuple[int, int] = (640, 360)
+    add_seconds: float = 12.0  # that adding should take; films are repeated or left out
     memory_share: float = 0.4  # of the free memory that a growing gallery may take
 
 

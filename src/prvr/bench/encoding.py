@@ -9,21 +9,24 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from prvr.bench.corpus import BenchmarkSizes
+from prvr.bench.int8 import int8_matrix_rate
 from prvr.bench.measure import DeviceTimer, MachineLimits, Measurement, matrix_rate
-from prvr.media import picture_engine, require_transformers
+from prvr.bench.models import SIDE, random_model
+from prvr.media import int8_installed, picture_engine
 
 _NEVER = 1 << 60
-_SIDE = 224  # of the pictures
-_TYPES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
+_TYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.int8: "int8 (ONNX Runtime)"}
 
 
 def encoding(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:
     """Pictures a second through the engine of image–text encoders, for each type of numbers."""
-    model = _model(device, sizes)
-    for precision in picture_engine(model, _SIDE, device).types:
+    model = random_model(device, sizes.layers)
+    for precision in picture_engine(model, SIDE, device).types:
         limit = machine.matrix_rate if _TYPES[precision] == machine.matrix_type else matrix_rate(device, precision)
         for compiled in (False, True) if device.type == "cuda" and precision != torch.float32 else (False,):
-            yield _pictures(_model(device, sizes), device, sizes, precision, limit, compiled=compiled)
+            yield _pictures(random_model(device, sizes.layers), device, sizes, precision, limit, compiled=compiled)
+    if device.type == "cpu" and int8_installed():
+        yield _pictures(model, device, sizes, torch.int8, int8_matrix_rate(), compiled=False)
 
 
 def _pictures(
@@ -35,11 +38,12 @@ def _pictures(
     *,
     compiled: bool,
 ) -> Measurement:
-    engine = picture_engine(model, _SIDE, device, precision=precision, compile_after=0 if compiled else _NEVER)
+    engine = picture_engine(model, SIDE, device, precision=precision, compile_after=0 if compiled else _NEVER)
     count = sizes.pictures or engine.batch
-    pictures = np.random.default_rng(0).integers(0, 256, (count, _SIDE, _SIDE, 3), np.uint8)
+    pictures = np.random.default_rng(0).integers(0, 256, (count, SIDE, SIDE, 3), np.uint8)
     with FlopCounterMode(display=False) as counter:
-        picture_engine(model, _SIDE, device, precision=precision, compile_after=_NEVER).start(pictures[:1])()
+        counted = torch.float32 if precision == torch.int8 else precision  # torch does not see what others compute
+        picture_engine(model, SIDE, device, precision=counted, compile_after=_NEVER).start(pictures[:1])()
     flops = counter.get_total_flops()
     batches = 8 if device.type == "cuda" else 1
 
@@ -60,16 +64,3 @@ def _pictures(
         taken.memory,
         note=f"{flops / 1e9:.1f} GFLOP a picture; limit: {limit / 1e12:.3g} TFLOP/s",
     )
-
-
-def _model(device: torch.device, sizes: BenchmarkSizes) -> torch.nn.Module:
-    """SigLIP's architecture with random weights, and a small text part, which is not measured."""
-    transformers = require_transformers()
-    vision = {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "image_size": _SIDE}
-    text = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 1}
-    config = transformers.SiglipConfig(
-        vision_config={**vision, "num_hidden_layers": sizes.layers, "patch_size": 16},
-        text_config={**text, "vocab_size": 64, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
-    )
-    model: torch.nn.Module = transformers.SiglipModel(config).eval().requires_grad_(False).to(device)
-    return model

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import platform
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,6 +79,55 @@ class DeviceTimer:
 
     def _peak_memory(self) -> int:
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else _status("VmHWM")
+
+
+class MemoryPeak:
+    """The most memory that this process and those it starts use within a ``with`` statement."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.bytes = self.gpu = self.processes = 0
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> MemoryPeak:
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._end.set()
+        self._thread.join()
+        if self.device.type == "cuda":
+            self.gpu = torch.cuda.max_memory_allocated(self.device)
+
+    def _watch(self) -> None:
+        while not self._end.wait(0.2):
+            sizes = [_own_memory(process) for process in (os.getpid(), *_children(os.getpid()))]
+            self.bytes, self.processes = max(self.bytes, sum(sizes)), max(self.processes, len(sizes))
+
+
+def _children(process: int) -> list[int]:
+    """The processes that a process has started, and those that they have started."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
+            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+    found = [process]
+    for parent in found:
+        found += [child for child, its in parents.items() if its == parent]
+    return found[1:]
+
+
+def _own_memory(process: int) -> int:
+    """Bytes of memory, of which shared ones count in part; 0 where the system does not say."""
+    for file, field in (("smaps_rollup", "Pss"), ("status", "VmRSS")):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            for line in Path(f"/proc/{process}/{file}").read_text().splitlines():
+                if line.startswith(f"{field}:"):
+                    return int(line.split()[1]) * 1024
+    return 0
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,19 @@ from typing import Literal, TypeAlias, get_args
 
 import torch
 
+from prvr.bench.adding import adding
 from prvr.bench.corpus import BenchmarkSizes
 from prvr.bench.encoding import encoding
 from prvr.bench.growth import growth
 from prvr.bench.measure import MachineLimits, Measurement
 from prvr.bench.scoring import all_pairs, one_query, ranking
 from prvr.bench.training import training
+
+
+def _encoding_and_adding(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:
+    yield from encoding(machine, device, sizes)
+    yield from adding(device, sizes)
+
 
 Benchmark: TypeAlias = Literal["scoring", "one-query", "ranks", "training", "growth", "encoding"]
 BENCHMARKS: tuple[Benchmark, ...] = get_args(Benchmark)
@@ -24,7 +31,7 @@ _BENCHMARK_FUNCTIONS: dict[
     "ranks": ranking,
     "training": training,
     "growth": growth,
-    "encoding": encoding,
+    "encoding": _encoding_and_adding,
 }
 
 

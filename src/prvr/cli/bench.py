@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
-from prvr.bench import BENCHMARKS, Benchmark, MachineLimits, Measurement, run_benchmarks
+from prvr.bench import BENCHMARKS, Benchmark, BenchmarkSizes, MachineLimits, Measurement, run_benchmarks
 from prvr.cli.console import print_table
 from prvr.files import write_whole
+from prvr.terminal import Console
 from prvr.training import choose_device
 
 _WIDTH = 132
@@ -21,7 +21,7 @@ _WIDTH = 132
 
 @dataclass(frozen=True)
 class BenchArguments:
-    """Measure scoring, single queries, ranks, training and growth on this machine: one table and a JSON file.
+    """Measure scoring, single queries, ranks, training, growth, encoding and adding: one table and a JSON file.
 
     Every rate is shown next to the peak measured in the same run (a large matrix product, a long read). If prvr runs
     from its source tree, a naive implementation of the same work is measured too. Times are medians. It takes about
@@ -32,6 +32,8 @@ class BenchArguments:
     """which parts to measure"""
     device: str = "auto"
     """cpu, cuda, or auto (a GPU if there is one)"""
+    films: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """videos that are added to a library for --only encoding [films that are drawn first]"""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("bench.json")
     """JSON file to write the numbers to"""
 
@@ -49,7 +51,7 @@ def bench_command(argv: list[str]) -> int:
     )
     rows: list[Measurement] = []
     with progress.status("measuring") as status:
-        for row in run_benchmarks(machine, device, arguments.only):
+        for row in run_benchmarks(machine, device, arguments.only, BenchmarkSizes(folder=arguments.films)):
             rows.append(row)
             status.update(f"measured: {row.work}")
             _write(arguments.out, machine, rows)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from prvr.cli.data_make import Make
 from prvr.cli.group import print_group_help
 from prvr.data import CheckReport, Collection, DataError, check_collections, convert_bigfile, find_collections
 from prvr.media import open_text_encoder
+from prvr.terminal import Console
 from prvr.worlds import (
     FEATURE_SIZES,
     FeatureWorldConfig,

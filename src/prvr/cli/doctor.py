@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from prvr.cli.console import count, format_bytes, print_table
 from prvr.cli.libraries import LibraryPath
 from prvr.doctor import Diagnosis, EncoderHealth, Package, examine
+from prvr.terminal import Console
 
 _SHOWN = ("torch", "numpy", "av", "h5py", "safetensors", "transformers", "simsimd", "fastapi")
 
@@ -77,6 +77,8 @@ def _facts(found: Diagnosis) -> Iterable[tuple[str, str]]:
     yield "GPU", "; ".join(found.machine.gpus) or "none"
     yield "triton", found.libraries["triton"] or "not installed (only useful on a GPU)"
     yield "scoring", found.engine
+    for number, line in enumerate(found.encoding):
+        yield "" if number else "pictures", line
     for disk in found.disks:
         yield "disk", f"{format_bytes(disk.free)} free: {disk.place}{'' if disk.writable else ' (may not be written)'}"
     if (health := found.library) is not None:

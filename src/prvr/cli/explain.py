@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.text import Text
 
 from prvr.evaluation import (
@@ -23,6 +22,7 @@ from prvr.evaluation import (
     terminal_chart,
     word_figure,
 )
+from prvr.terminal import Console
 from prvr.training import Run, choose_device
 
 

@@ -7,13 +7,12 @@ from dataclasses import fields
 from typing import Annotated, TypeAlias
 
 import tyro
-from rich.console import Console
 
-from prvr.cli.choice import choose_encoder
 from prvr.lake import create_library, library_exists, open_library
 from prvr.library import Library, LibraryError, LibrarySettings, library_limits
+from prvr.terminal import Console
 
-REINDEXED = ("encoder", "rate")  # settings that `prvr library reindex` changes
+REINDEXED = ("encoder", "rate", "repeats")  # settings that `prvr library reindex` changes
 LibraryPath: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]
 
 
@@ -25,6 +24,8 @@ def default_library() -> str:
 def open_or_create(address: str, settings: LibrarySettings) -> Library:
     """Open a library, or create it. Settings that differ from an existing library's are an error."""
     if not library_exists(address):
+        from prvr.cli.choice import choose_encoder
+
         return create_library(address, choose_encoder(settings))
     lib, usual = open_library(address), LibrarySettings()
     if settings.model is not None:
@@ -36,6 +37,7 @@ def open_or_create(address: str, settings: LibrarySettings) -> Library:
         if given not in (getattr(usual, setting.name), stored):
             option = f"--{setting.name.replace('_', '-')}"
             change = f"change it with `prvr library reindex {option} {given}`, " if setting.name in REINDEXED else ""
+            option = "--every-frame" if setting.name == "repeats" and given == 0 else option
             raise LibraryError(
                 f"{address} was created with {setting.name} {stored}, not {given}: leave {option} out, {change}or "
                 "create another library"

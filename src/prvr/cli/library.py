@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, TypeAlias
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import UNLIMITED, count, format_bytes, format_time, print_table
+from prvr.cli.console import UNLIMITED, count, format_bytes, format_time, print_table, shown_name
 from prvr.cli.durations import LIBRARY_DURATIONS, durations_in_seconds
 from prvr.cli.group import print_group_help
 from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
 from prvr.cli.progress import encoding_progress
 from prvr.cli.reindex import Reindex
+from prvr.cli.repair import Repair
 from prvr.cli.watch import Watch
 from prvr.lake import add_on_cluster, copy_library, library_exists, open_library
 from prvr.library import (
@@ -32,6 +32,7 @@ from prvr.library import (
     library_limits,
 )
 from prvr.media import StorageError, VideoFile
+from prvr.terminal import Console
 
 _SHOWN = 20  # failures that are listed one by one
 
@@ -58,20 +59,27 @@ class Add:
     """write down what is said in videos without subtitles, so that its words are found: whisper-tiny, whisper-base,
     whisper-small, … after `prvr prepare MODEL`, or a folder. Needs pip install "prvr[speech]". Videos that were added
     before without any lines are indexed again"""
+    processes: int | None = None
+    """number of processes that decode; 1 decodes in this one [one per core]"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """decode and encode on a Ray cluster: auto (the one this machine is in), host:port, or local (a new one on this
     machine). The library must be a lake, and all nodes must reach it and the videos at the same address"""
     cluster_workers: int | None = None
     """number of processes that decode and encode on the cluster [one per GPU, or one per CPU]"""
+    every_frame: bool = False
+    """encode frames as well that look like the last encoded one: the same as --repeats 0"""
     settings: Annotated[LibrarySettings, tyro.conf.arg(name="")] = field(default_factory=LibrarySettings)
 
     def run(self) -> int:
+        settings = replace(self.settings, repeats=0.0) if self.every_frame else self.settings
         if not self.paths and not self.retry:
             raise LibraryError("no files were given: name video files or folders, or use --retry")
+        if self.processes is not None and self.processes < 1:
+            raise LibraryError(f"--processes must be at least 1, not {self.processes}")
         if library_exists(self.library):
-            lib, files = open_or_create(self.library, self.settings), self._find_videos()
+            lib, files = open_or_create(self.library, settings), self._find_videos()
         else:  # look for videos before an empty library is created
-            files, lib = self._find_videos(), open_or_create(self.library, self.settings)
+            files, lib = self._find_videos(), open_or_create(self.library, settings)
         report = self._add(lib, files)
         _show_report(report, lib)
         print_limits(lib)
@@ -83,7 +91,14 @@ class Add:
                 if self.cluster is not None:
                     adder = lib.adder(tags=self.tags, retry=self.retry, speech=self.speech, progress=show)
                     return add_on_cluster(lib, adder, files, self.cluster, self.cluster_workers)
-                return lib.add_files(files, tags=self.tags, retry=self.retry, speech=self.speech, progress=show)
+                return lib.add_files(
+                    files,
+                    tags=self.tags,
+                    retry=self.retry,
+                    speech=self.speech,
+                    processes=self.processes,
+                    progress=show,
+                )
             except (KeyboardInterrupt, StorageError):
                 console.print("stopped; finished videos are kept, and the same command continues from here")
                 raise
@@ -163,11 +178,12 @@ class Status:
             print(json.dumps({**asdict(status), **settings, "activity": activity}, indent=1))
             return 0
         per_frame = f", {status.bytes_per_frame:.0f} bytes per frame" if status.frames else ""
+        repeats = ", repeats encoded once" if lib.settings.repeats else ""
         free = "" if status.free is None else f"; {format_bytes(status.free)} free"
         lines = [
             f"{count(status.videos, 'video')}, {format_time(status.seconds)} in all; "
             f"{count(status.failed, 'file')} could not be read",
-            f"{status.frames} frames encoded ({lib.settings.rate:g} per second), {status.tokens} vectors, "
+            f"{status.frames} frames ({lib.settings.rate:g} per second{repeats}), {status.tokens} vectors, "
             f"{status.lines} lines of subtitles",
             f"{format_bytes(status.bytes)} on disk{per_frame}{free}",
             f"encoder {lib.settings.encoder}, subtitles by their words"
@@ -206,7 +222,10 @@ class Index:
 
 @dataclass(frozen=True)
 class Verify:
-    """Check that the stored vectors and the video files are those in the catalogue; measure the recall of an index."""
+    """Read everything that a library stores and compare it with its checksums; measure the recall of an index.
+
+    Damaged videos are named: `prvr library repair` indexes them again.
+    """
 
     library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or the address of a lake"""
@@ -217,10 +236,17 @@ class Verify:
         for problem in found.problems:
             console.print(Text.assemble(("wrong ", "red"), problem), soft_wrap=True)
         for path in found.missing:
-            console.print(Text.assemble(("gone  ", "yellow"), str(path)), soft_wrap=True)
+            console.print(Text.assemble(("gone  ", "yellow"), shown_name(path)), soft_wrap=True)
         if found.missing:
             console.print(
                 "moved files are recognised when you add them again; to forget them: prvr library remove --missing"
+            )
+        if found.damaged:
+            console.print(f"{count(len(found.damaged), 'video')} damaged: prvr library repair", highlight=False)
+        if found.unsealed:
+            console.print(
+                f"{count(found.unsealed, 'video')} have no checksums yet: prvr library repair adds them",
+                highlight=False,
             )
         if found.ok:
             result = "their vectors are complete" if found.missing else "everything is complete"
@@ -251,13 +277,14 @@ class Copy:
         return 0
 
 
-Command: TypeAlias = Add | List | Remove | Status | Verify | Index | Copy | Reindex | Watch
+Command: TypeAlias = Add | List | Remove | Status | Verify | Repair | Index | Copy | Reindex | Watch
 _COMMANDS: dict[str, type[Command]] = {
     "add": Add,
     "list": List,
     "remove": Remove,
     "status": Status,
     "verify": Verify,
+    "repair": Repair,
     "index": Index,
     "copy": Copy,
     "reindex": Reindex,
@@ -288,13 +315,20 @@ def _show_report(report: AddReport, lib: Library) -> None:
     pace = f" ({format_time(report.video_seconds)} of video in {format_time(report.elapsed)})" if report.added else ""
     holds = f"{lib.address} now holds {count(lib.status().videos, 'video')}"
     console.print(f"{', '.join(parts)}{pace}: {holds}", highlight=False, markup=False, soft_wrap=True)
+    if report.repeats:
+        console.print(
+            f"{100 * report.repeated:.0f} % of the frames look like the one before and were not encoded again "
+            f"(repeats {lib.settings.repeats:g})",
+            highlight=False,
+            soft_wrap=True,
+        )
     if report.transcribed:
         languages = sorted({text.rpartition(", ")[2] for text in report.transcribed.values() if ", " in text})
         spoken = f" ({', '.join(languages)})" if languages else ""
         console.print(f"speech was looked for in {len(report.transcribed)} of them{spoken}", highlight=False)
     for mark, files in (("damaged", report.damaged), ("failed", failed), ("skipped", skipped)):
         for path, reason in list(files.items())[:_SHOWN]:
-            console.print(Text.assemble((f"{mark} ", "yellow"), f"{path}: {reason}"), soft_wrap=True)
+            console.print(Text.assemble((f"{mark} ", "yellow"), f"{shown_name(path)}: {reason}"), soft_wrap=True)
         if len(files) > _SHOWN:
             console.print(f"… and {len(files) - _SHOWN} more: prvr library list", highlight=False)
 
@@ -303,5 +337,5 @@ def _row(video: Video) -> list[str | Text]:
     state = "damaged" if video.state == "ok" and video.problem is not None else video.state  # the words of `add`
     notes = [*([video.problem] if video.problem else []), *([f"speech: {video.speech}"] if video.speech else [])]
     length = "" if video.duration is None else format_time(video.duration)
-    texts = state, ", ".join(video.tags), str(video.path), ", ".join(notes)
+    texts = state, ", ".join(video.tags), shown_name(video.path), ", ".join(notes)
     return [length, format_bytes(video.size), *map(Text, texts)]

@@ -1,16 +1,15 @@
-"""``prvr library reindex``: another encoder, or another rate, for a library that exists."""
+"""``prvr library reindex``: another encoder, rate or choice of frames for a library that exists."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-from rich.console import Console
 
 from prvr.cli.console import format_time
 from prvr.cli.libraries import LibraryPath, default_library, print_limits
 from prvr.cli.progress import encoding_progress
 from prvr.lake import open_library
 from prvr.media import StorageError
+from prvr.terminal import Console
 
 
 @dataclass(frozen=True)
@@ -28,12 +27,14 @@ class Reindex:
     """a name that `prvr prepare` has fetched, a folder, or plain [the library's]"""
     rate: float | None = None
     """frames per second to encode [the library's]"""
+    repeats: float | None = None
+    """how much a frame may differ from the last encoded one without being encoded; 0: encode all [the library's]"""
 
     def run(self) -> int:
         lib, console = open_library(self.library), Console(highlight=False, soft_wrap=True)
         with encoding_progress() as (beside, show):
             try:
-                report = lib.reindex(encoder=self.encoder, rate=self.rate, progress=show)
+                report = lib.reindex(encoder=self.encoder, rate=self.rate, repeats=self.repeats, progress=show)
             except (KeyboardInterrupt, StorageError):
                 beside.print("stopped; the old vectors stay in use, and the same command continues from here")
                 raise

@@ -1,6 +1,7 @@
 """What this machine has for ``prvr`` and what is wrong with it: packages, devices, encoders, disks, a library."""
 
 from prvr.doctor.diagnosis import Diagnosis, EncoderHealth, LibraryHealth, examine, find_encoders
+from prvr.doctor.encoding import encoding_types
 from prvr.doctor.packages import (
     Package,
     UninstalledExtra,
@@ -16,6 +17,7 @@ __all__ = [
     "LibraryHealth",
     "Package",
     "UninstalledExtra",
+    "encoding_types",
     "examine",
     "find_encoders",
     "installed_packages",

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 import prvr
+from prvr.doctor.encoding import encoding_types
 from prvr.doctor.packages import (
     Package,
     UninstalledExtra,
@@ -30,6 +31,8 @@ from prvr.media import (
     EncoderError,
     MissingExtra,
     cached_models,
+    core_count,
+    cpu_name,
     hub_cache,
     model_folder,
     require_unchanged,
@@ -99,6 +102,7 @@ class Diagnosis:
     libraries: dict[str, str]
     machine: Hardware
     engine: str
+    encoding: list[str]  # how pictures are encoded: the types there are, and what was measured and chosen
     encoders: list[EncoderHealth]
     disks: list[Disk]
     library: LibraryHealth | None = None
@@ -133,6 +137,7 @@ def examine(library: str | Path | None = None, places: tuple[Path, ...] = ()) ->
         libraries=native_libraries(),
         machine=hardware(),
         engine=scoring_engine(),
+        encoding=encoding_types(),
         encoders=encoders,
         disks=[disk_space(folder) for folder in folders],
         library=health,
@@ -162,8 +167,8 @@ def hardware() -> Hardware:
     """What this machine computes with."""
     return Hardware(
         system=f"{platform.system()} {platform.release()}",
-        processor=_processor(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        processor=cpu_name(),
+        cores=core_count(),
         instructions=_instructions(),
         memory=_memory(),
         gpus=tuple(_gpu(number) for number in range(torch.cuda.device_count())),
@@ -251,15 +256,6 @@ def _gpl_parts() -> list[str]:
     """Encoders inside PyAV's wheel that are under the GPL, whatever FFmpeg itself says."""
     names = {file.name.split("-")[0].split(".")[0] for file in distribution("av").files or []}
     return sorted(names & {"libx264", "libx265", "libxvidcore"})
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
 
 
 def _instructions() -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from prvr.evaluation.film_strip import Still
 from prvr.evaluation.findings import Study
 from prvr.evaluation.goldens import Golden, read_golden, repository_goldens
 from prvr.evaluation.pair_account import PairAccount, find_query, find_video, pair_account
-from prvr.evaluation.published import PUBLISHED_CAVEAT, published_recall
+from prvr.evaluation.published import CLIP_CAVEAT, PUBLISHED_CAVEAT, published_caveat, published_recall
 from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, RecordError, load_record, save_record
 from prvr.evaluation.report import (
     COMPARISON_SECTIONS,
@@ -42,14 +42,25 @@ from prvr.evaluation.study import run_study
 from prvr.evaluation.subject import Subject, open_subject
 from prvr.evaluation.tables import RecallSummary, RecallTable, recall_table, summarise
 from prvr.evaluation.terminal import terminal_chart
-from prvr.evaluation.transfer import TRANSFER_LAMBDAS, Transfer, TransferSplit, encode_split, transfer_trace
+from prvr.evaluation.transfer import (
+    PAPER_ANCHORS,
+    PAPER_LAMBDAS,
+    TRANSFER_LAMBDAS,
+    Transfer,
+    TransferSplit,
+    encode_split,
+    transfer_trace,
+)
 from prvr.evaluation.witness_study import WITNESS_ABLATIONS, WitnessExperiment, WitnessStudy
 from prvr.evaluation.word_figure import word_figure
 from prvr.evaluation.zoo import ZooRow, zoo_rows
 from prvr.scoring import Positives, Recall, coverage, ranks, recalls
 
 __all__ = [
+    "CLIP_CAVEAT",
     "COMPARISON_SECTIONS",
+    "PAPER_ANCHORS",
+    "PAPER_LAMBDAS",
     "PUBLISHED_CAVEAT",
     "REPORT_SECTIONS",
     "TRANSFER_LAMBDAS",
@@ -101,6 +112,7 @@ __all__ = [
     "pair_account",
     "pair_runs",
     "pooled_change",
+    "published_caveat",
     "published_recall",
     "ranks",
     "read_golden",

@@ -121,7 +121,7 @@ def explained_correction(outcome: Outcome, stem: str | Path) -> tuple[Correction
         query = dataset.query_batch([case.query]).to(device)
         videos = dataset.video_batch([case.truth, case.negative]).to(device)
         vector = model.backbone.encode_queries(query.tokens, query.mask)
-        tokens = model.backbone.encode_videos(videos.frames, videos.frame_mask, videos.clips)
+        tokens = model.backbone.encode_video_batch(videos)
         evidence = aligned_evidence(model.trace, vector.float().expand(2, -1), tokens.to(torch.float32)).to("cpu")
     caption = dataset.captions[case.query]
     curves = []

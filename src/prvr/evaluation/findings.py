@@ -44,7 +44,8 @@ class Study:
     any_ranks: Mapping[str, Tensor]  # base, trace: the best of several correct videos; empty where there is one each
     covered: Mapping[str, Mapping[int, float]]  # share of all correct videos within k, percent
     rivals: Rivals
-    spread: RegisterSpread | None  # whether registers differ; None without TRACE
+    spread: RegisterSpread | None  # whether registers differ; None where there are none
+    activation: Tensor | None  # (Q, R) of the registers of each query's own video; None where there are none
     views: PairViews | None  # what single videos look like to single queries; None for a method without vectors
     seconds: Mapping[str, float]
 

@@ -122,12 +122,16 @@ def describe_weights(name: str, about: dict[str, Any], config: TrainConfig) -> s
     """How the weights were chosen, in words."""
     if "imported_from" in about:
         return f"the authors' {about['imported_from']}"
+    if about.get("untrained"):
+        return "nothing was trained"
     if name == "average":
         epochs = [epoch + 1 for epoch in about["epochs"]]
         return f"mean of the weights of epochs {', '.join(map(str, epochs))}"
     if name == "best":
         where = "a held-out part of training" if config.held_out else f"the {config.data.validation_split} split"
         return f"epoch {about['epoch'] + 1}, the best on {where}"
+    if "started_from" in about:
+        return f"the backbone of {about['started_from']}, which training started from"
     if name == "backbone":
         return f"end of the backbone phase (epoch {about['epoch'] + 1})"
     return f"epoch {about['epoch'] + 1}, the last"

@@ -1,4 +1,4 @@
-"""Encode the pictures of a library anew, with another encoder or at another rate.
+"""Encode the pictures of a library anew: with another encoder, at another rate, or more or fewer of them.
 
 The old vectors are searched until every video has new ones; then one step replaces them. However the process ends,
 running the same command again continues.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.add import AddProgress
 from prvr.library.ingest.frozen import FrozenEmbedding
-from prvr.library.ingest.index import FileProgress, index_file
+from prvr.library.ingest.index import Decoding, FileProgress, index_files
 from prvr.library.ingest.setup import plan_library
 from prvr.library.ingest.tracks import FRAMES, Track
 from prvr.library.store.buffer import IndexedVideo
@@ -41,6 +42,7 @@ def reindex_videos(
     store: Store,
     encoder: str | Encoder | None,
     rate: float | None,
+    repeats: float | None,
     progress: Callable[[AddProgress], None] | None,
 ) -> tuple[ReindexReport, Encoder | None]:
     """Replace the vectors of all pictures. See ``Library.reindex``; returns the opened encoder with the report.
@@ -49,7 +51,7 @@ def reindex_videos(
         LibraryError: files could not be read, so that the old vectors stay in use; or the library has a trained model.
     """
     began = time.perf_counter()
-    settings = _new_settings(store, encoder, rate)
+    settings = _new_settings(store, encoder, rate, repeats)
     plan = plan_library(
         replace(settings, text_encoder=None), {FRAMES: encoder if isinstance(encoder, Encoder) else None}
     )
@@ -59,7 +61,9 @@ def reindex_videos(
     if recipes == store.record.recipes and settings == store.record.settings:
         return ReindexReport(None), None
     target = LibraryRecord(settings, recipes)
-    track = Track(FRAMES, FrozenEmbedding.of_frames(opened, settings), settings.storage)
+    track = Track(
+        FRAMES, FrozenEmbedding.of_frames(opened, settings), settings.storage, settings.repeats, settings.decoder
+    )
     rebuild, videos = store.rebuild(target), 0
     try:
         while missing := rebuild.missing():  # again if videos were added meanwhile
@@ -75,17 +79,24 @@ def reindex_videos(
     return ReindexReport(target, videos, time.perf_counter() - began, dropped), opened
 
 
-def _new_settings(store: Store, encoder: str | Encoder | None, rate: float | None) -> LibrarySettings:
+def _new_settings(
+    store: Store, encoder: str | Encoder | None, rate: float | None, repeats: float | None
+) -> LibrarySettings:
     settings = store.record.settings
-    if encoder is None and rate is None:
-        raise LibraryError("nothing to change was given: name another --encoder, or another --rate")
+    if encoder is None and rate is None and repeats is None:
+        raise LibraryError("nothing to change was given: name another --encoder, --rate or --repeats")
     if store.record.model is not None:
         raise LibraryError(
             f"{store.address} searches with a trained {store.record.model.method}, which fixes its encoder and rate: "
             "create another library to use another encoder"
         )
     name = settings.encoder if encoder is None else encoder if isinstance(encoder, str) else encoder.name
-    return replace(settings, encoder=name, rate=settings.rate if rate is None else rate)
+    return replace(
+        settings,
+        encoder=name,
+        rate=settings.rate if rate is None else rate,
+        repeats=settings.repeats if repeats is None else repeats,
+    )
 
 
 def _encode(
@@ -100,12 +111,21 @@ def _encode(
     """Build the new vectors of these videos. Files that cannot be read are an error, after all others are done."""
     failed: dict[Video, str] = {}
     clock = _Clock(videos, began, progress)
-    for video in videos:
-        indexed = _index(scratch, video, track, rate, clock.start(video))
-        if indexed.video.state == "ok":
-            rebuild.put(video, indexed)
-        else:
-            failed[video] = str(indexed.video.problem)
+    numbers = iter(videos)
+    indexing = index_files(
+        scratch,
+        map(_known, videos),
+        {FRAMES: track},
+        rate,
+        lambda _: clock.start(next(numbers)),
+        decoding=Decoding(files=len(videos), bytes=sum(video.size for video in videos)),
+    )
+    with closing(indexing):
+        for video, indexed in zip(videos, indexing, strict=True):
+            if indexed.video.state == "ok":
+                rebuild.put(video, _with_text_problem(video, indexed))
+            else:
+                failed[video] = str(indexed.video.problem)
     if failed:
         named = "; ".join(f"{video.path}: {reason}" for video, reason in list(failed.items())[:_SHOWN])
         others = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
@@ -148,12 +168,12 @@ class _Clock:
         return show
 
 
-def _index(scratch: Path | None, video: Video, track: Track, rate: float, progress: FileProgress) -> IndexedVideo:
-    """Encode the pictures of a known video. Its subtitles, and what is wrong with them, stay as they are."""
-    known = NewVideo(**{name: value for name, value in vars(video).items() if name not in ("id", "problem")})
-    progress(0.0, None)
-    indexed = index_file(scratch, known, {FRAMES: track}, rate, progress)
-    about_text = video.problem if video.problem is not None and video.problem.startswith("subtitles:") else None
-    if indexed.video.state == "ok" and indexed.video.problem is None and about_text is not None:
-        indexed.video = replace(indexed.video, problem=about_text)
+def _known(video: Video) -> NewVideo:
+    return NewVideo(**{name: value for name, value in vars(video).items() if name not in ("id", "problem")})
+
+
+def _with_text_problem(video: Video, indexed: IndexedVideo) -> IndexedVideo:
+    """Subtitles, and what is wrong with them, stay as they are."""
+    if indexed.video.problem is None and video.problem is not None and video.problem.startswith("subtitles:"):
+        indexed.video = replace(indexed.video, problem=video.problem)
     return indexed

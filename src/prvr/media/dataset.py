@@ -54,8 +54,9 @@ def write_dataset(
     encoder: Encoder,
     *,
     rate: float = 1.0,
+    repeats: float = 0.0,
     text: TextFeatures = "words",
-    backend: Backend = "auto",
+    backend: Backend = "pyav",
     workers: int = 1,
     progress: bool = True,
 ) -> ExtractionResult:
@@ -71,6 +72,7 @@ def write_dataset(
         annotations: the sentences of each split (``train``, ``val``, ``test``), with the videos that they describe.
         encoder: turns frames and sentences into features.
         rate: frames per second to read.
+        repeats: a frame that differs less from the last encoded one gets its vector; 0: every frame is encoded.
         text: keep sentences word by word, or as one vector each. The ``frozen`` backbone needs vectors, because it
             compares sentences with frames in the encoder's own space.
         backend: what decodes the videos.
@@ -90,7 +92,7 @@ def write_dataset(
     features.parent.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(features.with_name(".lock")):
         recover_folders(features.parent)
-        made_by = Extraction(encoder, rate, backend, keep=finished)
+        made_by = Extraction(encoder, rate, backend, keep=finished, repeats=repeats)
         result = extract_features(videos, made_by, features, workers=workers, progress=progress)
     if not result.frames:
         why = "; ".join(sorted(set(result.failed.values()))[:3]) or "none were given"

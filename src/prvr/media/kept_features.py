@@ -32,8 +32,9 @@ class Extraction:
 
     encoder: Encoder
     rate: float
-    backend: Backend = "auto"
+    backend: Backend = "pyav"
     keep: Path | None = None
+    repeats: float = 0.0  # as ``feature_parts`` takes it
 
     def features(self, path: Path) -> ExtractedVideo:
         """The features of a video: those that were kept, if the file has not changed since.
@@ -44,7 +45,7 @@ class Extraction:
         kept = self._kept_file(path)
         found = None if kept is None else _read(kept)
         if found is None:
-            made = video_features(path, self.encoder, self.rate, self.backend)
+            made = video_features(path, self.encoder, self.rate, self.backend, self.repeats)
             found = ExtractedVideo(made.vectors, made.recipe, made.problem)
             if kept is not None:
                 _write(kept, found)
@@ -55,7 +56,7 @@ class Extraction:
         if self.keep is None or not path.is_file():
             return None
         status = path.stat()
-        recipe = self.encoder.recipe(self.rate, decoder_name(self.backend)).to_json()
+        recipe = self.encoder.recipe(self.rate, decoder_name(self.backend), self.repeats).to_json()
         facts = json.dumps([str(path.resolve()), status.st_size, status.st_mtime_ns, recipe])
         return self.keep / f"{hashlib.sha256(facts.encode()).hexdigest()[:32]}.npz"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
@@ -25,7 +26,31 @@ def require_hub() -> Any:
 
 def require_faster_whisper() -> Any:
     """The ``faster-whisper`` library, which runs speech models."""
+    _keep_onnxruntime_quiet()
     return _require("faster_whisper", "faster-whisper, which writes down what is said,", "speech")
+
+
+def require_onnxruntime() -> Any:
+    """ONNX Runtime, which computes in int8 on a processor."""
+    _keep_onnxruntime_quiet()
+    return _require("onnxruntime", "onnxruntime, which runs picture models in int8,", "int8")
+
+
+def require_onnx() -> Any:
+    """The package ``onnx``, which writes the files that ONNX Runtime reads."""
+    return _require("onnx", "onnx, which converts picture models to int8,", "int8")
+
+
+def require_quantization() -> Any:
+    """The part of ONNX Runtime that rounds a model to int8."""
+    require_onnx(), require_onnxruntime()
+    return import_module("onnxruntime.quantization")
+
+
+def _keep_onnxruntime_quiet() -> None:
+    """From 1.29 on, ONNX Runtime reports sessions and models to its makers unless told otherwise before its import."""
+    for name in ("ORT_DISABLE_TELEMETRY", "ORT_TELEMETRY_DISABLED"):  # today's name, and that of the first versions
+        os.environ[name] = "1"
 
 
 def require_timelines() -> Any:

@@ -20,12 +20,12 @@ from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.packages import require_av
 from prvr.media.reader import VideoReader
 from prvr.media.resize import fit_picture
-from prvr.media.sampling import PresentationClock, Sampler
+from prvr.media.sampling import PresentationClock, Sampler, longest_still
 
 av = require_av()
 
-_SEEK_PAYS = 1.5  # seek where samples are this many times further apart than key frames
-_DEFAULT_GAP = 1 / 25  # seconds between frames where the file states no rate
+SEEK_PAYS = 1.5  # seek where samples are this many times further apart than key frames
+DEFAULT_GAP = 1 / 25  # seconds between frames where the file states no rate
 
 
 class PyAVReader(VideoReader):
@@ -43,7 +43,7 @@ class PyAVReader(VideoReader):
         """Facts about the file. Size and rotation come from its first frame, so one frame must decode."""
         stream.thread_type = "SLICE"  # threads over frames would decode several before returning the first
         lost: list[str] = []
-        first = next(_decoded(container, stream, lost), None)
+        first = next(decoded_pictures(container, stream, lost), None)
         if first is None:
             because = f" ({lost[0]})" if lost else ""
             raise MediaError(self.path, f"no frame could be decoded{because}: it is damaged, encrypted or cut short")
@@ -62,17 +62,17 @@ class PyAVReader(VideoReader):
             streams=tuple(_stream_info(stream) for stream in container.streams),
         )
 
-    def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
+    def _frames(self, rate: float, fit: Fit | None) -> Iterator[Frame]:
         sampler = Sampler[Any](rate)
-        convert = _Converter(self.info, fit)
+        convert = PictureConverter(self.info, fit)
         self.problem = None
         lost: list[str] = []
         with open_container(self.path) as container:
             stream = video_stream(container, self.path)
             stream.codec_context.thread_count = self.threads
-            gap = 1 / self.info.fps if self.info.fps else _DEFAULT_GAP
-            between_keys = _key_frame_gap(stream)
-            if between_keys is not None and 1 / rate > _SEEK_PAYS * between_keys:
+            gap = 1 / self.info.fps if self.info.fps else DEFAULT_GAP
+            between_keys = key_frame_gap(stream)
+            if between_keys is not None and 1 / rate > SEEK_PAYS * between_keys:
                 stream.thread_type = "SLICE"  # threads over frames would decode too far after every seek
                 timed = self._timed_by_seeking(container, stream, gap, between_keys, sampler, lost)
             else:
@@ -80,18 +80,18 @@ class PyAVReader(VideoReader):
                 timed = self._timed(container, stream, gap, lost)
             hold = gap
             for time, picture in timed:
-                hold = _seconds(picture.duration, stream) or gap
+                hold = stream_seconds(picture.duration, stream) or gap
                 for due, shown in sampler.push(time, picture):
                     yield Frame(due, convert(shown))
             for due, shown in sampler.finish(hold):
                 yield Frame(due, convert(shown))
             end = sampler.held[0] + hold if sampler.held is not None else 0.0
-            self.problem = _problem(lost, end, _picture_duration(container, stream))
+            self.problem = decoding_problem(lost, end, picture_duration(container, stream), sampler)
 
     def _timed(self, container: Any, stream: Any, gap: float, lost: list[str]) -> Iterator[tuple[float, Any]]:
         """All frames, with times that never decrease."""
         clock, origin = PresentationClock(gap, self.info.duration), start_seconds(container)
-        for picture in _decoded(container, stream, lost):
+        for picture in decoded_pictures(container, stream, lost):
             if origin is None:
                 origin = picture.time or 0.0
             yield clock(None if picture.time is None else picture.time - origin), picture
@@ -104,7 +104,7 @@ class PyAVReader(VideoReader):
         seeking = True
         while seeking:
             seeking = False
-            for picture in _decoded(container, stream, lost):
+            for picture in decoded_pictures(container, stream, lost):
                 if origin is None:
                     origin = picture.time or 0.0
                 time = max(0.0, picture.time - origin) if picture.time is not None else last + gap
@@ -123,7 +123,7 @@ class PyAVReader(VideoReader):
                     break
 
 
-class _Converter:
+class PictureConverter:
     """Decoded pictures to upright RGB arrays of one size. A picture that is sampled several times is converted once."""
 
     def __init__(self, info: VideoInfo, fit: Fit | None):
@@ -148,7 +148,7 @@ class _Converter:
         return image
 
 
-def _decoded(container: Any, stream: Any, lost: list[str]) -> Iterator[Any]:
+def decoded_pictures(container: Any, stream: Any, lost: list[str]) -> Iterator[Any]:
     """Every picture that decodes. Errors are appended to ``lost``, and decoding continues after them."""
     packets = demuxed(container, stream)
     while True:
@@ -170,8 +170,13 @@ def _decoded(container: Any, stream: Any, lost: list[str]) -> Iterator[Any]:
             return
 
 
-def _problem(lost: list[str], end: float, duration: float | None) -> str | None:
-    """Describes what did not decode; None where everything did."""
+def decoding_problem(
+    lost: list[str], end: float, duration: float | None, sampler: Sampler[Any] | None = None
+) -> str | None:
+    """Describes what did not decode, or was left out; None where everything was sampled."""
+    if sampler is not None and sampler.cut:
+        claim = f"claims to last {end / 3600:.0f} hours with {sampler.pictures} pictures"
+        return f"{claim}: of repeated pictures, {longest_still(sampler.pictures) / 3600:.0f} h are indexed"
     if duration is not None and end < duration - max(1.0, 0.05 * duration):
         return f"ends early, at {end:.1f} s of {duration:.1f} s" + (f" ({lost[-1]})" if lost else "")
     if lost:
@@ -182,20 +187,20 @@ def _problem(lost: list[str], end: float, duration: float | None) -> str | None:
 def _duration(container: Any, stream: Any) -> float | None:
     """The length that the file states, in seconds."""
     whole = container.duration / av.time_base if container.duration and container.duration > 0 else None
-    return _seconds(stream.duration, stream) or whole
+    return stream_seconds(stream.duration, stream) or whole
 
 
-def _picture_duration(container: Any, stream: Any) -> float | None:
+def picture_duration(container: Any, stream: Any) -> float | None:
     """The length of the pictures; None where the file states only that of pictures and sound together."""
-    own = _seconds(stream.duration, stream)
+    own = stream_seconds(stream.duration, stream)
     return own or (None if len(container.streams) > 1 else _duration(container, stream))
 
 
-def _seconds(ticks: int | None, stream: Any) -> float | None:
+def stream_seconds(ticks: int | None, stream: Any) -> float | None:
     return float(ticks * stream.time_base) if ticks is not None and ticks > 0 and stream.time_base else None
 
 
-def _key_frame_gap(stream: Any) -> float | None:
+def key_frame_gap(stream: Any) -> float | None:
     """Mean seconds between key frames, from the index at the start of the file; None where it has no index."""
     entries = stream.index_entries
     keys = [entries[i].timestamp for i in range(min(len(entries), 20_000)) if entries[i].is_keyframe]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,17 @@ if TYPE_CHECKING:
     from prvr.media.pyav_reader import PyAVReader
     from prvr.media.torchcodec_reader import TorchcodecReader
 
-Backend = Literal["auto", "pyav", "torchcodec"]
+_DECODING, _BYTES_A_SECOND = 3600.0, 20_000.0  # see longest_decoding; a film of one hour has some 10^9 bytes
+Backend = Literal["pyav", "torchcodec", "nvdec"]
+
+
+def longest_decoding(size: int) -> float:
+    """Seconds that decoding a file of this size (bytes) may take: an hour, and longer the larger it is.
+
+    >>> [round(longest_decoding(size) / 3600) for size in (859, 10**9)]  # in hours
+    [1, 15]
+    """
+    return _DECODING + size / _BYTES_A_SECOND
 
 
 class VideoReader(ABC):
@@ -37,10 +48,28 @@ class VideoReader(ABC):
     info: VideoInfo
     problem: str | None = None  # set while ``frames`` is read: why decoding ended early or frames were lost
     decoder: str  # name and version, for recipes
+    threads: int = 0  # for decoding; 0 uses all cores
+
+    def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
+        """The picture on screen at the first frame and every 1/rate seconds after it, scaled as ``fit`` says.
+
+        A file that takes longer to decode than ``longest_decoding`` ends there, and ``problem`` says so.
+        """
+        spent, most, frames = 0.0, longest_decoding(self.info.path.stat().st_size), self._frames(rate, fit)
+        while True:
+            began = time.monotonic()
+            frame = next(frames, None)
+            spent += time.monotonic() - began  # without the time that the reader of the frames needs
+            if frame is None:
+                return
+            yield frame
+            if spent > most:
+                self.problem = f"took more than {most / 60:.0f} minutes to decode: left out from {frame.time:.0f} s on"
+                return
 
     @abstractmethod
-    def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
-        """The picture on screen at the first frame and every 1/rate seconds after it, scaled as ``fit`` says."""
+    def _frames(self, rate: float, fit: Fit | None) -> Iterator[Frame]:
+        """The same without a limit of time."""
 
     def close(self) -> None:
         """Release what is open between iterations; most readers keep nothing open."""
@@ -55,12 +84,12 @@ class VideoReader(ABC):
         self.close()
 
 
-def open_video(path: str | VideoFile, backend: Backend = "auto", threads: int = 0) -> VideoReader:
+def open_video(path: str | VideoFile, backend: Backend = "pyav", threads: int = 0) -> VideoReader:
     """Open a video file.
 
     Args:
         path: the file, or its address in a bucket.
-        backend: what decodes it; ``auto`` is PyAV.
+        backend: what decodes it; ``nvdec`` is torchcodec on an NVIDIA GPU.
         threads: for decoding; 0 uses all cores.
 
     Raises:
@@ -71,7 +100,7 @@ def open_video(path: str | VideoFile, backend: Backend = "auto", threads: int = 
     return _reader_class(backend)(require_file(path), threads)
 
 
-def decoder_name(backend: Backend = "auto") -> str:
+def decoder_name(backend: Backend = "pyav") -> str:
     """Name and version of what decodes videos here, as recipes state it: ``pyav 18.1.0``.
 
     Raises:
@@ -81,10 +110,10 @@ def decoder_name(backend: Backend = "auto") -> str:
 
 
 def _reader_class(backend: Backend) -> type[PyAVReader] | type[TorchcodecReader]:
-    if backend == "torchcodec":
-        from prvr.media.torchcodec_reader import TorchcodecReader
+    if backend != "pyav":
+        from prvr.media.torchcodec_reader import TorchcodecReader, nvdec_reader
 
-        return TorchcodecReader
+        return nvdec_reader() if backend == "nvdec" else TorchcodecReader
     from prvr.media.pyav_reader import PyAVReader
 
     return PyAVReader

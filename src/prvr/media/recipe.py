@@ -31,6 +31,7 @@ class Recipe:
     preprocessing: str = ""
     rate: float = 0.0  # frames per second
     decoder: str = ""  # name and version
+    repeats: float = 0.0  # largest change of a picture that was not encoded again, of 255 levels; 0: every one was
 
     @property
     def words(self) -> bool:
@@ -59,14 +60,18 @@ class Recipe:
             raise EncoderError(f"The recipe cannot be read ({problem}). Found: {str(content)[:80]!r}") from problem
 
     def differences(self, other: Recipe) -> dict[str, tuple[object, object]]:
-        """The fields that differ, with both values. Versions of a decoder differ only in rounding and do not count."""
+        """The fields that differ, with both values.
+
+        Versions of a decoder differ only in rounding and do not count, nor does which pictures were not encoded again:
+        their vectors can be compared.
+        """
         different: dict[str, tuple[object, object]] = {}
         for field in fields(self):
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
             if field.name == "decoder":
                 same = mine.split(" ")[0] == theirs.split(" ")[0]
             else:
-                same = mine == theirs
+                same = mine == theirs or field.name == "repeats"
             if not same:
                 different[field.name] = (mine, theirs)
         return different
@@ -85,6 +90,7 @@ class Recipe:
         preprocessing
         rate             1.0              1.0
         decoder
+        repeats          0.0              0.0
         Use the encoder and settings of one of them for both.
         """
         different = self.differences(other)

@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import html
 import math
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from prvr.media.buckets import VideoFile, video_path
+from prvr.media.checked import open_checked
 from prvr.media.containers import demuxed, open_container
 from prvr.media.errors import MediaError
 
+_MOST_BYTES = 64 << 20  # of a subtitle file; those of a long film have a quarter of a megabyte
 SUBTITLE_SUFFIXES = (".srt", ".vtt")
 _TEXT_CODECS = {"subrip", "srt", "ass", "ssa", "mov_text", "webvtt", "text"}
 _TIME = r"(?:(\d{1,4})\s*:\s*)?(\d{1,3})\s*:\s*(\d{1,3})(?:\s*[.,:]\s*(\d{1,6}))?"
@@ -62,21 +66,31 @@ def subtitle_files(video: VideoFile) -> list[VideoFile]:
 
     ``a.srt``, ``a.en.srt`` and ``a.en.forced.vtt`` belong to ``a.mp4``; ``a.b.srt`` does not where ``a.b.mp4`` exists.
     """
+    folder, stem = video.parent, video.stem
     try:
-        beside: list[VideoFile] = list(video.parent.iterdir())
+        names = os.listdir(folder) if isinstance(folder, Path) else [each.name for each in folder.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    near = sorted(p for p in beside if p.suffix.lower() in SUBTITLE_SUFFIXES and p.is_file())
-    others = {p.stem for p in beside if p.suffix.lower() not in SUBTITLE_SUFFIXES} - {video.stem}
-    return [p for p in near if p.stem == video.stem or (p.stem.startswith(f"{video.stem}.") and p.stem not in others)]
+    beside = sorted(folder / name for name in names if name.startswith(stem))  # few of a large folder
+    others = {p.stem for p in beside if p.suffix.lower() not in SUBTITLE_SUFFIXES} - {stem}
+    return [
+        p
+        for p in beside
+        if p.suffix.lower() in SUBTITLE_SUFFIXES
+        and (p.stem == stem or (p.stem.startswith(f"{stem}.") and p.stem not in others))
+        and p.is_file()
+    ]
 
 
 def read_subtitles(path: VideoFile) -> SubtitleTrack:
     """Read a subtitle file in any text encoding."""
     try:
-        raw = path.read_bytes()
+        with open_checked(path) as file:
+            raw = file.read(_MOST_BYTES + 1)
     except OSError as problem:
         raise MediaError(path, f"cannot be read: {problem.strerror}") from problem
+    if len(raw) > _MOST_BYTES:
+        raise MediaError(path, f"is larger than {_MOST_BYTES >> 20} MiB: these are no subtitles")
     languages = [part for part in path.stem.split(".")[1:] if _LANGUAGE.fullmatch(part)]
     language = languages[0].lower() if languages else None
     return SubtitleTrack(path.name, language, tuple(parse_subtitles(decode_text(raw))))

@@ -1,6 +1,7 @@
 """The second reader: torchcodec, which uses the FFmpeg that is installed on the system.
 
-This module needs torchcodec to be imported; ``open_video(path, backend="torchcodec")`` does that.
+With a build of torchcodec for CUDA, ``backend="nvdec"`` decodes on an NVIDIA GPU. This module needs torchcodec to be
+imported; ``open_video(path, backend="torchcodec")`` does that.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 import torch
 
 from prvr.media.buckets import VideoFile
-from prvr.media.errors import MediaError, MissingExtra
+from prvr.media.errors import EncoderError, MediaError, MissingExtra
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.reader import VideoReader
 from prvr.media.resize import fit_picture, resize
-from prvr.media.sampling import TOLERANCE
+from prvr.media.sampling import TOLERANCE, longest_still
 
 try:
     import torchcodec
@@ -36,6 +37,7 @@ class TorchcodecReader(VideoReader):
     """A video file, decoded by torchcodec. Time zero is the first frame, even where the sound begins earlier."""
 
     decoder = f"torchcodec {torchcodec.__version__}"
+    device = "cpu"
 
     def __init__(self, path: VideoFile, threads: int = 0):
         self.path, self.threads = path, threads
@@ -64,24 +66,27 @@ class TorchcodecReader(VideoReader):
     def _open(self) -> Any:
         try:
             source = str(self.path) if isinstance(self.path, Path) else self.path.open()
-            return VideoDecoder(source, dimension_order="NHWC", num_ffmpeg_threads=self.threads)
+            threads = self.threads if self.device == "cpu" else 1
+            return VideoDecoder(source, dimension_order="NHWC", num_ffmpeg_threads=threads, device=self.device)
         except _FAILURES as problem:
             reason = "is not a video that FFmpeg knows, or it is damaged or has no video stream"
             raise MediaError(self.path, f"{reason} ({_first_line(problem)})") from problem
 
-    def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
+    def _frames(self, rate: float, fit: Fit | None) -> Iterator[Frame]:
         if not 0 < rate <= 1000:
             raise ValueError(f"The rate must be between 0 and 1000 frames per second; got {rate}.")
         self.problem = None
         decoder = self._open()
         begin, end = decoder.metadata.begin_stream_seconds, decoder.metadata.end_stream_seconds
-        total = max(1, math.ceil((end - begin - TOLERANCE) * rate))
+        pictures = decoder.metadata.num_frames or 1
+        most = pictures + longest_still(pictures) * rate  # what the file claims is not believed
+        total = max(1, math.ceil(min((end - begin - TOLERANCE) * rate, most)))
         at_once = max(1, _BATCH_BYTES // (3 * self.info.width * self.info.height))
         for first in range(0, total, at_once):
             times = [k / rate for k in range(first, min(total, first + at_once))]
             count = 0
             for count, image in enumerate(self._shown(decoder, [begin + t for t in times]), 1):
-                yield Frame(times[count - 1], _displayed(image.numpy(), self.info, fit))
+                yield Frame(times[count - 1], _displayed(image.cpu().numpy(), self.info, fit))
             if count < len(times):
                 return
 
@@ -101,6 +106,24 @@ class TorchcodecReader(VideoReader):
                     f"ends early, at {second - decoder.metadata.begin_stream_seconds:.1f} s ({_first_line(problem)})"
                 )
                 return
+
+
+class NvdecReader(TorchcodecReader):
+    """The same on an NVIDIA GPU. Pictures are scaled on the CPU, so that they are those of the other readers."""
+
+    decoder = f"nvdec torchcodec {torchcodec.__version__}"
+    device = "cuda"
+
+
+def nvdec_reader() -> type[NvdecReader]:
+    """The reader, if there is a GPU for it.
+
+    Raises:
+        EncoderError: torch sees no NVIDIA GPU.
+    """
+    if not torch.cuda.is_available():
+        raise EncoderError("nvdec decodes videos on an NVIDIA GPU, but torch sees none here: use the decoder pyav.")
+    return NvdecReader
 
 
 def _displayed(image: Image, info: VideoInfo, fit: Fit | None) -> Image:

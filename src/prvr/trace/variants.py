@@ -15,7 +15,8 @@ from torch import Tensor
 
 from prvr.tokens import VideoTokens
 from prvr.trace import operator as op
-from prvr.trace.module import Trace, TraceConfig, TraceFactors
+from prvr.trace.config import TraceConfig
+from prvr.trace.module import Trace, TraceFactors
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def explained_words(evidence: Tensor, place: Tensor, temperature: Tensor | float
     return temperature * (evidence / temperature + place.clamp(min=1e-12).log()[:, :, None]).logsumexp(-1)
 
 
-def best_frames(evidence: Tensor) -> Tensor:
+def explained_anywhere(evidence: Tensor) -> Tensor:
     """``m_l = max_i e_li``: a word's best frame anywhere, (N, K, L, M) → (N, K, L)."""
     return evidence.amax(-1)
 
@@ -169,7 +169,9 @@ class Witness(nn.Module):
         evidence = _full(word_evidence(words, frames, frame_mask))
         place = meeting_place(evidence, weights, frame_mask, self.log_place.exp())
         near = self.config.time == "near"
-        explained = explained_words(evidence, place, self.log_temperature.exp()) if near else best_frames(evidence)
+        explained = (
+            explained_words(evidence, place, self.log_temperature.exp()) if near else explained_anywhere(evidence)
+        )
         return WordEvidence(words_score(explained, weights), explained, weights, evidence, place)
 
     def forward(self, words: Tensor, mask: Tensor, frames: Tensor, frame_mask: Tensor) -> WordEvidence:

@@ -37,6 +37,7 @@ from prvr.training.phases import PhaseSetup
 from prvr.training.run import Run, RunError
 from prvr.training.schedule import PhaseEpoch, backbone_rate, phase_at
 from prvr.training.splits import load_split, move_if_it_fits, resolve_config
+from prvr.training.start import STARTED_FROM, config_from_run, copy_start
 from prvr.training.step import PlainStep, Step
 from prvr.training.validation import split_scores, validate
 from prvr.training.witness import (
@@ -54,6 +55,7 @@ from prvr.training.witness_run import FittedWitness, fit_run_witness, load_run_w
 __all__ = [
     "OWN_PRESET",
     "RECIPES",
+    "STARTED_FROM",
     "BackboneStage",
     "ConfigError",
     "FittedWitness",
@@ -78,7 +80,9 @@ __all__ = [
     "calibrate_run",
     "choose_device",
     "config_from_dict",
+    "config_from_run",
     "config_to_dict",
+    "copy_start",
     "fit_hubs",
     "fit_run_witness",
     "fit_weight",

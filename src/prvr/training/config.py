@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from prvr.backbones import BackboneConfig, method
+from prvr.backbones import BackboneConfig, method, require_ranges
 from prvr.errors import UserError, did_you_mean
 from prvr.trace import TraceConfig, WitnessConfig
 
@@ -161,34 +161,12 @@ class TrainConfig:
     """on a GPU, compile the heaviest parts of the backbone; auto: where enough steps are left to be worth it"""
 
     def __post_init__(self) -> None:
-        rules = {
-            "batch_size": (self.batch_size >= 2, "at least 2: a single video has no negatives"),
-            "validate_every": (self.validate_every >= 1, "at least 1"),
-            "held_out": (0 <= self.held_out < 1, "a share from 0 up to, not including, 1"),
-            "trace_stage.snapshots": (self.trace_stage.snapshots >= 1, "at least 1"),
-            "epochs": (self.epochs >= 1, "at least 1 in all"),
-        }
-        rules["seed"] = self.seed >= 0, "0 or more"
-        rules["trace.temperature"] = self.trace.temperature > 0, "above 0"
-        rules["backbone_stage.epochs"] = self.backbone_stage.epochs >= 0, "0 or more"
-        rules["trace_stage.epochs"] = self.trace_stage.epochs >= 0, "0 or more"
-        for name in (
-            "width",
-            "heads",
-            "blocks",
-            "registers",
-            "frames",
-            "clips",
-            "words",
-            "visual_width",
-            "query_width",
-        ):
-            rules[f"model.{name}"] = getattr(self.model, name, 1) >= 1, "at least 1"
-        for name in ("dropout", "input_dropout"):
-            rules[f"model.{name}"] = 0 <= getattr(self.model, name, 0.0) < 1, "a share from 0 up to, not including, 1"
-        for name, (holds, rule) in rules.items():
-            if not holds:
-                raise ConfigError(f"{name} must be {rule}")
+        try:
+            require_ranges(self)
+        except ValueError as problem:
+            raise ConfigError(str(problem)) from None
+        if self.epochs < 1 and method(self.method).trainable:
+            raise ConfigError("epochs must be at least 1 in all")
 
     @property
     def epochs(self) -> int:

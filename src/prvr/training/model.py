@@ -36,6 +36,11 @@ class TraceModel(nn.Module):
             backbone = build(config.method, config.model)
         except ValueError as error:
             raise ConfigError(f"{config.method} cannot be built with these settings: {error}") from None
+        if not backbone.trainable and config.epochs > 0:
+            raise ConfigError(
+                f"{config.method} has nothing to train: leave both phases out (--backbone-stage.epochs 0 "
+                "--trace-stage.epochs 0), and try `prvr transfer` on the run"
+            )
         if not backbone.separable and config.trace_stage.epochs > 0:
             raise ConfigError(
                 f"{config.method} scores each query–video pair separately, so TRACE has no tokens to work on: "

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from prvr.terminal import Console
 from prvr.training.metrics import append_metrics, drop_metrics
 from prvr.training.schedule import PhaseEpoch
 from prvr.training.validation import Validation

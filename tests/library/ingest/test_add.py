@@ -13,6 +13,7 @@ from prvr.cli import main
 from prvr.library import FRAMES, AddProgress, Filters, FolderStore, Library, LibraryError
 from prvr.library.ingest import frozen
 from prvr.library.store import arrays, buffer
+from prvr.media import decoding
 from prvr.media.encoders import PlainEncoder
 from prvr.media.recipe import RecipeMismatch
 from prvr.media.writer import write_video
@@ -46,6 +47,20 @@ def test_a_touched_file_is_recognised_and_a_changed_one_is_indexed_anew(library:
     (hit,) = (hit for hit in library.search(SENTENCE, limit=100) if hit.also_at)  # the same film twice now
     assert [hit.video.path, *hit.also_at] == paths[:2]
     assert library.verify().ok
+
+
+def test_a_change_in_the_middle_of_a_file_is_seen(library: Library, own: Path) -> None:
+    path = library.add([own]).added[0]
+    with path.open("ab") as file:  # players ignore what follows the last box
+        file.write(bytes(4 << 20))
+    assert library.add([own]).added == [path]
+    with path.open("r+b") as file:  # as many bytes, and those at the beginning, the middle and the end are the same
+        file.seek(path.stat().st_size - (1 << 20))
+        file.write(b"changed")
+    assert library.add([own]).added == [path]
+    os.utime(path)
+    assert library.add([own]).unchanged.count(path) == 1
+    assert library.videos()[0].mtime == path.stat().st_mtime_ns
 
 
 def test_a_moved_file_keeps_its_number_tags_and_vectors(library: Library, own: Path) -> None:
@@ -84,6 +99,21 @@ def test_what_cannot_be_read_is_listed_with_a_reason_and_retried_on_request(libr
     retried = library.add(retry=True)
     assert {p.name for p in retried.failed} == {"empty.mp4", "cut.mp4"}
     assert library.search(SENTENCE, limit=50).total == 7
+
+
+def test_several_processes_make_the_library_of_one(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (own / "text.mp4").write_text("not a video at all\n" * 50)
+    (own / "test0000.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHello\n")
+    alone = Library.create(tmp_path / "alone", encoder="plain", rate=2.0)
+    expected = alone.add([own], processes=1)
+    monkeypatch.setattr(decoding, "_LARGE", -1)  # every file is decoded in another process
+    monkeypatch.delattr(decoding, "_LocalFile")
+    together = Library.create(tmp_path / "together", encoder="plain", rate=2.0)
+    report = together.add([own], processes=2)
+    assert (report.added, report.failed) == (expected.added, expected.failed)
+    assert found(together) == found(alone)
+    facts = [[(v.path, v.duration, v.width, v.frames, v.subtitles) for v in lib.videos()] for lib in (alone, together)]
+    assert facts[0] == facts[1]
 
 
 def test_a_good_file_that_goes_bad_leaves_the_search(library: Library, own: Path) -> None:

@@ -13,6 +13,7 @@ from prvr.media import Encoder, open_encoder
 from prvr.media.encoders import engine as module
 from prvr.media.encoders.engine import CPU_BATCH, PictureEngine
 from prvr.media.encoders.image_text import ImageTextEncoder
+from prvr.media.encoders.trial import TRIED_BATCHES, TypeTrial
 
 CPU = torch.device("cpu")
 
@@ -41,27 +42,26 @@ def test_bf16_gives_nearly_the_same_vectors(pair_folder: Path) -> None:
     assert closest(engine_of(pair_folder, precision=torch.bfloat16).start(pictures)(), full) > 0.995
 
 
-def test_a_processor_that_multiplies_bf16_keeps_the_faster_type(
-    pair_folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("cosine", "kept"), [(0.999, torch.bfloat16), (0.99, torch.float32)])
+def test_a_processor_that_multiplies_bf16_keeps_the_faster_type_if_its_vectors_agree(
+    pair_folder: Path, monkeypatch: pytest.MonkeyPatch, cosine: float, kept: torch.dtype
 ) -> None:
     monkeypatch.setattr(module, "fast_types", lambda device: (torch.float32, torch.bfloat16))
-    now = 0.0
-
-    def clock() -> float:
-        """A batch takes one second in bf16, and three in fp32."""
-        nonlocal now
-        now += 1.0 if tried.precision == torch.bfloat16 else 3.0
-        return now
-
-    tried = engine_of(pair_folder)
-    monkeypatch.setattr(module.time, "perf_counter", clock)
-    used = []
-    for _ in range(6):
-        used.append(tried.precision)
+    monkeypatch.setattr(TypeTrial, "_try", lambda *_: (1e6, cosine))
+    tried, used = engine_of(pair_folder), []
+    for _ in range(TRIED_BATCHES + 1):
+        tried.start(structured(3))()  # a batch that is not full decides nothing
         tried.start(structured(CPU_BATCH))()
-    assert used == [torch.float32] * 2 + [torch.bfloat16] * 4
-    tried.start(structured(3))()  # a batch that is not full decides nothing
-    assert tried.precision == torch.bfloat16
+        used.append(tried.precision)
+    assert used == [torch.float32] * TRIED_BATCHES + [kept]
+
+
+def test_weights_are_not_rounded_by_trying_a_smaller_type(pair_folder: Path) -> None:
+    engine = engine_of(pair_folder, precision=torch.bfloat16)
+    before = {name: weights.clone() for name, weights in engine.model.state_dict().items()}
+    engine.start(structured(2))()
+    assert engine.precision == torch.bfloat16
+    assert all(torch.equal(weights, before[name]) for name, weights in engine.model.state_dict().items())
 
 
 def test_work_in_flight_comes_back_in_order(pair_folder: Path) -> None:

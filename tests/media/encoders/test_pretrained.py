@@ -54,7 +54,12 @@ def test_neither_batches_nor_loading_change_anything(pair: Encoder, pair_folder:
     again = open_encoder(str(pair_folder), device="cpu")
     np.testing.assert_array_equal(pair.encode_frames(images), again.encode_frames(images))
     np.testing.assert_allclose(pair.encode_frames(images)[17], pair.encode_frames(images[17:18])[0], atol=1e-5)
-    np.testing.assert_allclose(pair.encode_texts(texts)[1], pair.encode_texts(texts[1:2])[0], atol=1e-5)
+    texts[1] = "a blue square that moves from the left to the right of the picture, and then back again"
+    np.testing.assert_allclose(
+        pair.encode_texts(texts)[1:3], [pair.encode_texts([text])[0] for text in texts[1:3]], atol=1e-5
+    )
+    for words, text in zip(pair.encode_word_lists(texts[:4]), texts, strict=False):
+        np.testing.assert_allclose(words, pair.encode_words(text), atol=1e-5)
 
 
 def test_any_number_of_threads_may_tokenize(pair_folder: Path) -> None:

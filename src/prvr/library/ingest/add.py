@@ -1,4 +1,4 @@
-"""Add files to a library: find out which need work, claim each, decode and encode it, commit it in a thread.
+"""Add files to a library: find out which need work, claim them, decode and encode them, commit them in a thread.
 
 However the process ends, every video is either in the library or not. Running the same command again continues.
 """
@@ -6,19 +6,33 @@ However the process ends, every video is either in the library or not. Running t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 
-from prvr.library.ingest.files import SPEECH, Fingerprint, SourceFile, same_subtitles, subtitle_signature
-from prvr.library.ingest.index import FileProgress, index_file, new_video
+from prvr.library.ingest.files import (
+    SPEECH,
+    Fingerprint,
+    SourceFile,
+    is_whole_digest,
+    same_subtitles,
+    subtitle_signature,
+)
+from prvr.library.ingest.index import Decoding, FileProgress, index_files, new_video
 from prvr.library.ingest.tracks import Track
 from prvr.library.store.buffer import IndexedVideo
-from prvr.library.store.catalogue import Video
-from prvr.library.store.claims import HeldClaim
+from prvr.library.store.catalogue import NewVideo, Video
+from prvr.library.store.claims import ClaimHeld, HeldClaim
 from prvr.library.store.commit import Committer, disk_error
 from prvr.library.stores import Store
 from prvr.media import MediaError, Transcriber, VideoFile, open_transcriber
+
+_HASHING = 2  # threads that read files to recognise them
+_Fingerprinted = tuple[SourceFile, Callable[[], Fingerprint | None]]
 
 
 @dataclass(frozen=True)
@@ -57,6 +71,22 @@ class AddReport:
     transcribed: dict[VideoFile, str] = field(default_factory=dict)  # added, with the speech model and the language
     video_seconds: float = 0.0
     elapsed: float = 0.0
+    frames: int = 0  # of the added videos
+    repeats: int = 0  # of these: not encoded again, because they look like the last one that was
+
+    @property
+    def repeated(self) -> float:
+        """Share of the frames that were not encoded again."""
+        return self.repeats / max(1, self.frames)
+
+
+@dataclass(frozen=True)
+class ClaimedFile:
+    """A file that this process indexes, and no other."""
+
+    source: SourceFile
+    held: HeldClaim
+    video: NewVideo
 
 
 @dataclass
@@ -70,12 +100,14 @@ class Adder:
     retry: bool
     progress: Callable[[AddProgress], None] | None
     speech: str | Transcriber | None = None  # writes the lines of videos that have none
+    processes: int | None = None  # that decode; None: one for each core
+    again: frozenset[VideoFile] = frozenset()  # files to index although they have not changed
     report: AddReport = field(default_factory=AddReport)
     began: float = field(default_factory=time.perf_counter)
     seconds_added: float = 0.0  # of video, as the library counts them
 
     def run(self, paths: Sequence[VideoFile]) -> AddReport:
-        """Add these files, one after the other, in this process."""
+        """Add these files, in their order."""
         sources = self.plan(paths)
         if sources:
             self._work(sources)
@@ -107,7 +139,7 @@ class Adder:
 
     def _needs_nothing(self, source: SourceFile, video: Video) -> bool:
         """Whether a known file is unchanged, or failed before and is not retried. Notes which in the report."""
-        if not is_unchanged(source, video):
+        if source.path in self.again or not is_unchanged(source, video):
             return False
         if video.state == "failed":
             if self.retry:
@@ -128,40 +160,96 @@ class Adder:
         return open_transcriber(self.speech) if isinstance(self.speech, str) else self.speech
 
     def _work(self, sources: Sequence[SourceFile]) -> None:
-        """Decode and encode in this process, commit in a thread."""
+        """Decode in several processes, encode in this one, commit in a thread."""
         clock = ProgressClock(self, sources)
         committer = self.store.committer(self.note_committed)
         busy: list[SourceFile] = []  # claimed by another process: looked at again after all others
         try:
-            for wait, files in ((False, sources), (True, busy)):
-                for source in files:
-                    held = self.store.claim(source.path, wait=wait)
-                    if held is None:
-                        busy.append(source)
-                        continue
-                    self._add_claimed(source, held, committer, clock.start(source))
-                    clock.finish(source)
-        finally:
-            committer.close()
-
-    def _add_claimed(
-        self, source: SourceFile, held: HeldClaim, committer: Committer[IndexedVideo], progress: FileProgress
-    ) -> None:
-        """Index a claimed file, unless another process did meanwhile or it is known under another name."""
-        handed_over = False
-        try:
-            progress(0.0, None)  # before the file is opened: if that crashes, the listener knows which file it was
-            fingerprint = self.fingerprint(source)
-            if not self.is_known(source, fingerprint):
-                video = new_video(source, fingerprint, self.tags)
-                indexed = index_file(self.store.scratch, video, self.tracks(), self.rate, progress, 0, self.transcriber)
-                handed_over = True
-                committer.put(indexed, held)
+            with closing(self._fingerprinted(sources)) as files:
+                self._add_claimed(self._claim(files, clock, busy), committer, clock)
+            for source in busy:  # one at a time: who waits must hold no other claim
+                file = source, partial(self.fingerprint, source)
+                self._add_claimed(self._claim([file], clock), committer, clock)
         except OSError as problem:
             raise disk_error(self.store.address, problem) from problem
         finally:
-            if not handed_over:
+            committer.close()
+
+    def _fingerprinted(self, sources: Sequence[SourceFile]) -> Generator[_Fingerprinted, None, None]:
+        """Files, each with what returns its fingerprint. Threads read some files ahead, which releases the lock."""
+        threads = ThreadPoolExecutor(_HASHING, "prvr-hash")
+        waiting = deque[_Fingerprinted]()
+        try:
+            for source in sources:
+                waiting.append((source, threads.submit(self.fingerprint, source).result))
+                if len(waiting) > 2 * _HASHING:
+                    yield waiting.popleft()
+            yield from waiting
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+    def _claim(
+        self, files: Iterable[_Fingerprinted], clock: ProgressClock, busy: list[SourceFile] | None = None
+    ) -> Iterator[ClaimedFile]:
+        """Claim files that need indexing. Those that others have claimed go to ``busy``; without it, they are awaited.
+
+        Left out is what another process added meanwhile, or what is known under another name.
+        """
+        for source, fingerprint_of in files:
+            try:
+                held = self.store.claim(source.path, wait=busy is None)
+            except ClaimHeld as problem:
+                self.report.failed[source.path] = problem.reason
+                continue
+            if held is None:
+                assert busy is not None
+                busy.append(source)
+                continue
+            try:
+                fingerprint = fingerprint_of()
+                known = self.is_known(source, fingerprint)
+            except BaseException:
                 held.release()
+                raise
+            if known:
+                held.release()
+                clock.finish(source)
+            else:
+                yield ClaimedFile(source, held, new_video(source, fingerprint, self.tags))
+
+    def _add_claimed(
+        self, files: Iterator[ClaimedFile], committer: Committer[IndexedVideo], clock: ProgressClock
+    ) -> None:
+        """Index claimed files. They are claimed a little ahead, while those before are encoded."""
+        claimed = deque[ClaimedFile]()
+
+        def videos() -> Iterator[NewVideo]:
+            for file in files:
+                claimed.append(file)
+                yield file.video
+
+        waiting = videos()
+        try:
+            first = next(waiting, None)
+            if first is None:
+                return
+            indexing = index_files(
+                self.store.scratch,
+                chain([first], waiting),
+                self.tracks(),
+                self.rate,
+                lambda _: clock.start(claimed[0].source),
+                self.transcriber,
+                Decoding(self.processes, clock.files, clock.bytes),
+            )
+            with closing(indexing):
+                for indexed in indexing:
+                    file = claimed.popleft()
+                    committer.put(indexed, file.held)
+                    clock.finish(file.source)
+        finally:
+            for file in claimed:
+                file.held.release()
 
     @staticmethod
     def fingerprint(source: SourceFile) -> Fingerprint | None:
@@ -177,12 +265,14 @@ class Adder:
         same_name = self.store.find(path=path)
         if same_name and self._needs_nothing(source, same_name[0]):
             return True
-        if fingerprint is None:
+        if fingerprint is None or path in self.again:
             return False
         for video in self.store.find(digest=fingerprint.digest):
             moved = video.path != path
             if video.state != "ok" or (moved and (video.path.exists() or same_name)):
                 continue  # a copy, or two known names of which this one has new content
+            if not moved and not is_whole_digest(video.digest):
+                continue  # its time is new, and not every byte was compared
             if not same_subtitles(video.subtitles, fingerprint.subtitles) or (not moved and self._lacks_lines(video)):
                 continue
             self.store.rename(video, path, source.mtime)
@@ -199,6 +289,8 @@ class Adder:
             self.report.failed[video.path] = str(video.problem)
             return
         self.report.added.append(video.path)
+        self.report.frames += video.frames
+        self.report.repeats += indexed.repeats
         self.seconds_added += video.duration or 0.0
         if video.subtitles.startswith(SPEECH):
             self.report.transcribed[video.path] = video.subtitles.removeprefix(SPEECH)

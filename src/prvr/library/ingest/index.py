@@ -1,9 +1,11 @@
-"""Decode and encode one video file into what the library stores of it."""
+"""Decode and encode video files into what the library stores of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -17,12 +19,13 @@ from prvr.media import (
     Encoder,
     FeaturePart,
     MediaError,
+    Sampling,
     TimedLine,
     Transcriber,
     VideoFile,
     VideoInfo,
-    feature_parts,
-    open_video,
+    decode_videos,
+    encode_videos,
     subtitle_tracks,
     video_path,
 )
@@ -34,8 +37,66 @@ class FileProgress(Protocol):
     def __call__(self, seconds: float, duration: float | None, heard: float | None = None) -> None: ...
 
 
+@dataclass(frozen=True)
+class Decoding:
+    """How files are decoded."""
+
+    processes: int | None = None  # None: one for each core; 1: in this process
+    files: int = 1 << 30  # that will come, where it is known: fewer than processes are decoded with several threads
+    bytes: int = 0  # of these files
+    threads: int = 0  # of a decoder in this process; 0 uses all cores
+
+
 FILE_PROBLEMS = (MediaError, ValueError, ArithmeticError, OSError)  # that may be the fault of the file
 _LINES_AT_ONCE = 512
+_MUCH_BYTES, _MUCH_FILES = 16 << 20, 24  # of files that take long enough to start processes at once
+
+
+def index_files(
+    scratch: Path | None,
+    videos: Iterable[NewVideo],
+    tracks: Mapping[str, Track],
+    rate: float,
+    progress: Callable[[NewVideo], FileProgress],
+    transcriber: Transcriber | None = None,
+    decoding: Decoding = Decoding(),  # noqa: B008 (it does not change)
+) -> Generator[IndexedVideo, None, None]:
+    """Decode and encode files, and yield them in their order. If one is faulty, the result says why.
+
+    Args:
+        scratch: folder for temporary files; None: the system's.
+        videos: the files. They are pulled some way ahead, to be decoded at the same time.
+        tracks: by name, how sections are made.
+        rate: frames per second.
+        progress: called when a file's turn has come; the result is called while it is encoded.
+        transcriber: writes down what is said if there are no subtitles.
+        decoding: in how many processes.
+    """
+    encoder = tracks[FRAMES].encoder
+    assert isinstance(encoder, Encoder)
+    pulled = deque[NewVideo]()
+
+    def paths() -> Iterator[VideoFile]:
+        for video in videos:
+            pulled.append(video)
+            yield video.path
+
+    much = decoding.bytes > _MUCH_BYTES or _MUCH_FILES < decoding.files < 1 << 30
+    how = Sampling.of(encoder, rate, tracks[FRAMES].repeats, tracks[FRAMES].decoder)
+    with (
+        closing(
+            decode_videos(paths(), how, decoding.processes, decoding.files, decoding.threads, 0.0 if much else None)
+        ) as files,
+        closing(encode_videos(files, encoder)) as encoded,
+    ):
+        for opened in encoded:
+            video = pulled.popleft()
+            told = progress(video)
+            told(0.0, None)  # before anything can go wrong with the file
+            try:
+                yield index_parts(scratch, video, opened, opened.parts(), tracks, rate, told, transcriber)
+            except FILE_PROBLEMS as problem:
+                yield failed_video(video, problem)
 
 
 def index_file(
@@ -47,15 +108,10 @@ def index_file(
     decode_threads: int = 0,
     transcriber: Transcriber | None = None,
 ) -> IndexedVideo:
-    """Decode and encode a file. If the file is faulty, the result says why; such problems are not raised."""
-    try:
-        with open_video(video.path, threads=decode_threads) as opened:
-            encoder = tracks[FRAMES].encoder
-            assert isinstance(encoder, Encoder)
-            parts = feature_parts(opened, encoder, rate)
-            return index_parts(scratch, video, opened, parts, tracks, rate, progress, transcriber)
-    except FILE_PROBLEMS as problem:
-        return failed_video(video, problem)
+    """Decode and encode one file in this process. If the file is faulty, the result says why."""
+    decoding = Decoding(processes=1, files=1, threads=decode_threads)
+    (indexed,) = index_files(scratch, [video], tracks, rate, lambda _: progress, transcriber, decoding)
+    return indexed
 
 
 def new_video(source: SourceFile, fingerprint: Fingerprint | None, tags: tuple[str, ...]) -> NewVideo:
@@ -111,12 +167,13 @@ def index_parts(
         progress: called after each part.
         transcriber: writes down what is said if there are no subtitles.
     """
-    info, count = opened.info, 0
+    info, count, repeats = opened.info, 0, 0
 
     def counted() -> Iterator[FeaturePart]:
-        nonlocal count
+        nonlocal count, repeats
         for part in parts:
             count += len(part.times)
+            repeats += part.repeats
             progress(float(part.times[-1]), info.duration)
             yield part
 
@@ -144,7 +201,7 @@ def index_parts(
         fps=info.fps,
         frames=count,
     )
-    return IndexedVideo(facts, sections, lines)
+    return IndexedVideo(facts, sections, lines, repeats)
 
 
 def _read_lines(

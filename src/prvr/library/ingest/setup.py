@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.choice import default_encoder
+from prvr.library.ingest.embedding import Embedding
 from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
 from prvr.library.store.model import describe_model, keep_model
@@ -51,7 +52,7 @@ def plan_library(settings: LibrarySettings, encoders: EncoderOverrides) -> Libra
         settings = replace(settings, encoder=default_encoder())
     frames = encoders.get(FRAMES) or open_encoder(settings.encoder)
     assert isinstance(frames, Encoder)
-    recipes = {FRAMES: asdict(frames.recipe(settings.rate, decoder_name()))}
+    recipes = {FRAMES: asdict(frames.recipe(settings.rate, decoder_name(settings.decoder), settings.repeats))}
     text = encoders.get(TEXT)
     if settings.text_encoder is not None:
         text = text or open_text_encoder(settings.text_encoder)
@@ -94,7 +95,7 @@ def require_encoder(record: LibraryRecord, track: str, encoder: TextEncoder, lib
         )
     stored = Recipe.from_dict(record.recipes[track])
     if isinstance(encoder, Encoder) and track == FRAMES:
-        offered = encoder.recipe(record.settings.rate, stored.decoder)
+        offered = encoder.recipe(record.settings.rate, stored.decoder, stored.repeats)
     else:
         offered = encoder.text_recipe()
     stored.require(offered, mine="library", theirs="encoder")
@@ -107,13 +108,13 @@ def open_tracks(store: Store, encoders: EncoderOverrides) -> dict[str, Track]:
     assert isinstance(frames, Encoder)
     require_encoder(record, FRAMES, frames, store.address)
     if record.model is None:
-        tracks = {FRAMES: Track(FRAMES, FrozenEmbedding.of_frames(frames, settings), settings.storage)}
+        embedding: Embedding = FrozenEmbedding.of_frames(frames, settings)
     else:
         from prvr.library.ingest.trained import TrainedEmbedding
         from prvr.training import Run
 
-        model = TrainedEmbedding(Run(store.model_folder()), frames)
-        tracks = {FRAMES: Track(FRAMES, model, settings.storage)}
+        embedding = TrainedEmbedding(Run(store.model_folder()), frames)
+    tracks = {FRAMES: Track(FRAMES, embedding, settings.storage, settings.repeats, settings.decoder)}
     if settings.text_encoder is not None:
         text = encoders.get(TEXT) or open_text_encoder(settings.text_encoder)
         require_encoder(record, TEXT, text, store.address)

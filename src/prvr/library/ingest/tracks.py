@@ -7,19 +7,21 @@ own registers, so that memory and time stay bounded. A video scores as its best 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from prvr.library.ingest.embedding import Embedding
 from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.store.arrays import Section
-from prvr.media import FeaturePart, TextEncoder
-from prvr.scoring import Gallery, Storage, score_parts
+from prvr.media import Backend, FeaturePart, TextEncoder
+
+if TYPE_CHECKING:
+    from prvr.scoring import Storage
 
 FRAMES, TEXT = "frames", "text"  # names of tracks
 PAGE_TOKENS = 16  # small pages waste little on short videos, and are not slower here
@@ -36,15 +38,26 @@ class Piece:
 class Track:
     """Turns pieces into sections, and stores with each how background sentences score on it."""
 
-    def __init__(self, name: str, embedding: Embedding, storage: Storage):
+    def __init__(
+        self, name: str, embedding: Embedding, storage: Storage, repeats: float = 0.0, decoder: Backend = "pyav"
+    ):
+        """
+        Args:
+            name: of the track.
+            embedding: makes its tokens.
+            storage: number type of its vectors.
+            repeats: how much a frame may differ from the last encoded one and is not encoded again.
+            decoder: what decodes videos for it.
+        """
         self.name, self.embedding, self.storage = name, embedding, storage
+        self.repeats, self.decoder = repeats, decoder
 
     @property
     def encoder(self) -> TextEncoder:
         return self.embedding.encoder
 
     @cached_property
-    def background(self) -> Tensor:
+    def background(self) -> NDArray[np.float32]:
         """Background sentences as vectors (B, D). A row is zero if nothing of its sentence is understood."""
         return self.embedding.sentences(BACKGROUND_SENTENCES)
 
@@ -63,29 +76,50 @@ class Track:
         if count > (overlap if any_yielded else 0):
             yield self.section(_join(pieces_left))
 
-    @torch.no_grad()
     def section(self, piece: Piece) -> Section:
         """Encode one piece as the arrays of a gallery with one row."""
-        samples = torch.from_numpy(np.ascontiguousarray(piece.vectors, np.float32))
-        if not bool(torch.isfinite(samples).all()):
+        return _single_core().submit(self._section, piece).result()
+
+    def _section(self, piece: Piece) -> Section:
+        import torch  # a search does without it
+
+        from prvr.scoring import Gallery, score_parts
+
+        if not np.isfinite(piece.vectors).all():
             raise ValueError("the encoder returned NaN or infinity")
         embedding = self.embedding
-        embedded = embedding.embed(samples)
-        gallery = Gallery.of_tokens(
-            embedding.backbone, embedding.trace, embedded.tokens, storage=self.storage, page=PAGE_TOKENS
-        )
-        arrays = gallery.arrays()
+        with torch.no_grad():
+            embedded = embedding.embed(torch.from_numpy(np.ascontiguousarray(piece.vectors, np.float32)))
+            gallery = Gallery.of_tokens(
+                embedding.backbone, embedding.trace, embedded.tokens, storage=self.storage, page=PAGE_TOKENS
+            )
+            scores = score_parts(torch.from_numpy(self.background), gallery, "torch")
+        assert scores.trace is not None
+        arrays = {name: tensor.numpy() for name, tensor in gallery.arrays().items()}
         if embedding.own_keys:
             arrays = {name: array for name, array in arrays.items() if not name.startswith("keys.")}
-        scores = score_parts(self.background, gallery, "torch")
-        assert scores.trace is not None
-        arrays["background"] = torch.stack([scores.base, scores.trace], -1).transpose(0, 1).contiguous()  # (1, B, 2)
+        arrays["background"] = np.stack([scores.base.T.numpy(), scores.trace.T.numpy()], -1)  # (1, B, 2)
         tokens = len(embedded.spans)
         first, last = embedded.spans[:, 0].numpy(), embedded.spans[:, 1].numpy() - 1
         spans = np.zeros((len(arrays["local.values"]) * PAGE_TOKENS, 2), np.float32)
         spans[:tokens] = np.stack([piece.spans[first, 0], piece.spans[last, 1]], 1)
-        arrays["spans"] = torch.from_numpy(spans).view(-1, PAGE_TOKENS, 2)
+        arrays["spans"] = spans.reshape(-1, PAGE_TOKENS, 2)
         return Section(gallery.about, arrays, tokens)
+
+
+@cache
+def _single_core() -> ThreadPoolExecutor:
+    """A thread in which torch uses one core.
+
+    A section is many small products. Shared among cores that decode at the same time, they take ten times as long.
+    """
+    import torch
+
+    usual = torch.get_num_threads()
+    thread = ThreadPoolExecutor(1, "prvr-sections")
+    thread.submit(torch.set_num_threads, 1).result()
+    torch.set_num_threads(usual)  # of this thread and of later ones, for which the call above counts too
+    return thread
 
 
 def timed_pieces(parts: Iterable[FeaturePart], rate: float) -> Iterator[Piece]:

@@ -40,16 +40,18 @@ if TYPE_CHECKING:
 SHORT_NAMES = {preset.name: preset.hub for preset in presets()}
 
 
-def open_encoder(name: str = "plain", device: str | None = None) -> Encoder:
+def open_encoder(name: str = "plain", device: str | None = None, engine: str | None = None) -> Encoder:
     """An encoder of pictures and sentences. Nothing is downloaded.
 
     Args:
         name: ``plain``, a short name, a hub name, or a folder that holds a model.
         device: where the model runs; by default a GPU if there is one.
+        engine: type of numbers for pictures: ``fp32``, ``bf16``, ``int8``, or ``auto`` for the fastest. Without it, the
+            environment variable ``PRVR_ENGINE`` decides, else ``auto``.
 
     Raises:
         EncoderError: the model is not on this machine, or cannot be used.
-        MissingExtra: ``transformers`` is not installed.
+        MissingExtra: ``transformers``, or what int8 needs, is not installed.
 
     >>> open_encoder("plain").encode_texts(["a red square moves left"]).shape
     (1, 332)
@@ -58,7 +60,7 @@ def open_encoder(name: str = "plain", device: str | None = None) -> Encoder:
         return PlainEncoder()
     from prvr.media.encoders.image_text import ImageTextEncoder
 
-    return ImageTextEncoder(_hub_name(name), device)
+    return ImageTextEncoder(_hub_name(name), device, engine)
 
 
 def picture_engine(model: Any, size: int, device: torch.device, **options: Any) -> PictureEngine:

@@ -15,6 +15,7 @@ from prvr.media.recipe import WORDS, Recipe
 from prvr.media.resize import fit_picture
 
 Array = NDArray[np.float32]
+Pictures = Sequence[Image] | NDArray[np.uint8]  # one by one, or in one array (N, H, W, 3)
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Encoder(TextEncoder):
     fit: Fit  # the size of its pictures
     preprocessing: str = ""  # of pictures
     batch: int = 32  # pictures that are encoded together
+    sees_motion: bool = True  # False: a vector depends on its picture alone, so that videos may share a batch
 
     @abstractmethod
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
@@ -79,9 +81,9 @@ class Encoder(TextEncoder):
             before: the sample before the first of them, for encoders that see motion; None at the start of a video.
         """
 
-    def start_frames(self, images: Sequence[Image], before: Image | None = None) -> Callable[[], Array]:
+    def start_frames(self, images: Pictures, before: Image | None = None) -> Callable[[], Array]:
         """Begin with ``encode_frames``; the result waits for the vectors. Override it if a device works alongside."""
-        vectors = self.encode_frames(images, before)
+        vectors = self.encode_frames([*images], before)
         return lambda: vectors
 
     def encode_images(self, images: Sequence[Image]) -> Array:
@@ -90,14 +92,17 @@ class Encoder(TextEncoder):
             return np.zeros((0, self.width), np.float32)
         return np.concatenate([self.encode_frames([fit_picture(image, self.fit)]) for image in images])
 
-    def recipe(self, rate: float, decoder: str) -> Recipe:
+    def recipe(self, rate: float, decoder: str, repeats: float = 0.0) -> Recipe:
         """The recipe of this encoder's features of frames at ``rate`` per second, decoded by ``decoder``.
 
-        It also says how sentences are prepared: they are compared with the frames.
+        ``repeats`` is the threshold of ``RepeatFilter``. The recipe also says how sentences are prepared: they are
+        compared with the frames.
         """
         size = f"{self.fit.width}x{self.fit.height} {self.fit.mode}"
         preprocessing = _joined(self.preprocessing, self.text_preprocessing)
-        return Recipe(self.name, self.weights, self.width, size, preprocessing, float(rate), decoder)
+        return Recipe(
+            self.name, self.weights, self.width, size, preprocessing, float(rate), decoder, repeats=float(repeats)
+        )
 
 
 def _joined(*parts: str) -> str:
@@ -110,12 +115,14 @@ def unit_rows(rows: Array) -> Array:
     return (rows / np.maximum(length, 1e-12)).astype(np.float32)
 
 
-def require_pictures(images: Sequence[Image], fit: Fit) -> NDArray[np.uint8]:
+def require_pictures(images: Pictures, fit: Fit) -> NDArray[np.uint8]:
     """Pictures as one array (N, H, W, 3); an ``EncoderError`` where one does not have the encoder's size."""
+    if isinstance(images, np.ndarray) and images.shape[1:] == (fit.height, fit.width, 3):
+        return images
     wrong = next((image for image in images if image.shape != (fit.height, fit.width, 3)), None)
     if wrong is not None:
         raise EncoderError(
             f"A picture has shape {wrong.shape}, but the encoder expects {(fit.height, fit.width, 3)}. "
             "Pass `fit=encoder.fit` to the reader, or use encode_images."
         )
-    return np.stack(images)
+    return np.stack([*images])

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from prvr.media.encoders.base import Array, Encoder, require_pictures, unit_rows
-from prvr.media.encoders.engine import PictureEngine
+from prvr.media.encoders.base import Array, Encoder, Pictures, require_pictures, unit_rows
+from prvr.media.encoders.choice import ENGINE_SETTING, engine_setting
+from prvr.media.encoders.engine import TYPES, PictureEngine
 from prvr.media.encoders.preparation import picture_preparation, text_preparation
+from prvr.media.encoders.text_batches import encode_in_batches
 from prvr.media.encoders.weights import best_device, load_pretrained
 from prvr.media.errors import EncoderError
 from prvr.media.frames import Image
+from prvr.media.packages import require_quantization
 
-_TEXT_BATCH = 64
 # Configurations of CLIP from before July 2023 state this instead of the end mark; `transformers` then takes the token
 # with the highest number, which is the end mark in CLIP's vocabulary.
 _OLD_END_MARK = 2
@@ -25,10 +27,14 @@ class ImageTextEncoder(Encoder):
     """An image–text model from a folder, or one that ``prvr prepare`` downloaded; evaluation mode.
 
     Its vectors are those of the model's own processor and model, for pictures as the video reader returns them.
-    Pictures are seen in the number type that is fastest here (``engine.py``), sentences in float32.
+    Pictures are seen in the number type that is fastest here (``engine.py``), sentences in float32; many at once in
+    bfloat16 on a GPU.
     """
 
-    def __init__(self, name: str, device: str | None = None):
+    sees_motion = False
+
+    def __init__(self, name: str, device: str | None = None, engine: str | None = None):
+        setting = engine_setting(engine)
         self.name = name
         self.device = best_device(device)
         self.pretrained = load_pretrained(name)
@@ -41,11 +47,19 @@ class ImageTextEncoder(Encoder):
             )
         self.model.to(self.device)
         self.pictures = picture_preparation(self.pretrained.folder)
-        self.engine = PictureEngine(self.model, self.pictures, self.device)
+        if setting == "int8" and self.device.type != "cpu":
+            raise EncoderError(
+                f"int8 is for processors, but {name} runs on {self.device}: set {ENGINE_SETTING} to auto, fp32 or bf16."
+            )
+        if setting == "int8":
+            require_quantization()
+        self.engine = PictureEngine(
+            self.model, self.pictures, self.device, TYPES.get(setting), name=name, weights=lambda: self.weights
+        )
         self.batch = self.engine.batch
         self.sentences = text_preparation(self.model.config)
         self.fit = self.pictures.fit
-        self.preprocessing, self.text_preprocessing = str(self.pictures), str(self.sentences)
+        self.text_preprocessing = str(self.sentences)
         self.word_width = int(getattr(self.model.config, "text_config", self.model.config).hidden_size)
         self._require_end_mark()
         self.width = self.encode_texts(["a"]).shape[1]
@@ -54,30 +68,39 @@ class ImageTextEncoder(Encoder):
     def weights(self) -> str:  # type: ignore[override]
         return self.pretrained.weights
 
+    @property
+    def preprocessing(self) -> str:  # type: ignore[override]
+        """How pictures are prepared, and the engine where its vectors cannot be compared with float32's."""
+        return "; ".join(filter(None, (str(self.pictures), self.engine.mark)))
+
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
         return self.start_frames(images, before)()
 
-    def start_frames(self, images: Sequence[Image], before: Image | None = None) -> Callable[[], Array]:
-        if not images:
+    def start_frames(self, images: Pictures, before: Image | None = None) -> Callable[[], Array]:
+        if not len(images):
             return lambda: np.zeros((0, self.width), np.float32)
         pictures = require_pictures(images, self.fit)  # (N, H, W, 3)
         parts = [self.engine.start(pictures[i : i + self.batch]) for i in range(0, len(pictures), self.batch)]
         return lambda: unit_rows(np.concatenate([part() for part in parts]))
 
-    @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> Array:
-        if not texts:
-            return np.zeros((0, self.width), np.float32)
-        parts = [texts[i : i + _TEXT_BATCH] for i in range(0, len(texts), _TEXT_BATCH)]
-        return unit_rows(
-            np.concatenate([_vectors(self.model.get_text_features(**self._inputs(part)[0])) for part in parts])
-        )
+        rows = [*encode_in_batches(texts, self.device, lambda part: [*self._sentences(part)])]
+        return unit_rows(np.stack(rows)) if rows else np.zeros((0, self.width), np.float32)
 
-    @torch.inference_mode()
     def encode_words(self, text: str) -> Array:
-        inputs, real = self._inputs([text])
-        states = self.model.text_model(**inputs).last_hidden_state[0]  # (L, Dq)
-        return (states[real[0]] if real.any() else states[:1]).float().cpu().numpy()
+        return self.encode_word_lists([text])[0]
+
+    def encode_word_lists(self, texts: Sequence[str]) -> list[Array]:
+        return [*encode_in_batches(texts, self.device, self._words)]
+
+    def _sentences(self, texts: Sequence[str]) -> Array:
+        return _vectors(self.model.get_text_features(**self._inputs(texts)[0]))
+
+    def _words(self, texts: Sequence[str]) -> list[Array]:
+        inputs, real = self._inputs(texts)
+        states = self.model.text_model(**inputs).last_hidden_state.float().cpu()  # (N, L, Dq)
+        kept = zip(states, real.cpu(), strict=True)
+        return [(row[words] if words.any() else row[:1]).numpy() for row, words in kept]
 
     def _inputs(self, texts: Sequence[str]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """What the text model reads, and which tokens are no padding (N, L)."""

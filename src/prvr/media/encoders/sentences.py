@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from prvr.media.encoders.base import Array, TextEncoder, unit_rows
+from prvr.media.encoders.text_batches import encode_in_batches
 from prvr.media.encoders.weights import best_device, load_pretrained
-
-_BATCH = 64
 
 
 class SentenceEncoder(TextEncoder):
@@ -34,23 +32,24 @@ class SentenceEncoder(TextEncoder):
         return self.pretrained.weights
 
     def encode_texts(self, texts: Sequence[str]) -> Array:
-        rows = [np.zeros((0, self.width), np.float32)]
-        for first in range(0, len(texts), _BATCH):
-            states, mask = self._states(texts[first : first + _BATCH])
-            rows.append(((states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)).cpu().numpy())
-        return unit_rows(np.concatenate(rows))
+        rows = [*encode_in_batches(texts, self.device, lambda part: [*self._means(part)])]
+        return unit_rows(np.stack(rows)) if rows else np.zeros((0, self.width), np.float32)
 
     def encode_words(self, text: str) -> Array:
         return self.encode_word_lists([text])[0]
 
     def encode_word_lists(self, texts: Sequence[str]) -> list[Array]:
-        words: list[Array] = []
-        for first in range(0, len(texts), _BATCH):
-            states, mask = (part.cpu() for part in self._states(texts[first : first + _BATCH]))
-            words += [row[valid].numpy() for row, valid in zip(states, mask.bool(), strict=True)]
-        return words
+        return [*encode_in_batches(texts, self.device, self._words)]
 
-    @torch.inference_mode()
+    def _means(self, texts: Sequence[str]) -> Array:
+        states, mask = self._states(texts)
+        means: Array = ((states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)).cpu().numpy()
+        return means
+
+    def _words(self, texts: Sequence[str]) -> list[Array]:
+        states, mask = (part.cpu() for part in self._states(texts))
+        return [row[valid].numpy() for row, valid in zip(states, mask.bool(), strict=True)]
+
     def _states(self, texts: Sequence[str]) -> tuple[Any, Any]:
         tokens = self.pretrained.tokens(texts, self.longest).to(self.device)
         return self.model(**tokens).last_hidden_state.float(), tokens["attention_mask"].float()

@@ -1,0 +1,141 @@
+"""A program that decodes videos for another process: ``python -m prvr.media.decode_server``.
+
+The first line of its standard input is JSON: ``memory`` (what ``SharedMemory`` of the other process is called) and
+``sampling`` (the fields of ``Sampling``). It answers with ``{"ready": true}``. Then come requests, one line each:
+``path``, ``threads``, ``part`` (null, or arguments of ``stretch_frames``) and ``slot``, the place in the shared memory
+for the first batch. It answers with lines:
+
+    {"info": {…}, "parts": [[…], …]}            the fields of VideoInfo; if it decodes only a part, the other parts
+    {"times": […], "kept": […], "images": n}    a batch, whose pictures lie in the slot
+    {"slot": null}                              it needs a slot for the next batch, and reads a line with its number
+    {"end": null}                               or the problem of a file that is partly damaged
+    {"error": ["MediaError", "reason", …]}      instead of the end
+    {"irregular": "reason"}                     instead of the end: a part might not have the samples of one pass
+
+It ends when its input does, or when the process that started it is gone. A file that crashes the decoder ends this
+process only.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import threading
+import time
+from dataclasses import asdict, replace
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prvr.media.errors import MediaError, StorageError
+from prvr.media.frame_batches import Sampling, read_batches
+from prvr.media.frames import Fit
+from prvr.media.pyav_reader import PyAVReader
+from prvr.media.reader import Backend, VideoReader, open_video
+from prvr.media.shared_memory import SharedMemory
+from prvr.media.stretches import Irregular, find_cuts, stretch_frames
+
+_LOOK = 2.0  # seconds between looks for the process that started this one
+
+
+def serve_frames() -> None:
+    """Answer requests until standard input ends."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints must not get between the answers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    setup = json.loads(sys.stdin.buffer.readline())
+    sampling = setup["sampling"]
+    how = Sampling(**{**sampling, "fit": Fit(**sampling["fit"])})
+    slots = SharedMemory.attach(setup["memory"]).array(-1, *how.shape)
+    _warm_up(how)
+    _write(answers, {"ready": True})
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        try:
+            answer: dict[str, Any] = {"end": _decode(request, how, slots, answers)}
+        except Irregular as problem:
+            answer = {"irregular": str(problem)}
+        except (MediaError, StorageError) as problem:
+            address = str(getattr(problem, "address", ""))
+            answer = {"error": [type(problem).__name__, problem.reason, address]}
+        except OSError as problem:
+            name = None if problem.filename is None else str(problem.filename)
+            answer = {"error": ["OSError", problem.errno, problem.strerror or str(problem), name]}
+        except (ValueError, ArithmeticError) as problem:
+            answer = {"error": ["ValueError", str(problem)]}
+        except Exception as problem:
+            answer = {"error": ["RuntimeError", f"{type(problem).__name__}: {problem}"]}
+        _write(answers, answer)
+
+
+def _decode(request: dict[str, Any], how: Sampling, slots: NDArray[np.uint8], answers: BinaryIO) -> str | None:
+    """Decode a file, and return its problem."""
+    slot: int | None = request["slot"]
+
+    def place() -> NDArray[np.uint8]:
+        nonlocal slot
+        if slot is None:
+            _write(answers, {"slot": None})
+            slot = int(sys.stdin.buffer.readline() or _exit())
+        found, slot = slots[slot], None
+        return found
+
+    video = _opened(request["path"], how.decoder)
+    part = request["part"]
+    if part is None:
+        first, cuts = find_cuts(video, how.rate) if isinstance(video, PyAVReader) else (0.0, [])
+        ends = [*cuts, None]
+        parts = [[first, start, end] for start, end in zip([0, *cuts], ends, strict=True)] if cuts else []
+        about = asdict(replace(video.info, path=request["path"]))
+        _write(answers, {"info": about, "parts": parts[1:]})
+        part = parts[0] if parts else None
+    if part is None:
+        video.threads = request["threads"]
+        frames = video.frames(how.rate, how.fit)
+    else:
+        assert isinstance(video, PyAVReader)
+        frames = stretch_frames(video, how, *part)
+    for batch in read_batches(frames, how, place):
+        _write(answers, {"times": batch.times.tolist(), "kept": batch.kept.tolist(), "images": len(batch.images)})
+    return video.problem
+
+
+@functools.lru_cache(maxsize=8)
+def _opened(path: str, decoder: Backend) -> VideoReader:
+    """A file, inspected once for all its parts. Nothing stays open."""
+    return open_video(path, decoder, threads=1)
+
+
+def _warm_up(how: Sampling) -> None:
+    """Import what the first file would wait for."""
+    if how.fit.filter != "quick":
+        import torch
+
+        torch.set_num_threads(1)  # other processes have the other cores
+
+
+def _write(answers: BinaryIO, line: dict[str, Any]) -> None:
+    try:
+        answers.write(json.dumps(line).encode() + b"\n")
+        answers.flush()
+    except BrokenPipeError:
+        _exit()
+
+
+def _exit() -> str:
+    os._exit(0)
+
+
+def _end_with_parent() -> None:
+    """A file on which the decoder hangs must not keep this process alive after the one that wants it."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
+    _exit()
+
+
+if __name__ == "__main__":
+    serve_frames()

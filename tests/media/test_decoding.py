@@ -1,0 +1,187 @@
+"""Several processes decode what one would, in the same order, and a bad file or a killed decoder harms no other."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prvr.media import (
+    DecodedFile,
+    Fit,
+    Image,
+    MediaError,
+    Sampling,
+    decode_videos,
+    decoder_pool,
+    open_video,
+    stretches,
+    write_video,
+)
+
+HOW = Sampling(5.0, Fit(32, 24), batch=8)
+pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+
+
+def moving(seconds: float, seed: int = 0, fps: int = 25) -> Iterator[Image]:
+    """A square that moves over noise: every picture differs."""
+    rng = np.random.default_rng(seed)
+    ground = rng.integers(0, 200, (72, 96, 3), np.uint8)
+    for number in range(round(seconds * fps)):
+        image = ground.copy()
+        x = 3 * number % 80
+        image[20:40, x : x + 16] = (255, number % 256, 0)
+        yield image
+
+
+@pytest.fixture(scope="module")
+def long_films(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Films of 30 s, with key frames every two seconds or so."""
+    folder = tmp_path_factory.mktemp("long")
+    kinds = {
+        "closed.mp4": ("libx264", {"g": "50", "bf": "3"}),
+        "open.mp4": ("libx264", {"g": "50", "bf": "3", "x264-params": "open-gop=1"}),
+        "old.avi": ("mpeg4", {"g": "50"}),
+        "many.mkv": ("libx264", {"g": "50"}),
+    }
+    return {
+        name: write_video(folder / name, moving(30, number), codec=codec, options=options)
+        for number, (name, (codec, options)) in enumerate(kinds.items())
+    }
+
+
+def read(file: DecodedFile) -> list[tuple[float, bytes]]:
+    return [
+        (float(time), image.tobytes())
+        for batch in file.batches()
+        for time, image in zip(batch.times, batch.images, strict=True)
+    ]
+
+
+def one_pass(path: Path) -> tuple[list[tuple[float, bytes]], str | None]:
+    with open_video(path) as video:
+        return [(frame.time, frame.image.tobytes()) for frame in video.frames(HOW.rate, HOW.fit)], video.problem
+
+
+def test_processes_give_the_files_of_one_process_in_order(long_films: dict[str, Path], tmp_path: Path) -> None:
+    """Some are cut into stretches, one is damaged in the middle, one is no video, some are short."""
+    whole = long_films["closed.mp4"].read_bytes()
+    damaged, text = tmp_path / "damaged.mp4", tmp_path / "text.mp4"
+    middle = len(whole) // 2
+    damaged.write_bytes(whole[:middle] + b"\xff" * 3000 + whole[middle + 3000 :])
+    text.write_text("no video\n" * 100)
+    short = [write_video(tmp_path / f"{number}.mp4", moving(1.0, number)) for number in range(5)]
+    paths = [*short[:2], text, *long_films.values(), damaged, *short[2:]]
+    found = list[tuple[list[tuple[float, bytes]], str | None]]()
+    for path, file in zip(paths, decode_videos(paths, HOW, 2, start_after=0, wait=True), strict=True):
+        if path == text:
+            with pytest.raises(MediaError, match="not a video"):
+                read(file)
+            continue
+        samples = read(file)
+        assert file.info is not None
+        assert file.info.path == path
+        found.append((samples, file.problem))
+    assert found == [one_pass(path) for path in paths if path != text]
+    assert found[-4][1] is not None  # the damage was noticed
+
+
+@pytest.mark.parametrize("name", ["closed.mp4", "open.mp4", "old.avi", "many.mkv"])
+def test_stretches_are_cut_where_there_is_an_index(name: str, long_films: dict[str, Path]) -> None:
+    with open_video(long_films[name]) as video:
+        first, cuts = stretches.find_cuts(video, HOW.rate)  # type: ignore[arg-type]
+        assert len(cuts) >= 1
+        edges = [0, *cuts, None]
+        found = [
+            frame
+            for start, end in itertools.pairwise(edges)
+            for frame in stretches.stretch_frames(video, HOW, first, start, end)  # type: ignore[arg-type]
+        ]
+    assert [(frame.time, frame.image.tobytes()) for frame in found] == one_pass(long_films[name])[0]
+
+
+def decoders() -> list[int]:
+    """The processes that decode for this one."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            facts = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            command = (status.parent / "cmdline").read_bytes()
+        except (OSError, ValueError):
+            continue
+        if int(facts["PPid"]) == os.getpid() and b"decode_server" in command:
+            found.append(int(status.parent.name))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"), [(signal.SIGSEGV, "crashed the decoder"), (signal.SIGSTOP, "hangs on this file")]
+)
+def test_a_decoder_that_crashes_or_hangs_harms_one_file(
+    number: signal.Signals, reason: str, long_films: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoder_pool, "_PATIENCE", 1.0)
+    monkeypatch.setattr(decoder_pool, "_LOOK", 0.2)
+    monkeypatch.setattr(decoder_pool, "_SLOTS", 2)  # so that it must wait in the middle of a file
+    path = long_films["many.mkv"]
+    files = decode_videos([path] * 6, HOW, 2, start_after=0, wait=True)
+    reasons = []
+    for turn, file in enumerate(files):
+        try:
+            for place, batch in enumerate(file.batches()):
+                if (turn, place) == (1, 1):
+                    for process in decoders():
+                        os.kill(process, number)
+                assert len(batch.times)
+        except MediaError as problem:
+            reasons.append(problem.reason)
+    assert 1 <= len(reasons) <= 2  # both decoders were hit
+    assert all(reason in each for each in reasons)
+    assert decoders() == []
+
+
+def test_a_file_that_nobody_reads_to_its_end_blocks_no_other(long_films: dict[str, Path]) -> None:
+    path = long_films["closed.mp4"]
+    seen = 0
+    for turn, file in enumerate(decode_videos([path] * 8, HOW, 2, start_after=0, wait=True)):
+        batches = file.batches()
+        first = next(batches)
+        if turn % 2:
+            seen += len(first.times) + sum(len(batch.times) for batch in batches)
+        batches.close()
+    assert seen == 4 * len(one_pass(path)[0])
+
+
+def test_a_killed_process_leaves_no_decoder(long_films: dict[str, Path]) -> None:
+    program = f"""
+import os, time
+from prvr.media import Fit, Sampling, decode_videos, video_path
+films = [video_path({str(long_films["many.mkv"])!r})] * 50
+files = decode_videos(films, Sampling(25.0, Fit(32, 24)), 2, start_after=0, wait=True)
+next(next(files).batches())
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    children = [
+        int(status.parent.name)
+        for status in Path("/proc").glob("[0-9]*/stat")
+        if status.read_text().rpartition(")")[2].split()[1] == str(process.pid)
+    ]
+    assert len(children) >= 2
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
