@@ -57,8 +57,8 @@ class LibrarySettings:
     stride: float = 1.0
     """seconds from one window to the next"""
     repeats: float = USUAL_REPEATS
-    """a frame is not encoded again if it looks like the last encoded one: no part of it differs by more than this, of
-    255 levels; 0 encodes every frame"""
+    """a frame that looks like the last encoded one is not encoded again: no part differs by more than this (levels of
+    255); 0 encodes every frame"""
     decoder: Backend = "pyav"
     """what decodes videos: pyav, torchcodec (with the system's FFmpeg), or nvdec (torchcodec on an NVIDIA GPU)"""
     storage: Literal["fp16", "int8", "fp32"] = "fp16"
