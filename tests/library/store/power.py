@@ -16,7 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_CALLS = "openat,write,pwrite64,ftruncate,lseek,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,link,linkat,mkdir,mkdirat,rmdir"
+_CALLS = (
+    "openat,write,pwrite64,ftruncate,lseek,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,link,linkat,"
+    "mkdir,mkdirat,rmdir"
+)
 _LINE = re.compile(r"^(?P<pid>\d+) +(?:<\.\.\. \w+ resumed>)?(?P<rest>.*)$")
 _CALL = re.compile(r"^(?P<name>\w+)\((?P<words>.*)\) += (?P<result>-?\d+)")
 _WORD = re.compile(r'"(?:\\x[0-9a-f]{2})*"|(?:AT_FDCWD|\d+)<[^>]*>(?:\(deleted\))?|[^,\s][^,]*')
