@@ -16,7 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_CALLS = "openat,write,pwrite64,ftruncate,lseek,fsync,fdatasync,rename,unlink,unlinkat,link,linkat,mkdir,mkdirat,rmdir"
+_CALLS = (
+    "openat,write,pwrite64,ftruncate,lseek,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,link,linkat,"
+    "mkdir,mkdirat,rmdir"
+)
 _LINE = re.compile(r"^(?P<pid>\d+) +(?:<\.\.\. \w+ resumed>)?(?P<rest>.*)$")
 _CALL = re.compile(r"^(?P<name>\w+)\((?P<words>.*)\) += (?P<result>-?\d+)")
 _WORD = re.compile(r'"(?:\\x[0-9a-f]{2})*"|(?:AT_FDCWD|\d+)<[^>]*>(?:\(deleted\))?|[^,\s][^,]*')
@@ -107,10 +110,10 @@ class Disk:
             self._parent(paths[-1]).change(**{Path(paths[-1]).name: Folder()})
         elif name in ("unlink", "unlinkat", "rmdir"):
             self._parent(paths[-1]).change(**{Path(paths[-1]).name: None})
-        elif name in ("rename", "link", "linkat"):
+        elif name in ("rename", "renameat", "renameat2", "link", "linkat"):
             source, target = paths[-2:]
             assert Path(source).parent == Path(target).parent
-            gone = {Path(source).name: None} if name == "rename" else {}
+            gone = {Path(source).name: None} if name.startswith("rename") else {}
             self._parent(target).change(**{**gone, Path(target).name: self._find(source)})
 
     def _open(self, path: str, flags: str, handle: int) -> None:
