@@ -104,7 +104,7 @@ def test_files_that_failed_are_listed_with_their_reasons(page: Any) -> None:
     page.locator(".film.failed button").click()
     page.click("#confirm-yes")
     until(page, "document.querySelectorAll('.film.failed').length === 0")
-    until(page, "!document.getElementById('holds').innerText.includes('unreadable')")
+    until(page, "!document.getElementById('holds').innerText.includes('could not be read')")
 
 
 def test_long_lists_come_page_by_page(page: Any) -> None:

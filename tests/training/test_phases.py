@@ -10,13 +10,19 @@ import torch
 
 from prvr.training import ConfigError, PhaseSetup, PlainStep, Processes, TraceModel, load_preset, phase_at
 from prvr.training import phases as module
-from prvr.training.compiled_model import PAYS_AFTER_STEPS, CompiledModel
+from prvr.training.compiled_model import (
+    PAYS_AFTER_STEPS,
+    PAYS_AGAIN_AFTER_STEPS,
+    CompiledModel,
+    compiled_before,
+)
 from prvr.training.step import GraphedStep
 
 
 @pytest.fixture
-def captured_steps(preset: Path, monkeypatch: pytest.MonkeyPatch) -> list[PlainStep]:
+def captured_steps(preset: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[PlainStep]:
     """The step that each epoch's phase captures, as if this machine had a GPU."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     steps: list[PlainStep] = []
     monkeypatch.setattr(module, "GraphedStep", lambda plain, videos, config, repeated: steps.append(repeated or plain))
     monkeypatch.setattr(module.optim, "rate_on_device", lambda optimiser, device: None)
@@ -46,3 +52,24 @@ def test_without_a_gpu_steps_are_plain_and_compiling_is_refused(preset: Path) ->
     assert not isinstance(step, GraphedStep)
     with pytest.raises(ConfigError, match="compile = on"):
         PhaseSetup(replace(config, compile="on"), model, here).step(now, setup.optimiser(now), 1)
+
+
+def test_a_model_that_was_compiled_before_is_compiled_for_shorter_trainings(
+    preset: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setattr(module, "GraphedStep", lambda plain, videos, config, repeated: repeated or plain)
+    monkeypatch.setattr(module.optim, "rate_on_device", lambda optimiser, device: None)
+    config = load_preset(str(preset))
+    model, gpu = TraceModel.from_config(config), Processes(0, 1, torch.device("cuda"))
+    now = phase_at(0, config.backbone_stage.epochs, config.trace_stage)
+
+    def is_compiled() -> bool:
+        setup = PhaseSetup(config, model, gpu)
+        step = setup.step(now, setup.optimiser(now), PAYS_AGAIN_AFTER_STEPS)
+        assert isinstance(step, PlainStep)
+        return isinstance(step.loss_terms, CompiledModel)
+
+    assert not is_compiled()
+    compiled_before(model, config.batch_size).note()
+    assert is_compiled()

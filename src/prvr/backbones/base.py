@@ -93,7 +93,7 @@ class Backbone(nn.Module, ABC):
     has_registers: bool = False  # True: video tokens include registers that TRACE can be trained on
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that get no gradient
     official_unused: tuple[str, ...] = ()  # key prefixes in the authors' checkpoints that are ignored
-    compiled: tuple[str, ...] = ()  # submodules with most of a step's work; a long training on a GPU compiles them
+    compiled: tuple[str, ...] = ()  # submodules and methods with most of a step's work: long GPU trainings compile them
     notice: str = ""  # shown when this variant is trained or evaluated, such as how to name its results
     official_constants: ClassVar[Mapping[str, float]] = {}  # endings of keys that must hold a value; not loaded
 

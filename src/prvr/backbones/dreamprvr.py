@@ -94,7 +94,15 @@ class DreamPRVR(TwoBranch):
     title, year = "DreamPRVR", 2026
     has_registers = True
     untrained = ("diffusion.denoiser.time_table",)
-    compiled = (*TwoBranch.compiled, "context_encoder", "diffusion.denoiser")
+    compiled = (
+        *TwoBranch.compiled,
+        "context_encoder",
+        "register_reader",
+        "sampler",
+        "diffusion.denoiser.context",
+        "diffusion.step_back",
+        "denoising_error",
+    )
     config_type = DreamPRVRConfig
     config: DreamPRVRConfig
     clip_encoder: RegisterBank
@@ -191,11 +199,13 @@ class DreamPRVR(TwoBranch):
 
     def objective(self, encoded: Encoded, *, epoch: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         terms = self.ranking_terms(encoded, self.branch_cosines(encoded), epoch=epoch, generator=generator)
-        shaped = encoded.per_query["shaped"].float()
-        terms["similarity"] = query_similarity(shaped, encoded.labels, self.config.similarity_temperature)
         terms["kl"] = encoded.per_video["kl"].mean()
         terms["denoise"] = encoded.per_video["denoise"].mean()
         return terms
+
+    def query_losses(self, queries: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        similarity = query_similarity(queries, labels, self.config.similarity_temperature)
+        return super().query_losses(queries, labels) | {"similarity": similarity}
 
     @property
     def loss_weights(self) -> dict[str, float]:

@@ -20,7 +20,7 @@ from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.inputs import InputEmbedding, WordPooling
 from prvr.backbones.blocks.official import OfficialKey, listed, renamed, under
 from prvr.backbones.scores import TokenSet, max_cosine, max_dot
-from prvr.losses import pick_negatives, query_diversity, triplet, two_way_nce
+from prvr.losses import Negatives, pick_negatives, query_diversity, triplet, two_way_nce
 from prvr.tokens import TrainBatch, VideoTokens, as_mask
 
 
@@ -145,16 +145,34 @@ class Trunk(Backbone):
         queries, videos = encoded.queries.float(), encoded.videos
         return {"clip": max_cosine(queries, videos.clips.float()), "frame": max_cosine(queries, videos.frames.float())}
 
+    def branch_dots(self, encoded: Encoded) -> dict[str, Tensor]:
+        """Best dot product of every query with every video, (N, B), per branch."""
+        queries, videos = encoded.queries.float(), encoded.videos
+        return {"clip": max_dot(queries, videos.clips.float()), "frame": max_dot(queries, videos.frames.float())}
+
     def ranking_terms(
         self, encoded: Encoded, cosines: Mapping[str, Tensor], *, epoch: int, generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
         """Contrast on best dot products and triplet on best cosines, for both branches."""
-        c, labels, queries = self.config, encoded.labels, encoded.queries.float()
+        labels, pool = encoded.labels, self.config.pool_at(epoch)
+        negatives = {
+            name: pick_negatives(scores, labels, hard_pool=pool, generator=generator)
+            for name, scores in cosines.items()
+        }
+        return self.ranking_losses(cosines, self.branch_dots(encoded), labels, negatives)
+
+    def ranking_losses(
+        self,
+        cosines: Mapping[str, Tensor],
+        dots: Mapping[str, Tensor],
+        labels: Tensor,
+        negatives: Mapping[str, Negatives],
+    ) -> dict[str, Tensor]:
+        """``ranking_terms`` from scores (N, B) and chosen negatives. Nothing is drawn here."""
         terms = {}
-        for name, tokens in (("clip", encoded.videos.clips.float()), ("frame", encoded.videos.frames.float())):
-            negatives = pick_negatives(cosines[name], labels, hard_pool=c.pool_at(epoch), generator=generator)
-            terms[f"nce_{name}"] = two_way_nce(max_dot(queries, tokens), labels)
-            terms[f"triplet_{name}"] = triplet(cosines[name], labels, c.margin, negatives)
+        for name, scores in cosines.items():
+            terms[f"nce_{name}"] = two_way_nce(dots[name], labels)
+            terms[f"triplet_{name}"] = triplet(scores, labels, self.config.margin, negatives[name])
         return terms
 
     @property
@@ -189,13 +207,14 @@ class DiverseTrunk(Trunk):
         self, encoded: Encoded, cosines: Mapping[str, Tensor], *, epoch: int, generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
         """Contrast and triplet on both branches, and the diversity of a video's queries."""
-        c = self.config
         terms = super().ranking_terms(encoded, cosines, epoch=epoch, generator=generator)
-        shaped = encoded.per_query["shaped"].float()
-        terms["diversity"] = query_diversity(
-            shaped, encoded.labels, offset=c.diversity_offset, scale=c.diversity_scale, power=c.diversity_power
-        )
-        return terms
+        return terms | self.query_losses(encoded.per_query["shaped"].float(), encoded.labels)
+
+    def query_losses(self, queries: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Terms that look at queries (N, D) alone."""
+        c = self.config
+        offset, scale, power = c.diversity_offset, c.diversity_scale, c.diversity_power
+        return {"diversity": query_diversity(queries, labels, offset=offset, scale=scale, power=power)}
 
     @property
     def loss_weights(self) -> dict[str, float]:

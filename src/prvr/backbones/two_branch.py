@@ -30,7 +30,17 @@ class TwoBranchConfig(DiverseConfig):
 class TwoBranch(DiverseTrunk):
     """A method sets ``clip_encoder`` and ``frame_encoder`` and calls ``initialise``."""
 
-    compiled: tuple[str, ...] = ("frame_input", "clip_input", "clip_encoder", "frame_encoder")  # shapes never change
+    compiled: tuple[str, ...] = (
+        "frame_input",
+        "clip_input",
+        "clip_encoder",
+        "frame_encoder",
+        "encode_queries",
+        "branch_cosines",
+        "branch_dots",
+        "ranking_losses",
+        "query_losses",
+    )
     config: TwoBranchConfig
     clip_encoder: nn.Module  # (V, C, D) → (V, C, D)
     frame_encoder: nn.Module  # (V, M, D), mask (V, M) → (V, M, D)

@@ -4,6 +4,7 @@ from prvr.bench.adding import adding
 from prvr.bench.corpus import BenchmarkSizes, Shape, random_gallery, random_queries
 from prvr.bench.measure import MachineLimits, Measurement
 from prvr.bench.run import BENCHMARKS, Benchmark, run_benchmarks
+from prvr.bench.training import make_step, random_batch
 
 __all__ = [
     "BENCHMARKS",
@@ -13,6 +14,8 @@ __all__ = [
     "Measurement",
     "Shape",
     "adding",
+    "make_step",
+    "random_batch",
     "random_gallery",
     "random_queries",
     "run_benchmarks",

@@ -6,7 +6,12 @@ import torch
 from torch import nn
 
 from prvr.training import optim
-from prvr.training.compiled_model import PAYS_AFTER_STEPS, CompiledModel
+from prvr.training.compiled_model import (
+    PAYS_AFTER_STEPS,
+    PAYS_AGAIN_AFTER_STEPS,
+    CompiledModel,
+    compiled_before,
+)
 from prvr.training.config import ConfigError, TrainConfig
 from prvr.training.distributed import Processes
 from prvr.training.model import TraceModel
@@ -47,12 +52,13 @@ class PhaseSetup:
         if self.group.world > 1:
             ids = [device.index] if device.type == "cuda" else None
             return PlainStep(nn.parallel.DistributedDataParallel(self.model, device_ids=ids), optimiser, clip)
-        plain = PlainStep(self.model, optimiser, clip)
+        tf32 = device.type == "cuda" and uses_bf16(config, device)
+        plain = PlainStep(self.model, optimiser, clip, tf32=tf32)
         if not graphed:
             return plain
         optim.rate_on_device(optimiser, device)
         compiled = self._compiled(now, steps_left)
-        repeated = None if compiled is None else PlainStep(self.model, optimiser, clip, compiled)
+        repeated = None if compiled is None else PlainStep(self.model, optimiser, clip, compiled, tf32)
         return GraphedStep(plain, config.batch_size, config.model, repeated)
 
     def _compiled(self, now: PhaseEpoch, steps_left: int) -> CompiledModel | None:
@@ -60,9 +66,10 @@ class PhaseSetup:
 
         A frozen backbone is not compiled: it would need another compiled form, for a few quick epochs.
         """
-        pays = self.config.compile == "on" or (self.config.compile == "auto" and steps_left >= PAYS_AFTER_STEPS)
+        pays_after = PAYS_AGAIN_AFTER_STEPS if compiled_before(self.model, self.config.batch_size) else PAYS_AFTER_STEPS
+        pays = self.config.compile == "on" or (self.config.compile == "auto" and steps_left >= pays_after)
         if pays and self.compiled is None:
-            self.compiled = CompiledModel(self.model)
+            self.compiled = CompiledModel(self.model, self.config.batch_size)
         return None if now.phase == "frozen" else self.compiled
 
 

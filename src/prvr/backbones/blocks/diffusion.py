@@ -48,21 +48,11 @@ def cosine_schedule(steps: int) -> Schedule:
     )
 
 
-class StepBack(NamedTuple):
-    """Plain numbers of a reverse step: x̂₀ = state·x − predicted·ε, x ← clean·x̂₀ + noisy·x + deviation·noise."""
-
-    state: float
-    predicted: float
-    clean: float
-    noisy: float
-    deviation: float
-
-
-def steps_back(schedule: Schedule) -> list[StepBack]:
-    """One per step, from t = 0."""
+def reverse_steps(schedule: Schedule) -> Tensor:
+    """(T, 5) numbers s, p, c, n, d of ``x̂₀ = s·x − p·ε`` and ``x ← c·x̂₀ + n·x + d·noise``; no noise at t = 0."""
     recovered = (1 / schedule.kept).sqrt(), (1 / schedule.kept - 1).sqrt()
-    columns = (*recovered, schedule.from_clean, schedule.from_noisy, schedule.deviation)
-    return [StepBack(*row) for row in torch.stack(columns, 1).tolist()]
+    deviation = torch.cat([schedule.deviation.new_zeros(1), schedule.deviation[1:]])
+    return torch.stack([*recovered, schedule.from_clean, schedule.from_noisy, deviation], 1)
 
 
 class DenoiserLayer(nn.Module):
@@ -155,15 +145,16 @@ class RegisterDiffusion(nn.Module):
 
     signal_share: Tensor
     noise_share: Tensor
+    reverse: Tensor
 
     def __init__(self, width: int, steps: int, layers: int):
         super().__init__()
         self.denoiser = Denoiser(width, steps, layers)
         self.schedule = cosine_schedule(steps)
-        self.steps_back = steps_back(self.schedule)
         kept = self.schedule.kept[:, None, None, None]
         self.register_buffer("signal_share", kept.sqrt().float(), persistent=False)  # (T, 1, 1, 1)
         self.register_buffer("noise_share", (1 - kept).sqrt().float(), persistent=False)
+        self.register_buffer("reverse", reverse_steps(self.schedule).float(), persistent=False)
 
     def noisy(self, clean: Tensor, noise: Tensor) -> Tensor:
         """x_t for every t at once, (T, B, R, D)."""
@@ -177,15 +168,16 @@ class RegisterDiffusion(nn.Module):
     def chain(self, noise: Tensor, condition: Tensor) -> list[Tensor]:
         """The states after steps T−1 … 0."""
         context = self.denoiser.context(condition)
-        state, states = noise, []
-        for step, back in reversed(list(enumerate(self.steps_back))):
-            predicted = self.denoiser(state, context.at(step))
-            clean = (back.state * state - back.predicted * predicted).clamp(-1, 1)
-            state = back.clean * clean + back.noisy * state
-            if step > 0:
-                state = state + back.deviation * noise
-            states.append(state)
-        return states
+        states = [noise]
+        for step in reversed(range(self.denoiser.steps)):
+            states.append(self.step_back(states[-1], noise, context.at(step), self.reverse[step]))
+        return states[1:]
+
+    def step_back(self, state: Tensor, noise: Tensor, context: DenoiserContext, numbers: Tensor) -> Tensor:
+        """One step of the chain, (B, R, D) → (B, R, D); ``numbers``: its row of ``reverse_steps``."""
+        of_state, of_predicted, of_clean, of_noisy, of_noise = numbers.unbind()
+        clean = (of_state * state - of_predicted * self.denoiser(state, context)).clamp(-1, 1)
+        return of_clean * clean + of_noisy * state + of_noise * noise
 
     def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
         return under("denoiser", self.denoiser.official_keys(prefix))

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +23,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from prvr.compiler import keep_compiled_code
 from prvr.errors import UserError
 from prvr.media.encoders.base import Array
-from prvr.media.encoders.choice import ENGINE_SETTING, int8_versions, processor_types, user_cache
+from prvr.media.encoders.choice import ENGINE_SETTING, int8_versions, processor_types
 from prvr.media.encoders.int8 import Int8Model, Int8Tower, convert_to_int8, converted_model, picture_vectors
 from prvr.media.encoders.preparation import PicturePreparation
 from prvr.media.encoders.trial import Tower, TypeTrial
@@ -66,7 +65,7 @@ class PictureEngine:
         self.model, self.preparation, self.device = model, preparation, device
         self.name, self.weights = name, weights
         if device.type == "cuda":  # before the compiler is first used, which would choose a temporary folder
-            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(user_cache("compiled")))
+            keep_compiled_code()
         self.batch = CPU_BATCH if device.type == "cpu" else GPU_BATCH
         self.precision = torch.float32
         self.compile_after, self.seen, self.compiled = compile_after, 0, False

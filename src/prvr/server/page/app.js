@@ -69,7 +69,7 @@ function showAskedMoment() {
 async function describe() {
   try {
     const library = await call("GET", "/v1/library");
-    byId("holds").textContent = `${count(library.videos, "video")}, ${hours(library.seconds)}${library.failed ? `, ${library.failed} unreadable` : ""}`;
+    byId("holds").textContent = `${count(library.videos, "video")}, ${hours(library.seconds)}${library.failed ? `, ${library.failed} could not be read` : ""}`;
     fill("folder", library.folders.filter(Boolean)); fill("tag", library.tags);
     byId("holds").dataset.videos = library.videos;
     byId("limits").textContent = library.limits || ""; byId("limits").hidden = !library.limits;

@@ -28,7 +28,7 @@ export function hideLibrary() { byId("browse").hidden = true; }
 export function describeLibrary(found) {
   library = found;
   byId("show-failed").hidden = !library.failed && !state.failed;
-  byId("show-failed").textContent = state.failed ? "Back to the videos" : `${library.failed.toLocaleString("en")} unreadable`;
+  byId("show-failed").textContent = state.failed ? "Back to the videos" : `${library.failed.toLocaleString("en")} could not be read`;
   byId("examples").hidden = Boolean(state.failed);
   chips("tags", (state.failed ? [] : library.tags).slice(0, 30).map((tag) => ({ text: `#${tag}`, on: tag === state.tag, go: { tag: tag === state.tag ? "" : tag, video: "", t: "" } })));
 }
@@ -116,7 +116,7 @@ async function load(more, quiet = false) {
 function describeList() {
   const narrowed = state.folder || state.tag || state.failed;
   byId("total").textContent = total.toLocaleString("en");
-  if (!total && !narrowed) return setStatus(notice(library?.failed ? "No video of this library can be searched yet: all its files are unreadable." : "This library is empty. Add videos, then search them here."));
+  if (!total && !narrowed) return setStatus(notice(library?.failed ? "No video of this library can be searched yet: none of its files could be read." : "This library is empty. Add videos, then search them here."));
   if (!total) return setStatus(notice(state.failed ? "Every file could be read." : "There are no videos here."));
   setStatus(...(state.failed ? ["Files that could not be read, with the reason. They are tried again when they are added again."] : []));
 }
