@@ -208,15 +208,15 @@ def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> 
     moments = [embedding.backbone.moments(torch.from_numpy(walked)) for walked in walks]
     tokens = embedding.backbone.join(moments)
     gallery = Gallery.of_tokens(embedding.backbone, embedding.trace, tokens, storage=track.storage, page=PAGE_TOKENS)
-    scores = score_parts(track.background, gallery, "torch")
+    scores = score_parts(torch.from_numpy(track.background), gallery, "torch")
     assert scores.trace is not None
-    background = torch.stack([scores.base, scores.trace], -1).transpose(0, 1).contiguous()  # (V, B, 2)
+    background = np.stack([scores.base.T.numpy(), scores.trace.T.numpy()], -1)  # (V, B, 2)
     for number, (each, moment) in enumerate(zip(found, moments, strict=True)):
-        arrays = {name: a for name, a in gallery[number : number + 1].arrays().items() if not name.startswith("keys.")}
+        stored = gallery[number : number + 1].arrays()
+        arrays = {name: tensor.numpy() for name, tensor in stored.items() if not name.startswith("keys.")}
         seconds = np.zeros((len(arrays["local.values"]) * PAGE_TOKENS, 2), np.float32)
         seconds[: len(moment.spans)] = moment.spans
-        times = torch.from_numpy(seconds).view(-1, PAGE_TOKENS, 2)
-        arrays |= {"background": background[number : number + 1], "spans": times}
+        arrays |= {"background": background[number : number + 1], "spans": seconds.reshape(-1, PAGE_TOKENS, 2)}
         each.add(Section(gallery.about, arrays, len(moment.spans)))
     torch.set_num_threads(threads)
     return found

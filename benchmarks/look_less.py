@@ -60,8 +60,8 @@ THRESHOLDS = (2.0, 4.0, 6.0, 8.0)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--films", type=int, default=4, help="of each kind and seed")
-    parser.add_argument("--rendered", type=int, default=60, help="rendered films")
+    parser.add_argument("--films", type=int, default=3, help="of each kind and seed")
+    parser.add_argument("--rendered", type=int, default=40, help="rendered films")
     parser.add_argument("--rate", type=float, default=1.0, help="frames per second")
     parser.add_argument("--kinds", nargs="*", default=[*KINDS, RENDERED], help="which films")
     parser.add_argument("--choose", action="store_true", help="try several thresholds, on the seeds for choosing")
@@ -96,8 +96,9 @@ def main() -> None:
                     cells = [name, f"{threshold:g}", *row.cells(unseen), *(cosine for cosine, _ in cosines)]
                     table.add_row(*cells)
                     console.print(" | ".join(cells), style="dim")  # it takes minutes
-            parts = [f"{100 * each.measuring / each.decoding:.1f} % ({name})" for name, each in looks.items()]
-            console.print(f"{kind}: done; measuring took {', '.join(parts)} of the time of decoding", style="dim")
+            costs = [f"{name}: decoded in {each.cost(each.decoding)}, compared in {each.cost(each.measuring)}"
+                     for name, each in looks.items()]  # fmt: skip
+            console.print(f"{kind}: done; a frame for {'; for '.join(costs)}", style="dim")
     console.print(table)
 
 
@@ -230,6 +231,9 @@ class Looks:
         self.decoding = time.perf_counter() - began  # seconds
         self.measuring = 0.0  # seconds, of the last threshold
         self.every = [encoder.encode_frames([frame.image for frame in frames]) for frames in self.frames]
+
+    def cost(self, seconds: float) -> str:
+        return f"{1000 * seconds / sum(map(len, self.frames)):.2f} ms"
 
     def without(self, threshold: float) -> tuple[str, int]:
         """Cosines of skipped frames to the vectors they would have had; events that no encoded frame shows."""

@@ -59,12 +59,13 @@ class FilmKind:
     painter: Callable[[np.random.Generator], tuple[Painter, list[ShownEvent]]]
     grain: float = 0.0  # standard deviation of each picture's own noise, of 255 levels
     crf: int = 26  # x264's quality; 26 is usual, 42 a video call on a bad line
+    hidden: str = ""  # a colour that cannot be seen there
 
 
 def make_films(folder: Path, kind: str, count: int, seed: int) -> list[MadeFilm]:
     """Write ``count`` films of a kind. No two show the same shape in the same colour."""
     rng = np.random.default_rng((seed, *kind.encode()))
-    looks = [(colour, shape) for colour in SHAPE_COLOURS for shape in _SHAPES]
+    looks = [(colour, shape) for colour in SHAPE_COLOURS if colour != KINDS[kind].hidden for shape in _SHAPES]
     chosen = rng.permutation(len(looks))[: count * _EVENTS].reshape(count, _EVENTS)
     folder.mkdir(parents=True, exist_ok=True)
     return [
@@ -131,7 +132,7 @@ def _slides(rng: np.random.Generator) -> tuple[Painter, list[ShownEvent]]:
         _write_line(page, 14, 10, rng)
         pages.append((time, page))
         for line in range(int(rng.integers(3, 7))):
-            length = float(rng.uniform(1.5, 4))
+            length = float(rng.uniform(3, 10))
             changes.append(ShownEvent(time, min(time + length, SECONDS)))
             time += length
             page = page.copy()
@@ -206,10 +207,9 @@ def _fades(rng: np.random.Generator) -> tuple[Painter, list[ShownEvent]]:
     return paint, []
 
 
-STILL, BUSY = "still", "busy"
 KINDS = {
-    "slides": FilmKind(_slides),
-    "slides, low bitrate": FilmKind(_slides, crf=42),
+    "slides": FilmKind(_slides, hidden="white"),
+    "slides, low bitrate": FilmKind(_slides, crf=42, hidden="white"),
     "talking head": FilmKind(_talking_head, grain=1.5),
     "static camera": FilmKind(_static_camera, grain=3.0),
     "static camera, low bitrate": FilmKind(_static_camera, grain=3.0, crf=42),

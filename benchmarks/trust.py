@@ -125,7 +125,7 @@ def all_scores(lib: Library, known: Sequence[KnownQuery]) -> NDArray[np.float32]
     """(Q, S): of every sentence on every section, in the order of their videos."""
     sections = lib.snapshot().tracks[FRAMES]
     vectors = lib.encode(FRAMES, [query.sentence for query in known])
-    found = score_sections(vectors, sections, lib.pool).fused(sections.fusion_weight).numpy()
+    found = score_sections(vectors, sections, lib.scorer).fused(sections.fusion_weight)
     ordered: NDArray[np.float32] = found[:, sections.by_video.numbers]
     return ordered
 

@@ -102,3 +102,18 @@ def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
 def test_a_lock_in_a_folder_that_is_missing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), exclusive_lock(tmp_path / "missing" / "lock"):
         pass
+
+
+def test_a_link_at_a_temporary_or_lock_name_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    with whole_file(tmp_path / "a") as first, whole_file(tmp_path / "a") as second:
+        assert first != second  # nobody can foresee the name
+    monkeypatch.setattr("secrets.token_hex", lambda count: "guessed")  # except here
+    (tmp_path / ".a.guessed.part").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        write_whole(tmp_path / "a", "theirs")
+    (tmp_path / "lock").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic link"), exclusive_lock(tmp_path / "lock"):
+        pass
+    assert victim.read_text() == "mine"

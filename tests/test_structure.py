@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -21,12 +22,14 @@ SOURCE = ROOT / "src" / "prvr"
 # Data flows left to right; nothing on the left imports from the right.
 MAY_IMPORT = {
     "errors": set(),  # which every room may import
+    "doors": set(),  # the same
+    "terminal": set(),
     "words": set(),
     "times": set(),
     "compiler": set(),
     "tokens": set(),
     "files": set(),
-    "data": {"times", "tokens", "files"},
+    "data": {"terminal", "times", "tokens", "files"},
     "processes": set(),
     "media": {"words", "times", "compiler", "files", "processes", "data"},
     "worlds": {"tokens", "files", "processes", "data", "media"},
@@ -34,7 +37,7 @@ MAY_IMPORT = {
     "trace": {"tokens"},
     "backbones": {"tokens", "files", "losses", "trace"},
     "scoring": {"tokens", "files", "backbones", "trace"},
-    "training": {"words", "compiler", "tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
+    "training": {"terminal", "words", "compiler", "tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
     "library": {
         "words",
@@ -66,6 +69,7 @@ MAY_IMPORT = {
     "assistant": {"library", "media", "server"},
     "doctor": {"scoring", "lake", "library", "media", "files"},
     "cli": {
+        "terminal",
         "doctor",
         "times",
         "tokens",
@@ -114,8 +118,14 @@ def imported_rooms(path: Path) -> set[str]:
 def test_rooms_import_only_what_lies_to_their_left(room: str) -> None:
     folder = SOURCE / room
     for path in folder.rglob("*.py") if folder.is_dir() else [SOURCE / f"{room}.py"]:
-        beyond = imported_rooms(path) - MAY_IMPORT[room] - {room, "errors", "__version__"}
+        beyond = imported_rooms(path) - MAY_IMPORT[room] - {room, "errors", "doors", "__version__"}
         assert not beyond, f"{path.relative_to(SOURCE)} imports {beyond}"
+
+
+def test_commands_print_on_the_console_that_escapes_names() -> None:
+    own = {SOURCE / "terminal.py"}
+    wrong = [path for path in {*SOURCE.rglob("*.py")} - own if "rich.console import Console" in path.read_text("utf-8")]
+    assert not wrong, f"{wrong}: from prvr.terminal import Console"
 
 
 def rooms_with_doors() -> dict[str, set[str]]:
@@ -149,6 +159,16 @@ def test_rooms_are_entered_by_their_front_door() -> None:
                 if len(parts) > 2 or (name is not None and name not in doors[parts[1]]):
                     wrong.append(f"{path.relative_to(ROOT)}: from {module} import {name}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_doors_that_import_on_demand_find_what_they_name() -> None:
+    """A name that is also a file's would depend on who came first."""
+    for room, names in rooms_with_doors().items():
+        door = importlib.import_module(f"prvr.{room}")
+        assert not [name for name in names if not hasattr(door, name)]
+        files = {path.stem for path in (SOURCE / room).iterdir()} if hasattr(door, "__getattr__") else set()
+        clash = {name for name in names & files if not isinstance(getattr(door, name), ModuleType)}
+        assert not clash, f"prvr.{room} exports {clash}, which are also files there"
 
 
 def test_a_public_name_means_one_thing() -> None:
@@ -235,5 +255,6 @@ def _subclasses(base: type[BaseException]) -> Iterator[type[BaseException]]:
 def test_the_command_line_catches_the_one_base() -> None:
     tree = ast.parse((SOURCE / "cli" / "errors.py").read_text("utf-8"))
     caught = {ast.unparse(node.type) for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.type}
-    expected = {"(Interrupted, KeyboardInterrupt)", "BrokenPipeError", "UserError", "SafetensorError", "OSError"}
+    expected = {"_Terminated", "(Interrupted, KeyboardInterrupt)", "BrokenPipeError", "UserError"}
+    expected |= {"SafetensorError", "OSError"}
     assert caught == expected

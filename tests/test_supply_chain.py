@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import re
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 SOURCES = [*sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "benchmarks").glob("*.py"))]
@@ -77,3 +83,81 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
 )  # fmt: skip
 def test_the_search_finds_what_it_is_for(line: str) -> None:
     assert list(offences(ast.parse(line)))
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def locked(name: str) -> dict[str, str]:
+    """The packages of a lock file, with their versions."""
+    found = {}
+    for package in re.split(r"\n(?=\S)", (ROOT / "locks" / f"{name}.txt").read_text("utf-8")):
+        if not package.startswith("#"):
+            assert package.count("--hash=sha256:") >= 1, package
+            pinned = re.match(r"([\w.-]+)==([^\s;]+)", package)
+            assert pinned is not None, package
+            found[canonicalize_name(pinned[1])] = pinned[2]
+    return found
+
+
+def required(*extras: str) -> Iterator[Requirement]:
+    for line in [*PROJECT["dependencies"], *(line for e in extras for line in PROJECT["optional-dependencies"][e])]:
+        requirement = Requirement(line)
+        if requirement.name == PROJECT["name"]:
+            yield from required(*requirement.extras)
+        else:
+            yield requirement
+
+
+@pytest.mark.parametrize(("lock", "extras"), [("development", ["dev"]), ("runtime", ["media", "server"])])
+def test_a_lock_holds_what_pyproject_asks_for(lock: str, extras: list[str]) -> None:
+    pins = {Requirement(line).name: line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()[1:]}
+    found = locked(lock) | {"torch": locked("torch")["torch"]}
+    for requirement in required(*extras):
+        name = canonicalize_name(requirement.name)
+        assert name in found, f"{name} is not in locks/{lock}.txt: make lock"
+        for wanted in (requirement, Requirement(pins[requirement.name])):
+            assert wanted.specifier.contains(found[name]), (
+                f"{wanted}, but locks/{lock}.txt has {found[name]}: make lock"
+            )
+    assert not re.search(r"https?:|--(extra-)?index-url", (ROOT / "locks" / f"{lock}.txt").read_text("utf-8"))
+
+
+def test_the_demo_installs_less_than_the_tests() -> None:
+    runtime, development = locked("runtime"), locked("development")
+    assert runtime.items() <= development.items()
+    assert not {"pytest", "transformers", "moto", "ray", "torch"} & runtime.keys()
+
+
+def test_a_bill_of_materials_names_every_locked_package() -> None:
+    spec = importlib.util.spec_from_file_location("sbom", ROOT / "tools" / "sbom.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    made = tool.document()
+    assert (made["bomFormat"], made["specVersion"]) == ("CycloneDX", "1.6")
+    expected = {f"pkg:pypi/{name}@{number}" for lock in ("runtime", "torch") for name, number in locked(lock).items()}
+    assert {part["purl"] for part in made["components"]} == expected
+    assert all(part["externalReferences"] for part in made["components"])
+
+
+@pytest.mark.parametrize(("package", "tested"), [("uvicorn", "0.54"), ("rich", "15"), ("ray", "2.60")])
+def test_packages_whose_inner_parts_are_extended_have_an_upper_bound(package: str, tested: str) -> None:
+    """Look at what is extended (pyproject.toml says where) before the bound is raised, then name the version here."""
+    requirements = {each.name: each for each in required("server", "scale")}
+    allowed = requirements[package].specifier
+    assert allowed.contains(f"{tested}.0")
+    parts = tested.split(".")
+    assert not allowed.contains(".".join([*parts[:-1], str(int(parts[-1]) + 1), "0"]))
+    if package != "ray":
+        assert version(package).startswith(f"{tested}.")
+
+
+def test_the_protocol_of_uvicorn_has_what_is_extended() -> None:
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    source = ast.parse((ROOT / "src/prvr/server/protocol.py").read_text("utf-8"))
+    used = {n.attr for n in ast.walk(source) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "super()"}
+    assert used == {"connection_made", "data_received", "connection_lost"}
+    assert used <= vars(H11Protocol).keys()

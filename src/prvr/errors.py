@@ -1,8 +1,12 @@
-"""The base of every error that a person can fix, what ends a training, and what is said of a name that is not known."""
+"""The base of every error that a person can fix, what ends a training, and how names are shown."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+# What moves the cursor, changes colours or turns the direction of writing; and bytes of names that are not text.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class UserError(Exception):
@@ -17,6 +21,21 @@ class Interrupted(Exception):
     """Raised by a training after a step, once the user has asked to stop."""
 
     requested: bool = False
+
+
+def printable(text: str, *, one_line: bool = False) -> str:
+    """Text of others, such as the name of a file, without characters that would control a terminal.
+
+    Args:
+        text: what is shown.
+        one_line: whether tabs and ends of lines are escaped too.
+
+    >>> printable("red\\x1b[31m"), printable("two\\nlines"), printable("two\\nlines", one_line=True)
+    ('red\\\\x1b[31m', 'two\\nlines', 'two\\\\nlines')
+    """
+    if one_line:
+        text = text.replace("\n", "\\n").replace("\t", "\\t")
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape", "backslashreplace").decode("ascii"), text)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

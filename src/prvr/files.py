@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import secrets
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +16,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from prvr.errors import UserError
+
+CHECKSUMS_FILE = "checksums.json"
 
 
 class NotAnObject(UserError):
@@ -45,10 +49,13 @@ def write_whole(path: Path, text: str) -> None:
 def whole_file(path: Path) -> Iterator[Path]:
     """A path to write to. It takes the name ``path`` only when the block ends without an error; else it is deleted."""
     beside = _beside(path)
+    # A new file, and no link that somebody has put there.
+    os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666))
     try:
         yield beside
         sync_folder(beside)
         os.replace(beside, path)
+        sync_folder(path.parent)
     finally:
         beside.unlink(missing_ok=True)
 
@@ -56,13 +63,12 @@ def whole_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A folder to fill. It takes its name, and replaces an older folder, only when the block ends without an error."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
     beside = _beside(folder)
-    shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     try:
         yield beside
-        for path in beside.rglob("*"):
+        for path in (*beside.rglob("*"), beside):
             sync_folder(path)
         old = folder.with_name(f".{folder.name}.old")
         shutil.rmtree(old, ignore_errors=True)
@@ -73,6 +79,51 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder, and the folders above it that are missing, so that a power cut does not take them away."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync_folder(each.parent)
+
+
+def write_checksums(folder: Path) -> None:
+    """Keep the checksums of all files of a folder beside them."""
+    sums = {str(path.relative_to(folder).as_posix()): _file_checksum(path) for path in _files_in(folder)}
+    (folder / CHECKSUMS_FILE).write_text(json.dumps(sums, indent=1) + "\n", "utf-8")
+
+
+def damaged_file(folder: Path, *names: str) -> Path | None:
+    """The first file of a folder that is not what was written; None if all are, or if no checksums were kept.
+
+    Args:
+        folder: whose checksums ``write_checksums`` has kept.
+        names: the files to look at; without any, all of them.
+    """
+    if not (folder / CHECKSUMS_FILE).exists():
+        return None
+    try:
+        sums = read_json_object(folder / CHECKSUMS_FILE)
+    except NotAnObject:
+        return folder / CHECKSUMS_FILE
+    for name in names or sums:
+        if not (folder / name).is_file() or _file_checksum(folder / name) != sums.get(name):
+            return folder / name
+    return None
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CHECKSUMS_FILE)
+
+
+def _file_checksum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            found = zlib.crc32(part, found)
+    return found
 
 
 def recover_folders(parent: Path) -> None:
@@ -96,18 +147,19 @@ class Busy(UserError):
 
 
 @contextmanager
-def exclusive_lock(path: Path, *, wait: bool = False) -> Iterator[bool]:
+def exclusive_lock(path: Path, *, wait: bool | float = False) -> Iterator[bool]:
     """Hold a lock file for the length of the block. The lock of a process that was killed is free again.
 
     Args:
         path: the lock file. It is created, and stays.
-        wait: whether to wait for another holder instead of raising ``Busy`` at once.
+        wait: whether to wait for another holder, or for how many seconds, before ``Busy`` is raised.
 
     Yields:
         Whether the lock is really held: False where the file system has no locks.
     """
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))  # a folder that cannot be written is an error of its own
-    lock = FileLock(path, timeout=-1 if wait else 0, thread_local=False)
+    # A folder that cannot be written is an error of its own; so is a link that somebody has put there.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666))
+    lock = FileLock(path, timeout=-1 if wait is True else float(wait), thread_local=False)
     try:
         lock.acquire()
     except Timeout:
@@ -163,7 +215,8 @@ def _holder(path: Path) -> str:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
+    """A name that nobody can foresee, so that nobody else has put a link there."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
 
 
 def sync_folder(path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,8 @@ from torch import Tensor
 
 _Record = TypeVar("_Record", bound="TensorRecord")
 _Tokens = TypeVar("_Tokens", bound="VideoTokens")
+
+FeatureRule: TypeAlias = Literal["standard", "merged", "unnormalised"]  # how frames are resampled (prvr.data.rules)
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class VideoBatch(TensorRecord):
     ids: tuple[str, ...] = ()
     captions: Tensor | None = None  # (V, T, L, Dq) word features of auxiliary captions
     caption_mask: Tensor | None = None  # (V, T, L); all False where a video has fewer captions
+    clip_sizes: Tensor | None = None  # (V, C) how much of a video each clip stands for; None: equal stretches
 
     def __len__(self) -> int:
         return self.frames.shape[0]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from prvr.backbones import CheckpointMismatch, build, from_official, load_official, to_official, total_loss
 from prvr.backbones.blocks.interaction import softmax_weights
+from prvr.backbones.blocks.packed_words import unpack_query
 from prvr.backbones.cap4video import Cap4Video, CaptionedTokens
 from prvr.scoring import Gallery, NotSeparable
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
@@ -74,7 +75,7 @@ def small_batch(padding: int = 0, captions: bool = True) -> TrainBatch:
 def test_sentences_co_attention_and_frames_are_the_authors(case: Any) -> None:
     model = load(case)
     queries, videos = encoded(model, case)
-    case.check("query_vec", model.unpack(queries).vector)
+    case.check("query_vec", unpack_query(queries).vector)
     case.check("caption_vec", model.read_captions(case["caption_tokens"], case["caption_mask"] > 0)[0].vector)
     every = torch.ones(5, 3, dtype=torch.bool)
     assert model.reader is not None
@@ -88,7 +89,7 @@ def test_sentences_co_attention_and_frames_are_the_authors(case: Any) -> None:
 def test_weights_and_every_interaction_are_the_authors(case: Any) -> None:
     model = load(case)
     queries, videos = encoded(model, case)
-    query = model.unpack(queries)
+    query = unpack_query(queries)
     with torch.no_grad():
         case.check("wti_text_weight", softmax_weights(model.word_weight(query.words), query.mask))
         case.check("wti_video_weight", softmax_weights(model.frame_weight(videos.frames), videos.frame_mask))
@@ -108,7 +109,7 @@ def test_captions_as_one_vector_and_their_scores_are_the_authors(case: Any) -> N
         case.check("caption_pooled", videos.captions)
         for pooling, name in (("transformer", ""), ("mean", "_avg"), ("first", "_top1")):
             pooled = model.caption_pool(vectors, every, pooling)  # type: ignore[arg-type]
-            scores = model.caption_scores(model.unpack(queries).vector, replace(videos, captions=pooled))
+            scores = model.caption_scores(unpack_query(queries).vector, replace(videos, captions=pooled))
             case.check(f"caption_scores{name}", scores)
 
 
@@ -192,11 +193,11 @@ def test_a_caption_of_each_video_joins_its_queries() -> None:
     encoded = model.encode_batch(batch)
     assert encoded.labels.tolist() == [0, 0, 1, 2, -1, 0, 1, -1]  # the third video has no caption
     assert encoded.queries.shape == (8, 31, 33)
-    caption = model.unpack(encoded.queries).vector[6]  # the second video has only one to draw
+    caption = unpack_query(encoded.queries).vector[6]  # the second video has only one to draw
     assert batch.videos.captions is not None
     assert batch.videos.caption_mask is not None
     alone = model.encode_queries(batch.videos.captions[1, :1], batch.videos.caption_mask[1, :1])
-    torch.testing.assert_close(caption, model.unpack(alone).vector[0])
+    torch.testing.assert_close(caption, unpack_query(alone).vector[0])
 
 
 def test_the_caption_branch_does_not_move_the_text_tower() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import zipfile
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from prvr.backbones import CheckpointMismatch, read_official_checkpoint
+from prvr.backbones import CheckpointMismatch, from_official, read_official_checkpoint
 
 
 @pytest.fixture
@@ -95,3 +97,28 @@ def test_what_is_no_checkpoint_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "cut.ckpt").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(CheckpointMismatch, match=r"cut\.ckpt"):
         read_official_checkpoint(tmp_path / "cut.ckpt")
+
+
+def test_a_checkpoint_that_grows_in_memory_is_refused(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "plain.ckpt", tmp_path / "packed.ckpt"
+    torch.save({"state_dict": {"w": torch.zeros(1 << 18)}}, plain)
+    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    read_official_checkpoint(plain)
+    with pytest.raises(CheckpointMismatch, match="compressed entries"):
+        read_official_checkpoint(packed)
+    torch.save({"state_dict": {"w": torch.zeros(1).expand(1 << 40)}}, plain)  # one number, claimed to be many
+    with pytest.raises(CheckpointMismatch, match="w claims shape"):
+        read_official_checkpoint(plain)
+
+
+def test_absurd_sizes_and_nan_in_a_checkpoint_are_named(golden: Callable[[str], Any]) -> None:
+    case = golden("dreamprvr")
+    for key, value in (("visual_input_size", 1 << 40), ("hidden_size", -4), ("hidden_size", float("nan"))):
+        with pytest.raises(CheckpointMismatch, match=r"must be at|no dreamprvr model"):
+            from_official("dreamprvr", case.weights, case.config | {key: value})
+    name = "modular_vector_mapping.weight"
+    spoiled = case.weights | {name: case.weights[name] * float("nan")}
+    with pytest.raises(CheckpointMismatch, match=f"{name} holds NaN"):
+        from_official("dreamprvr", spoiled, case.config)

@@ -27,6 +27,9 @@ VARIATIONS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> method, what di
         "dreamprvr",
         TRUNK | OLD_NAMES | SHORT | {"attention_num": 3, "num_registers": 7, "timesteps": 4, "num_diffusion_layers": 1},
     ),
+    "msc_prvr": ("msc_prvr", TRUNK | {"max_ctx_l": 20, "max_desc_l": 7, "clips": 6, "gaussian_widths": [None, 2.0]}),
+    "ral": ("ral", TRUNK | SHORT | {"gaussian_widths": [None, 0.5]}),
+    "uem": ("uem", TRUNK | SHORT | {"threshold": 0.5}),
     "xml": ("xml", TRUNK | {"max_ctx_l": 20, "max_desc_l": 7, "conv_kernel_size": 3}),
     "conquer": (
         "conquer",

@@ -125,9 +125,12 @@ def test_a_start_that_failed_on_the_data_leaves_nothing_in_the_way(
         ("--held-out", "1.0", "held_out must be a share"),
         ("--model.heads", "5", "width 16 is not divisible by 5 heads"),
         ("--model.dropout", "2", "model.dropout must be a share"),
+        ("--model.width", "1000000000", "model.width must be at least 1 and at most 8,192"),
+        ("--backbone-stage.learning-rate", "nan", "backbone_stage.learning_rate must be at least 0"),
+        ("--trace-stage.weight-decay", "-1", "trace_stage.weight_decay must be at least 0"),
         ("--model.registers", "0", "model.registers must be at least 1"),
         ("--trace.temperature", "0", "trace.temperature must be above 0"),
-        ("--seed", "-1", "seed must be 0 or more"),
+        ("--seed", "-1", "seed must be at least 0"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(

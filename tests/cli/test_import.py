@@ -53,6 +53,18 @@ def test_a_wrong_file_says_which_keys_differ(
     assert not (tmp_path / "run").exists()
 
 
+def test_features_of_another_width_are_refused_at_once(
+    authors_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_feature_world(tmp_path / "world", FEATURE_SIZES["tiny"], progress=False)
+    words = ["--dataset", "synth", "--data", str(tmp_path / "world"), "--out", str(tmp_path / "run")]
+    assert main(["import-checkpoint", "dreamprvr", str(authors_file), *words]) == 1
+    error = " ".join(capsys.readouterr().err.split())
+    assert "visual width" in error
+    assert "the model expects 20" in error
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_is_not_written_where_its_data_is_missing(
     authors_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

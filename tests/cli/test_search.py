@@ -40,14 +40,39 @@ def found(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
     return result
 
 
-def test_a_search_imports_only_what_it_needs() -> None:
-    """Every module is paid for by every search; `benchmarks/cold_start.py` says how much."""
-    program = "import sys, prvr.cli.search; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    modules = done.stdout.split()
-    assert "prvr.library" in modules
-    others = ("prvr.training", "prvr.losses", "prvr.worlds", "prvr.server", "transformers", "av", "lance", "ray")
-    assert not {*others} & {*modules}
+UNNEEDED = {"torch", "transformers", "h5py", "scipy", "matplotlib", "safetensors", "av", "lance", "pyarrow", "fastapi"}
+UNNEEDED |= {f"prvr.{room}" for room in ("training", "backbones", "losses", "tokens", "worlds", "data", "server")}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "a red square moves left",
+        "a red square moves left --json --group-by moment --min-duration 1 --moments.most 2",
+        "a blue circle --no-trace --offset 2",
+        "--like test0001.mp4@1-3",
+    ],
+)
+def test_a_search_imports_only_what_it_needs(words: str) -> None:
+    """Every module is paid for by every search, torch most of all; `benchmarks/cold_start.py` says how much."""
+    assert not UNNEEDED & modules_of(["search", *words.split()])
+
+
+def test_so_does_a_shell() -> None:
+    assert not UNNEEDED & modules_of(["search", "--shell"], "a red square\na blue circle moves up --json\n")
+
+
+def modules_of(words: list[str], lines: str = "") -> set[str]:
+    """What a command has imported when it ends."""
+    program = (
+        "import sys; from prvr.cli import main; code = main(sys.argv[1:]); print(*sys.modules, file=sys.stderr); "
+        "sys.exit(code)"
+    )
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+    modules = {*done.stderr.splitlines()[-1].split()}
+    assert "prvr.library.search.score" in modules
+    return modules
 
 
 def test_words_need_no_quotation_marks(capsys: pytest.CaptureFixture[str]) -> None:

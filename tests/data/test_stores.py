@@ -99,3 +99,72 @@ def test_a_folder_opens_its_hdf5_file_before_its_bigfile(
     files.h5(folder / "feature.hdf5", {"only": features["a"]})
     with open_feature_store(folder) as store:
         assert store.ids == ("only",)
+
+
+def _huge(file: h5py.File) -> None:
+    file.create_dataset("x", (1 << 40, 8), np.float32, chunks=(64, 8))  # no chunk is written
+
+
+def _packed(file: h5py.File) -> None:
+    file.create_dataset("x", data=np.zeros((1 << 20, 16), np.float32), compression="gzip", compression_opts=9)
+
+
+def _wide_chunk(file: h5py.File) -> None:
+    file.create_dataset("x", (1, 1), np.float32, chunks=(1 << 14, 1 << 14), maxshape=(None, None), compression="gzip")
+
+
+def _external(file: h5py.File) -> None:
+    file.create_dataset("x", (4, 4), np.float32, external=[("/proc/self/environ", 0, 64)])
+
+
+def _virtual(file: h5py.File) -> None:
+    layout = h5py.VirtualLayout((4, 4), np.float32)
+    layout[:] = h5py.VirtualSource("other.hdf5", "y", (4, 4))
+    file.create_virtual_dataset("x", layout)
+
+
+def _links(kind: object) -> Callable[[h5py.File], None]:
+    def make(file: h5py.File) -> None:
+        file.create_group("inner")["y"] = np.ones((2, 2), np.float32)
+        file["x"] = kind
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (_huge, "claims .* bytes"),
+        (_packed, "claims .* bytes"),
+        (_wide_chunk, "claims .* bytes"),
+        (_external, "in other files"),
+        (_virtual, "in other files"),
+        (_links(h5py.SoftLink("/inner/y")), "is a link"),
+        (_links(h5py.ExternalLink("other.hdf5", "y")), "is a link"),
+        (lambda file: file.create_dataset("x", data=np.ones((2, 2), np.complex64)), "is complex64"),
+        (lambda file: file.create_dataset("x", (2, 2), h5py.string_dtype()), "is object"),
+    ],
+    ids=["huge", "packed", "chunk", "external", "virtual", "soft link", "external link", "complex", "object"],
+)
+def test_a_small_file_takes_little_memory_and_leads_nowhere(
+    tmp_path: Path, write: Callable[[h5py.File], None], message: str
+) -> None:
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        file["a"] = np.ones((2, 8), np.float32)
+        write(file)
+    with h5py.File(tmp_path / "other.hdf5", "w") as file:
+        file["y"] = np.ones((4, 4), np.float32)
+    with open_feature_store(tmp_path / "x.hdf5") as store:
+        for ask in (store.read, store.length):
+            with pytest.raises(DataError, match=message):
+                ask("x")
+        with pytest.raises(DataError, match="no entry"):
+            store.read("inner/y")
+
+
+def test_compressed_features_are_read(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).random((500, 64), np.float32)
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        file.create_dataset("x", data=numbers, compression="gzip")
+    with open_feature_store(tmp_path / "x.hdf5") as store:
+        np.testing.assert_array_equal(store.read("x"), numbers)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prvr.evaluation.findings import RegisterSpread
 from prvr.evaluation.report.localisation import agrees, clip_of_frame
 from prvr.evaluation.report.registers import chosen_pairs, dominant_shares
 from prvr.evaluation.report.subsets import gap_quartiles, hardest_share
+from prvr.trace import RegisterSpread
 
 
 def test_a_frame_belongs_to_the_clip_around_its_middle() -> None:

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from prvr.evaluation.significance import bootstrap_sums, compare, compare_ranks, mean_rank_gain, sign_flip_sums
+from prvr.evaluation.significance import (
+    RankPair,
+    bootstrap_sums,
+    compare,
+    compare_ranks,
+    mean_rank_gain,
+    pooled_change,
+    sign_flip_sums,
+)
 from prvr.scoring import recalls
 
 DRAWS = 20_000
@@ -166,3 +174,21 @@ def test_the_mean_gain_is_in_ranks() -> None:
     found = mean_rank_gain(torch.tensor([10, 5, 3, 8]), torch.tensor([4, 5, 5, 8]))
     assert found.delta == pytest.approx(1.0)
     assert found.low <= 1.0 <= found.high
+
+
+def test_a_pooled_interval_does_not_count_a_video_or_a_seed_twice() -> None:
+    before, after = made_up_ranks(300, shift=0.05)
+    videos = tuple(map(str, range(300)))
+    one = pooled_change([RankPair(before, after, videos)])
+    plain = compare_ranks(before, after).sum_r
+    assert one.delta == pytest.approx(plain.delta)
+    assert (one.low, one.high) == pytest.approx((plain.low, plain.high), abs=0.5)
+    # Three copies of each query of a video, or three trainings that agree: nothing new is known.
+    copies = RankPair(before.repeat(3), after.repeat(3), videos * 3)
+    seeds = [RankPair(before, after, videos)] * 3
+    for again in (pooled_change([copies]), pooled_change(seeds)):
+        assert (again.delta, again.low, again.high) == pytest.approx((one.delta, one.low, one.high), abs=0.5)
+    # Another dataset is new: the interval shrinks by about √2.
+    other = [RankPair(before, after, videos, "first"), RankPair(before, after, videos, "second")]
+    both = pooled_change(other)
+    assert (both.high - both.low) / (one.high - one.low) == pytest.approx(2**-0.5, rel=0.08)

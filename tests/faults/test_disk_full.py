@@ -48,6 +48,17 @@ def test_training_on_a_full_disk(preset: Path, world: Path, tmp_path: Path) -> N
         assert Run(place / "run").has_weights("average")
 
 
+def test_converting_under_a_limit_that_hdf5_itself_meets(tmp_path: Path) -> None:
+    """HDF5 writes a directory of all datasets when it closes the file, and crashes if that does not fit."""
+    folder = write_bigfile(tmp_path / "features", videos=2000, rows=1, width=1)
+    for most in (30_000, 300_000):
+        said = refusal(start("data", "convert", folder, limits={resource.RLIMIT_FSIZE: most}))
+        assert "continues where it stopped" in said
+        assert not list(folder.glob(".*"))
+    finish(start("data", "convert", folder))
+    assert (folder / "feature.hdf5").is_file()
+
+
 @pytest.mark.slow
 def test_converting_on_a_full_disk(tmp_path: Path) -> None:
     with disk(tmp_path / "disk", 64 << 20) as place:

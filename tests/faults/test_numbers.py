@@ -18,6 +18,8 @@ from prvr.media.encoders import PlainEncoder
 from prvr.scoring import Gallery, top_k
 from prvr.tokens import VideoBatch
 from prvr.trace import Trace
+from prvr.training import Run, RunError
+from prvr.training.metrics import drop_metrics, read_metrics
 from prvr.worlds import RenderedWorld
 from tests.cli.test_commands import fails
 from tests.faults.conftest import RATE
@@ -39,6 +41,22 @@ def test_a_dataset(bad: float, preset: Path, world: Path, tmp_path: Path, capsys
     said = fails(capsys, "train", preset, "--data", tmp_path / "world", "--out", tmp_path / "run")
     assert f"'{victim}' holds NaN or infinity in row 1" in said
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_weights(bad: float, tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.save_weights("last", {"a.weight": torch.ones(3), "b.weight": torch.tensor([1.0, bad])})
+    with pytest.raises(RunError, match=r"b\.weight holds NaN or infinity"):
+        run.weights("last")
+
+
+def test_logs_that_are_not_text(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"epoch": 0}\n\xff\xfe\n{"epoch": 1}\n')
+    with pytest.raises(RunError, match=r"metrics\.jsonl:2: not JSON"):
+        read_metrics(tmp_path)
+    drop_metrics(tmp_path, from_epoch=1)
+    assert read_metrics(tmp_path) == [{"epoch": 0}]
 
 
 @pytest.mark.parametrize("bad", BAD)

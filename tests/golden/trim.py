@@ -1,4 +1,5 @@
-"""Make the small fixtures beside this file from the full golden folders: ``python tests/golden/trim.py FOLDER``.
+"""Make the small fixtures beside this file from the full golden folders: ``python tests/golden/trim.py FOLDER``,
+for some methods only: ``python tests/golden/trim.py FOLDER METHOD …``
 
 The full ones hold ``weights.safetensors``, ``io.safetensors`` and ``config.json`` per method. To stay under 1 MB each,
 tensors that no test reads are dropped, where a method needs it the largest weights lose five bits of mantissa (relative
@@ -37,6 +38,25 @@ RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # method: (io kep
     "gmmformer": ((*TRUNK, "frame.vector", "gauss.L1.", "gauss.L2.", "gauss.L7.", "gauss.L32.", "optim."), ()),
     "gmmformer_v2": ((*TRUNK, "frame.encoded", "clip.branch_", "gauss.L32.w0.1"), ()),
     "mssl": ((*TRUNK, "frame.encoded", "alt.frame.encoded"), ()),
+    "msc_prvr": (
+        (
+            "in.", "query.vector", "query.teacher", "clip.attention0", "clip.encoded", "frame.encoded", "one", "score.",
+            "align", "loss.", "grad.", "train.", "triplet_rand.", "prep.", "rkd_case.", "evalrun.fused",
+            "evalrun.query_order", "optim.",
+        ),
+        ("weights:clip_encoder", "weights:frame_encoder"),
+    ),
+    "ral": (
+        ("in.", "out.", "prob.", "loss.", "grad.", "train.", "optim."),
+        ("weights:clip_encoder", "weights:frame_encoder"),
+    ),
+    "uem": (
+        (
+            "in.", "out.", "event.", "full.in.", "full.out.", "loss.", "grad.norm", "train.losses", "train.delta",
+            "seg_case.", "score_case.", "optim.",
+        ),
+        (),
+    ),
     "hlformer": (
         (
             "in.", "out.", "short.", "loss.", "grad.norm", "grad.pop_norm", "triplet_rand.", "train.losses", "optim.",
@@ -54,7 +74,7 @@ RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # method: (io kep
     ),
 }  # fmt: skip
 CONFIG_KEYS_DROPPED = (
-    "tensors", "fp32_vs_fp64_max_abs_diff", "hyper", "loss", "seeds", "note", "what", "weights_shapes", "io_shapes",
+    "tensors", "fp32_vs_fp64_max_abs_diff", "float32_vs_float64", "hyper", "loss", "seeds", "note", "what", "weights_shapes", "io_shapes",
 )  # fmt: skip
 
 
@@ -83,8 +103,9 @@ def save(name: str, config: dict[str, Any], tensors: dict[str, Any], rough: tupl
     print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB")
 
 
-def main(source: Path) -> None:
-    for method, (kept, rough) in RULES.items():
+def main(source: Path, methods: list[str]) -> None:
+    for method in methods or RULES:
+        kept, rough = RULES[method]
         folder = source / method
         config = json.loads((folder / "config.json").read_text())
         config = {key: value for key, value in config.items() if key not in CONFIG_KEYS_DROPPED}
@@ -96,4 +117,4 @@ def main(source: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

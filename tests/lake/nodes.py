@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
 from prvr.library import Library
 
@@ -80,6 +80,6 @@ def require_same(found: Library, expected: Library) -> None:
                     theirs.tokens,
                     theirs.arrays.keys(),
                 )
-                assert all(torch.equal(mine.arrays[name], theirs.arrays[name]) for name in mine.arrays)
+                assert all(np.array_equal(mine.arrays[name], theirs.arrays[name]) for name in mine.arrays)
         assert len(sections) == len(other.tracks[track])
     assert found.verify().ok

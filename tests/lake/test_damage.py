@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from prvr.errors import UserError
-from prvr.lake import open_library
+from prvr.lake import create_library, open_library
 from prvr.lake.copying import create_alike
 from prvr.lake.tables import DamagedTable
-from prvr.library import Library
+from prvr.library import Library, LibrarySettings
+from prvr.worlds import RenderedWorld
 from tests.lake.conftest import Said, drawn_videos, opened, require_unique
 
 Damage = Callable[[Path], None]
@@ -69,6 +70,21 @@ def test_a_bit_that_changed_is_found(drawn: Library, parts: Library) -> None:
     assert parts.verify().problems
     hurt = {str(video.path) for video in parts.videos()[4:6]}
     assert {problem.split(":")[0] for problem in parts.verify().problems} <= hurt
+
+
+def test_repair_indexes_exactly_the_damaged_videos(films: RenderedWorld, tmp_path: Path) -> None:
+    library = create_library(str(tmp_path / "films.lance"), LibrarySettings("plain", rate=2.0))
+    paths = sorted(films.videos.values())[:4]
+    for path in paths:
+        library.add([path])
+    before = [(hit.video.path, hit.score) for hit in library.search("a red square")]
+    flip(file_of(library))
+    report = open_library(library.address).repair()
+    assert report.added.added == [paths[2]]
+    assert report.left.ok
+    require_unique(library, 4)
+    repaired = open_library(library.address)
+    assert [(hit.video.path, hit.score) for hit in repaired.search("a red square")] == before
 
 
 @pytest.mark.parametrize("table", ["frames", "videos", "settings"])

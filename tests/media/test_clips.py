@@ -198,7 +198,8 @@ def test_a_clip_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
 def test_the_program_answers_line_by_line(films: Path, tmp_path: Path) -> None:
     def request(name: str) -> dict[str, Any]:
         moment = {"video": str(films / name), "start": 0.5, "end": 1.5}
-        return {"moments": [moment], "format": "clip", "out": str(tmp_path / f"{name}.mp4"), "longest_side": 32}
+        out = {"out": str(tmp_path / f"{name}.mp4"), "longest_side": 32}
+        return {"moments": [moment], "expected": {}, "format": "clip", **out}
 
     lines = "".join(json.dumps(request(name)) + "\n" for name in ("text.mp4", "steady.mp4")).encode()
     done = subprocess.run([sys.executable, "-m", CLIP_PROGRAM], input=lines, capture_output=True, check=True)

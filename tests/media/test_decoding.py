@@ -94,7 +94,7 @@ def test_processes_give_the_files_of_one_process_in_order(long_films: dict[str, 
     assert found[-4][1] is not None  # the damage was noticed
 
 
-@pytest.mark.parametrize("name", ["closed.mp4", "open.mp4", "old.avi"])
+@pytest.mark.parametrize("name", ["closed.mp4", "open.mp4", "old.avi", "many.mkv"])
 def test_stretches_are_cut_where_there_is_an_index(name: str, long_films: dict[str, Path]) -> None:
     with open_video(long_films[name]) as video:
         first, cuts = stretches.find_cuts(video, HOW.rate)  # type: ignore[arg-type]

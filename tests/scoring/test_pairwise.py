@@ -12,11 +12,13 @@ from prvr.backbones import Backbone, build
 from prvr.scoring import encode_query_batches, join_videos, pairwise_scores, ranks, rerank
 from prvr.tokens import QueryBatch, VideoBatch
 
-SHAPE: dict[str, Any] = {"visual_width": 20, "query_width": 24, "width": 32, "heads": 4, "frames": 12, "layers": 1}
+SHAPE: dict[str, Any] = {"visual_width": 20, "query_width": 24, "width": 32, "heads": 4, "frames": 12}
 METHODS: dict[str, dict[str, Any]] = {
-    "conquer": {"inner_width": 40, "head_width": 8},
-    "cap4video": {},
-    "clip4clip": {"head": "tightTransf"},
+    "conquer": {"inner_width": 40, "head_width": 8, "layers": 1},
+    "cap4video": {"layers": 1},
+    "clip4clip": {"head": "tightTransf", "layers": 1},
+    "ral": {"clips": 4, "windows": (0.0, 2.0)},
+    "uem": {},
 }
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prvr.scoring.ranks import Recall, coverage, ranks, recalls
+from prvr.scoring.recall import Recall, coverage, ranks, recalls
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "eval.npz"
 

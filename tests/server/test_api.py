@@ -260,6 +260,28 @@ def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
     assert served.client.get("/v1/library").json()["videos"] == 11
 
 
+def test_progress_does_not_keep_a_file_alive_for_ever(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is decoded slowly, with progress all the time, is left out; the others are added."""
+    first = min(served.folder.glob("new/[0-9a-z]*.mp4"), key=lambda path: (path.name == "broken.mp4", path.name))
+    code = (
+        "    from prvr.media.reader import VideoReader\n    before = VideoReader.frames\n"
+        "    def frames(self, *others):\n"
+        "        for frame in before(self, *others):\n"
+        f"            while self.info.path.name == {first.name!r}:\n"
+        "                yield frame\n                time.sleep(0.1)\n"
+        "            yield frame\n"
+        "    VideoReader.frames = frames"
+    )
+    sabotage(served, monkeypatch, code)
+    monkeypatch.setattr("prvr.server.jobs._longest", lambda file: 4.0 if file.name == first.name else 100.0)
+    job = served.client.post("/v1/videos", json={"root": "new"}).json()
+    last = events(served.client.get(job["events_url"]).text)[-1]
+    report = last["report"]
+    assert isinstance(report, dict)
+    assert (last["state"], report["added"]) == ("done", 1)
+    assert "took too long" in report["failed"][first.name]
+
+
 def test_a_job_can_be_stopped(served: Served) -> None:
     job = served.client.post("/v1/videos", json={"root": "new"}).json()
     assert served.client.post(f"/v1/jobs/{job['id']}/cancel").json()["state"] == "cancelled"

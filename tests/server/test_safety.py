@@ -17,10 +17,13 @@ from fastapi.responses import PlainTextResponse
 from fastapi.testclient import TestClient
 
 from prvr.library import LibraryError
+from prvr.media import ExpectedFile
 from prvr.server import ServerOptions, create_app
 from prvr.server.guard import Guard
 from prvr.server.metrics import Metrics
+from prvr.server.problems import Problem
 from tests.server.conftest import Served
+from tests.server.test_api import events, sabotage
 
 TOKEN = "a token of length"
 
@@ -209,6 +212,69 @@ def test_other_sites_and_other_host_names_are_refused(served: Served) -> None:
     assert own.status_code == 200
     form = served.client.post("/v1/search", content=b'{"query": "red"}', headers={"Content-Type": "text/plain"})
     assert form.status_code in (415, 422)
+
+
+def test_a_link_that_appears_while_a_job_waits_is_not_followed(
+    served: Served, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the check of a root and the opening of its files, one becomes a link to a film elsewhere."""
+    film = min(path for path in (served.folder / "new").glob("*.mp4") if path.name != "broken.mp4")
+    lines = film.with_suffix(".srt")
+    lines.write_text("1\n00:00:01,000 --> 00:00:02,000\nhello\n")
+    other = next(path for path in (served.folder / "new").glob("*.mp4") if path.name not in (film.name, "broken.mp4"))
+    secret = served.folder / "secret.srt"
+    secret.write_text("1\n00:00:01,000 --> 00:00:02,000\nsecret\n")
+    outside = next((base / "films").glob("*.mp4"))
+    swaps = {other: outside, lines: secret}
+    code = "".join(f"    os.unlink({str(a)!r}); os.symlink({str(b)!r}, {str(a)!r})\n" for a, b in swaps.items())
+    sabotage(served, monkeypatch, code)
+    job = served.client.post("/v1/videos", json={"root": "new"}).json()
+    report = events(served.client.get(job["events_url"]).text)[-1]["report"]
+    assert isinstance(report, dict)
+    assert "leads out of the folders" in report["failed"][other.name]
+    assert "leads out of the folders" in report["damaged"][film.name]
+    assert {hit.matched for hit in served.library.search("secret")} <= {None}
+
+
+def test_a_film_that_became_a_link_out_of_its_root_is_not_shown(served: Served) -> None:
+    """Also where the other file has the same size and time."""
+    film = min(path for path in (served.folder / "new").glob("*.mp4") if path.name != "broken.mp4")
+    served.library.add([film])
+    number = next(video.id for video in served.library.videos() if video.path == film)
+    urls = [f"/v1/videos/{number}/{what}" for what in ("media", "thumbnail?time=1", "clip?start=1&end=2")]
+    assert [served.client.get(url).status_code for url in urls] == [200, 200, 200]
+    elsewhere = served.folder / film.name
+    film.rename(elsewhere)
+    film.symlink_to(elsewhere)
+    moments = {"moments": [{"video": number, "start": 1, "end": 2}], "format": "film"}
+    assert [served.client.get(url).status_code for url in urls] == [409, 409, 409]
+    assert served.client.post("/v1/export", json=moments).status_code == 409
+    film.unlink()
+    elsewhere.rename(film)
+    os.utime(film)
+    assert [served.client.get(url).status_code for url in urls] == [409, 409, 409]  # its time is another
+    film.unlink()
+    assert [served.client.get(url).status_code for url in urls] == [410, 410, 410]
+
+
+def test_a_decoder_opens_the_file_that_was_checked(served: Served, tmp_path: Path) -> None:
+    """It checks again, because the file may have changed since the server looked."""
+    video = served.library.videos("ok")[0]
+    state = served.client.app.state.prvr  # type: ignore[attr-defined]
+    wrong = ExpectedFile(video.size, video.mtime + 1)
+
+    async def ask() -> None:
+        for ask in (
+            state.thumbnails.get(video, wrong, 1.0, 64),
+            state.clips.get(video, wrong, 1.0, 2.0),
+            state.clips.get(video, ExpectedFile(video.size, video.mtime, (str(tmp_path / "new"),)), 1.0, 2.0),
+        ):
+            with pytest.raises(Problem, match=r"has changed|leads out"):
+                await ask
+        await state.thumbnails.close()
+        await state.clips.close()
+
+    asyncio.run(ask())
 
 
 def test_every_route_needs_the_token(served: Served, base: Path) -> None:

@@ -125,6 +125,16 @@ def test_a_gate_scales_each_variant_by_the_certainty_of_its_own_activation() -> 
     assert torch.allclose(found["route_cross"], plain["route_cross"] * op.certainty(other))
 
 
+@torch.no_grad()
+def test_a_constant_affinity_leaves_no_query_in_the_support() -> None:
+    queries, videos, trace = made_up()
+    found, factors = parts_of(queries, videos, trace)
+    e, gamma = trace.evidence(queries, videos), trace.config.routing_strength
+    expected = (e.direct.nan_to_num(-9) + gamma * factors.open_support).amax(-1)
+    assert torch.allclose(found["route_constant_uniform"], expected)
+    assert torch.allclose(found["route_uniform"], expected + gamma * e.affinity.mean(-1))
+
+
 def test_shuffles_are_permutations_fixed_by_the_seed() -> None:
     mask = torch.tensor([[True] * 6, [True, False, True, True, False, True], [True] + [False] * 5])
     place = frame_shuffle(mask, 1)
@@ -143,7 +153,7 @@ def test_the_rows_are_those_of_the_paper() -> None:
     assert [variant.key for variant in ABLATIONS][:2] == ["trace", "base"]
     assert len(ABLATIONS) == 9
     assert len(CORRUPTIONS) == 3
-    assert len({variant.key for variant in VARIANTS}) == len(VARIANTS) == 11
+    assert len({variant.key for variant in VARIANTS}) == len(VARIANTS) == 15
     parts = {name: torch.full((1, 1), value) for name, value in {"route": 2.0, "soft": 0.5}.items()}
     assert ABLATIONS[0].evidence(parts, 0.2).item() == pytest.approx(2.1)  # type: ignore[union-attr]
     assert ABLATIONS[1].evidence(parts, 0.2) is None

@@ -58,6 +58,12 @@ def test_a_configuration_survives_json() -> None:
         ("method = 'dream'", "unknown method 'dream'"),
         ("data = 3", "data: expected a table, found int"),
         ("seed = ", "not valid TOML"),
+        ("batch_size = 1000000000", "batch_size must be at least 2 and at most 65,536, not 1e[+]09"),
+        ("[model]\nwidth = -1", "model.width must be at least 1"),
+        ("[model]\nframes = 999999999999999999999", "model.frames must be at least 1 and at most 65,536"),
+        ("[trace]\ntemperature = nan", "trace.temperature must be above 0"),
+        ("[trace_stage]\nlearning_rate = inf", "trace_stage.learning_rate must be at least 0"),
+        ("held_out = -0.5", "held_out must be a share"),
     ],
 )
 def test_a_wrong_preset_says_where_and_what(text: str, message: str, tmp_path: Path) -> None:

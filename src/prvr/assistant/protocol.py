@@ -145,7 +145,7 @@ def serve_http(
         server_options: where to listen, and the token.
         ready: called with the address.
     """
-    library.tracks  # noqa: B018 (loads the encoder, so that a problem shows now and not at the first search)
+    library.prepare()
     server = build_assistant(library, options)
     app = server.streamable_http_app(
         streamable_http_path=ADDRESS_PATH,
@@ -168,4 +168,4 @@ def serve_http(
 def _load_encoder(library: Library) -> None:
     """Load the encoder while the client introduces itself. A problem is told by the first search."""
     with suppress(UserError, OSError):
-        library.tracks  # noqa: B018
+        library.prepare()

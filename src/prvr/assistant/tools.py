@@ -34,7 +34,7 @@ from prvr.library import (
     absolute_path,
     library_limits,
 )
-from prvr.media import CLIP_PROGRAM, THUMBNAIL_PROGRAM
+from prvr.media import CLIP_PROGRAM, THUMBNAIL_PROGRAM, ExpectedFile
 from prvr.server import DecoderProcess
 
 CLIP_ADDRESS = "prvr-clip://{name}"
@@ -148,7 +148,8 @@ class LibraryTools:
         found = await asyncio.to_thread(self._video, video)
         last, shown = max(0.0, (found.duration or 0.0) - 0.05), []
         for time in times:
-            request = {"path": str(found.path), "time": min(time, last), "width": width}
+            place = {"path": str(found.path), "expected": ExpectedFile(found.size, found.mtime)}
+            request = {**place, "time": min(time, last), "width": width}
             shown.append(Image(data=await self._ask(self._looker, found, request), format="jpeg"))
         return shown
 
@@ -166,7 +167,8 @@ class LibraryTools:
         name = f"{_plain_name(found.path.stem)}-{found.id}-{first:.2f}-{last:.2f}.mp4"
         path, uri = self.clips.path / name, CLIP_ADDRESS.format(name=name)
         moment = {"video": str(found.path), "start": first, "end": last}
-        request = {"moments": [moment], "format": "clip", "out": str(path), "longest_side": _LONGEST_SIDE}
+        what = {"moments": [moment], "expected": {str(found.path): ExpectedFile(found.size, found.mtime)}}
+        request = {**what, "format": "clip", "out": str(path), "longest_side": _LONGEST_SIDE}
         await self._ask(self._cutter, found, request)
         size = path.stat().st_size
         self.clips.bound(path)

@@ -12,6 +12,7 @@ from prvr.backbones.blocks.packed_words import join_queries
 from prvr.backbones.checkpoints import OfficialCheckpoint, read_official_checkpoint
 from prvr.backbones.frozen import Frozen, FrozenConfig, FrozenTokens
 from prvr.backbones.official import CheckpointMismatch, from_official, load_official, to_official, unstack
+from prvr.backbones.ranges import require_ranges
 from prvr.backbones.registry import METHOD_FOLDERS, UnknownMethod, build, method, methods, register
 from prvr.backbones.scores import TokenSet, max_cosine, max_dot
 
@@ -55,6 +56,7 @@ __all__ = [
     "official_names",
     "read_official_checkpoint",
     "register",
+    "require_ranges",
     "stack_depth",
     "to_official",
     "total_loss",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from prvr.backbones.blocks.official import OfficialKey
 from prvr.backbones.scores import TokenSet, max_cosine, max_dot
-from prvr.tokens import TrainBatch, VideoBatch, VideoTokens
+from prvr.tokens import FeatureRule, TrainBatch, VideoBatch, VideoTokens
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class BackboneConfig:
         """How many auxiliary captions of each video the model reads; 0: none."""
         return 0
 
+    @property
+    def feature_rule(self) -> FeatureRule:
+        """How a video's frames are resampled for the model (``prvr.data.rules``)."""
+        return "standard"
+
     def pool_at(self, epoch: int) -> int | None:
         """The pool of hard negatives in an epoch; None while negatives are drawn from all."""
         return self.hard_pool if epoch >= self.hard_negative_epoch else None
@@ -62,6 +67,7 @@ class Encoded:
     videos: VideoTokens
     per_query: Mapping[str, Tensor] = field(default_factory=dict)
     per_video: Mapping[str, Tensor] = field(default_factory=dict)
+    residual: Tensor | None = None  # (N, B) evidence that is added to the scores of the ranking losses
 
 
 class FirstStage(NamedTuple):
@@ -91,9 +97,12 @@ class Backbone(nn.Module, ABC):
     unit_tokens: bool = True  # False: tokens are not normalised, so their lengths count in the score
     separable: bool = True  # False: each query–video pair is scored by itself; a gallery cannot be prepared
     has_registers: bool = False  # True: video tokens include registers that TRACE can be trained on
+    has_words: bool = False  # True: ``word_states`` gives a query's words, which a witness reads
+    takes_residual: bool = False  # True: its ranking losses add ``Encoded.residual``
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that get no gradient
     official_unused: tuple[str, ...] = ()  # key prefixes in the authors' checkpoints that are ignored
     compiled: tuple[str, ...] = ()  # submodules and methods with most of a step's work: long GPU trainings compile them
+    starts_from_run: bool = False  # True: this variant is trained only from the weights of another run
     notice: str = ""  # shown when this variant is trained or evaluated, such as how to name its results
     official_constants: ClassVar[Mapping[str, float]] = {}  # endings of keys that must hold a value; not loaded
 
@@ -114,6 +123,10 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """(Q, L, Dq), (Q, L) → (Q, D). A method that is not separable may keep the words (``blocks.packed_words``)."""
+
+    def word_states(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """A query's words before they are pooled, (Q, L, Dq), (Q, L) → (Q, L, D). Not every method has them."""
+        raise TypeError(f"{self.method} does not encode words one by one: it has no word states")
 
     @abstractmethod
     def encode_videos(self, frames: Tensor, frame_mask: Tensor, clips: Tensor) -> VideoTokens:

@@ -1,7 +1,8 @@
 """Cap4Video: every word meets every frame, and auxiliary captions help where a video has them.
 
 Captions written by a machine are used twice: frames attend to them (``CaptionReader``), and a query is compared with
-them directly; both scores are fused. Without captions (the standard features have none) the transformer over frames and
+them directly; both scores are fused. The branches are trained together, or one after the other as the authors do
+(``branches``). Without captions (the standard features have none) the transformer over frames and
 the weighted token-wise interaction remain. Results must then be labelled "without captions".
 
 A query keeps its words, so ``encode_queries`` gives packed words (``blocks.packed_words``), the sentence vector first:
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +25,7 @@ from prvr.backbones.blocks.clip import ClipTransformer, bound_logit_scale, mean_
 from prvr.backbones.blocks.initialise import initialise
 from prvr.backbones.blocks.interaction import softmax_weights, token_interaction, uniform_weights
 from prvr.backbones.blocks.official import OfficialKey, affine, renamed, under
-from prvr.backbones.blocks.packed_words import pack_words, pad_words, unpack_words
+from prvr.backbones.blocks.packed_words import UnpackedQuery, pack_query, pad_words, unpack_query
 from prvr.backbones.blocks.towers import Text, Towers
 from prvr.backbones.clip_family import ClipFamilyConfig, family_settings
 from prvr.backbones.registry import register
@@ -46,6 +47,9 @@ class Cap4VideoConfig(ClipFamilyConfig):
     """layers of the transformer over captions"""
     caption_pooling: Literal["transformer", "mean", "first"] = "transformer"
     """how captions become one vector: transformer and mean, plain mean, or the first caption"""
+    branches: Literal["both", "video", "caption"] = "both"
+    """what is trained: both branches together; or, as the authors do, first the query–video branch, then, from that run
+    (prvr train --from), the query–caption branch on its frozen text tower"""
     caption_pairs: bool = True
     """while training, one caption of each video joins its queries"""
     video_weight: float = 0.73
@@ -69,14 +73,6 @@ class CaptionedTokens(VideoTokens):
     captions: Tensor | None = None  # (V, D)
 
 
-class UnpackedQuery(NamedTuple):
-    """The parts of a packed query."""
-
-    vector: Tensor  # (Q, D)
-    words: Tensor  # (Q, L, D)
-    mask: Tensor  # (Q, L)
-
-
 @register
 class Cap4Video(Backbone):
     """Token-wise interaction with frames that have read captions."""
@@ -96,7 +92,8 @@ class Cap4Video(Backbone):
         c = config
         self.towers = Towers(c.towers, c.query_width, c.visual_width, c.width, c.heads, c.words, c.dropout)
         self.reader = CaptionReader(c.width, c.heads) if c.captions else None
-        self.caption_pool = CaptionPool(c.width, c.heads, c.caption_layers, c.caption_slots) if c.captions else None
+        pooled = c.captions and c.branches != "video"
+        self.caption_pool = CaptionPool(c.width, c.heads, c.caption_layers, c.caption_slots) if pooled else None
         self.temporal = ClipTransformer(c.width, c.heads, c.layers, c.positions, 0.0, c.norm_epsilon, c.masked_logit)
         self.word_weight, self.frame_weight = (
             nn.Sequential(nn.Linear(c.width, c.width), nn.ReLU(), nn.Linear(c.width, 1)) for _ in range(2)
@@ -105,7 +102,16 @@ class Cap4Video(Backbone):
         initialise(self, c.init_std)
         if not c.captions:
             self.notice = "Cap4Video without captions: no auxiliary captions are read, report it under this name"
+            if c.branches != "both":
+                raise ValueError(f"branches = {c.branches} needs auxiliary captions, and none are read")
+        elif c.branches == "video":
+            self.notice = (
+                "Cap4Video's query–video branch alone; `prvr train --from RUN --model.branches caption` adds the other"
+            )
+        self.starts_from_run = c.branches == "caption"
         self.untrained = () if c.interaction == "wti" else ("word_weight.", "frame_weight.")
+        if c.branches == "caption":
+            self.untrained = ("towers.", "reader.", "temporal.", "word_weight.", "frame_weight.")
         if c.caption_pooling != "transformer":
             self.untrained += ("caption_pool.",)
 
@@ -113,22 +119,21 @@ class Cap4Video(Backbone):
     def width(self) -> int:
         return self.config.width
 
+    def train(self, mode: bool = True) -> Cap4Video:
+        """What is frozen also runs without dropout."""
+        super().train(mode and self.config.branches != "caption")
+        if self.caption_pool is not None:
+            self.caption_pool.train(mode)
+        self.training = mode
+        return self
+
     # -- encoding -----------------------------------------------------------------------------------------------------
 
     def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Sentence vector and words of each query, packed: (Q, L, Dq), (Q, L) → (Q, 1 + L, D + 1)."""
         mask = as_mask(mask)
-        return self._pack(self.towers.text(tokens, mask), mask)
-
-    @staticmethod
-    def _pack(text: Text, mask: Tensor) -> Tensor:
-        rows = torch.cat([text.vector[:, None].to(text.words.dtype), text.words], dim=1)
-        return pack_words(rows, F.pad(mask, (1, 0), value=True))
-
-    @staticmethod
-    def unpack(queries: Tensor) -> UnpackedQuery:
-        states, mask = unpack_words(queries)
-        return UnpackedQuery(states[:, 0], states[:, 1:], mask[:, 1:])
+        text = self.towers.text(tokens, mask)
+        return pack_query(text.vector, text.words, mask)
 
     def encode_videos(
         self,
@@ -162,11 +167,11 @@ class Cap4Video(Backbone):
         x, pooled = self.towers.frames(frames), None
         if read is not None:
             assert self.reader is not None
-            assert self.caption_pool is not None
             text, known = read
             x = self.reader(x, text.vector, known)
-            # The authors train this branch alone on a frozen text tower: no gradient flows back into ours.
-            pooled = self.caption_pool(text.vector.detach(), known, self.config.caption_pooling)
+            if self.caption_pool is not None:
+                # The authors train this branch alone on a frozen text tower: no gradient flows back into ours.
+                pooled = self.caption_pool(text.vector.detach(), known, self.config.caption_pooling)
         tokens = VideoTokens.of_frames(x + self.temporal(x, mask), mask)
         return CaptionedTokens(tokens.frames, tokens.frame_mask, tokens.clips, captions=pooled)
 
@@ -174,7 +179,7 @@ class Cap4Video(Backbone):
 
     def base_score(self, queries: Tensor, videos: VideoTokens) -> Tensor:
         """Packed queries against videos, (Q, V): both branches fused, or the query–video score alone."""
-        c, query = self.config, self.unpack(queries)
+        c, query = self.config, unpack_query(queries)
         video = self.video_scores(query, videos)
         captions = self.caption_scores(query.vector, videos)
         return video if captions is None else c.video_weight * video + c.caption_weight * captions
@@ -213,7 +218,7 @@ class Cap4Video(Backbone):
             mask = as_mask(videos.caption_mask)
             read = self.read_captions(videos.captions, mask)
             tokens = self._encode(videos.frames, as_mask(videos.frame_mask), read)
-            if c.caption_pairs:
+            if c.caption_pairs and c.branches != "caption":
                 extra, owners = self._one_caption_each(*read, mask)
                 queries = torch.cat([queries, pad_words(extra, c.words + 1)])
                 labels = torch.cat([labels, owners])
@@ -223,13 +228,15 @@ class Cap4Video(Backbone):
         """One caption of each video as a query, packed, and whose it is; a video without captions gets padding."""
         drawn = torch.rand(known.shape, device=known.device).masked_fill(~known, -1.0).argmax(1)
         rows = torch.arange(len(known), device=known.device)
-        packed = self._pack(Text(text.words[rows, drawn], text.vector[rows, drawn]), mask[rows, drawn])
+        packed = pack_query(text.vector[rows, drawn], text.words[rows, drawn], mask[rows, drawn])
         return packed, torch.where(known.any(1), rows, -1)
 
     def objective(self, encoded: Encoded, *, epoch: int, generator: torch.Generator | None = None) -> dict[str, Tensor]:
-        query, videos = self.unpack(encoded.queries.float()), encoded.videos.to(torch.float32)
+        query, videos = unpack_query(encoded.queries.float()), encoded.videos.to(torch.float32)
         scale = self.logit_scale.exp()
-        terms = {"video": two_way_nce(scale * self.video_scores(query, videos), encoded.labels)}
+        terms = {}
+        if self.config.branches != "caption":
+            terms["video"] = two_way_nce(scale * self.video_scores(query, videos), encoded.labels)
         captions = self.caption_scores(query.vector.detach(), videos)
         if captions is not None:
             terms["caption"] = two_way_nce(scale * captions, encoded.labels)
@@ -260,8 +267,9 @@ class Cap4Video(Backbone):
         keys |= under("temporal", blocks)
         for ours, theirs in (("word_weight", "text_weight_fc"), ("frame_weight", "video_weight_fc")):
             keys |= affine(f"{ours}.0", f"{theirs}.0") | affine(f"{ours}.2", f"{theirs}.2")
-        if self.reader is not None and self.caption_pool is not None:
+        if self.reader is not None:
             keys |= under("reader", self.reader.official_keys(f"{_READER}.0"))
+        if self.caption_pool is not None:
             pool = self.caption_pool.official_keys("sentence_position_embeddings", "caption_transformer_encoder.layers")
             keys |= under("caption_pool", pool)
         return keys

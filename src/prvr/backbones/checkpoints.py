@@ -59,6 +59,9 @@ def read_official_checkpoint(path: str | Path, config: str | Path | None = None)
         raise CheckpointMismatch(f"{path} holds a {type(content).__name__}, expected a dictionary with a state dict")
     state = next((content[name] for name in _STATE_NAMES if isinstance(content.get(name), Mapping)), content)
     tensors = {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
+    for name, tensor in tensors.items():
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise CheckpointMismatch(f"{path}: {name} claims shape {tuple(tensor.shape)}, but fewer numbers are stored")
     if not tensors:
         raise CheckpointMismatch(f"{path} has no tensors under {', '.join(_STATE_NAMES)}: is it a model checkpoint?")
     found: Mapping[str, Any] = next(
@@ -81,6 +84,7 @@ def _load(path: Path) -> Any:
         zipped = False
     if not zipped:
         return _load_old(path)
+    _require_plain_entries(path)
     try:
         named = torch.serialization.get_unsafe_globals_in_checkpoint(str(path))
         stand_ins = [(kind, name) for name in named for module, kind in _STAND_INS.items() if name.startswith(module)]
@@ -93,6 +97,21 @@ def _load(path: Path) -> Any:
         raise
     except Exception as error:  # damaged input raises many types of errors
         raise CheckpointMismatch(f"{path} cannot be read as a checkpoint: {error}") from None
+
+
+def _require_plain_entries(path: Path) -> None:
+    """Refuse an archive that grows in memory: torch stores entries as they are, one after the other."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise CheckpointMismatch(f"{path} cannot be read as a checkpoint: {error}") from None
+    packed = [entry.filename for entry in entries if entry.compress_type != zipfile.ZIP_STORED]
+    if packed:
+        raise CheckpointMismatch(f"{path} holds compressed entries ({packed[0]} …), which torch never writes: refused")
+    claimed, size = sum(entry.file_size for entry in entries), path.stat().st_size
+    if claimed > size:
+        raise CheckpointMismatch(f"{path} has {size:,} bytes, but its entries claim {claimed:,}: refused")
 
 
 def _load_old(path: Path) -> Any:

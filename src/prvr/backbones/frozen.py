@@ -21,8 +21,13 @@ from prvr.backbones.base import Backbone, BackboneConfig, Encoded
 from prvr.backbones.blocks.adaptive import Moments, adaptive_moments, fixed_windows, single_frames
 from prvr.backbones.registry import register
 from prvr.backbones.scores import TokenSet
+from prvr.errors import UserError
 from prvr.tokens import TrainBatch, VideoTokens, as_mask
 from prvr.trace import with_anchors
+
+
+class UnusableSettings(UserError, ValueError):
+    """Settings that fit neither each other nor the features. Also a ``ValueError``, as for other methods."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +51,14 @@ class FrozenConfig(BackboneConfig):
 
     def __post_init__(self) -> None:
         if self.visual_width != self.query_width:
-            raise ValueError(
-                f"frozen needs frames and sentences in one space, not {self.visual_width} and {self.query_width} wide"
+            raise UnusableSettings(
+                "a method without training needs frames and sentences in one space, not "
+                f"{self.visual_width} and {self.query_width} wide"
             )
         if not 0 <= self.propagation < 1:
-            raise ValueError(f"propagation is a share from 0 to below 1, not {self.propagation}")
+            raise UnusableSettings(f"propagation is a share from 0 to below 1, not {self.propagation}")
         if min(self.chapter, self.window, self.stride) < 1 or self.overlap < 0:
-            raise ValueError("chapter, window and stride are at least 1 frame, overlap at least 0")
+            raise UnusableSettings("chapter, window and stride are at least 1 frame, overlap at least 0")
 
 
 @dataclass(frozen=True)
@@ -136,4 +142,4 @@ class Frozen(Backbone):
         return {}
 
     def _nothing_to_train(self) -> NoReturn:
-        raise TypeError("frozen has no parameters: there is nothing to train")
+        raise TypeError(f"{self.method} has no parameters: there is nothing to train")

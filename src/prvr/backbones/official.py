@@ -10,6 +10,7 @@ from torch import Tensor
 
 from prvr.backbones.base import Backbone
 from prvr.backbones.blocks.official import OfficialKey, official_names
+from prvr.backbones.ranges import require_ranges
 from prvr.backbones.registry import method
 from prvr.errors import UserError
 
@@ -30,12 +31,14 @@ def from_official(name: str, state_dict: Mapping[str, Tensor], config: Mapping[s
     if not cls.reads_official():
         raise CheckpointMismatch(f"{name} cannot read checkpoints of its authors: it defines no official keys")
     try:
-        backbone = cls(cls.config_for_checkpoint(config, _unwrapped(state_dict).keys()))
+        settings = cls.config_for_checkpoint(config, _unwrapped(state_dict).keys())
+        require_ranges(settings)
+        backbone = cls(settings)
     except KeyError as missing:
         raise CheckpointMismatch(
             f"the {name} configuration lacks {missing}: give the authors' hyper-parameters as JSON (--config)"
         ) from None
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:  # RuntimeError: also too little memory
         raise CheckpointMismatch(f"no {name} model can be built with this configuration: {error}") from None
     load_official(backbone, state_dict)
     return backbone.eval()
@@ -97,6 +100,8 @@ def unstack(key: OfficialKey, tensor: Tensor) -> dict[str, Tensor]:
 def _fill(parameter: Tensor, value: Tensor, name: str) -> list[str]:
     if parameter.shape != value.shape:
         return [f"{name} has shape {tuple(value.shape)}, expected {tuple(parameter.shape)}"]
+    if not bool(value.isfinite().all()):
+        return [f"{name} holds NaN or infinity"]
     with torch.no_grad():
         parameter.copy_(value)
     return []

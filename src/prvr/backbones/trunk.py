@@ -69,6 +69,8 @@ class DiverseConfig(TrunkConfig):
 class Trunk(Backbone):
     """Inputs and query branch. A method's ``__init__`` adds its encoders and ends with ``initialise``."""
 
+    has_words = True
+    takes_residual = True
     config: TrunkConfig
     query_encoder: AttentionBank | DenseAttentionBank
 
@@ -95,9 +97,14 @@ class Trunk(Backbone):
     # -- encoding -----------------------------------------------------------------------------------------------------
 
     def encode_queries(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        mask = as_mask(mask)
-        states = self.query_encoder(self.query_input(tokens), mask)[0]  # (Q, L, D)
-        return self.query_pool(states, mask)
+        return self.query_vectors(tokens, mask)
+
+    def query_vectors(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """One vector per query, (Q, L, Dq), (Q, L) → (Q, D)."""
+        return self.query_pool(self.word_states(tokens, mask), as_mask(mask))
+
+    def word_states(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        return self.query_encoder(self.query_input(tokens), as_mask(mask))[0]
 
     def embed_videos(
         self, frames: Tensor, frame_mask: Tensor, clips: Tensor, *, all_slots: bool = True
@@ -135,9 +142,9 @@ class Trunk(Backbone):
     def encode_queries_twice(self, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Scores see one pass, the query losses another with its own dropout, as in the authors' training step."""
         if not self.training or self.config.dropout == self.config.input_dropout == 0:
-            once = self.encode_queries(tokens, mask)
+            once = self.query_vectors(tokens, mask)
             return once, once
-        first, second = self.encode_queries(tokens.repeat(2, 1, 1), mask.repeat(2, 1)).chunk(2)
+        first, second = self.query_vectors(tokens.repeat(2, 1, 1), mask.repeat(2, 1)).chunk(2)
         return first, second
 
     def branch_cosines(self, encoded: Encoded) -> dict[str, Tensor]:
@@ -154,12 +161,14 @@ class Trunk(Backbone):
         self, encoded: Encoded, cosines: Mapping[str, Tensor], *, epoch: int, generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
         """Contrast on best dot products and triplet on best cosines, for both branches."""
-        labels, pool = encoded.labels, self.config.pool_at(epoch)
+        labels, pool, dots = encoded.labels, self.config.pool_at(epoch), self.branch_dots(encoded)
+        if encoded.residual is not None:
+            cosines, dots = ({k: v + encoded.residual for k, v in scores.items()} for scores in (cosines, dots))
         negatives = {
             name: pick_negatives(scores, labels, hard_pool=pool, generator=generator)
             for name, scores in cosines.items()
         }
-        return self.ranking_losses(cosines, self.branch_dots(encoded), labels, negatives)
+        return self.ranking_losses(cosines, dots, labels, negatives)
 
     def ranking_losses(
         self,
@@ -240,7 +249,7 @@ _SETTINGS = {  # the authors' names -> ours
     "hard_pool_size": "hard_pool",
     "hard_negative_start_epoch": "hard_negative_epoch",
 }
-_WEIGHTS = ("weight_nce_clip", "weight_nce_frame", "weight_diversity")
+_WEIGHTS = ("weight_nce_clip", "weight_nce_frame")
 _WIDTHS = {"visual_width": ("visual_input_size", "visual_feat_dim"), "query_width": ("query_input_size", "q_feat_size")}
 
 
@@ -261,4 +270,9 @@ def diverse_settings(config: Mapping[str, Any], *weights: str) -> dict[str, Any]
     """The fields of ``DiverseConfig`` from the authors' names; ``weights``: further loss weights, in their order."""
     settings = trunk_settings(config) | renamed(config, {"sft_factor": "block_temperature"})
     settings |= listed(config, "neg_factor", ("diversity_offset", "diversity_scale", "diversity_power"))
-    return settings | listed(config, "loss_factor", (*_WEIGHTS, *weights))
+    return settings | loss_settings(config, "weight_diversity", *weights)
+
+
+def loss_settings(config: Mapping[str, Any], *weights: str) -> dict[str, Any]:
+    """The loss weights that the authors keep in one list: both contrasts, then those of a method, in their order."""
+    return listed(config, "loss_factor", (*_WEIGHTS, *weights))

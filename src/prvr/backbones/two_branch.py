@@ -35,7 +35,7 @@ class TwoBranch(DiverseTrunk):
         "clip_input",
         "clip_encoder",
         "frame_encoder",
-        "encode_queries",
+        "query_vectors",
         "branch_cosines",
         "branch_dots",
         "ranking_losses",

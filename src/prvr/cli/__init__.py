@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from prvr import __version__
 from prvr.errors import did_you_mean
 
 __all__ = ["main"]
@@ -35,13 +34,15 @@ COMMANDS = {  # name: (module with NAME_command(argv) -> exit code, one line of 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code.
 
-    0: success. 1: an error that a person can fix. 2: a wrong command line. 130: Ctrl-C.
+    0: success. 1: an error that a person can fix. 2: a wrong command line. 130: Ctrl-C. 143: SIGTERM.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
         print(_help())
         return 0 if words else 2
     if words[0] in ("-V", "--version"):
+        from prvr import __version__
+
         print(f"prvr {__version__}")
         return 0
     if words[0] not in COMMANDS:

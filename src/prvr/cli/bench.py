@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from prvr.bench import BENCHMARKS, Benchmark, BenchmarkSizes, MachineLimits, Measurement, run_benchmarks
 from prvr.cli.console import print_table
 from prvr.files import write_whole
+from prvr.terminal import Console
 from prvr.training import choose_device
 
 _WIDTH = 132

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from rich.console import Console
-
 from prvr.cli.prepare import prepare_command
 from prvr.library import PLAIN_LIMITS, LibraryError, LibrarySettings, default_encoder, usual_encoder
 from prvr.media import prepared_encoders
+from prvr.terminal import Console
 
 
 def choose_encoder(settings: LibrarySettings) -> LibrarySettings:

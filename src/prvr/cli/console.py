@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from rich.console import Console, RenderableType
+from pathlib import PurePath
+
+from rich.console import RenderableType
 from rich.text import Text
+
+from prvr.errors import printable
+from prvr.terminal import Console
 
 UNLIMITED = 100_000  # columns: cells are never wrapped
 _TABLE_WIDTH = 100  # a narrower terminal wraps whole lines, which reads better than wrapped cells
@@ -19,6 +24,15 @@ def print_table(console: Console, table: RenderableType, width: int = _TABLE_WID
         text = Text.assemble(*((part.text, part.style or "") for part in line if not part.control))
         text.rstrip()
         console.print(text, soft_wrap=True, highlight=False)
+
+
+def shown_name(path: PurePath | str) -> str:
+    """The name of a file, as it is shown: control characters and ends of lines are escaped.
+
+    >>> shown_name("a\\nb.mp4")
+    'a\\\\nb.mp4'
+    """
+    return printable(str(path), one_line=True)
 
 
 def count(number: int, what: str) -> str:

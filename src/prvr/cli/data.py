@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from prvr.cli.data_make import Make
 from prvr.cli.group import print_group_help
 from prvr.data import CheckReport, Collection, DataError, check_collections, convert_bigfile, find_collections
 from prvr.media import open_text_encoder
+from prvr.terminal import Console
 from prvr.worlds import (
     FEATURE_SIZES,
     FeatureWorldConfig,
@@ -87,7 +87,7 @@ class Synth:
 
     dir: Annotated[Path, tyro.conf.Positional]
     """Where to write it; the dataset is the folder synth inside."""
-    size: Literal["tiny", "demo", "full"] = "demo"
+    size: Literal["tiny", "demo", "full", "stress"] = "demo"
     """Preset for all numbers below: tiny (seconds), demo (1,300 videos), full (3,170 videos, 1024 wide, 3 GB)."""
     store: Literal["hdf5", "bigfile"] = "hdf5"
     """How frame features are stored."""
@@ -122,15 +122,18 @@ class Proxy:
     """Where sentence embeddings are stored for the next proxy [default: SOURCE-embeddings next to OUT]."""
     both_directions: bool = False
     """activitynet: add every training video a second time, with the two annotators exchanged."""
+    exchanged: bool = False
+    """activitynet: frames from the second annotator (val_2), queries in the first one's words."""
     config: Annotated[ProxyConfig, tyro.conf.arg(name="")] = field(default_factory=ProxyConfig)
 
     def run(self) -> int:
         if self.source == "charades":
-            if self.both_directions:
-                raise DataError("--both-directions is for activitynet: charades has one annotator's labels only.")
+            if self.both_directions or self.exchanged:
+                flag = "--both-directions" if self.both_directions else "--exchanged"
+                raise DataError(f"{flag} is for activitynet: charades has one annotator's labels only.")
             source = read_charades(self.annotations)
         else:
-            source = read_activitynet(self.annotations, both_directions=self.both_directions)
+            source = read_activitynet(self.annotations, both_directions=self.both_directions, exchanged=self.exchanged)
         encoder = open_text_encoder(self.encoder)
         folder = write_proxy(self.out, source, encoder, self.config, embeddings=self.embeddings)
         console = Console()

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
-from prvr.cli.console import count
+from prvr.cli.console import count, shown_name
 from prvr.data import DataError, read_caption_table
 from prvr.library import default_encoder, find_videos
 from prvr.media import (
@@ -22,6 +21,7 @@ from prvr.media import (
     open_encoder,
     write_dataset,
 )
+from prvr.terminal import Console
 from prvr.training import preset_names
 
 _SHOWN = 20  # files that are listed one by one
@@ -56,7 +56,7 @@ class Make:
     """frames per second that are encoded"""
     repeats: float = 0.0
     """a frame is not encoded again if no part of it differs by more than this, of 255 levels, from the last encoded
-    one; 0 encodes every frame. `prvr library add` uses 4"""
+    one; 0 encodes every frame. `prvr library add` uses 3"""
     val: float = 0.1
     """share of the videos that is drawn for validation"""
     test: float = 0.1
@@ -145,7 +145,7 @@ class Make:
         damaged = {str(annotated.videos[name]): reason for name, reason in made.damaged.items()}
         for mark, files in (("damaged", damaged), ("failed", unreadable)):
             for path, reason in list(files.items())[:_SHOWN]:
-                console.print(f"{mark} {path}: {reason}")
+                console.print(f"{mark} {shown_name(path)}: {reason}")
             if len(files) > _SHOWN:
                 console.print(f"… and {len(files) - _SHOWN} more")
         return bool(unreadable)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 import tyro
-from rich.console import Console
 
 from prvr.cli.demo_features import features_demo
 from prvr.cli.demo_rendered import rendered_demo
 from prvr.library import Library
 from prvr.media import MissingExtra
+from prvr.terminal import Console
 from prvr.training import Interrupted, RunError
 
 _MARK = ".prvr-demo"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.table import Table
 
 from prvr.cli.console import print_table
 from prvr.library import Hit, Library, SearchRequest, SearchResult
+from prvr.terminal import Console
 from prvr.worlds import FilmQuery, RenderedWorld, matching_events
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
 from prvr.cli.console import print_step
 from prvr.cli.evaluate import print_outcomes
 from prvr.evaluation import evaluate_run, explained_correction
+from prvr.terminal import Console
 from prvr.training import Run, TrainConfig, Trainer, join_processes, load_preset
 from prvr.worlds import FEATURE_SIZES, write_feature_world
 

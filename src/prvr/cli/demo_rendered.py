@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
@@ -15,6 +14,7 @@ from prvr.cli.demo_features import train_demo_run
 from prvr.cli.demo_picture import draw_hit
 from prvr.library import Judgement, Library, judge, rendered_queries
 from prvr.media import open_encoder
+from prvr.terminal import Console
 from prvr.trace import why_this_one
 from prvr.training import Run, load_preset
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, plan_world, render_world, shown_nowhere, write_rendered_dataset

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from prvr.cli.console import count, format_bytes, print_table
 from prvr.cli.libraries import LibraryPath
 from prvr.doctor import Diagnosis, EncoderHealth, Package, examine
+from prvr.terminal import Console
 
 _SHOWN = ("torch", "numpy", "av", "h5py", "safetensors", "transformers", "simsimd", "fastapi")
 

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from rich.console import Console
 from rich.text import Text
 from safetensors import SafetensorError
 
 from prvr.errors import Interrupted, UserError
+from prvr.terminal import Console
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM has arrived, which ends a command as Ctrl-C does."""
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM, with which services and batch systems stop a process, do what Ctrl-C does. A second is ignored."""
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise _Terminated
+
+    usual = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if usual:
+        signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        if usual:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
     """Run a command and return its exit code; print an error that a person can fix as one line."""
     try:
-        return command(argv)
+        with _sigterm_as_interrupt():
+            return command(argv)
+    except _Terminated:
+        return 143
     except (Interrupted, KeyboardInterrupt):
         return 130
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
@@ -31,6 +59,5 @@ def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
 
 
 def print_error(message: str) -> None:
-    """Print an error line to stderr. Text that cannot be encoded, as in odd file names, is escaped."""
-    message = message.encode("utf-8", "backslashreplace").decode()
+    """Print an error line to stderr."""
     Console(stderr=True).print(Text.assemble(("error:", "bold red"), " ", message), soft_wrap=True)

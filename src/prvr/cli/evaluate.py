@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from prvr.cli.console import print_table
-from prvr.evaluation import PUBLISHED_CAVEAT, Outcome, Recall, evaluate_run, published_recall, recall_table
+from prvr.evaluation import Outcome, Recall, evaluate_run, published_caveat, published_recall, recall_table
+from prvr.terminal import Console
 from prvr.training import Run, RunError, choose_device
 
 ROWS = {  # column of the record -> what is printed
     "backbone": "backbone alone",
     "base": "base branch",
     "trace": "TRACE",
+    "witness": "witness",
     "base_any": "base, any",
     "trace_any": "TRACE, any",
+    "witness_any": "witness, any",
 }
 
 
@@ -79,12 +81,12 @@ def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
         if found:
             rows[name] = found
     notes = [f"{first.dataset} {first.split}: {outcomes[0].record.recalls()['base'].count} queries"]
-    own = outcomes[0].model.backbone.method
+    own, feature = outcomes[0].model.backbone.method, outcomes[0].dataset.visual_feature
     for method in (own, "trace") if own == "dreamprvr" else (own,):
-        known = published_recall(method, first.dataset)
+        known = published_recall(method, first.dataset, feature)
         if known is not None:
             rows[f"{method} (published)"] = known
-            notes = [*dict.fromkeys([*notes, PUBLISHED_CAVEAT])]
+            notes = [*dict.fromkeys([*notes, published_caveat(feature)])]
     if any(name.endswith("any") for name in rows):
         notes.append("any: the best of all correct videos")
     if len(outcomes) > 1:

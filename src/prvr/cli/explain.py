@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.text import Text
 
 from prvr.evaluation import (
@@ -21,7 +20,9 @@ from prvr.evaluation import (
     pair_account,
     save_figure,
     terminal_chart,
+    word_figure,
 )
+from prvr.terminal import Console
 from prvr.training import Run, choose_device
 
 
@@ -67,12 +68,19 @@ def explain_command(argv: list[str]) -> int:
     console.print(Text(f"{found.video_id}: {role}"), soft_wrap=True)
     console.print(Text("\n" + terminal_chart(_curves(found), width=max(8, arguments.width))), soft_wrap=True)
     console.print(Text("\n" + _verdict(found)), soft_wrap=True)
+    if found.words:
+        named = {f"{word} {found.explained[word]:.2f}": curve for word, curve in found.words.items()}
+        console.print(Text("\nWhat each word sees, and how well this video explains it:"), soft_wrap=True)
+        console.print(Text(terminal_chart(named, width=max(8, arguments.width))), soft_wrap=True)
     stem = arguments.out or run.path / "explain" / _file_name(f"{found.query_id}-{found.video_id}")
     if found.curves is None:
         figure = cosine_figure(found.sentence, f"score {found.base:.4f}", found.video_id, found.curve)
     else:
         figure = evidence_figure(found.sentence, _scores(found), {role.capitalize(): found.curves})
     console.print(Text(f"wrote {save_figure(figure, stem)[0]}"), soft_wrap=True)
+    if found.words:
+        drawn = word_figure(found.sentence, found.video_id, found.words, found.explained)
+        console.print(Text(f"wrote {save_figure(drawn, f'{stem}-words')[0]}"), soft_wrap=True)
     return 0
 
 

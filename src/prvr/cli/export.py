@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from prvr.cli.console import format_time
@@ -21,6 +20,7 @@ from prvr.cli.libraries import LibraryPath, default_library
 from prvr.lake import open_library
 from prvr.library import Filters, GroupBy
 from prvr.media import EXPORT_SUFFIXES, ExportError, ExportFormat, ExportMoment, export_moments, parse_moments
+from prvr.terminal import Console
 
 _LOG_SECONDS = 30.0  # between lines where no terminal shows a bar
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rich.console import Console
 from rich.table import Table
 
 from prvr.cli.console import print_table
 from prvr.errors import did_you_mean
+from prvr.terminal import Console
 
 
 def print_group_help(prog: str, text: str, commands: Mapping[str, type], word: str) -> int:

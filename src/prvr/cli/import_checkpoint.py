@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
+from prvr.terminal import Console
 from prvr.training import Run, import_checkpoint
 
 

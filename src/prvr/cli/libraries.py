@@ -7,11 +7,10 @@ from dataclasses import fields
 from typing import Annotated, TypeAlias
 
 import tyro
-from rich.console import Console
 
-from prvr.cli.choice import choose_encoder
 from prvr.lake import create_library, library_exists, open_library
 from prvr.library import Library, LibraryError, LibrarySettings, library_limits
+from prvr.terminal import Console
 
 REINDEXED = ("encoder", "rate", "repeats")  # settings that `prvr library reindex` changes
 LibraryPath: TypeAlias = Annotated[str, tyro.conf.arg(metavar="DIR|URI")]
@@ -25,6 +24,8 @@ def default_library() -> str:
 def open_or_create(address: str, settings: LibrarySettings) -> Library:
     """Open a library, or create it. Settings that differ from an existing library's are an error."""
     if not library_exists(address):
+        from prvr.cli.choice import choose_encoder
+
         return create_library(address, choose_encoder(settings))
     lib, usual = open_library(address), LibrarySettings()
     if settings.model is not None:

@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, TypeAlias
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import UNLIMITED, count, format_bytes, format_time, print_table
+from prvr.cli.console import UNLIMITED, count, format_bytes, format_time, print_table, shown_name
 from prvr.cli.durations import LIBRARY_DURATIONS, durations_in_seconds
 from prvr.cli.group import print_group_help
 from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
 from prvr.cli.progress import encoding_progress
 from prvr.cli.reindex import Reindex
+from prvr.cli.repair import Repair
 from prvr.cli.watch import Watch
 from prvr.lake import add_on_cluster, copy_library, library_exists, open_library
 from prvr.library import (
@@ -32,6 +32,7 @@ from prvr.library import (
     library_limits,
 )
 from prvr.media import StorageError, VideoFile
+from prvr.terminal import Console
 
 _SHOWN = 20  # failures that are listed one by one
 
@@ -221,7 +222,10 @@ class Index:
 
 @dataclass(frozen=True)
 class Verify:
-    """Check that the stored vectors and the video files are those in the catalogue; measure the recall of an index."""
+    """Read everything that a library stores and compare it with its checksums; measure the recall of an index.
+
+    Damaged videos are named: `prvr library repair` indexes them again.
+    """
 
     library: LibraryPath = field(default_factory=default_library)
     """the library's folder, or the address of a lake"""
@@ -232,10 +236,17 @@ class Verify:
         for problem in found.problems:
             console.print(Text.assemble(("wrong ", "red"), problem), soft_wrap=True)
         for path in found.missing:
-            console.print(Text.assemble(("gone  ", "yellow"), str(path)), soft_wrap=True)
+            console.print(Text.assemble(("gone  ", "yellow"), shown_name(path)), soft_wrap=True)
         if found.missing:
             console.print(
                 "moved files are recognised when you add them again; to forget them: prvr library remove --missing"
+            )
+        if found.damaged:
+            console.print(f"{count(len(found.damaged), 'video')} damaged: prvr library repair", highlight=False)
+        if found.unsealed:
+            console.print(
+                f"{count(found.unsealed, 'video')} have no checksums yet: prvr library repair adds them",
+                highlight=False,
             )
         if found.ok:
             result = "their vectors are complete" if found.missing else "everything is complete"
@@ -266,13 +277,14 @@ class Copy:
         return 0
 
 
-Command: TypeAlias = Add | List | Remove | Status | Verify | Index | Copy | Reindex | Watch
+Command: TypeAlias = Add | List | Remove | Status | Verify | Repair | Index | Copy | Reindex | Watch
 _COMMANDS: dict[str, type[Command]] = {
     "add": Add,
     "list": List,
     "remove": Remove,
     "status": Status,
     "verify": Verify,
+    "repair": Repair,
     "index": Index,
     "copy": Copy,
     "reindex": Reindex,
@@ -316,7 +328,7 @@ def _show_report(report: AddReport, lib: Library) -> None:
         console.print(f"speech was looked for in {len(report.transcribed)} of them{spoken}", highlight=False)
     for mark, files in (("damaged", report.damaged), ("failed", failed), ("skipped", skipped)):
         for path, reason in list(files.items())[:_SHOWN]:
-            console.print(Text.assemble((f"{mark} ", "yellow"), f"{path}: {reason}"), soft_wrap=True)
+            console.print(Text.assemble((f"{mark} ", "yellow"), f"{shown_name(path)}: {reason}"), soft_wrap=True)
         if len(files) > _SHOWN:
             console.print(f"… and {len(files) - _SHOWN} more: prvr library list", highlight=False)
 
@@ -325,5 +337,5 @@ def _row(video: Video) -> list[str | Text]:
     state = "damaged" if video.state == "ok" and video.problem is not None else video.state  # the words of `add`
     notes = [*([video.problem] if video.problem else []), *([f"speech: {video.speech}"] if video.speech else [])]
     length = "" if video.duration is None else format_time(video.duration)
-    texts = state, ", ".join(video.tags), str(video.path), ", ".join(notes)
+    texts = state, ", ".join(video.tags), shown_name(video.path), ", ".join(notes)
     return [length, format_bytes(video.size), *map(Text, texts)]

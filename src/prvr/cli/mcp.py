@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from prvr.assistant import AssistantOptions, serve_http, serve_stdio
 from prvr.cli.libraries import LibraryPath, default_library
 from prvr.cli.token import find_token
 from prvr.lake import open_library
 from prvr.server import ServerOptions
+from prvr.terminal import Console
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,10 @@ class McpArguments:
     """with --http: secret that every request must carry, at least 16 characters [$PRVR_TOKEN]"""
     token_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """with --http: file that holds the token and nothing else [$PRVR_TOKEN_FILE]"""
+    certfile: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """with --http: serve over HTTPS, with this certificate (PEM)"""
+    keyfile: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """with --http: the certificate's private key (PEM, without a password)"""
     options: Annotated[AssistantOptions, tyro.conf.arg(name="")] = field(default_factory=AssistantOptions)
 
 
@@ -58,7 +62,11 @@ def mcp_command(argv: list[str]) -> int:
         serve_stdio(library, arguments.options)
         return 0
     server = ServerOptions(
-        host=arguments.host, port=arguments.port, token=find_token(arguments.token, arguments.token_file)
+        host=arguments.host,
+        port=arguments.port,
+        token=find_token(arguments.token, arguments.token_file),
+        certfile=arguments.certfile,
+        keyfile=arguments.keyfile,
     )
     serve_http(
         library,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from prvr.cli.console import print_table
@@ -24,6 +23,7 @@ from prvr.media import (
     prepared_encoders,
     presets,
 )
+from prvr.terminal import Console
 
 _LEGEND = """here: on this machine. MB: to download, about. frame: side of its pictures, in pixels.
 GFLOPs: per frame; fast up to 20, medium up to 100, slow above.

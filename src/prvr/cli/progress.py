@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from prvr.cli.console import format_time
+from prvr.cli.console import format_time, shown_name
 from prvr.library import AddProgress
+from prvr.terminal import Console
 
 _LOG_SECONDS = 30.0  # between lines where no terminal shows a bar
 
@@ -26,13 +26,13 @@ def encoding_progress() -> Iterator[tuple[Console, Callable[[AddProgress], None]
 
         def show(now: AddProgress) -> None:
             nonlocal last_line
-            left = "" if now.left is None else f" · {format_time(now.left)} left"
+            name, left = shown_name(now.path.name), "" if now.left is None else f" · {format_time(now.left)} left"
             note = f"{now.files_done + 1}/{now.files} · {now.speed:.0f} × real time{left}"
             if now.heard is not None:
                 note += f" · speech until {format_time(now.heard)}"
             if not bar.console.is_terminal and time.monotonic() - last_line > _LOG_SECONDS:
                 last_line = time.monotonic()
-                bar.console.print(f"{now.path.name}: {note}", highlight=False, markup=False, soft_wrap=True)
-            bar.update(task, description=now.path.name, total=now.bytes, completed=now.bytes_done, note=note)
+                bar.console.print(f"{name}: {note}", highlight=False, markup=False, soft_wrap=True)
+            bar.update(task, description=name, total=now.bytes, completed=now.bytes_done, note=note)
 
-        yield bar.console, show
+        yield console, show

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rich.console import Console
-
 from prvr.cli.console import format_time
 from prvr.cli.libraries import LibraryPath, default_library, print_limits
 from prvr.cli.progress import encoding_progress
 from prvr.lake import open_library
 from prvr.media import StorageError
+from prvr.terminal import Console
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Annotated
 import torch
 import tyro
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -34,6 +33,7 @@ from prvr.evaluation import (
     write_comparison,
     write_report,
 )
+from prvr.terminal import Console
 from prvr.training import Run, RunError, choose_device
 
 _MARKS = {True: ("holds", "green"), False: ("fails", "red"), None: ("open", "yellow")}

@@ -8,15 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import tyro
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import format_time, print_table
+from prvr.cli.console import format_time, print_table, shown_name
 from prvr.cli.durations import SEARCH_DURATIONS, durations_in_seconds
 from prvr.cli.errors import guarded, print_error
 from prvr.cli.libraries import LibraryPath, default_library, print_limits
@@ -37,7 +36,10 @@ from prvr.library import (
     SearchResult,
     TextMatch,
 )
-from prvr.media import ExportMoment, MediaError, VideoFile, cut_clip
+from prvr.terminal import Console
+
+if TYPE_CHECKING:
+    from prvr.media import VideoFile
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # of an evidence curve
@@ -127,8 +129,7 @@ def _parse(argv: list[str], usual: SearchArguments | None = None) -> SearchArgum
 def _load(lib: Library) -> None:
     """Load encoder and vectors. If that fails, the first search fails in the same way and says so."""
     with suppress(UserError):
-        lib.snapshot()
-        _ = lib.tracks
+        lib.prepare()
 
 
 def _require_query(arguments: SearchArguments) -> SearchArguments:
@@ -174,6 +175,8 @@ def _answer(lib: Library, arguments: SearchArguments) -> int:
 
 def export(found: SearchResult, folder: Path) -> dict[int, Path]:
     """Save each hit as a clip; a file that is missing or damaged is reported, and the others are still saved."""
+    from prvr.media import ExportMoment, MediaError, cut_clip
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -243,7 +246,7 @@ def _name(hit: Hit) -> Text:
 
 def _shown(path: VideoFile) -> str:
     """Folder and name, relative to the working folder if the file is in it."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    return shown_name(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def match_note(hit: Hit) -> str:

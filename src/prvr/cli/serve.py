@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from prvr.cli.libraries import LibraryPath, default_library
 from prvr.cli.token import find_token
@@ -16,6 +15,7 @@ from prvr.lake import open_library
 from prvr.library import Library
 from prvr.media import video_path
 from prvr.server import ServerError, ServerOptions, serve, serve_on_cluster
+from prvr.terminal import Console
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,9 @@ class ServeArguments:
     """Open a library in the browser. By default only this machine can reach it.
 
     To let other machines connect, give --host 0.0.0.0 and a token; the page asks for it. Other users of this machine
-    can see --token in the list of processes, so better put it into a file (--token-file) or into $PRVR_TOKEN.
+    can see --token in the list of processes, so better put it into a file (--token-file) or into $PRVR_TOKEN. With
+    --view-token-file, whoever has only that second token can search, watch and export, and change nothing. With
+    --certfile and --keyfile the page is served over HTTPS.
 
     To add videos from the page, name the folders that they may come from: --allow-root FILMS. Ctrl-C stops the server.
     Videos that were being added then are added by the next request for the same folder.
@@ -39,6 +41,14 @@ class ServeArguments:
     """secret that every request must carry, at least 16 characters [$PRVR_TOKEN]"""
     token_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """file that holds the token and nothing else [$PRVR_TOKEN_FILE]"""
+    view_token: str | None = None
+    """second secret, for people who may search, watch and export but change nothing [$PRVR_VIEW_TOKEN]"""
+    view_token_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """file that holds the second token and nothing else [$PRVR_VIEW_TOKEN_FILE]"""
+    certfile: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """serve over HTTPS, with this certificate (PEM)"""
+    keyfile: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """the certificate's private key (PEM, without a password)"""
     allow_root: Annotated[tuple[str, ...], tyro.conf.arg(metavar="DIR|URI")] = ()
     """folders, or their addresses in a bucket, that videos may be added from, through the page or the API"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
@@ -53,6 +63,9 @@ def serve_command(argv: list[str]) -> int:
         host=arguments.host,
         port=arguments.port,
         token=find_token(arguments.token, arguments.token_file),
+        view_token=find_token(arguments.view_token, arguments.view_token_file, "PRVR_VIEW_TOKEN"),
+        certfile=arguments.certfile,
+        keyfile=arguments.keyfile,
         roots=tuple(video_path(root) for root in arguments.allow_root),
     )
     library = open_library(arguments.library)

@@ -8,9 +8,9 @@ from pathlib import Path
 from prvr.server import ServerError
 
 
-def find_token(token: str | None, file: Path | None) -> str | None:
+def find_token(token: str | None, file: Path | None, variable: str = "PRVR_TOKEN") -> str | None:
     """The token from the command line, else from the environment; each gives it itself or names a file."""
-    environment = os.environ.get("PRVR_TOKEN") or None, os.environ.get("PRVR_TOKEN_FILE") or None
+    environment = os.environ.get(variable) or None, os.environ.get(f"{variable}_FILE") or None
     for given, place in ((token, file), environment):
         if given and place:
             raise ServerError(f"a token and a file with one ({place}) are given: leave one of them out")

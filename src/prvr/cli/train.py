@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
 
+from prvr.terminal import Console
 from prvr.training import (
     OWN_PRESET,
+    RECIPES,
+    STARTED_FROM,
     ConfigError,
     Run,
     TrainConfig,
     Trainer,
+    config_from_run,
     config_to_dict,
+    copy_start,
     join_processes,
     load_preset,
     preset_for_data,
@@ -35,8 +39,9 @@ class TrainArguments:
     own. DIR is the folder that holds the collection's TextData and FeatureData, such as `prvr data make` writes;
     `prvr data check DIR` checks that it is complete. Every number of the preset has an option below.
 
-    `prvr train --resume RUN` continues a run after a kill or Ctrl-C; it remembers everything else. For several GPUs or
-    processes, use `torchrun --nproc-per-node 2 -m prvr train …`.
+    `prvr train --resume RUN` continues a run after a kill or Ctrl-C; it remembers everything else. `prvr train --from
+    RUN` trains TRACE on the backbone of a finished run, also an imported one. For several GPUs or processes, use
+    `torchrun --nproc-per-node 2 -m prvr train …`.
     """
 
     dataset: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATASET")]
@@ -47,6 +52,8 @@ class TrainArguments:
     """folder of the run [default: runs/DATASET-METHOD-seedN]"""
     resume: bool = False
     """with DATASET: continue the run in --out from its last checkpoint, or start it if there is none"""
+    start: Annotated[Path | None, tyro.conf.arg(name="from", metavar="RUN")] = None
+    """in place of DATASET: start from this run's backbone and train TRACE on it; the run gives data and settings"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1"""
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TrainConfig)
@@ -68,12 +75,34 @@ def train_command(argv: list[str]) -> int:
     if argv[:1] and argv[0].startswith("-") and any(word.partition("=")[0] == "--resume" for word in argv):
         resumed = tyro.cli(ResumeArguments, prog="prvr train", args=argv)
         config = Run(resumed.resume).config
-        return _train(TrainArguments("", resumed.data, resumed.resume, True, resumed.device, config), argv)
+        whole = TrainArguments(
+            "", data=resumed.data, out=resumed.resume, resume=True, device=resumed.device, config=config
+        )
+        return _train(whole, argv)
+    start = _option(argv, "--from")
+    if start is not None:
+        return _train(_started(Path(start), argv), argv)
     dataset, method = _preset_of(argv)
     own_data = _own_data(dataset, method, argv)
     config = load_preset(dataset, method) if own_data is None else preset_for_data(own_data, method)
     default = TrainArguments(dataset=dataset, data=own_data, config=config)
-    return _train(tyro.cli(TrainArguments, prog="prvr train", args=argv, default=default), argv)
+    given = _without_recipe(argv) if method in RECIPES else argv  # the preset says which backbone it is made of
+    return _train(tyro.cli(TrainArguments, prog="prvr train", args=given, default=default), argv)
+
+
+def _without_recipe(argv: list[str]) -> list[str]:
+    pairs = list(itertools.pairwise(["", *argv]))
+    return [word for before, word in pairs if "--method" not in (before, word) and not word.startswith("--method=")]
+
+
+def _started(start: Path, argv: list[str]) -> TrainArguments:
+    """Options of a training that starts from a run, whose settings are the defaults."""
+    source = Run(start)
+    default = TrainArguments("", data=Path(source.data), start=start, config=config_from_run(source))
+    arguments = tyro.cli(TrainArguments, prog="prvr train", args=argv, default=default)
+    if arguments.dataset or arguments.config.method != source.config.method:
+        raise ConfigError(f"--from {start} gives dataset and method: leave out DATASET and --method")
+    return arguments
 
 
 def _train(arguments: TrainArguments, argv: list[str]) -> int:
@@ -87,6 +116,8 @@ def _train(arguments: TrainArguments, argv: list[str]) -> int:
         trainer = Trainer(config, data, run, group, console)  # reads the data, and reports what is wrong with it
         if resumed:
             run.require_same_data(trainer.fingerprint)
+        elif arguments.start is None and trainer.model.backbone.starts_from_run:
+            raise ConfigError("these settings train a part of a model: name the run that has the rest (--from RUN)")
         with run.locked(group):
             if group.is_first and console is not None:
                 if resumed:
@@ -94,11 +125,23 @@ def _train(arguments: TrainArguments, argv: list[str]) -> int:
                     console.print(f"resuming {run.path}", highlight=False, markup=False, soft_wrap=True)
                 else:
                     command = shlex.join(["prvr", "train", *argv])
-                    run.create(config, data, fingerprint=trainer.fingerprint, command=command)
+                    _create(run, trainer, arguments, command)
                     _announce(run, arguments, console)
             group.barrier()
             trainer.train()
     return 0
+
+
+def _create(run: Run, trainer: Trainer, arguments: TrainArguments, command: str) -> None:
+    about = {"fingerprint": trainer.fingerprint, "command": command}
+    if arguments.start is None:
+        run.create(trainer.config, arguments.data or "", **about)
+        return
+    run.create(trainer.config, arguments.data or "", **about, **{STARTED_FROM: str(arguments.start)})
+    new = copy_start(Run(arguments.start), run, trainer.model)
+    if new and trainer.console is not None:
+        parts = ", ".join(new)
+        trainer.console.print(f"{parts}: not in {arguments.start}, so it starts anew", markup=False, soft_wrap=True)
 
 
 def _stored(run: Run, arguments: TrainArguments) -> tuple[TrainConfig, Path]:
@@ -124,6 +167,7 @@ def _given_data(arguments: TrainArguments) -> Path:
 def _announce(run: Run, arguments: TrainArguments, console: Console) -> None:
     config = arguments.config
     stages = f"{config.backbone_stage.epochs} backbone epochs, then {config.trace_stage.epochs} with TRACE"
+    stages = stages if config.epochs else "nothing to train"
     console.print(
         f"{config.method} on {config.data.collection}: {stages}; run folder {run.path}", highlight=False, soft_wrap=True
     )
@@ -182,5 +226,6 @@ def _option(argv: list[str], name: str) -> str | None:
 
 def _default_out(arguments: TrainArguments) -> Path:
     config = arguments.config
-    name = Path(arguments.dataset).resolve().name.removesuffix(".toml")
-    return Path("runs") / f"{name}-{config.method}-seed{config.seed}"
+    name = Path(arguments.dataset or arguments.start or "").resolve().name.removesuffix(".toml")
+    ending = f"from-{name}" if arguments.start else f"{name}-{config.method}"
+    return Path("runs") / f"{ending}-seed{config.seed}"

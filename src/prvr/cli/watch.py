@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.text import Text
 
+from prvr.cli.console import shown_name
 from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
 from prvr.cli.progress import encoding_progress
 from prvr.lake import library_exists
 from prvr.library import AddProgress, FolderWatcher, LibrarySettings, WatchEvent, WatchOptions, watched_folders
+from prvr.terminal import Console
 
 _COLOURS = {"failed": "yellow", "waiting": "yellow", "problem": "red"}
 
@@ -56,8 +56,7 @@ class Watch:
         )
         names = ", ".join(str(folder.path) for folder in watcher.folders)
         try:
-            with _sigterm_as_interrupt():
-                watcher.run(started=lambda: printer.line(f"watching {names} for {self.library}; Ctrl-C stops it"))
+            watcher.run(started=lambda: printer.line(f"watching {names} for {self.library}; Ctrl-C stops it"))
         except KeyboardInterrupt:
             printer.stop_bar()
             printer.line("stopped; what was indexed is kept, and the same command continues from here")
@@ -83,7 +82,9 @@ class _Printer:
             self.stop_bar()
         if event.kind == "idle":
             return
-        said = event.text if event.path is None else f"{event.path}{f': {event.text}' if event.text else ''}"
+        said = (
+            event.text if event.path is None else f"{shown_name(event.path)}{f': {event.text}' if event.text else ''}"
+        )
         self.line(Text.assemble((event.kind, _COLOURS.get(event.kind, "green")), f" {said}"))
 
     def progress(self, now: AddProgress) -> None:
@@ -94,17 +95,3 @@ class _Printer:
     def stop_bar(self) -> None:
         self._show = None
         self._bar.close()
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM, with which services are stopped, do what Ctrl-C does."""
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

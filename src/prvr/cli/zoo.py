@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
 from prvr.cli.console import print_table
 from prvr.errors import did_you_mean
-from prvr.evaluation import PUBLISHED_CAVEAT, ZooRow, repository_goldens, zoo_rows
+from prvr.evaluation import CLIP_CAVEAT, PUBLISHED_CAVEAT, ZooRow, repository_goldens, zoo_rows
+from prvr.terminal import Console
 from prvr.training import ConfigError, preset_names
 
 _WIDTH = 118  # of all columns side by side
@@ -52,7 +52,10 @@ def zoo_command(argv: list[str]) -> int:
         return 0
     console = Console()
     print_table(console, _table(rows), _WIDTH)
+    console.print()
+    print_table(console, _clip_table(rows))
     notes = [
+        f"the second table: {CLIP_CAVEAT}",
         f"parameters: with the {arguments.dataset} preset; SumR {PUBLISHED_CAVEAT}",
         "golden: largest |ours − faithful implementation's| score, recomputed now"
         + (f" from {goldens}" if goldens else "; no goldens found, give --goldens DIR"),
@@ -84,6 +87,17 @@ def _table(rows: list[ZooRow]) -> Table:
             _golden(row),
             row.official_state,
         )
+    return table
+
+
+def _clip_table(rows: list[ZooRow]) -> Table:
+    """Numbers on other features, which may not stand in one column with the others."""
+    table = Table("on CLIP features", box=None)
+    for dataset in rows[0].published_clip:
+        table.add_column(f"{dataset} SumR", justify="right")
+    for row in rows:
+        if any(value is not None for value in row.published_clip.values()):
+            table.add_row(row.title, *("" if v is None else f"{v:.1f}" for v in row.published_clip.values()))
     return table
 
 

@@ -8,10 +8,11 @@ from prvr.data.check import CheckReport, CheckRow, check_collections, find_colle
 from prvr.data.convert import convert_bigfile
 from prvr.data.dataset import Dataset
 from prvr.data.errors import DataError
-from prvr.data.feature_tables import FeatureTables
+from prvr.data.feature_tables import FeatureTables, TableSettings
 from prvr.data.layout import DATASETS, RECIPE_FILE, Collection, DatasetSpec, has_collection
 from prvr.data.progress_bar import show_progress
 from prvr.data.resample import normalise_rows, sample_clips, sample_frames, segment_edges
+from prvr.data.rules import PreparedVideo, prepare_video
 from prvr.data.stores import FeatureStore, open_feature_store
 from prvr.data.text_files import text_lines
 from prvr.data.writer import feature_writer, require_space
@@ -32,7 +33,9 @@ __all__ = [
     "FeatureStore",
     "FeatureTables",
     "Moment",
+    "PreparedVideo",
     "TableProblems",
+    "TableSettings",
     "check_collections",
     "convert_bigfile",
     "epoch_batches",
@@ -42,6 +45,7 @@ __all__ = [
     "normalise_rows",
     "open_feature_store",
     "prefetch",
+    "prepare_video",
     "read_caption_table",
     "read_captions",
     "read_moments",

@@ -11,7 +11,7 @@ from prvr.data.auxiliary import captions_by_video
 from prvr.data.captions import Caption, read_captions, read_moments, read_positives
 from prvr.data.errors import DataError, summarise_names
 from prvr.data.layout import DATASETS, Collection, DatasetSpec, collection_folder
-from prvr.data.stores import FeatureStore, open_feature_store
+from prvr.data.stores import FeatureStore, open_feature_store, stored_name
 
 CheckState = Literal["ok", "warning", "error"]
 
@@ -83,9 +83,8 @@ def _check_collection(root: Path, name: str, every: bool) -> Iterator[CheckRow]:
         except DataError as problem:
             yield CheckRow(name, "frame features", "error", str(problem))
         else:
-            width = spec.visual_width if spec else None
-            yield from _check_store(files, "frame features", "video", width, videos, every)
-        yield from _check_store(files, "word features", "query", spec.query_width if spec else None, words, every)
+            yield from _check_store(files, "frame features", "video", files.published_widths[0], videos, every)
+        yield from _check_store(files, "word features", "query", files.published_widths[1], words, every)
         yield from _check_auxiliary(files, words.store)
         if not files.splits:
             yield CheckRow(name, "captions", "error", f"no {name}*.caption.txt in {files.text}")
@@ -187,7 +186,7 @@ def _check_split(
 
 def _check_cover(files: Collection, item: str, names: Sequence[str], store: FeatureStore | None) -> Iterator[CheckRow]:
     if store is not None:
-        absent = [name for name in names if name not in store]
+        absent = [name for name in names if stored_name(store, name) is None]
         found = f"{len(absent):,} ({summarise_names(absent)})" if absent else "0"
         yield CheckRow(files.name, item, "error" if absent else "ok", found, "0")
 

@@ -24,8 +24,11 @@ from prvr.data.bigfile import BIGFILE_NAMES
 from prvr.data.cache import fingerprint
 from prvr.data.errors import DataError
 from prvr.data.progress_bar import show_progress
+from prvr.data.reserved import ReservedFile
 from prvr.data.stores import BigFileStore, H5Store
+from prvr.files import whole_file, write_whole
 
+_DIRECTORY, _ENTRY = 1 << 20, 1024  # bytes that HDF5 needs at most, for the file and for each dataset
 GROUP_BYTES = 64 << 20  # written between two notes in the journal: about a second of work
 
 
@@ -68,7 +71,7 @@ class _State:
     @staticmethod
     def resume(part: Path, path: Path, source: str) -> _State | None:
         """The progress of an earlier, interrupted run; None if there was none or its source has changed."""
-        if not part.is_file() or not path.is_file():
+        if not part.is_file() or not path.is_file() or part.is_symlink():
             return None
         try:
             noted = json.loads(path.read_text(encoding="utf-8"))
@@ -79,23 +82,29 @@ class _State:
 
     def save(self, done: int) -> None:
         self.done = done
-        new = self.path.with_suffix(".journal.new")
-        new.write_text(json.dumps({"source": self.source, "done": done}), encoding="utf-8")
-        os.replace(new, self.path)
+        write_whole(self.path, json.dumps({"source": self.source, "done": done}))
 
 
 def _allocate(part: Path, source: BigFileStore) -> None:
-    """Create the HDF5 file with every dataset allocated and still empty."""
-    new = part.with_suffix(".part.new")
+    """Create the HDF5 file with every dataset allocated and still empty.
+
+    HDF5 does not survive a disk that fills up under it: it crashes while it closes the file. So room for all of it is
+    taken first, and HDF5 writes into that.
+    """
     layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     layout.set_layout(h5py.h5d.CONTIGUOUS)
     layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    with h5py.File(new, "w", libver=("v110", "v110")) as file:
+    numbers = sum(source.length(video) for video in source.ids) * source.width * 4
+    about = _DIRECTORY + sum(_ENTRY + len(video.encode()) for video in source.ids)
+    with (
+        whole_file(part) as new,
+        ReservedFile(new, numbers + about) as room,
+        h5py.File(room, "w", libver=("v110", "v110")) as file,
+    ):
         for video in source.ids:
             space = h5py.h5s.create_simple((source.length(video), source.width))
             h5py.h5d.create(file.id, video.encode(), h5py.h5t.IEEE_F32LE, space, layout)
-    os.replace(new, part)
 
 
 def _fill(part: Path, source: BigFileStore, state: _State, progress: bool) -> None:

@@ -23,7 +23,7 @@ from prvr.data.captions import Caption, Moment, read_captions, read_moments, rea
 from prvr.data.feature_tables import FeatureTables, TableSettings
 from prvr.data.layout import Collection
 from prvr.data.preparation import prepare_tables
-from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
+from prvr.tokens import FeatureRule, QueryBatch, TrainBatch, VideoBatch
 
 _Name = TypeVar("_Name")
 
@@ -41,6 +41,7 @@ class Dataset:
     moments: dict[str, Moment] | None  # by query id
     tables: FeatureTables
     auxiliary: AuxiliaryCaptions | None = None  # captions of the videos, for methods that read them
+    visual_feature: str = ""  # name of the frame features
 
     @staticmethod
     def load(
@@ -52,6 +53,7 @@ class Dataset:
         clips: int = 32,
         frames: int = 128,
         words: int = 30,
+        rule: FeatureRule = "standard",
         caption_slots: int = 0,
         cache_dir: str | Path | None = None,
     ) -> Dataset:
@@ -65,6 +67,7 @@ class Dataset:
             clips: clips per video.
             frames: most frames per video.
             words: most words per query.
+            rule: how frames are resampled (``prvr.data.rules``); methods differ.
             caption_slots: auxiliary captions per video; 0 reads none, otherwise their file must exist.
             cache_dir: where resampled features are kept; next to the data by default.
         """
@@ -89,12 +92,13 @@ class Dataset:
                 split,
                 video_ids,
                 [caption.id for caption in captions],
-                TableSettings(clips, frames, words),
+                TableSettings(clips, frames, words, rule),
                 cache,
             ),
             auxiliary=load_auxiliary(files, split, video_ids, slots=caption_slots, words=words, cache_dir=cache)
             if caption_slots
             else None,
+            visual_feature=files.visual_feature,
         )
 
     def __len__(self) -> int:
@@ -123,7 +127,8 @@ class Dataset:
         frames, mask = self.tables.frame_batch(rows)
         ids = tuple(self.video_ids[row] for row in rows.tolist())
         captions, caption_mask = (None, None) if self.auxiliary is None else self.auxiliary.batch(rows)
-        return VideoBatch(frames, mask, self.tables.clip_batch(rows), ids, captions, caption_mask)
+        clips, sizes = self.tables.clip_batch(rows), self.tables.size_batch(rows)
+        return VideoBatch(frames, mask, clips, ids, captions, caption_mask, sizes)
 
     def query_batch(self, rows: Tensor | Sequence[int]) -> QueryBatch:
         """Some queries, in the order given, words padded to the longest of them."""

@@ -18,17 +18,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.data.errors import DataError
+from prvr.tokens import FeatureRule
 
+CLIP_SIZES = "clip_sizes.npy"
 TABLE_VERSION = 1  # raise it whenever the numbers in the tables change, so that old caches are not read
 
 
 @dataclass(frozen=True)
 class TableSettings:
-    """The sizes to which raw features are cut or resampled."""
+    """The sizes to which raw features are cut or resampled, and by which rule."""
 
     clips: int = 32
     frames: int = 128
     words: int = 30
+    rule: FeatureRule = "standard"
     version: int = TABLE_VERSION
 
 
@@ -48,6 +51,7 @@ class FeatureTables:
     words: Tensor  # (ΣL + 1, Dq), last row zero
     word_start: Tensor  # (Q,)
     word_count: Tensor  # (Q,)
+    clip_sizes: Tensor | None = None  # (all videos, C) slots that each clip stands for; None: equal stretches
 
     def to(self, device: torch.device | str) -> FeatureTables:
         """Copy the tables to a device, so that batches are assembled there."""
@@ -72,6 +76,11 @@ class FeatureTables:
         """(V, C, Dv)"""
         return self.clips.index_select(0, self.clip_row[videos].to(self.clips.device))
 
+    def size_batch(self, videos: Tensor) -> Tensor | None:
+        """Sizes of clips, (V, C), where clips are of uneven length."""
+        sizes = self.clip_sizes
+        return None if sizes is None else sizes[self.clip_row[videos]].to(self.clips.device)
+
     def word_batch(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Words padded to the longest, (Q, L, Dq), and their mask, (Q, L)."""
         return gather_padded(self.words, self.word_start[queries], self.word_count[queries])
@@ -90,6 +99,7 @@ def _read_tables(folder: Path) -> FeatureTables:
     frame_count = torch.from_numpy(np.load(folder / "frame_count.npy", allow_pickle=False))
     word_count = torch.from_numpy(np.load(folder / "word_count.npy", allow_pickle=False))
     visual_width, clips = int(meta["visual_width"]), int(meta["recipe"]["clips"])
+    sizes = folder / CLIP_SIZES
     return FeatureTables(
         frames=map_table(folder / "frames.f32", visual_width, rows=int(frame_count.sum())),
         frame_start=frame_count.cumsum(0) - frame_count,
@@ -101,6 +111,7 @@ def _read_tables(folder: Path) -> FeatureTables:
         words=map_table(folder / "words.f32", int(meta["query_width"]), rows=int(word_count.sum())),
         word_start=word_count.cumsum(0) - word_count,
         word_count=word_count,
+        clip_sizes=torch.from_numpy(np.load(sizes, allow_pickle=False)) if sizes.is_file() else None,
     )
 
 

@@ -6,6 +6,8 @@
     ROOT/charades/TextData/charadestest.gt.jsonl             all correct videos of a query
     ROOT/charades/TextData/charadestest.moments.jsonl        where in the video a query happens
     ROOT/charades/FeatureData/i3d_rgb_lgi/                   frame features: feature.hdf5, or feature.bin and its lists
+    ROOT/charades/FeatureData/charades_clip_L14.h5           or one file, with its word features under the same name
+    ROOT/charades/TextData/charades_clip_L14.h5
 
 Auxiliary captions and the two .jsonl files are optional. Features made by ``prvr`` have a ``recipe.json`` beside them,
 which says how they were made. Your own collection works in the same way, under its own name.
@@ -22,6 +24,9 @@ from prvr.data.errors import DataError
 from prvr.files import NotAnObject, read_json_object
 
 RECIPE_FILE = "recipe.json"  # next to the features: how they were made
+_HDF5 = (".h5", ".hdf5")
+_UEM_FRAMES = "new_clip_vit_32_{}_vid_features"  # its authors' names
+_UEM_WORDS = "clip_ViT_B_32_{}_query_feat_ours_word"
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,13 @@ DATASETS: dict[str, DatasetSpec] = {
 }
 
 
+_ONE_FILE_WIDTHS = {  # features published as one file: width of frames, of words
+    "{}_clip_L14": (768, 768),  # CLIP ViT-L/14, by MSC-PRVR's authors
+    "{}_slowfast_clip": (2816, 512),  # SlowFast and CLIP ViT-B/32 side by side, for QVHighlights
+    _UEM_FRAMES: (512, 512),  # CLIP ViT-B/32
+}
+
+
 @dataclass(frozen=True)
 class Collection:
     """One collection's folder and the paths inside it; nothing is opened here."""
@@ -92,6 +104,15 @@ class Collection:
         return self.folder / "FeatureData" / self.visual_feature
 
     @property
+    def published_widths(self) -> tuple[int | None, int | None]:
+        """How wide frames and words of this feature are published; None where nothing is known about it."""
+        spec = DATASETS.get(self.name)
+        if spec is not None and (self.features.is_dir() or not self.visual_feature):
+            return spec.visual_width, spec.query_width
+        known = {name.format(self.name): widths for name, widths in _ONE_FILE_WIDTHS.items()}
+        return known.get(self.visual_feature, (None, None))
+
+    @property
     def splits(self) -> tuple[str, ...]:
         """The splits that have a caption file, in the usual order."""
         ending = ".caption.txt"
@@ -110,6 +131,12 @@ class Collection:
     @property
     def query_features(self) -> Path:
         """The HDF5 file of word features, one dataset per caption id."""
+        if not self.features.is_dir():  # one file, whose words are published beside it
+            names = [self.visual_feature, f"{self.visual_feature}_text", _UEM_WORDS.format(self.name)]
+            names = names if self.visual_feature == _UEM_FRAMES.format(self.name) else names[:2]
+            paired = next((path for name in names if (path := _hdf5(self.text, name)) is not None), None)
+            if paired is not None:
+                return paired
         usual = self._word_features("query")
         path = _usual_or_only(usual, "*query_feat*.hdf5")
         if path is None:
@@ -131,6 +158,9 @@ class Collection:
         """An HDF5 file, or the folder of a BigFile (``feature.bin`` and its lists). HDF5 is preferred."""
         folder = self.features
         if not folder.is_dir():
+            file = _hdf5(folder.parent, self.visual_feature)
+            if file is not None:
+                return file
             raise DataError(f"{folder} is missing; found under FeatureData: {_named(_children(folder.parent))}.")
         if (folder / "feature.hdf5").is_file():
             return folder / "feature.hdf5"
@@ -190,12 +220,13 @@ def collection_folder(root: Path, collection: str) -> Path:
 
 def _only_feature(folder: Path, collection: str) -> str:
     """The standard feature of a known dataset, otherwise the only one in the folder."""
-    candidates = [path for path in _children(folder / "FeatureData") if path.is_dir()]
+    found = _children(folder / "FeatureData")
+    candidates = [path for path in found if path.is_dir()] or [path for path in found if path.suffix in _HDF5]
     spec = DATASETS.get(collection)
     if spec is not None and any(path.name == spec.visual_feature for path in candidates):
         return spec.visual_feature
     if len(candidates) == 1:
-        return candidates[0].name
+        return candidates[0].name.removesuffix(candidates[0].suffix if candidates[0].is_file() else "")
     if not candidates:
         raise DataError(f"{folder / 'FeatureData'} is missing or empty; put the frame features in a folder there.")
     raise DataError(f"{folder / 'FeatureData'} holds several features ({_named(candidates)}); choose a visual feature.")
@@ -207,6 +238,11 @@ def _usual_or_only(usual: Path, pattern: str) -> Path | None:
         return usual
     others = list(usual.parent.glob(pattern))
     return others[0] if len(others) == 1 else None
+
+
+def _hdf5(folder: Path, name: str) -> Path | None:
+    """An HDF5 file under either ending."""
+    return next((path for ending in _HDF5 if (path := folder / f"{name}{ending}").is_file()), None)
 
 
 def _children(folder: Path) -> list[Path]:

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from prvr.data.cache import cache_home, cached_folder, fingerprint
 from prvr.data.errors import DataError, summarise_names
-from prvr.data.feature_tables import FeatureTables, TableSettings, read_tables
+from prvr.data.feature_tables import CLIP_SIZES, FeatureTables, TableSettings, read_tables
 from prvr.data.layout import Collection
 from prvr.data.progress_bar import show_progress
-from prvr.data.resample import normalise_rows, sample_clips, sample_frames
-from prvr.data.stores import FeatureStore, open_feature_store, store_files
+from prvr.data.resample import normalise_rows
+from prvr.data.rules import prepare_video
+from prvr.data.stores import FeatureStore, open_feature_store, store_files, stored_name
 
 Array = NDArray[np.float32]
 
@@ -40,6 +41,7 @@ def prepare_tables(
 
     name = (
         f"{collection.name}{split}-{collection.visual_feature}-c{settings.clips}-f{settings.frames}-w{settings.words}"
+        + ("" if settings.rule == "standard" else f"-{settings.rule}")
     )
     sources = [collection.captions(split), query_path, *store_files(video_path)]
     version = f"v{settings.version}-{fingerprint(sources)}"
@@ -47,7 +49,7 @@ def prepare_tables(
 
 
 def _require(store: FeatureStore, names: Sequence[str], path: Path, what: str) -> None:
-    absent = [name for name in names if name not in store]
+    absent = [name for name in names if stored_name(store, name) is None]
     if absent:
         raise DataError(
             f"{path} has no features for {len(absent)} of {len(names)} {what} ({summarise_names(absent)}); "
@@ -66,16 +68,39 @@ def _write_tables(
 ) -> None:
     """Resample and normalise everything into ``folder``."""
 
-    def frames_and_clips(raw: Array) -> tuple[Array, ...]:
-        return normalise_rows(sample_frames(raw, settings.frames)), normalise_rows(sample_clips(raw, settings.clips))
+    sizes: list[NDArray[np.int64]] = []
 
-    videos_read = map(videos.read, show_progress(video_ids, total=len(video_ids), label=f"preparing {label} videos"))
+    def frames_and_clips(raw: Array) -> tuple[Array, ...]:
+        frames, clips, sizes_of_clips = prepare_video(raw, settings)
+        sizes.extend([] if sizes_of_clips is None else [sizes_of_clips])
+        return frames, clips
+
+    names = show_progress(video_ids, total=len(video_ids), label=f"preparing {label} videos")
+    videos_read = (videos.read(stored_name(videos, name) or name) for name in names)
     frame_counts, _ = _stream(folder, ("frames", "clips"), videos_read, frames_and_clips, videos.width)
     word_counts = write_words(folder, queries, query_ids, settings.words, f"{label} queries")
+    if settings.rule == "merged":
+        _require_sentence_vectors(queries, query_ids, settings.words)
+        np.save(folder / CLIP_SIZES, np.array(sizes, dtype=np.float32))
     np.save(folder / "frame_count.npy", np.array(frame_counts, dtype=np.int64))
     np.save(folder / "word_count.npy", np.array(word_counts, dtype=np.int64))
     meta = {"recipe": asdict(settings), "visual_width": videos.width, "query_width": queries.width}
     (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+
+
+def _require_sentence_vectors(store: FeatureStore, names: Sequence[str], words: int) -> None:
+    """Refuse word features that are padded: their last row should be the sentence's own vector (CLIP's end token)."""
+    lengths = {store.length(name) for name in names}
+    if len(names) > 1 and len(lengths) == 1 and max(lengths) >= words > 1:
+        found = f"all {len(names):,} captions have {max(lengths)} rows"
+    elif empty := [name for name in names if not store.read(name)[-1].any()]:
+        found = f"{len(empty):,} of {len(names):,} captions end with a row of zeros ({summarise_names(empty)})"
+    else:
+        return
+    raise DataError(
+        f"{found}: these word features are padded, but this method takes a caption's last row for its sentence "
+        "vector; store each caption up to its end token."
+    )
 
 
 def write_words(folder: Path, store: FeatureStore, names: Sequence[str], words: int, label: str) -> list[int]:

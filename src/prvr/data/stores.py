@@ -7,6 +7,7 @@ least one row, no NaN or infinity. Anything else is a ``DataError`` that names t
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -19,6 +20,9 @@ from prvr.data.bigfile import BIGFILE_NAMES, BigFile
 from prvr.data.errors import DataError
 
 Array = NDArray[np.float32]
+
+_MOST_PACKED = 64  # times that a compressed dataset may grow; features of real numbers grow less than ten times
+_SMALL = 1 << 24  # bytes that any compressed dataset may have
 
 
 class FeatureStore(Protocol):
@@ -59,6 +63,12 @@ def open_feature_store(path: Path) -> FeatureStore:
     return H5Store(path)
 
 
+def stored_name(store: FeatureStore, name: str) -> str | None:
+    """The id under which a store keeps a video, or None. Some files of ActivityNet leave out the ``v_`` of its ids."""
+    short = name.removeprefix("v_")
+    return name if name in store else short if short in store else None
+
+
 def store_files(path: Path) -> tuple[Path, ...]:
     """The files that ``open_feature_store(path)`` reads; their sizes and times show whether a cache is stale."""
     if path.is_dir():
@@ -90,6 +100,7 @@ class H5Store(_Closing):
         try:
             self._file = h5py.File(path, "r")
             self._ids = tuple(self._file)
+            self._bytes = path.stat().st_size
         except (OSError, RuntimeError) as problem:
             raise DataError(
                 f"{path} cannot be opened as HDF5: it is cut short or another kind of file "
@@ -134,15 +145,13 @@ class H5Store(_Closing):
         self._file.close()
 
     def _dataset(self, name: str) -> Any:
+        if name not in self._members:  # also a path through groups of the file
+            raise DataError(f"{self.path} has no entry '{name}'.")
         try:
+            if not isinstance(self._file.get(name, getlink=True), h5py.HardLink):
+                raise DataError(f"{self.path}: '{name}' is a link to another place or file; expected a dataset itself.")
             dataset = self._file[name]
-        except KeyError as problem:
-            if name in self._members:
-                raise DataError(
-                    f"{self.path}: '{name}' cannot be read ({problem}); download the file again."
-                ) from problem
-            raise DataError(f"{self.path} has no entry '{name}'.") from problem
-        except (OSError, RuntimeError, ValueError) as problem:
+        except (KeyError, OSError, RuntimeError, ValueError) as problem:
             raise DataError(f"{self.path}: '{name}' cannot be read ({problem}); download the file again.") from problem
         try:
             kind = str(dataset.dtype) if isinstance(dataset, h5py.Dataset) else "a group"
@@ -153,7 +162,22 @@ class H5Store(_Closing):
         if not isinstance(dataset, h5py.Dataset) or len(dataset.shape or ()) != 2 or dataset.dtype.kind != "f":
             found = f"{kind} {dataset.shape}" if isinstance(dataset, h5py.Dataset) else kind
             raise DataError(f"{self.path}: '{name}' is {found}; expected a dataset of floats, (rows, width).")
+        self._require_stored(dataset, name)
         return dataset
+
+    def _require_stored(self, dataset: Any, name: str) -> None:
+        """Refuse a dataset whose numbers are in other files, or that claims many more than the file holds."""
+        if dataset.external or dataset.is_virtual:
+            raise DataError(f"{self.path}: '{name}' keeps its numbers in other files; expected them in this one.")
+        claimed = max(dataset.size, math.prod(dataset.chunks or (0,))) * dataset.dtype.itemsize
+        stored = min(dataset.id.get_storage_size(), self._bytes)
+        if dataset.id.get_create_plist().get_nfilters():  # compressed
+            stored = max(stored * _MOST_PACKED, _SMALL)
+        if dataset.size and claimed > stored:
+            raise DataError(
+                f"{self.path}: '{name}' claims {claimed:,} bytes {dataset.shape}, but the file does not hold them; "
+                "it is damaged: download it again."
+            )
 
 
 class BigFileStore(_Closing):

@@ -9,9 +9,11 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from prvr.data.errors import DataError
 
+MOST_TEXT = 256 << 20  # bytes that a compressed file may unpack to; the longest caption files have a tenth
 _UNREADABLE = (
     *(OSError, EOFError, zlib.error, lzma.LZMAError, struct.error, zipfile.BadZipFile),
     *(NotImplementedError, RuntimeError),  # an encrypted archive, or a compression that Python does not know
@@ -37,7 +39,8 @@ def text_lines(path: Path, collection: str = "") -> Iterator[tuple[int, str]]:
 def _bytes(path: Path, collection: str) -> bytes:
     """A file's content, unpacked; of an archive, the one label file that belongs to the collection."""
     if path.suffix == ".gz":
-        return gzip.decompress(path.read_bytes())
+        with gzip.open(path) as file:
+            return _unpacked(path, file)
     if path.suffix != ".zip":
         return path.read_bytes()
     with zipfile.ZipFile(path) as archive:
@@ -48,4 +51,13 @@ def _bytes(path: Path, collection: str) -> bytes:
                 f"{path} holds {len(found)} label files for '{collection}' among {', '.join(labels) or 'none at all'}; "
                 "unpack it and give the right *.gt.jsonl."
             )
-        return archive.read(found[0])
+        with archive.open(found[0]) as file:
+            return _unpacked(path, file)
+
+
+def _unpacked(path: Path, file: IO[bytes] | gzip.GzipFile) -> bytes:
+    """The content of a compressed file, which may be much larger than the file itself."""
+    content = file.read(MOST_TEXT + 1)
+    if len(content) > MOST_TEXT:
+        raise DataError(f"{path} unpacks to more than {MOST_TEXT >> 20} MiB of text; unpack it first.")
+    return content

@@ -4,6 +4,7 @@ from prvr.evaluation.corrections import Correction, find_correction
 from prvr.evaluation.evaluate import Outcome, backbone_ranks, evaluate_run, explained_correction
 from prvr.evaluation.figures import (
     EvidenceCurves,
+    blank_figure,
     correction_figure,
     cosine_figure,
     evidence_figure,
@@ -13,7 +14,7 @@ from prvr.evaluation.film_strip import Still
 from prvr.evaluation.findings import Study
 from prvr.evaluation.goldens import Golden, read_golden, repository_goldens
 from prvr.evaluation.pair_account import PairAccount, find_query, find_video, pair_account
-from prvr.evaluation.published import PUBLISHED_CAVEAT, published_recall
+from prvr.evaluation.published import CLIP_CAVEAT, PUBLISHED_CAVEAT, published_caveat, published_recall
 from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, RecordError, load_record, save_record
 from prvr.evaluation.report import (
     COMPARISON_SECTIONS,
@@ -28,20 +29,42 @@ from prvr.evaluation.report import (
     write_comparison,
     write_report,
 )
-from prvr.evaluation.significance import Comparison, Estimate, compare, compare_ranks, signed
+from prvr.evaluation.significance import (
+    Comparison,
+    Estimate,
+    RankPair,
+    compare,
+    compare_ranks,
+    pooled_change,
+    signed,
+)
 from prvr.evaluation.study import run_study
 from prvr.evaluation.subject import Subject, open_subject
 from prvr.evaluation.tables import RecallSummary, RecallTable, recall_table, summarise
 from prvr.evaluation.terminal import terminal_chart
-from prvr.evaluation.transfer import TRANSFER_LAMBDAS, Transfer, TransferSplit, encode_split, transfer_trace
+from prvr.evaluation.transfer import (
+    PAPER_ANCHORS,
+    PAPER_LAMBDAS,
+    TRANSFER_LAMBDAS,
+    Transfer,
+    TransferSplit,
+    encode_split,
+    transfer_trace,
+)
+from prvr.evaluation.witness_study import WITNESS_ABLATIONS, WitnessExperiment, WitnessStudy
+from prvr.evaluation.word_figure import word_figure
 from prvr.evaluation.zoo import ZooRow, zoo_rows
 from prvr.scoring import Positives, Recall, coverage, ranks, recalls
 
 __all__ = [
+    "CLIP_CAVEAT",
     "COMPARISON_SECTIONS",
+    "PAPER_ANCHORS",
+    "PAPER_LAMBDAS",
     "PUBLISHED_CAVEAT",
     "REPORT_SECTIONS",
     "TRANSFER_LAMBDAS",
+    "WITNESS_ABLATIONS",
     "Comparison",
     "Correction",
     "Estimate",
@@ -52,6 +75,7 @@ __all__ = [
     "Outcome",
     "PairAccount",
     "Positives",
+    "RankPair",
     "Recall",
     "RecallSummary",
     "RecallTable",
@@ -65,9 +89,12 @@ __all__ = [
     "Transfer",
     "TransferSplit",
     "Verdict",
+    "WitnessExperiment",
+    "WitnessStudy",
     "WrittenReport",
     "ZooRow",
     "backbone_ranks",
+    "blank_figure",
     "compare",
     "compare_ranks",
     "correction_figure",
@@ -84,6 +111,8 @@ __all__ = [
     "open_subject",
     "pair_account",
     "pair_runs",
+    "pooled_change",
+    "published_caveat",
     "published_recall",
     "ranks",
     "read_golden",
@@ -98,6 +127,7 @@ __all__ = [
     "summarise",
     "terminal_chart",
     "transfer_trace",
+    "word_figure",
     "write_comparison",
     "write_report",
     "zoo_rows",

@@ -62,7 +62,9 @@ def encode_subject(subject: Subject, *, timed: bool = True) -> EncodedSplit:
     if timed:  # here, while memory holds nothing else
         time_retrieval(subject, times, queries, videos, pair_scores)
     if backbone.separable:
-        sets = tuple(TokenSet(s.weight, F.normalize(s.tokens, dim=-1)) for s in backbone.token_sets(videos))
+        sets = backbone.token_sets(videos)
+        if backbone.unit_tokens:
+            sets = tuple(TokenSet(s.weight, F.normalize(s.tokens, dim=-1)) for s in sets)
     if subject.with_trace:
         trace = subject.model.trace
         with times.measure("TRACE factors"):

@@ -14,7 +14,7 @@ from prvr.evaluation.curve_moments import known_times
 from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figure
 from prvr.evaluation.records import EvaluationRecord, save_record
 from prvr.evaluation.significance import Comparison, compare_ranks
-from prvr.evaluation.subject import Subject, open_subject
+from prvr.evaluation.subject import Subject, open_subject, witness_ranking
 from prvr.scoring import CalibrationQuality, Scores, coverage, known_searches, ranks
 from prvr.trace import VerdictScale, aligned_evidence
 from prvr.training import Run, TraceModel, read_calibration, split_scores, support_of_first_answers
@@ -58,13 +58,17 @@ def evaluate_run(
 ) -> Outcome:
     """Rank a split with a run's weights and save every query's rank under ``RUN/eval/<split>-<weights>``.
 
-    Columns: ``base`` and ``trace`` (the labelled video), ``backbone`` (before TRACE joined), and where the data lists
-    several correct videos ``base_any`` and ``trace_any`` (the best of them).
+    Columns: ``base`` and ``trace`` (the labelled video), ``backbone`` (before TRACE joined), ``witness`` (where the run
+    has one), and where the data lists several correct videos ``base_any``, ``trace_any`` and ``witness_any`` (the best
+    of them).
     """
     subject = open_subject(run, data=data, split=split, weights=weights, device=device)
     model, dataset, weight, with_trace = subject.model, subject.dataset, subject.fusion_weight, subject.with_trace
     scores = split_scores(model, dataset, use_trace=with_trace)
     matrices = {"base": scores.base} | ({"trace": scores.final(weight)} if with_trace else {})
+    by_witness = witness_ranking(subject)
+    if by_witness is not None:
+        matrices["witness"] = by_witness
     truth = dataset.query_video.to(scores.base.device)
     columns = {column: ranks(matrix, truth).cpu() for column, matrix in matrices.items()}
     comparison = compare_ranks(columns["base"], columns["trace"]) if with_trace else None
@@ -117,7 +121,7 @@ def explained_correction(outcome: Outcome, stem: str | Path) -> tuple[Correction
         query = dataset.query_batch([case.query]).to(device)
         videos = dataset.video_batch([case.truth, case.negative]).to(device)
         vector = model.backbone.encode_queries(query.tokens, query.mask)
-        tokens = model.backbone.encode_videos(videos.frames, videos.frame_mask, videos.clips)
+        tokens = model.backbone.encode_video_batch(videos)
         evidence = aligned_evidence(model.trace, vector.float().expand(2, -1), tokens.to(torch.float32)).to("cpu")
     caption = dataset.captions[case.query]
     curves = []

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.evaluation.curve_moments import MomentOverlaps, moment_overlaps
 from prvr.evaluation.subject import Subject
 from prvr.evaluation.views import PairViews
 from prvr.tokens import TensorRecord
+from prvr.trace import RegisterSpread
 
 
 @dataclass(frozen=True)
@@ -35,23 +35,6 @@ class Rivals(TensorRecord):
 
 
 @dataclass(frozen=True)
-class RegisterSpread:
-    """How different registers are. Cosines near 1 mean that they have collapsed."""
-
-    within: float  # mean cosine of two registers of one video
-    between: float  # mean cosine of the mean registers of two videos
-
-    @staticmethod
-    def of(registers: Tensor) -> RegisterSpread:
-        """Of unit register keys, (V, R, D)."""
-        videos, count, _ = registers.shape
-        own = (registers.sum(1).square().sum(-1) - count) / max(count * (count - 1), 1)
-        means = F.normalize(registers.mean(1), dim=-1)
-        pairs = (means.sum(0).square().sum() - videos) / max(videos * (videos - 1), 1)
-        return RegisterSpread(float(own.mean()), float(pairs))
-
-
-@dataclass(frozen=True)
 class Study:
     """What the pass found. Ranks are of the labelled video, (Q,) int64, by scoring."""
 
@@ -61,7 +44,8 @@ class Study:
     any_ranks: Mapping[str, Tensor]  # base, trace: the best of several correct videos; empty where there is one each
     covered: Mapping[str, Mapping[int, float]]  # share of all correct videos within k, percent
     rivals: Rivals
-    spread: RegisterSpread | None  # whether registers differ; None without TRACE
+    spread: RegisterSpread | None  # whether registers differ; None where there are none
+    activation: Tensor | None  # (Q, R) of the registers of each query's own video; None where there are none
     views: PairViews | None  # what single videos look like to single queries; None for a method without vectors
     seconds: Mapping[str, float]
 

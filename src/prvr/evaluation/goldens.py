@@ -32,6 +32,7 @@ _INPUTS = {  # ours -> what the fixtures call it
     "clips": ("in.clip_video_features",),
     "captions": ("caption_tokens",),
     "caption_mask": ("caption_mask",),
+    "clip_sizes": ("in.merge_size",),
 }
 _SCORES = ("score.fused", "out.fused", "fused_scores", "scores")
 _HEADS = ("meanP", "seqLSTM", "seqTransf", "tightTransf")  # of CLIP4Clip: one fixture holds the scores of all
@@ -149,6 +150,7 @@ def _scores(model: Backbone, golden: Golden) -> Tensor:
         frames.new_zeros(len(frames), 0, frames.shape[2]) if clips is None else clips,
         captions=found["captions"],
         caption_mask=found["caption_mask"],
+        clip_sizes=found["clip_sizes"],
     )
     words = model.encode_queries(queries, queries.new_ones(queries.shape[:2]) if mask is None else mask)
     return model.base_score(words, model.encode_video_batch(videos))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from prvr.evaluation.curve_moments import known_times
 from prvr.evaluation.figures import EvidenceCurves
 from prvr.evaluation.subject import Subject
 from prvr.trace import Explanation, aligned_evidence
+from prvr.training import load_run_witness
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class PairAccount:
     explanation: Explanation | None  # None without TRACE
     curves: EvidenceCurves | None
     final: float
+    words: dict[str, list[float]] = field(default_factory=dict)  # what each word sees over time; with a witness only
+    explained: dict[str, float] = field(default_factory=dict)  # how well the video explains it, 1 at best
 
 
 def find_query(dataset: Dataset, text: str) -> int:
@@ -81,4 +84,34 @@ def pair_account(subject: Subject, query: int, video: int) -> PairAccount:
         length, span = known_times(dataset, query, video)
         curves = EvidenceCurves.of(evidence, 0, name, duration=length, moment=span)
     truth = int(dataset.query_video[query]) == video
-    return PairAccount(caption.sentence, caption.id, name, truth, base, curve, explanation, curves, final)
+    seen, explained = _word_evidence(subject, query, video)
+    return PairAccount(
+        caption.sentence, caption.id, name, truth, base, curve, explanation, curves, final, seen, explained
+    )
+
+
+def _word_evidence(subject: Subject, query: int, video: int) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """What each word sees in each frame, and how well it is explained; empty for a run without a witness."""
+    witness = load_run_witness(subject.run, subject.device) if subject.weights == subject.config.selection else None
+    if witness is None:
+        return {}, {}
+    data = subject.dataset
+    words, frames = data.query_batch([query]).to(subject.device), data.video_batch([video]).to(subject.device)
+    found = witness.evidence(subject.model, words, frames)
+    names = word_names(data.captions[query].sentence, words.tokens.shape[1])
+    curves = found.evidence[0, 0][:, frames.frame_mask[0].bool()].tolist()
+    return dict(zip(names, curves, strict=True)), dict(zip(names, found.explained[0, 0].tolist(), strict=True))
+
+
+def word_names(sentence: str, count: int) -> list[str]:
+    """Names for ``count`` word features of a sentence: its words, where there are as many (or a start and an end more).
+
+    >>> word_names("a red red door", 4), word_names("a door", 4), word_names("a door", 3)
+    (['a', 'red', 'red (3)', 'door'], ['(start)', 'a', 'door', '(end)'], ['token 1', 'token 2', 'token 3'])
+    """
+    words = sentence.split()
+    if count == len(words) + 2:
+        words = ["(start)", *words, "(end)"]
+    if count != len(words):
+        return [f"token {number}" for number in range(1, count + 1)]
+    return [f"{word} ({place})" if word in words[: place - 1] else word for place, word in enumerate(words, start=1)]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from prvr.data import DATASETS
 from prvr.scoring import Recall
 
 PUBLISHED_CAVEAT = "published: best epoch on the reported split (TRACE: mean of three seeds)"
-_QUERIES = {"activitynet": 17_031, "charades": 3_720, "tvr": 10_895}
 _TABLE: dict[
     str, dict[str, tuple[float, ...]]
 ] = {  # TRACE, Table 1: R@1, R@5, R@10, R@100, and SumR, which the paper sums before it rounds
@@ -65,31 +65,92 @@ _TABLE: dict[
         "charades": (2.3, 9.5, 15.2, 53.6, 80.6),
         "tvr": (17.3, 39.0, 50.4, 87.4, 194.2),
     },
+    "ral": {  # RAL's own table, on GMMFormer v2; it has no Charades-STA row
+        "activitynet": (8.9, 27.7, 40.4, 79.1, 156.1),
+        "tvr": (18.2, 40.4, 52.1, 88.0, 198.8),
+    },
     "trace": {
         "activitynet": (9.0, 28.0, 40.7, 79.6, 157.3),
         "charades": (2.7, 9.1, 14.3, 55.0, 81.1),
         "tvr": (17.8, 39.4, 50.7, 86.7, 194.6),
     },
 }
+_CLIP_TABLE: dict[str, dict[str, tuple[float, ...]]] = {  # MSC-PRVR, Tables 4 and 5; TF-PRVR: SumR alone is known
+    "msc_prvr": {
+        "activitynet": (17.7, 42.0, 55.6, 86.8, 202.1),
+        "charades": (3.2, 12.6, 20.1, 63.8, 99.7),
+        "tvr": (35.1, 61.6, 71.5, 94.9, 263.1),
+        "qvhighlight": (23.9, 51.5, 63.7, 95.5, 234.6),
+    },
+    "gmmformer_v2": {
+        "activitynet": (17.1, 40.6, 53.7, 85.5, 196.9),
+        "charades": (3.1, 11.6, 18.2, 61.4, 94.2),
+        "tvr": (34.0, 59.7, 69.8, 94.5, 258.1),
+        "qvhighlight": (21.7, 48.0, 60.5, 95.0, 225.2),
+    },
+    "gmmformer": {
+        "activitynet": (15.2, 37.7, 50.5, 83.7, 187.1),
+        "charades": (2.7, 10.5, 16.7, 59.4, 89.3),
+        "tvr": (29.8, 54.2, 64.6, 92.5, 241.1),
+    },
+    "mssl": {
+        "activitynet": (14.7, 37.1, 50.4, 84.6, 186.7),
+        "charades": (3.4, 11.5, 18.7, 62.5, 96.0),
+        "tvr": (31.9, 57.6, 67.7, 93.8, 251.0),
+        "qvhighlight": (20.4, 46.7, 60.7, 94.6, 222.5),
+    },
+    "tf_prvr": {"activitynet": (193.9,), "charades": (80.8,), "tvr": (178.3,)},
+}
+CLIP_CAVEAT = (
+    "published: CLIP ViT-L/14 features (QVHighlights: SlowFast and CLIP ViT-B/32), one seed, best epoch on the "
+    "reported split; not comparable with numbers on other features"
+)
+_CLIP_FILES = ("_clip_L14", "_slowfast_clip")  # endings of the features that the second table is about
 
 
-def published_recall(method: str, dataset: str) -> Recall | None:
-    """A method's published recalls, or None.
+def published_values(method: str, dataset: str, visual_feature: str | None = None) -> tuple[float, ...] | None:
+    """R@1, R@5, R@10, R@100 and SumR as they are printed (or SumR alone), on features of the same kind; or None.
+
+    >>> published_values("msc_prvr", "tvr"), published_values("msc_prvr", "tvr", "tvr_clip_L14")[-1]
+    (None, 263.1)
+    """
+    return (_CLIP_TABLE if on_clip(visual_feature) else _TABLE).get(method, {}).get(dataset)
+
+
+def on_clip(visual_feature: str | None) -> bool:
+    """Whether features are CLIP's. Numbers on them and on the standard ones never share a column."""
+    return visual_feature is not None and visual_feature.endswith(_CLIP_FILES)
+
+
+def published_caveat(visual_feature: str | None) -> str:
+    """What goes with published numbers on such features."""
+    return CLIP_CAVEAT if on_clip(visual_feature) else PUBLISHED_CAVEAT
+
+
+def published_recall(method: str, dataset: str, visual_feature: str | None = None) -> Recall | None:
+    """A method's published recalls on features of the same kind, or None.
 
     >>> published_recall("trace", "charades").r100
     55.0
     """
-    values = _TABLE.get(method, {}).get(dataset)
-    return None if values is None else Recall(tuple(zip((1, 5, 10, 100), values, strict=False)), _QUERIES[dataset])
+    values = published_values(method, dataset, visual_feature)
+    if values is None or len(values) == 1:
+        return None
+    return Recall(tuple(zip((1, 5, 10, 100), values, strict=False)), _queries(dataset))
 
 
-def published_sum_r(method: str, dataset: str) -> float | None:
+def _queries(dataset: str) -> int:
+    """Queries of the published test split; 0 where it is not known."""
+    return DATASETS[dataset].sentences["test"] if dataset in DATASETS else 0
+
+
+def published_sum_r(method: str, dataset: str, visual_feature: str | None = None) -> float | None:
     """A method's SumR as it is printed, or None.
 
     >>> published_sum_r("clip4clip", "charades"), published_sum_r("mine", "charades")
     (63.4, None)
     """
-    values = _TABLE.get(method, {}).get(dataset)
+    values = published_values(method, dataset, visual_feature)
     return None if values is None else values[-1]
 
 

@@ -11,6 +11,7 @@ Both are exact in distribution, not approximations, so 20,000 draws cost the sam
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -159,6 +160,60 @@ def sign_flip_sums(values: Integers, counts: Integers, draws: int, rng: np.rando
         queries = int(counts[np.abs(values) == size].sum())
         sums += size * (2 * rng.binomial(queries, 0.5, size=draws) - queries)
     return sums
+
+
+@dataclass(frozen=True)
+class RankPair:
+    """Two scorings of the same queries: one training on one dataset."""
+
+    base: Tensor  # (Q,) ranks
+    other: Tensor  # (Q,)
+    videos: tuple[str, ...]  # the right video of each query: its queries are not independent
+    dataset: str = ""  # pairs with the same name share their videos (other seeds, other noise)
+
+    @property
+    def differences(self) -> Integers:
+        """How many more cut-offs ``other`` meets than ``base``, (Q,)."""
+        before, after = (ranks.cpu().numpy().astype(np.int64) for ranks in (self.base, self.other))
+        found: Integers = np.sum([(after <= k).astype(np.int64) - (before <= k) for k in CUTOFFS], axis=0)
+        return found
+
+
+def pooled_change(pairs: Sequence[RankPair], *, draws: int = DRAWS, seed: int = SEED) -> Estimate:
+    """ΔSumR averaged over trainings and datasets, with an interval that draws whole videos.
+
+    All queries of a video are drawn together, in every training on its dataset at once: neither queries of one video
+    nor seeds on one dataset count as independent. Every pair has the same weight.
+
+    >>> import torch
+    >>> pair = RankPair(torch.tensor([7, 7, 2, 9]), torch.tensor([1, 7, 2, 3]), ("a", "a", "b", "b"))
+    >>> pooled_change([pair], draws=1000).delta
+    75.0
+    """
+    if not pairs:
+        raise ValueError("no pairs of rankings were given to pool")
+    rng = np.random.default_rng(seed)
+    total, flipped, observed = np.zeros(draws), np.zeros(draws), 0.0
+    for dataset in dict.fromkeys(pair.dataset for pair in pairs):
+        some = [pair for pair in pairs if pair.dataset == dataset]
+        names = sorted({video for pair in some for video in pair.videos})
+        row = {name: index for index, name in enumerate(names)}
+        sums, counts = np.zeros((len(names), len(some))), np.zeros((len(names), len(some)))
+        for column, pair in enumerate(some):
+            owners = [row[video] for video in pair.videos]
+            np.add.at(sums[:, column], owners, pair.differences)
+            np.add.at(counts[:, column], owners, 1)
+        weight = 100.0 / len(pairs)
+        share = sums / counts.sum(0)
+        observed += weight * float(share.sum())
+        for part in np.array_split(np.arange(draws), max(1, draws * len(names) // 20_000_000)):
+            drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=len(part))
+            total[part] += weight * ((drawn @ sums) / (drawn @ counts)).sum(1)
+            signs = 2.0 * rng.integers(2, size=(len(part), len(names)), dtype=np.int8) - 1.0
+            flipped[part] += weight * (signs @ share).sum(1)
+    low, high = np.percentile(total, [2.5, 97.5])
+    reached = int((flipped >= observed - 1e-9).sum())
+    return Estimate(observed, float(low), float(high), (1 + reached) / (1 + draws))
 
 
 def signed(value: float, digits: int = 2) -> str:

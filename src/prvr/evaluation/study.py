@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.evaluation.encoded_split import EncodedSplit, encode_subject
-from prvr.evaluation.findings import RegisterSpread, Rivals, Study
-from prvr.evaluation.subject import Subject
-from prvr.evaluation.views import pair_views
+from prvr.evaluation.findings import Rivals, Study
+from prvr.evaluation.subject import Subject, witness_ranking
+from prvr.evaluation.views import PairViews, pair_views
 from prvr.scoring import coverage, ranks
-from prvr.trace import TRACE_VARIANT, VARIANTS, VariantFactors, fuse, route_name, variant_parts
+from prvr.trace import TRACE_VARIANT, VARIANTS, RegisterSpread, VariantFactors, fuse, route_name, variant_parts
+from prvr.trace import operator as op
 
 LAMBDAS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
 GAMMAS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
@@ -42,7 +44,11 @@ def run_study(subject: Subject, tick: Tick | None = None, *, timed: bool = True)
             tick(rows.stop, total)
     rivals, judged = Rivals.cat(found.rivals), int(subject.judged.sum())
     truth = subject.dataset.query_video
+    by_witness = witness_ranking(subject)
+    if by_witness is not None:
+        found.ranks["witness"] = [ranks(by_witness, truth).cpu()]
     views = pair_views(subject, split, truth, rivals.negative.cpu()) if split.has_vectors else None
+    registers = _registers(split)
     return Study(
         subject=subject,
         ranks={name: torch.cat(parts) for name, parts in found.ranks.items()},
@@ -53,10 +59,32 @@ def run_study(subject: Subject, tick: Tick | None = None, *, timed: bool = True)
         any_ranks={name: torch.cat(parts) for name, parts in found.any_ranks.items()},
         covered={name: {k: share / judged for k, share in shares.items()} for name, shares in found.covered.items()},
         rivals=rivals.to("cpu"),
-        spread=None if split.factors is None else RegisterSpread.of(split.factors.registers),
+        spread=None if registers is None else RegisterSpread.of(registers),
+        activation=_activation(subject, split, views),
         views=views,
         seconds=split.times.seconds,
     )
+
+
+def _registers(split: EncodedSplit) -> Tensor | None:
+    """Unit registers (V, R, D): TRACE's projected ones, or the backbone's own where TRACE was not trained."""
+    if split.factors is not None:
+        return split.factors.registers
+    own = split.videos.registers
+    return None if own is None or not split.has_vectors else F.normalize(own, dim=-1)
+
+
+@torch.no_grad()
+def _activation(subject: Subject, split: EncodedSplit, views: PairViews | None) -> Tensor | None:
+    """How each query activates the registers of its own video, (Q, R); without TRACE by plain cosines."""
+    if views is not None and views.truth is not None:
+        return views.truth.activation
+    registers = _registers(split)
+    if registers is None:
+        return None
+    own = registers[subject.dataset.query_video.to(registers.device)]
+    affinity = torch.einsum("qd,qrd->qr", split.queries, own)
+    return op.register_activation(affinity, subject.model.trace.config.temperature).cpu()
 
 
 @torch.no_grad()

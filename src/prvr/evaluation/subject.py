@@ -11,7 +11,7 @@ from torch import Tensor
 
 from prvr.data import Collection, DataError, Dataset, read_positives
 from prvr.evaluation.records import EvaluationProtocol
-from prvr.training import Run, TraceModel, TrainConfig, load_split, move_if_it_fits
+from prvr.training import Run, TraceModel, TrainConfig, load_run_witness, load_split, move_if_it_fits
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,12 @@ def open_subject(
     )
 
 
+def witness_ranking(subject: Subject) -> Tensor | None:
+    """Final scores of the split by the run's witness, (Q, V); None where it has none, or for other weights."""
+    kept = load_run_witness(subject.run, subject.device) if subject.weights == subject.config.selection else None
+    return None if kept is None else kept.scores(subject.model, subject.dataset)
+
+
 def with_labels(dataset: Dataset, path: Path) -> tuple[Dataset, Tensor]:
     """The split with the correct videos that a label file lists, and which queries it lists, (Q,) bool.
 
@@ -116,12 +122,16 @@ def describe_weights(name: str, about: dict[str, Any], config: TrainConfig) -> s
     """How the weights were chosen, in words."""
     if "imported_from" in about:
         return f"the authors' {about['imported_from']}"
+    if about.get("untrained"):
+        return "nothing was trained"
     if name == "average":
         epochs = [epoch + 1 for epoch in about["epochs"]]
         return f"mean of the weights of epochs {', '.join(map(str, epochs))}"
     if name == "best":
         where = "a held-out part of training" if config.held_out else f"the {config.data.validation_split} split"
         return f"epoch {about['epoch'] + 1}, the best on {where}"
+    if "started_from" in about:
+        return f"the backbone of {about['started_from']}, which training started from"
     if name == "backbone":
         return f"end of the backbone phase (epoch {about['epoch'] + 1})"
     return f"epoch {about['epoch'] + 1}, the last"

@@ -20,7 +20,9 @@ from prvr.scoring import NotSeparable, Recall, encode_query_batches, ranks, reca
 from prvr.tokens import VideoTokens
 from prvr.trace import ANCHOR_KINDS, TraceConfig, fuse, with_anchors
 
-TRANSFER_LAMBDAS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.06, 0.1, 0.12, 0.15, 0.2, 0.3)
+PAPER_ANCHORS = ("temporal-4", "temporal-6", "temporal-8", "global-4")  # those that its Table S1 selects
+PAPER_LAMBDAS = (0.0, 0.01, 0.015, 0.06, 0.1, 0.12, 0.15, 0.2)
+TRANSFER_LAMBDAS = (0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.06, 0.1, 0.12, 0.15, 0.2, 0.3)  # 0: TRACE is left out
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class TransferSplit:
     videos: VideoTokens
     base: Tensor  # (Q, V)
     truth: Tensor  # (Q,)
+    query_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Transfer:
     base: Recall
     final: Recall
     comparison: Comparison
+    same_split: bool  # whether the choice was made on the very queries that are reported
     ranks: Mapping[str, Tensor]  # (Q,) each, of base and final
 
     @property
@@ -62,6 +66,7 @@ class Transfer:
             "final": self.final.as_dict(),
             "comparison": self.comparison.as_dict(),
             "validation_base": self.validation_base,
+            "chosen_on_the_reported_split": self.same_split,
             "validation": [
                 {"anchor": anchor, "fusion_weight": weight, "sum_r": found}
                 for (anchor, weight), found in self.validation.items()
@@ -81,18 +86,28 @@ def encode_split(backbone: Backbone, dataset: Dataset) -> TransferSplit:
     if queries.ndim != 2:
         raise NotSeparable(f"{backbone.method} keeps a query's words, but TRACE needs each query as one vector")
     base = torch.cat([backbone.base_score(queries, part) for part in tokens], 1)
-    return TransferSplit(queries, videos, base, dataset.query_video.to(device))
+    return TransferSplit(queries, videos, base, dataset.query_video.to(device), dataset.query_ids)
 
 
 def transfer_trace(
     validation: TransferSplit,
     reported: TransferSplit,
     *,
-    kinds: Sequence[str] = ANCHOR_KINDS,
+    kinds: Sequence[str] | None = None,
     lambdas: Sequence[float] = TRANSFER_LAMBDAS,
     config: TraceConfig | None = None,
 ) -> Transfer:
-    """Choose anchor and λ by validation SumR (of equals the first listed), then report with both fixed."""
+    """Choose anchor and λ by validation SumR (of equals the first listed), then report with both fixed.
+
+    Args:
+        validation: where the choice is made.
+        reported: where it is reported.
+        kinds: anchors to try; by default all kinds, and the backbone's registers where it has some.
+        lambdas: fusion weights to try; with 0 among them, TRACE can be left out.
+        config: of the operator.
+    """
+    if kinds is None:
+        kinds = (*(("registers",) if validation.videos.registers is not None else ()), *ANCHOR_KINDS)
     tried = _validation_table(validation, kinds, lambdas, config)
     anchor, weight = max(tried, key=lambda choice: tried[choice])
     base = ranks(reported.base, reported.truth).cpu()
@@ -106,6 +121,7 @@ def transfer_trace(
         base=recalls(base),
         final=recalls(final),
         comparison=compare_ranks(base, final),
+        same_split=bool(reported.query_ids) and validation.query_ids == reported.query_ids,
         ranks={"base": base, "final": final},
     )
 

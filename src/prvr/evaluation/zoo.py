@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from prvr.backbones import Backbone, CheckpointMismatch, build, methods
 from prvr.data import DATASETS
 from prvr.evaluation.goldens import Checked, Golden, check_scores, check_trace, read_golden
@@ -25,7 +27,8 @@ class ZooRow:
     parameters: int | None  # with a dataset's preset; None where it has none
     needs: tuple[str, ...]
     separable: bool | None  # whether a gallery can be prepared; None as for parameters
-    published: dict[str, float | None]  # dataset -> SumR
+    published: dict[str, float | None]  # dataset -> SumR on the standard features
+    published_clip: dict[str, float | None]  # the same on CLIP features
     golden: Checked | None  # None: there was none to check against
     official: bool  # whether authors' checkpoints can be read
     problem: str = ""  # why a golden's official state dict did not load
@@ -41,8 +44,9 @@ class ZooRow:
 
 
 def zoo_rows(dataset: str = "charades", goldens: str | Path | None = None) -> list[ZooRow]:
-    """Every method that learns, oldest first, and TRACE on its host; golden checks where a folder of them is given."""
-    rows = [_row(name, cls, dataset, goldens) for name, cls in methods().items() if cls.trainable]
+    """Every published method, oldest first, and TRACE on its host; golden checks where a folder of them is given."""
+    listed = {name: cls for name, cls in methods().items() if cls.trainable or cls.year is not None}
+    rows = [_row(name, cls, dataset, goldens) for name, cls in listed.items()]
     rows.sort(key=lambda row: (row.year is None, row.year or 0, row.title))
     return [*rows, _trace_row(next(row for row in rows if row.method == _HOST), dataset, goldens)]
 
@@ -59,6 +63,7 @@ def _row(name: str, cls: type[Backbone], dataset: str, goldens: str | Path | Non
         needs=cls.needs,
         separable=None if model is None else model.separable,
         published=_published(name),
+        published_clip=_published(name, "_clip_L14"),
         golden=checked,
         official=cls.reads_official(),
         problem=problem,
@@ -76,22 +81,27 @@ def _trace_row(host: ZooRow, dataset: str, goldens: str | Path | None) -> ZooRow
         needs=(),
         separable=host.separable,
         published=_published("trace"),
+        published_clip=_published("trace", "_clip_L14"),
         golden=None if golden is None else check_trace(golden),
         official=False,
     )
 
 
 def _built(name: str, dataset: str) -> Backbone | None:
-    """The method with a dataset's preset, or None where it has none."""
+    """The method with a dataset's preset, without storage for its weights; None where it has no preset."""
     try:
         config = load_preset(dataset, name)
     except ConfigError:
         return None
-    return build(name, config.model)
+    try:
+        with torch.device("meta"):
+            return build(name, config.model)
+    except NotImplementedError:  # it computes with values while it is built
+        return build(name, config.model)
 
 
-def _published(method: str) -> dict[str, float | None]:
-    return {dataset: published_sum_r(method, dataset) for dataset in DATASETS}
+def _published(method: str, feature: str | None = None) -> dict[str, float | None]:
+    return {dataset: published_sum_r(method, dataset, feature) for dataset in DATASETS}
 
 
 def _check(name: str, golden: Golden | None) -> tuple[Checked | None, str]:

@@ -10,11 +10,18 @@
 Needs ``pip install "prvr[scale]"``. Lance and Ray are imported when they are used.
 """
 
-from prvr.lake.cluster import add_on_cluster
-from prvr.lake.connection import ClusterError, address_for_nodes, connected, require_same_version
-from prvr.lake.copying import copy_library
-from prvr.lake.libraries import create_library, library_exists, open_library
-from prvr.lake.tables import LakeError, StoreAway, is_lake
+from typing import TYPE_CHECKING
+
+from prvr.doors import lazy_door
+
+if TYPE_CHECKING:
+    from prvr.lake.cluster import add_on_cluster
+    from prvr.lake.connection import ClusterError, address_for_nodes, connected, require_same_version
+    from prvr.lake.copying import copy_library
+    from prvr.lake.libraries import create_library, library_exists, open_library
+    from prvr.lake.tables import LakeError, StoreAway, is_lake
+else:
+    __getattr__, __dir__ = lazy_door(__name__)
 
 __all__ = [
     "ClusterError",

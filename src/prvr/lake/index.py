@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
+from numpy.typing import NDArray
 
 from prvr.lake.reading import LakeSections
 from prvr.lake.tables import DamagedTable, Table, explained
@@ -74,8 +74,8 @@ class LakeCandidates:
     def _rows_to_ask(self) -> int:
         return rows_to_ask(self.index.videos, len(self.sections), len(self.sections.by_video.videos))
 
-    def of(self, queries: Tensor, probes: int | None = None) -> list[Ids]:
-        return [self._near(query, probes or self.index.probes) for query in queries.float().numpy()]
+    def of(self, queries: NDArray[np.float32], probes: int | None = None) -> list[Ids]:
+        return [self._near(query, probes or self.index.probes) for query in queries]
 
     def _near(self, query: Any, probes: int) -> Ids:
         """The videos of the sections with the nearest stretches."""
@@ -95,7 +95,7 @@ class LakeCandidates:
 def build_index(
     tables: Mapping[str, Table],
     snapshot: Snapshot,
-    backgrounds: Mapping[str, Tensor],
+    backgrounds: Mapping[str, NDArray[np.float32]],
     settings: IndexSettings,
     report: Callable[[str], None],
 ) -> list[str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from prvr.lake.settings import create_tables, lake_exists, newest_place, read_lake_record
-from prvr.lake.store import LakeStore
 from prvr.lake.tables import is_lake
 from prvr.library import (
     RECORD_FILE,
@@ -17,6 +16,9 @@ from prvr.library import (
     plan_library,
     read_record,
 )
+
+if TYPE_CHECKING:
+    from prvr.lake.store import LakeStore
 
 
 def open_library(address: str | Path, encoders: EncoderOverrides | None = None) -> Library:
@@ -38,6 +40,8 @@ def create_library(
     plan = plan_library(settings or LibrarySettings(), encoders or {})
     if not is_lake(address):
         return Library.create_planned(Path(address), plan)
+    from prvr.lake.settings import create_tables
+
     with tempfile.TemporaryDirectory() as folder:
         plan.keep_model(Path(folder))
         model = None if plan.record.model is None else Path(folder) / plan.record.model.folder
@@ -47,10 +51,17 @@ def create_library(
 
 def open_lake(address: str) -> LakeStore:
     """Open the lake at an address."""
+    from prvr.lake.settings import newest_place, read_lake_record
+    from prvr.lake.store import LakeStore
+
     place = newest_place(address.rstrip("/"))
     return LakeStore(address, read_lake_record(place), place)
 
 
 def library_exists(address: str) -> bool:
     """Whether there is a library in a folder or at an address."""
-    return lake_exists(address) if is_lake(address) else (Path(address) / RECORD_FILE).exists()
+    if not is_lake(address):
+        return (Path(address) / RECORD_FILE).exists()
+    from prvr.lake.settings import lake_exists
+
+    return lake_exists(address)

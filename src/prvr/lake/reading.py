@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, SectionLayout, read_video
 from prvr.lake.tables import DamagedTable, LakeError, Table, explained
@@ -119,7 +118,7 @@ class LakeSections(TrackSections):
         table: LanceDataset,
         track: str,
         videos: LakeVideos,
-        projection: Tensor | None,
+        projection: NDArray[np.float32] | None,
         cache: ValueCache,
         *,
         damaged: bool = False,
@@ -222,7 +221,7 @@ class LakeSnapshot(Snapshot):
 
     videos: LakeVideos
     tracks: Mapping[str, LakeSections]
-    opened: tuple[LanceDataset, ...]  # the table of videos, then those of sections
+    opened: tuple[LanceDataset, ...] = ()  # the table of videos, then those of sections
 
     @property
     def complete(self) -> bool:
@@ -328,4 +327,4 @@ def _read_version(
     }
     versions = tuple(each.version for each in (table, *found.values()))
     with_sections = {track: sections for track, sections in tracks.items() if len(sections)}
-    return LakeSnapshot(versions, videos, with_sections, record, (table, *found.values()))
+    return LakeSnapshot(versions, videos, with_sections, record, opened=(table, *found.values()))

@@ -21,9 +21,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from prvr.lake.tables import DamagedTable
 from prvr.library import (
@@ -38,7 +36,7 @@ from prvr.library import (
     stretch_type,
 )
 from prvr.media import TimedLine, video_path
-from prvr.scoring import Gallery, Vectors, describe_array, raw_bytes
+from prvr.scoring import array_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,7 +121,7 @@ class SectionLayout:
         names.sort(key=lambda name: (name in PAGED_ARRAYS, name))
         arrays = {
             name: {
-                "dtype": describe_array(section.arrays[name])["dtype"],
+                "dtype": section.arrays[name].dtype.name,
                 "shape": list(section.arrays[name].shape[1:]),
             }
             for name in names
@@ -158,7 +156,7 @@ class SectionLayout:
     def item_bytes(self, name: str) -> int:
         """Bytes of one row or page of an array."""
         about = self.arrays[name]
-        return math.prod(about["shape"]) * _dtype(about["dtype"]).itemsize
+        return math.prod(about["shape"]) * np.dtype(about["dtype"]).itemsize
 
     def rows(self, sections: Sequence[tuple[int, int, Section]]) -> pa.Table:
         """Rows of (part, place in the video, section)."""
@@ -166,7 +164,7 @@ class SectionLayout:
 
         parts, places, stored = zip(*sections, strict=True)
         counts = np.array([section.tokens for section in stored])
-        background = np.stack([section.arrays["background"].numpy().ravel() for section in stored])
+        background = np.stack([section.arrays["background"].ravel() for section in stored])
         values = [self._value(section) for section in stored]
         columns = {
             "part": pa.array(parts, pa.int64()),
@@ -181,9 +179,9 @@ class SectionLayout:
 
     def _value(self, section: Section) -> bytes:
         """All arrays of a section, one after the other."""
-        return b"".join(bytes(raw_bytes(section.arrays[name])) for name in self.arrays)
+        return b"".join(bytes(array_bytes(section.arrays[name])) for name in self.arrays)
 
-    def block(self, values: Sequence[Any], projection: Tensor | None) -> SectionBlock:
+    def block(self, values: Sequence[Any], projection: NDArray[np.float32] | None) -> SectionBlock:
         """Binary values of n sections as one gallery with n rows."""
         paged = [name for name in self.arrays if name in PAGED_ARRAYS]
         single = sum(self.item_bytes(name) for name in self.arrays if name not in PAGED_ARRAYS)
@@ -192,16 +190,16 @@ class SectionLayout:
         pages = np.array([(len(value) - single) // page for value in raw], np.int64)
         if any(single + count * page != len(value) for count, value in zip(pages, raw, strict=True)):
             raise DamagedTable("a section has a wrong size: `prvr library verify` names the videos that are damaged")
-        arrays = {"pages": torch.from_numpy(pages.astype(np.int32))}
+        arrays: dict[str, NDArray[Any]] = {"pages": pages.astype(np.int32)}
         begins = np.zeros(len(raw), np.int64)
         for name, about in self.arrays.items():
             lengths = self.item_bytes(name) * (pages if name in PAGED_ARRAYS else np.ones_like(pages))
             joined = np.concatenate(
                 [value[begin : begin + length] for value, begin, length in zip(raw, begins, lengths, strict=True)]
             )
-            arrays[name] = torch.from_numpy(joined).view(_dtype(about["dtype"])).view(-1, *about["shape"])
+            arrays[name] = joined.view(about["dtype"]).reshape(-1, *about["shape"])
             begins = begins + lengths
-        return SectionBlock(Gallery.of_arrays(self.about, arrays, query_projection=projection), arrays)
+        return SectionBlock(self.about, arrays, projection)
 
 
 def checksum_of(background: NDArray[np.float32], arrays: bytes | memoryview) -> int:
@@ -211,13 +209,9 @@ def checksum_of(background: NDArray[np.float32], arrays: bytes | memoryview) -> 
 
 def _tokens(section: Section) -> NDArray[np.float32]:
     """(n, D): the tokens of a section."""
-    values = Vectors(section.arrays["local.values"], section.arrays.get("local.scale"))
-    return values.restore().flatten(0, 1)[: section.tokens].numpy()
-
-
-def _dtype(name: str) -> torch.dtype:
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype
+    values, scale = section.arrays["local.values"].astype(np.float32), section.arrays.get("local.scale")
+    floats = values if scale is None else values * scale[..., None]
+    return floats.reshape(-1, floats.shape[-1])[: section.tokens]
 
 
 def written_video(indexed: IndexedVideo, part: int) -> WrittenVideo:

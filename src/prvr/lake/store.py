@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
+from numpy.typing import NDArray
 
 from prvr.files import whole_folder
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates, update_index
@@ -346,6 +346,10 @@ class LakeStore(Store):
             f"id = {int(video)} AND id != {HEAD}", lambda row: {"tags": sorted({*row["tags"], *add} - {*remove})}
         )
 
+    def expect_again(self, videos: Iterable[int]) -> None:
+        numbers = ", ".join(map(str, videos))
+        self._edit(f"id IN ({numbers}) AND id != {HEAD}", lambda _: {"digest": ""})  # equal content would not replace
+
     def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
         if moved_to(self.tables[VIDEOS].require(), self.address) is not None:
             raise LakeError(_REINDEXED.format(self.address))
@@ -434,7 +438,7 @@ class LakeStore(Store):
     def index(
         self,
         snapshot: Snapshot,
-        backgrounds: Mapping[str, Tensor],
+        backgrounds: Mapping[str, NDArray[np.float32]],
         settings: IndexSettings,
         report: Callable[[str], None],
     ) -> list[str]:

@@ -15,7 +15,7 @@ from prvr.lake.tables import DamagedTable, Table, explained, table_bytes
 from prvr.library import Ids, LibraryStatus, Verification, Video
 
 _TOGETHER = 64  # videos that are read together
-_REMEDY = "remove it and add it again"
+_REMEDY = "run `prvr library repair`"
 
 
 def lake_status(address: str, videos: Sequence[Mapping[str, Any]], tables: Mapping[str, Table]) -> LibraryStatus:
@@ -49,10 +49,12 @@ def verify_lake(snapshot: LakeSnapshot, videos: Sequence[Video], model_problem: 
         for video, count in zip(snapshot.videos, expected, strict=True):
             there = 0 if sections is None else len(sections.by_video.of_video(video))
             if there != count:
+                found.damaged.add(video)
                 found.problems.append(
                     f"{snapshot.videos[video].path}: {there} of {count} sections ({track}) are there; {_REMEDY}"
                 )
         for video in [] if sections is None else _damaged(sections):
+            found.damaged.add(video)
             found.problems.append(f"{snapshot.videos[video].path}: its vectors ({track}) are damaged; {_REMEDY}")
     for each in videos:
         found.checked += 1
@@ -80,6 +82,6 @@ def _is_whole(sections: LakeSections, numbers: Ids) -> bool:
         return False
     background = list_matrix(rows["background"])
     sums = [checksum_of(*each) for each in zip(background, values, strict=True)]
-    floats = [array for array in arrays.values() if array.is_floating_point()]
-    finite = bool(np.isfinite(background).all()) and all(bool(array.isfinite().all()) for array in floats)
+    floats = [background, *(array for array in arrays.values() if array.dtype.kind == "f")]
+    finite = all(bool(np.isfinite(array).all()) for array in floats)
     return finite and sums == rows["checksum"].to_pylist()

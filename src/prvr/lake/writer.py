@@ -47,7 +47,7 @@ class SectionWriter:
         for track, sections in indexed.tracks.items():
             for place, section in enumerate(sections):
                 self._waiting.setdefault(track, []).append((part, place, section))
-                self._bytes += sum(array.numel() * array.element_size() for array in section.arrays.values())
+                self._bytes += sum(array.nbytes for array in section.arrays.values())
                 if self._bytes >= _FILE_BYTES:
                     self._write()
         self.written.videos.append(written_video(indexed, part))

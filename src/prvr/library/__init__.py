@@ -11,82 +11,91 @@
 files into vectors, ``search/`` turns a query into hits.
 """
 
-from prvr.library.activity import ActivityKind, ActivityState, LibraryActivity
-from prvr.library.copying import copy_videos
-from prvr.library.errors import LibraryError, NoCandidates
-from prvr.library.folder import FolderStore, require_empty
-from prvr.library.ingest.add import Adder, AddProgress, AddReport, ProgressClock
-from prvr.library.ingest.choice import PLAIN_LIMITS, default_encoder, library_limits, usual_encoder
-from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, absolute_path, find_videos
-from prvr.library.ingest.frozen import FrozenEmbedding
-from prvr.library.ingest.index import index_file, new_video
-from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
-from prvr.library.ingest.setup import EncoderOverrides, plan_library
-from prvr.library.ingest.tracks import FRAMES, PAGE_TOKENS, TEXT, Piece, Track
-from prvr.library.library import Library
-from prvr.library.reindex import ReindexReport
-from prvr.library.search.candidate_build import CandidateRecall, choose_probes, measure_recall
-from prvr.library.search.candidates import (
-    FEWEST_TOKENS,
-    INDEX_FOLDER,
-    CandidateIndex,
-    IndexSettings,
-    most_tokens,
-    reference_videos,
-)
-from prvr.library.search.confidence import Presence, PresenceWord, Standing
-from prvr.library.search.explain import MomentEvidence, VideoExplanation
-from prvr.library.search.filters import Filters
-from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
-from prvr.library.search.moments import FoundMoment, MomentOptions
-from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest, split_moment
-from prvr.library.search.results import SCORES_NOTE, Hit, SearchResult
-from prvr.library.search.score import score_sections
-from prvr.library.search.stretches import (
-    STRETCHES,
-    build_stretch_index,
-    first_videos,
-    is_lance_error,
-    nearest_rows,
-    require_lance,
-    rows_to_ask,
-    stretch_column,
-    stretch_type,
-)
-from prvr.library.search.words import WORDS, TextMatch, find_words
-from prvr.library.store.arrays import PAGED_ARRAYS, Section
-from prvr.library.store.background import Background
-from prvr.library.store.buffer import IndexedVideo, SectionBuffer
-from prvr.library.store.catalogue import NewVideo, Video
-from prvr.library.store.claims import HeldClaim
-from prvr.library.store.commit import Committer
-from prvr.library.store.listing import (
-    MOST_FOLDERS,
-    ORDER_COLUMNS,
-    LibrarySummary,
-    ListRequest,
-    VideoList,
-    VideoOrder,
-    distinct_paths,
-    path_range,
-)
-from prvr.library.store.model import model_problem
-from prvr.library.store.rebuild import Rebuild
-from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
-from prvr.library.store.settings import (
-    RECORD_FILE,
-    LibraryRecord,
-    LibrarySettings,
-    parse_record,
-    read_record,
-    write_record,
-)
-from prvr.library.store.snapshot import QueryProjection, Snapshot, other_copies
-from prvr.library.store.verify import LibraryStatus, Verification
-from prvr.library.store.words import ScratchWords
-from prvr.library.stores import Store
-from prvr.library.watch import FolderWatcher, WatchEvent, WatchOptions
-from prvr.library.watch_folder import watched_folders
+from typing import TYPE_CHECKING
+
+from prvr.doors import lazy_door
+
+if TYPE_CHECKING:
+    from prvr.library.activity import ActivityKind, ActivityState, LibraryActivity
+    from prvr.library.copying import copy_videos
+    from prvr.library.errors import LibraryError, NoCandidates
+    from prvr.library.folder import FolderStore, require_empty
+    from prvr.library.ingest.add import Adder, AddProgress, AddReport, ProgressClock
+    from prvr.library.ingest.choice import PLAIN_LIMITS, default_encoder, library_limits, usual_encoder
+    from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, absolute_path, find_videos
+    from prvr.library.ingest.frozen import FrozenEmbedding
+    from prvr.library.ingest.index import index_file, new_video
+    from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
+    from prvr.library.ingest.setup import EncoderOverrides, plan_library
+    from prvr.library.ingest.tracks import FRAMES, PAGE_TOKENS, TEXT, Piece, Track
+    from prvr.library.library import Library
+    from prvr.library.reindex import ReindexReport
+    from prvr.library.repair import RepairReport
+    from prvr.library.search.candidate_build import CandidateRecall, choose_probes, measure_recall
+    from prvr.library.search.candidates import (
+        FEWEST_TOKENS,
+        INDEX_FOLDER,
+        CandidateIndex,
+        IndexSettings,
+        most_tokens,
+        reference_videos,
+    )
+    from prvr.library.search.confidence import Presence, PresenceWord, Standing
+    from prvr.library.search.explain import MomentEvidence, VideoExplanation
+    from prvr.library.search.filters import Filters
+    from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
+    from prvr.library.search.moments import FoundMoment, MomentOptions
+    from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest, split_moment
+    from prvr.library.search.results import SCORES_NOTE, Hit, SearchResult
+    from prvr.library.search.score import score_sections
+    from prvr.library.search.stretches import (
+        STRETCHES,
+        build_stretch_index,
+        first_videos,
+        is_lance_error,
+        nearest_rows,
+        require_lance,
+        rows_to_ask,
+        stretch_column,
+        stretch_type,
+    )
+    from prvr.library.search.words import WORDS, TextMatch, find_words
+    from prvr.library.store.arrays import Section
+    from prvr.library.store.background import Background
+    from prvr.library.store.buffer import IndexedVideo, SectionBuffer
+    from prvr.library.store.catalogue import NewVideo, Video
+    from prvr.library.store.claims import HeldClaim
+    from prvr.library.store.commit import Committer
+    from prvr.library.store.listing import (
+        MOST_FOLDERS,
+        ORDER_COLUMNS,
+        LibrarySummary,
+        ListRequest,
+        VideoList,
+        VideoOrder,
+        distinct_paths,
+        path_range,
+    )
+    from prvr.library.store.model import model_problem
+    from prvr.library.store.rebuild import Rebuild
+    from prvr.library.store.rows import PAGED_ARRAYS
+    from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
+    from prvr.library.store.settings import (
+        RECORD_FILE,
+        LibraryRecord,
+        LibrarySettings,
+        parse_record,
+        read_record,
+        write_record,
+    )
+    from prvr.library.store.snapshot import QueryProjection, Snapshot, other_copies
+    from prvr.library.store.verify import LibraryStatus, Verification
+    from prvr.library.store.words import ScratchWords
+    from prvr.library.stores import Store
+    from prvr.library.watch import FolderWatcher, WatchEvent, WatchOptions
+    from prvr.library.watch_folder import watched_folders
+else:
+    __getattr__, __dir__ = lazy_door(__name__)
 
 __all__ = [
     "BACKGROUND_SENTENCES",
@@ -149,6 +158,7 @@ __all__ = [
     "QueryProjection",
     "Rebuild",
     "ReindexReport",
+    "RepairReport",
     "ScratchWords",
     "SearchRequest",
     "SearchResult",

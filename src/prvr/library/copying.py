@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
-import torch
+import numpy as np
 
-from prvr.library.errors import LibraryError
+from prvr.library.errors import DamagedVectors, LibraryError
 from prvr.library.library import Library
 from prvr.library.store.arrays import Section
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
@@ -26,6 +26,8 @@ def copy_videos(origin: Library, copy: Library, report: Callable[[str], None]) -
     _require_alike(origin, copy)
     there = {video.path: video for video in copy.videos()}
     snapshot, videos = origin.snapshot(), origin.videos()
+    if snapshot.problems:
+        raise LibraryError(f"{origin.address} is damaged ({snapshot.problems[0]}): run `prvr library repair` first")
     todo = [video for video in videos if not _is_copied(video, there.get(video.path))]
     committer = copy.store.committer(lambda _: None)
     try:
@@ -71,6 +73,8 @@ def read_indexed(library: Library, snapshot: Snapshot, video: Video) -> IndexedV
     values = {name: value for name, value in vars(video).items() if name != "id"}
     indexed = IndexedVideo(NewVideo(**values), lines=tuple(library.store.lines(video.id)))
     for name, sections in snapshot.tracks.items():
+        if sections.damaged([video.id]):  # a copy would look sound
+            raise DamagedVectors([video.id])
         found = sections.sections_of(video.id)
         if found:
             indexed.tracks[name] = SectionBuffer(library.store.scratch)
@@ -101,6 +105,6 @@ def _equal(mine: list[Section], theirs: list[Section]) -> bool:
     return len(mine) == len(theirs) and all(
         one.tokens == other.tokens
         and one.arrays.keys() == other.arrays.keys()
-        and all(torch.equal(array, other.arrays[name]) for name, array in one.arrays.items())
+        and all(np.array_equal(array, other.arrays[name]) for name, array in one.arrays.items())
         for one, other in zip(mine, theirs, strict=True)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from prvr.errors import UserError
@@ -9,6 +10,14 @@ from prvr.errors import UserError
 
 class LibraryError(UserError):
     """A library cannot be used as asked. The message says what was found, what was expected and what to do."""
+
+
+class DamagedVectors(LibraryError):
+    """Vectors of some videos are not what was written. A search leaves those videos out and goes on."""
+
+    def __init__(self, videos: Iterable[int]):
+        super().__init__("Some of the library's vectors are damaged. `prvr library verify` names the files.")
+        self.videos = frozenset(videos)
 
 
 class NoCandidates(LibraryError):

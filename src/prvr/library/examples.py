@@ -95,7 +95,7 @@ def _promising(library: Library, sections: TrackSections) -> list[str]:
             every |= {varied: None for sentence in [*every] for varied in vary(sentence)}
         sentences = [re.sub(r"\ba(?= [aeiou])", "an", sentence) for sentence in every]
         vectors = library.encode(FRAMES, sentences)
-        scores = score_sections(vectors, sections, library.pool, numbers).fused(sections.fusion_weight).numpy()
+        scores = score_sections(vectors, sections, library.scorer, numbers).fused(sections.fusion_weight)
     leading = np.argsort(-_lead(scores), kind="stable")
     described = dict.fromkeys(scores[leading].argmax(1).tolist())  # the sections that they find
     return [sentences[place] for place in dict.fromkeys(scores[:, [*described]].argmax(0).tolist())]

@@ -10,16 +10,15 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 
-from torch import Tensor
-
 from prvr.library.errors import LibraryError
 from prvr.library.search.candidate_build import build_indexes
 from prvr.library.search.candidates import INDEX_FOLDER, IndexSettings, OpenIndexes, TrackCandidates
-from prvr.library.store.arrays import sweep
+from prvr.library.store.background import Floats
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_lines, read_videos, rename_video
-from prvr.library.store.claims import Claim, claim
+from prvr.library.store.claims import Claim, claim, sweep_claims
 from prvr.library.store.commit import Committer, commit_videos, disk_error
+from prvr.library.store.compact import sweep
 from prvr.library.store.edit import add_tags, change_tags, free_space, remove_videos
 from prvr.library.store.listing import (
     LibrarySummary,
@@ -29,8 +28,10 @@ from prvr.library.store.listing import (
     read_list,
     summarise_catalogue,
 )
+from prvr.library.store.model import restore_model
 from prvr.library.store.rebuild import FolderRebuild
-from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover
+from prvr.library.store.repair import add_checksums, mend_catalogue
+from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover, keep_record, sweep_leftovers
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
 from prvr.library.store.words import ScratchWords
@@ -135,8 +136,11 @@ class FolderStore(Store):
 
     def committer(self, committed: Callable[[IndexedVideo], None]) -> Committer[IndexedVideo]:
         try:
-            with self.catalogue.writing() as db:
+            with self.catalogue.writing(visible=False) as db:
+                keep_record(db, self.folder, self.record)
                 sweep(db, self.folder)
+            sweep_leftovers(self.folder)
+            sweep_claims(self.folder)
         except OSError as problem:
             raise disk_error(self.folder, problem) from problem
 
@@ -160,10 +164,17 @@ class FolderStore(Store):
         change_tags(self.catalogue, video, add, remove)
 
     def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
-        return remove_videos(self.catalogue, paths, missing=missing)
+        return remove_videos(self.catalogue, self.folder, paths, missing=missing)
 
     def clean(self) -> None:
         free_space(self.catalogue, self.folder)
+
+    def mend(self) -> list[str]:
+        done = mend_catalogue(self.folder, self.catalogue, self.record)
+        return done + ([] if self.record.model is None else restore_model(self.record.model, self.folder))
+
+    def add_checksums(self, damaged: set[int]) -> int:
+        return add_checksums(self.folder, self.catalogue, damaged)
 
     def rebuild(self, record: LibraryRecord) -> FolderRebuild:
         return FolderRebuild(self.catalogue, self.folder, self.record, record)
@@ -171,7 +182,7 @@ class FolderStore(Store):
     def index(
         self,
         snapshot: Snapshot,
-        backgrounds: Mapping[str, Tensor],
+        backgrounds: Mapping[str, Floats],
         settings: IndexSettings,
         report: Callable[[str], None],
     ) -> list[str]:

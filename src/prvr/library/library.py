@@ -23,10 +23,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
+from prvr.errors import UserError
 from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
-from prvr.library.errors import LibraryError
+from prvr.library.errors import DamagedVectors, LibraryError
 from prvr.library.examples import find_examples
 from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
@@ -34,6 +33,7 @@ from prvr.library.ingest.files import absolute_path, find_videos
 from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, open_tracks, plan_library, require_encoder
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
 from prvr.library.reindex import ReindexReport, reindex_videos
+from prvr.library.repair import RepairReport, repair_library
 from prvr.library.search.candidate_build import CandidateRecall, measure_recall
 from prvr.library.search.candidates import IndexSettings
 from prvr.library.search.explain import VideoExplanation, explain_video
@@ -43,7 +43,9 @@ from prvr.library.search.moments import MomentOptions
 from prvr.library.search.pipeline import run_search
 from prvr.library.search.query import add_moments, encode_queries
 from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest
-from prvr.library.search.results import SearchResult, empty_result
+from prvr.library.search.results import SearchResult, damaged_hits, empty_result
+from prvr.library.search.score import SectionScorer
+from prvr.library.store.background import Floats
 from prvr.library.store.catalogue import Video
 from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList, can_be_stored
 from prvr.library.store.model import require_model
@@ -52,7 +54,6 @@ from prvr.library.store.snapshot import Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store
 from prvr.media import BucketPath, Encoder, TextEncoder, Transcriber, VideoFile
-from prvr.scoring import ScoringPool
 
 _Encoder = TypeVar("_Encoder", bound=TextEncoder)
 
@@ -62,7 +63,7 @@ class Library:
 
     def __init__(self, store: Store, encoders: EncoderOverrides | None = None):
         self.store, self.record = store, store.record
-        self.pool = ScoringPool()
+        self.scorer = SectionScorer()
         self._encoders = encoders or {}
         self._snapshot: Snapshot | None = None
         self._tracks: tuple[LibraryRecord, dict[str, Track]] | None = None
@@ -152,6 +153,11 @@ class Library:
             self.record, self.store, self._tracks = record, self.store.following(record), None
             self._encoders = {**self._encoders, FRAMES: frames}
 
+    def prepare(self) -> None:
+        """Load encoders, model and vectors in a process that stays open, so that a problem shows before a search."""
+        _ = self.tracks
+        self.scorer.prepare(self.snapshot().tracks.values())
+
     @property
     def knowledge(self) -> Knowledge:
         """How far answers can be trusted."""
@@ -221,8 +227,12 @@ class Library:
         speech: str | Transcriber | None = None,
         processes: int | None = None,
         progress: Callable[[AddProgress], None] | None = None,
+        again: Iterable[VideoFile] = (),
     ) -> Adder:
-        """What adds files to this library: plans, indexes and commits them, and keeps the report."""
+        """What adds files to this library: plans, indexes and commits them, and keeps the report.
+
+        ``again``: files to index although they have not changed.
+        """
         record = self.record
         return Adder(
             store=self.store,
@@ -233,6 +243,7 @@ class Library:
             speech=speech,
             processes=processes,
             progress=progress,
+            again=frozenset(again),
         )
 
     def remove(self, paths: Iterable[str | VideoFile] = (), *, missing: bool = False) -> list[Video]:
@@ -281,6 +292,18 @@ class Library:
                 self._follow(report.record, opened)
         return report
 
+    def repair(self, *, progress: Callable[[AddProgress], None] | None = None) -> RepairReport:
+        """Index damaged videos again, and put right what can be without their files. See ``verify``.
+
+        Args:
+            progress: called while files are decoded.
+        """
+        with self.announce("add") as announcement:
+            report = repair_library(self, announcement.follow(progress))
+        with self._lock:
+            self._snapshot = None
+        return report
+
     def index(self, settings: IndexSettings | None = None, report: Callable[[str], None] = lambda _: None) -> list[str]:
         """Build the index for approximate searches. Returns the tracks that have one; small ones need none."""
         backgrounds = {name: track.background for name, track in self.tracks.items()}
@@ -326,7 +349,19 @@ class Library:
                 self._follow(self._snapshot.record)
             return self._snapshot
 
-    def _projection(self, track: str) -> torch.Tensor | None:
+    def damage(self) -> str:
+        """A sentence about what searches leave out because it is damaged; "" if nothing is known to be.
+
+        It names no files. Of a lake it says only what searches have met.
+        """
+        if not isinstance(self.store, FolderStore):
+            return "" if self._snapshot is None else self._snapshot.damage_note
+        try:
+            return self.snapshot().damage_note
+        except UserError:
+            return "The library cannot be read: `prvr library verify` says why."
+
+    def _projection(self, track: str) -> Floats | None:
         trained = self.record.model is not None and track == FRAMES
         return self.tracks[track].embedding.query_projection if trained else None
 
@@ -389,8 +424,23 @@ class Library:
         snapshot = snapshot or self.snapshot()
         if not snapshot.videos:
             return [empty_result(request, "The library holds no videos yet.") for request in requests]
+        results: list[SearchResult] | None = None
+        while results is None:  # again without videos that turn out to be damaged
+            if not snapshot.tracks and snapshot.damaged:
+                raise DamagedVectors(snapshot.damaged)
+            try:
+                results = self._search(requests, snapshot)
+                damaged = damaged_hits(results, snapshot)
+                if damaged:
+                    raise DamagedVectors(damaged)
+            except DamagedVectors as found:
+                snapshot, results = self._leave_out(snapshot, found.videos), None
+        seconds = time.perf_counter() - began
+        return [replace(result, seconds=seconds).with_note(snapshot.damage_note) for result in results]
+
+    def _search(self, requests: Sequence[SearchRequest], snapshot: Snapshot) -> list[SearchResult]:
         approximate = any(request.uses_candidates for request in requests)
-        results = run_search(
+        return run_search(
             requests,
             snapshot,
             encode=lambda name, queries: encode_queries(queries, self._tracks_of(snapshot.record)[name]),
@@ -398,10 +448,16 @@ class Library:
             knowledge=self._knowledge_of(snapshot.record),
             words=lambda: self.store.words(snapshot),
             lines=self.lines,
-            pool=self.pool,
+            scorer=self.scorer,
         )
-        seconds = time.perf_counter() - began
-        return [replace(result, seconds=seconds) for result in results]
+
+    def _leave_out(self, snapshot: Snapshot, videos: frozenset[int]) -> Snapshot:
+        """The snapshot without damaged videos. Later searches of the same state leave them out as well."""
+        rest = snapshot.without(videos)
+        with self._lock:
+            if self._snapshot is snapshot:
+                self._snapshot = rest
+        return rest
 
     def examples(self, most: int = 5) -> list[str]:
         """A few sentences that this library answers well; none if it is large and has no index of candidates.
@@ -410,7 +466,7 @@ class Library:
         """
         return find_examples(self, most)
 
-    def encode(self, track: str, queries: Sequence[QueryInput]) -> torch.Tensor:
+    def encode(self, track: str, queries: Sequence[QueryInput]) -> Floats:
         """Encode queries as one track's vectors (Q, D). A row is zero if the track cannot use that query."""
         return encode_queries(queries, self.tracks[track])
 
@@ -434,7 +490,7 @@ class Library:
         """
         snapshot = self.snapshot()
 
-        def encode(name: str) -> torch.Tensor:
+        def encode(name: str) -> Floats:
             vectors = encode_queries([query], self._tracks_of(snapshot.record)[name])
             return add_moments(vectors, [query], name, snapshot)[0]
 
@@ -442,7 +498,7 @@ class Library:
             snapshot,
             encode,
             video,
-            self.pool,
+            self.scorer,
             track=track,
             trace=trace,
             options=moments or MomentOptions(),

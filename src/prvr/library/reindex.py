@@ -91,8 +91,12 @@ def _new_settings(
             "create another library to use another encoder"
         )
     name = settings.encoder if encoder is None else encoder if isinstance(encoder, str) else encoder.name
-    changed = {"rate": rate, "repeats": repeats}
-    return replace(settings, encoder=name, **{key: value for key, value in changed.items() if value is not None})
+    return replace(
+        settings,
+        encoder=name,
+        rate=settings.rate if rate is None else rate,
+        repeats=settings.repeats if repeats is None else repeats,
+    )
 
 
 def _encode(

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from torch import Tensor
-
 from prvr.library.search.candidates import Candidates, IndexSettings
+from prvr.library.store.background import Floats
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Video
 from prvr.library.store.claims import HeldClaim
@@ -124,6 +123,17 @@ class Store(ABC):
     def clean(self) -> None:
         """Delete what killed processes and removed videos left behind."""
 
+    def mend(self) -> list[str]:
+        """Put right what can be without the video files. Returns what was done, in sentences."""
+        return []
+
+    def expect_again(self, videos: Iterable[int]) -> None:  # noqa: B027 (a folder needs nothing)
+        """Prepare for videos that are indexed again although their files have not changed."""
+
+    def add_checksums(self, damaged: set[int]) -> int:
+        """Compute the checksums of videos that have none, but not of damaged ones. Returns of how many."""
+        return 0
+
     @abstractmethod
     def rebuild(self, record: LibraryRecord) -> Rebuild:
         """Build vectors of another kind beside those that are searched, or go on with what was begun before."""
@@ -134,7 +144,7 @@ class Store(ABC):
     def index(
         self,
         snapshot: Snapshot,
-        backgrounds: Mapping[str, Tensor],
+        backgrounds: Mapping[str, Floats],
         settings: IndexSettings,
         report: Callable[[str], None],
     ) -> list[str]:

@@ -5,7 +5,9 @@ of ``matching_loss`` on a CPU).
 padding and takes no part.
 """
 
-from prvr.losses.contrastive import info_nce, query_similarity, square_nce, two_way_nce
+from prvr.losses.alignment import BranchAlignment, segment_alignment, segment_of_frames
+from prvr.losses.contrastive import first_video_nce, info_nce, query_similarity, square_nce, two_way_nce
+from prvr.losses.distributions import distribution_alignment, proxy_matching
 from prvr.losses.diversity import crowding, query_diversity
 from prvr.losses.entailment import exterior_angle, half_aperture, onto_hyperboloid, partial_order
 from prvr.losses.evidential import (
@@ -18,20 +20,26 @@ from prvr.losses.evidential import (
 )
 from prvr.losses.labels import masked_mean, mean_per_video
 from prvr.losses.matching import best_matching, matching_loss
+from prvr.losses.relations import angle_relation, distance_relation
 from prvr.losses.span import span_loss
 from prvr.losses.transport import query_clip_similarity, transport_plan
 from prvr.losses.triplet import Negatives, pick_negatives, square_triplet, triplet
 
 __all__ = [
+    "BranchAlignment",
     "Negatives",
     "ambiguous",
+    "angle_relation",
     "best_matching",
     "combined_evidence",
     "crowding",
     "dirichlet_evidence",
+    "distance_relation",
+    "distribution_alignment",
     "divide_queries",
     "evidential_error",
     "exterior_angle",
+    "first_video_nce",
     "half_aperture",
     "info_nce",
     "masked_mean",
@@ -40,9 +48,12 @@ __all__ = [
     "onto_hyperboloid",
     "partial_order",
     "pick_negatives",
+    "proxy_matching",
     "query_clip_similarity",
     "query_diversity",
     "query_similarity",
+    "segment_alignment",
+    "segment_of_frames",
     "softened_targets",
     "span_loss",
     "square_nce",

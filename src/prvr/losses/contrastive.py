@@ -18,14 +18,29 @@ def two_way_nce(scores: Tensor, labels: Tensor) -> Tensor:
     >>> two_way_nce(scores, torch.tensor([0, 1]))
     tensor(0.2539)
     """
+    text_to_video, video_to_text, described = _both_ways(scores, labels)
+    return text_to_video + masked_mean(video_to_text, described)
+
+
+def first_video_nce(scores: Tensor, labels: Tensor) -> Tensor:
+    """The same, but only the first query's video looks for its queries, and counts as one of B: UEM as released.
+
+    >>> first_video_nce(torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 1]))  # 0.1269 + 0.1269/2
+    tensor(0.1904)
+    """
+    text_to_video, video_to_text, described = _both_ways(scores, labels)
+    return text_to_video + video_to_text.gather(0, labels[:1].clamp(min=0)).sum() / described.sum().clamp(min=1)
+
+
+def _both_ways(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean over queries; the loss of every video, (B,); and which videos have a query, (B,)."""
     real = labels >= 0
     positive = is_positive(labels, scores.shape[1])
     text_to_video = scores.logsumexp(1) - scores.gather(1, labels.clamp(min=0)[:, None]).squeeze(1)
     everyone = scores.masked_fill(~real[:, None], -torch.inf).logsumexp(0)
     own = scores.masked_fill(~positive, -torch.inf).logsumexp(0)
     described = positive.any(0)  # a video without a query has nothing to find
-    video_to_text = everyone - own.masked_fill(~described, 0.0)
-    return masked_mean(text_to_video, real) + masked_mean(video_to_text, described)
+    return masked_mean(text_to_video, real), everyone - own.masked_fill(~described, 0.0), described
 
 
 def square_nce(scores: Tensor, labels: Tensor) -> Tensor:

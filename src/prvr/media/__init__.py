@@ -28,83 +28,87 @@ Decoders and models are imported when they are first used. Where one is not inst
 command that installs it.
 """
 
-from prvr.media.annotated import AnnotatedVideos, match_captions
-from prvr.media.bucket_files import FileStatus
-from prvr.media.buckets import BucketPath, VideoFile, video_path
-from prvr.media.clips import CLIP_PROGRAM, cut_clip
-from prvr.media.dataset import ExtractionResult, TextFeatures, write_dataset
-from prvr.media.decoding import decode_videos
-from prvr.media.encoders import (
-    SHORT_NAMES,
-    Array,
-    Encoder,
-    EncoderPreset,
-    PlainEncoder,
-    TextEncoder,
-    Understanding,
-    find_preset,
-    open_encoder,
-    open_text_encoder,
-    picture_engine,
-    prepared_encoders,
-    presets,
-    unit_rows,
-)
-from prvr.media.encoders.choice import (
-    ENGINE_SETTING,
-    LEAST_COSINE,
-    EngineChoice,
-    core_count,
-    cpu_name,
-    has_vnni,
-    int8_installed,
-    least_cosine,
-    processor_types,
-    remembered_choices,
-)
-from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
-from prvr.media.encoders.hashes import file_hash, require_unchanged
-from prvr.media.encoders.weights import cached_models, find_model, hub_cache, model_folder, weights_hash
-from prvr.media.errors import EncoderError, MediaError, MissingExtra, StorageError
-from prvr.media.export.formats import (
-    EXPORT_SUFFIXES,
-    ExportFormat,
-    ExportReport,
-    export_moments,
-)
-from prvr.media.export.moments import ExportError, ExportMoment, parse_moments
-from prvr.media.features import (
-    EncodedVideo,
-    FeaturePart,
-    VideoFeatures,
-    encode_videos,
-    feature_parts,
-    video_features,
-)
-from prvr.media.frame_batches import DecodedFile, FrameBatch, Sampling
-from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
-from prvr.media.packages import require_onnx, require_onnxruntime, require_transformers
-from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
-from prvr.media.reader import Backend, VideoReader, decoder_name, open_video
-from prvr.media.recipe import Recipe, RecipeMismatch
-from prvr.media.repeats import USUAL_REPEATS, RepeatFilter, spread
-from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
-from prvr.media.subtitles import (
-    SUBTITLE_SUFFIXES,
-    SubtitleTrack,
-    TimedLine,
-    read_subtitles,
-    subtitle_files,
-    subtitle_tracks,
-)
-from prvr.media.thumbnails import THUMBNAIL_PROGRAM, thumbnail
-from prvr.media.writer import write_video
+from typing import TYPE_CHECKING
+
+from prvr.doors import lazy_door
+
+if TYPE_CHECKING:
+    from prvr.media.annotated import AnnotatedVideos, match_captions
+    from prvr.media.bucket_files import FileStatus
+    from prvr.media.buckets import BucketPath, VideoFile, video_path
+    from prvr.media.checked import ONLY_BELOW, ExpectedFile, FileChanged, open_checked, open_place
+    from prvr.media.clips import CLIP_PROGRAM, cut_clip
+    from prvr.media.dataset import ExtractionResult, TextFeatures, write_dataset
+    from prvr.media.decoding import decode_videos
+    from prvr.media.encoders import (
+        SHORT_NAMES,
+        Array,
+        Encoder,
+        EncoderPreset,
+        PlainEncoder,
+        TextEncoder,
+        Understanding,
+        find_preset,
+        open_encoder,
+        open_text_encoder,
+        picture_engine,
+        prepared_encoders,
+        presets,
+        unit_rows,
+    )
+    from prvr.media.encoders.choice import (
+        ENGINE_SETTING,
+        LEAST_COSINE,
+        EngineChoice,
+        core_count,
+        cpu_name,
+        has_vnni,
+        int8_installed,
+        least_cosine,
+        processor_types,
+        remembered_choices,
+    )
+    from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
+    from prvr.media.encoders.hashes import file_hash, require_unchanged
+    from prvr.media.encoders.weights import cached_models, find_model, hub_cache, model_folder, weights_hash
+    from prvr.media.errors import EncoderError, MediaError, MissingExtra, StorageError
+    from prvr.media.export.formats import EXPORT_SUFFIXES, ExportFormat, ExportReport, export_moments
+    from prvr.media.export.moments import ExportError, ExportMoment, parse_moments
+    from prvr.media.features import (
+        EncodedVideo,
+        FeaturePart,
+        VideoFeatures,
+        encode_videos,
+        feature_parts,
+        video_features,
+    )
+    from prvr.media.frame_batches import DecodedFile, FrameBatch, Sampling
+    from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
+    from prvr.media.packages import require_onnx, require_onnxruntime, require_transformers
+    from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
+    from prvr.media.reader import Backend, VideoReader, decoder_name, longest_decoding, open_video
+    from prvr.media.recipe import Recipe, RecipeMismatch
+    from prvr.media.repeats import USUAL_REPEATS, RepeatFilter, spread
+    from prvr.media.speech import SPEECH_MODELS, Sound, Speech, Transcriber, open_transcriber
+    from prvr.media.subtitles import (
+        SUBTITLE_SUFFIXES,
+        SubtitleTrack,
+        TimedLine,
+        read_subtitles,
+        subtitle_files,
+        subtitle_tracks,
+    )
+    from prvr.media.thumbnails import THUMBNAIL_PROGRAM, thumbnail
+    from prvr.media.writer import write_video
+else:
+    __getattr__, __dir__ = lazy_door(__name__)
 
 __all__ = [
     "CLIP_PROGRAM",
     "ENGINE_SETTING",
     "EXPORT_SUFFIXES",
     "LEAST_COSINE",
+    "ONLY_BELOW",
     "PICTURE_PROGRAM",
     "SHORT_NAMES",
     "SPEECH_MODELS",
@@ -123,12 +127,14 @@ __all__ = [
     "EncoderError",
     "EncoderPreset",
     "EngineChoice",
+    "ExpectedFile",
     "ExportError",
     "ExportFormat",
     "ExportMoment",
     "ExportReport",
     "ExtractionResult",
     "FeaturePart",
+    "FileChanged",
     "FileStatus",
     "Fit",
     "Frame",
@@ -174,9 +180,12 @@ __all__ = [
     "int8_installed",
     "least_cosine",
     "load_picture",
+    "longest_decoding",
     "match_captions",
     "model_folder",
+    "open_checked",
     "open_encoder",
+    "open_place",
     "open_text_encoder",
     "open_transcriber",
     "open_video",

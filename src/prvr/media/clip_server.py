@@ -1,9 +1,10 @@
 """A program that cuts clips for another process: ``python -m prvr.media.clip_server``.
 
 It reads requests from standard input, one JSON line each: ``moments`` (objects with the fields of ``ExportMoment``),
-``format`` (clip, clips or film) and ``out``, the file to write. While it works it writes lines ``{"done": seconds}``,
-and at the end ``{"failed": [[name, reason], …]}`` or ``{"problem": reason}``. A file that crashes the decoder then ends
-this process and not the one that asked.
+``format`` (clip, clips or film), ``out``, the file to write, and ``expected`` (by path, the fields of
+``ExpectedFile``). While it works it writes lines ``{"done": seconds}``, and at the end
+``{"failed": [[name, reason], …]}`` or ``{"problem": reason}``. A file that crashes the decoder then ends this process
+and not the one that asked.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from prvr.errors import UserError
 from prvr.media.buckets import video_path
+from prvr.media.checked import ExpectedFile, expecting
 from prvr.media.clips import cut_clip
 from prvr.media.errors import MediaError, StorageError
 from prvr.media.export.formats import export_moments
@@ -28,7 +30,9 @@ def serve_clips() -> None:
     """Answer requests until standard input ends."""
     for line in sys.stdin.buffer:
         try:
-            answer: dict[str, Any] = {"failed": _cut(json.loads(line))}
+            request = json.loads(line)
+            with expecting({path: ExpectedFile(*each) for path, each in request["expected"].items()}):
+                answer: dict[str, Any] = {"failed": _cut(request)}
         except (MediaError, StorageError) as problem:
             answer = {"problem": problem.reason}
         except UserError as problem:

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from prvr.media.buckets import VideoFile
+from prvr.media.checked import expected_of, for_ffmpeg, open_checked
 from prvr.media.errors import MediaError
 from prvr.media.packages import require_av
 
 # Formats that FFmpeg opens although they are text, pictures, or lists that point to other files.
 _NOT_VIDEO = {"tty", "image2", "hls", "concat", "dash", "ffmetadata", "lrc", "sdp", "rtsp", "imf", "lavfi"}
+_READ_SECONDS = 300.0  # for FFmpeg to open a file, or to find its next packet
+_LIMIT = {"max_pixels": "64000000"}  # of one picture of a video: twice as many as 8K has
+_STREAMS = 100  # of a file, for which the limit holds while it is opened
 
 
 @contextmanager
@@ -25,14 +29,23 @@ def open_container(path: VideoFile) -> Iterator[Any]:
     av = require_av()
     with ExitStack() as stack:
         # A file must not make us open others: from a network, or from this machine if it lies in a bucket.
-        allowed, source = ("file", str(path)) if isinstance(path, Path) else ("none", stack.enter_context(path.open()))
         try:
-            opened = av.open(source, options={"protocol_whitelist": allowed}, metadata_errors="replace")
+            if isinstance(path, Path) and expected_of(path) is None:
+                allowed, source = "file", str(path)
+            else:
+                allowed, source = for_ffmpeg(path, stack.enter_context(open_checked(path)))
+            opened = av.open(
+                source,
+                options={"protocol_whitelist": allowed},
+                stream_options=[_LIMIT] * _STREAMS,  # FFmpeg decodes pictures while it opens a file
+                metadata_errors="replace",
+                timeout=_READ_SECONDS,
+            )
             container = stack.enter_context(opened)
         except av.error.InvalidDataError as problem:
             reason = "is not a video that FFmpeg knows, or it is damaged, encrypted or cut short before its index"
             raise MediaError(path, reason) from problem
-        except (av.error.FFmpegError, ValueError) as problem:
+        except (av.error.FFmpegError, OSError, ValueError) as problem:
             raise MediaError(path, f"cannot be opened: {error_text(problem)}") from problem
         yield container
 
@@ -56,6 +69,7 @@ def video_stream(container: Any, path: VideoFile) -> Any:
         raise MediaError(path, "has no streams: it is damaged or cut short")
     if streams[0].codec_context is None:
         raise MediaError(path, "has a video codec that this FFmpeg does not know")
+    streams[0].codec_context.options = _LIMIT
     return streams[0]
 
 

@@ -55,7 +55,7 @@ def serve_frames() -> None:
     for line in sys.stdin.buffer:
         request = json.loads(line)
         try:
-            answer = {"end": _decode(request, how, slots, answers)}
+            answer: dict[str, Any] = {"end": _decode(request, how, slots, answers)}
         except Irregular as problem:
             answer = {"irregular": str(problem)}
         except (MediaError, StorageError) as problem:

@@ -29,7 +29,7 @@ from prvr.media.buckets import VideoFile
 from prvr.media.errors import MediaError, StorageError
 from prvr.media.frame_batches import DecodedFile, FrameBatch, OpenFile, Sampling
 from prvr.media.frames import StreamInfo, VideoInfo
-from prvr.media.reader import open_video
+from prvr.media.reader import longest_decoding, open_video
 from prvr.media.shared_memory import SharedMemory
 from prvr.processes import python_command
 
@@ -37,6 +37,7 @@ _SLOTS = 8
 _PATIENCE = 900.0  # seconds without a sample after which a decoder is taken to hang
 _LOOK = 5.0  # seconds between looks for decoders that hang
 _LAST = frozenset(("end", "error", "irregular"))  # answers after which a task is done
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of numpy and torch: each has its own core
 _PRIORITY = 5  # lower than that of this process
 
 
@@ -63,6 +64,9 @@ class _Task:
             self.dropped = True
             self._free_all()
 
+    def is_dropped(self) -> bool:
+        return self.dropped
+
     def _free_all(self) -> None:
         with suppress(queue.Empty):
             while True:
@@ -77,26 +81,26 @@ class DecoderPool:
     def __init__(self, how: Sampling, processes: int, expected: int):
         self.how, self.processes, self.expected = how, processes, expected
         self.tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue()
-        self.closed = False
-        self._known, self._ready = threading.Event(), False  # whether decoders can be started here
-        self._numbers, self._lock = itertools.count(), threading.Lock()
+        self.closing = threading.Event()
+        self._ready, self._gone = 0, 0  # decoders that take files, and those that cannot be started
+        self._news = threading.Condition()
+        self._numbers = itertools.count()
         self._decoders = [_Decoder(self) for _ in range(processes)]
-        self._alive = processes
         for decoder in self._decoders:
             decoder.thread.start()
         threading.Thread(target=self._watch, name="prvr-decoders", daemon=True).start()
 
-    def ready(self, *, wait: bool) -> bool:
-        """Whether a decoder takes files. With ``wait``, until one does, or none can be started."""
-        if wait:
-            self._known.wait()
-        return self._ready
+    def ready(self, *, wait: int = 0) -> bool:
+        """Whether a decoder takes files. Waits until so many do, or cannot be started."""
+        with self._news:
+            self._news.wait_for(lambda: self._ready >= wait or self._ready + self._gone >= self.processes)
+            return self._ready > 0
 
     def submit(self, path: VideoFile) -> DecodedFile:
         task = _Task((next(self._numbers), 0), path)
         self.tasks.put(task)
-        with self._lock:
-            if self._alive == 0:
+        with self._news:
+            if self._gone == self.processes:
                 self._refuse_all()
         return _PooledFile(path, task, self.how)
 
@@ -105,7 +109,7 @@ class DecoderPool:
         return max(1, self.processes // max(1, self.expected))
 
     def close(self) -> None:
-        self.closed = True
+        self.closing.set()
         for decoder in self._decoders:
             self.tasks.put(_Task((math.inf, 0)))
             decoder.stop()
@@ -122,17 +126,18 @@ class DecoderPool:
     # -- called by decoders --------------------------------------------------------------------------------------------
 
     def note_ready(self) -> None:
-        self._ready = True
-        self._known.set()
+        with self._news:
+            self._ready = min(self.processes, self._ready + 1)  # one that crashed was counted before
+            self._news.notify_all()
 
     def note_gone(self) -> None:
         """A decoder cannot be started. After the last one, nobody would take the files."""
-        with self._lock:
-            self._alive -= 1
-            if self._alive == 0:
-                self._ready = False
-                self._known.set()
+        with self._news:
+            self._gone += 1
+            if self._gone == self.processes:
+                self._ready = 0
                 self._refuse_all()
+            self._news.notify_all()
 
     def _refuse_all(self) -> None:
         with suppress(queue.Empty):
@@ -140,10 +145,10 @@ class DecoderPool:
                 self.tasks.get_nowait().put(RuntimeError("no process that decodes videos can be started"))
 
     def _watch(self) -> None:
-        while not self.closed:
+        while not self.closing.is_set():
             for decoder in self._decoders:
                 decoder.end_if_hanging()
-            time.sleep(_LOOK)
+            self.closing.wait(_LOOK)
 
 
 class _PooledFile(DecodedFile):
@@ -151,7 +156,7 @@ class _PooledFile(DecodedFile):
 
     def __init__(self, path: VideoFile, task: _Task, how: Sampling):
         self.path, self.how, self._tasks = path, how, deque([task])
-        self._samples = 0
+        self._samples, self._waited = 0, 0.0  # seconds in which the decoders had nothing for this process
 
     def batches(self) -> Generator[FrameBatch, None, None]:
         try:
@@ -167,8 +172,14 @@ class _PooledFile(DecodedFile):
 
     def _read(self, task: _Task) -> Generator[FrameBatch, None, bool]:
         """The batches of a task. Returns whether they are sure to be those of one pass."""
+        most = self._longest()
         while True:
-            answer = task.answers.get()
+            began = time.monotonic()
+            try:
+                answer = task.answers.get(timeout=max(0.0, most - self._waited))
+            except queue.Empty:
+                raise MediaError(self.path, f"took more than {most / 60:.0f} minutes to decode") from None
+            self._waited += time.monotonic() - began
             if isinstance(answer, Exception):
                 raise answer
             if "info" in answer:
@@ -187,6 +198,13 @@ class _PooledFile(DecodedFile):
             else:
                 self.problem = answer.get("end")
                 return "end" in answer
+
+    def _longest(self) -> float:
+        """Seconds to wait for all parts of the file; progress alone does not keep it alive."""
+        try:
+            return 2 * longest_decoding(self.path.stat().st_size)  # one pass ends by itself before, with what it has
+        except (OSError, MediaError, StorageError):  # the decoder says what is wrong
+            return 2 * longest_decoding(0)
 
     def _in_one_pass(self) -> Generator[FrameBatch, None, None]:
         """The rest of a file of which a part is out of the ordinary, decoded in this process."""
@@ -224,17 +242,21 @@ class _Decoder:
             process.kill()
 
     def _run(self) -> None:
-        while not self.pool.closed:
-            self.process = process = _Process(self.pool.how)
+        while not self.pool.closing.is_set():
             try:
-                if self.pool.closed:
+                self.process = process = _Process(self.pool.how)
+            except OSError:  # no memory, or too many processes
+                self.pool.note_gone()
+                return
+            try:
+                if self.pool.closing.is_set():  # and this process was not there to be stopped
                     return
                 if process.receive() != {"ready": True}:
                     raise EOFError
                 self.pool.note_ready()
                 self._serve(process)
             except (OSError, EOFError, ValueError):
-                if not self.pool.closed and not process.was_ready:
+                if not self.pool.closing.is_set() and not process.was_ready:
                     self.pool.note_gone()
                     return
             finally:
@@ -244,7 +266,7 @@ class _Decoder:
         """Give tasks to a process, until it ends. A task is taken only when there is room for its first batch."""
         process.was_ready = True
         slot: int | None = None
-        while not self.pool.closed:
+        while not self.pool.closing.is_set():
             slot = process.free_slot() if slot is None else slot
             task = self.pool.tasks.get()
             if task.path is None:
@@ -255,6 +277,9 @@ class _Decoder:
                 request = {"path": str(task.path), "part": task.part, "threads": self.pool.threads(), "slot": slot}
                 process.send(request)
                 while (answer := process.receive()) is not None:
+                    if task.is_dropped() and not answer.keys() & _LAST:  # nobody waits for what may take hours
+                        process.kill()
+                        raise EOFError
                     if "slot" in answer:
                         process.send(slot := process.free_slot())
                         continue
@@ -284,7 +309,7 @@ class _Process:
         self.was_ready, self.death, self._heard = False, "", math.inf
         self._process = subprocess.Popen(
             python_command("prvr.media.decode_server"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, pass_fds=memory.handles,
+            stderr=subprocess.DEVNULL, pass_fds=memory.handles, env={**os.environ, **_ONE_THREAD},
             start_new_session=True,  # Ctrl-C reaches this process only, which then stops that one
         )  # fmt: skip
         memory.close_handles()

@@ -47,7 +47,7 @@ def decode_videos(
         expected: number of paths, where it is known. Fewer than processes are decoded with several threads each.
         threads: of a decoder in this process; 0 uses all cores.
         start_after: seconds of work in this process after which the others are started; None: one.
-        wait: for the processes, instead of decoding in this one until they are there.
+        wait: for all processes, instead of decoding in this one until they are there.
     """
     processes = usable_cores() if processes is None else processes
     if how.decoder == "nvdec":
@@ -61,7 +61,7 @@ def decode_videos(
                 late, large = time.monotonic() - began >= start_after, _is_large(path)
                 if pool is None and processes > 1 and (large or (late and expected > 1)):
                     pool = DecoderPool(how, processes, expected)
-                if pool is None or not pool.ready(wait=wait or large):
+                if pool is None or not pool.ready(wait=processes if wait else int(large)):
                     waiting.append(_LocalFile(path, how, threads))
                     break
                 waiting.append(pool.submit(path))

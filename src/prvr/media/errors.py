@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from prvr.errors import UserError
+from prvr.errors import UserError, printable
 
 
 class MediaError(UserError):
     """One file that cannot be used; the message names the file and the reason."""
 
     def __init__(self, path: str | PurePath, reason: str):
-        super().__init__(f"{path}: {reason}")
+        super().__init__(f"{printable(str(path), one_line=True)}: {reason}")
         self.path = path
         self.reason = reason
 

@@ -20,7 +20,7 @@ from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.packages import require_av
 from prvr.media.reader import VideoReader
 from prvr.media.resize import fit_picture
-from prvr.media.sampling import PresentationClock, Sampler
+from prvr.media.sampling import PresentationClock, Sampler, longest_still
 
 av = require_av()
 
@@ -62,7 +62,7 @@ class PyAVReader(VideoReader):
             streams=tuple(_stream_info(stream) for stream in container.streams),
         )
 
-    def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
+    def _frames(self, rate: float, fit: Fit | None) -> Iterator[Frame]:
         sampler = Sampler[Any](rate)
         convert = PictureConverter(self.info, fit)
         self.problem = None
@@ -86,7 +86,7 @@ class PyAVReader(VideoReader):
             for due, shown in sampler.finish(hold):
                 yield Frame(due, convert(shown))
             end = sampler.held[0] + hold if sampler.held is not None else 0.0
-            self.problem = decoding_problem(lost, end, picture_duration(container, stream))
+            self.problem = decoding_problem(lost, end, picture_duration(container, stream), sampler)
 
     def _timed(self, container: Any, stream: Any, gap: float, lost: list[str]) -> Iterator[tuple[float, Any]]:
         """All frames, with times that never decrease."""
@@ -170,8 +170,13 @@ def decoded_pictures(container: Any, stream: Any, lost: list[str]) -> Iterator[A
             return
 
 
-def decoding_problem(lost: list[str], end: float, duration: float | None) -> str | None:
-    """Describes what did not decode; None where everything did."""
+def decoding_problem(
+    lost: list[str], end: float, duration: float | None, sampler: Sampler[Any] | None = None
+) -> str | None:
+    """Describes what did not decode, or was left out; None where everything was sampled."""
+    if sampler is not None and sampler.cut:
+        claim = f"claims to last {end / 3600:.0f} hours with {sampler.pictures} pictures"
+        return f"{claim}: of repeated pictures, {longest_still(sampler.pictures) / 3600:.0f} h are indexed"
     if duration is not None and end < duration - max(1.0, 0.05 * duration):
         return f"ends early, at {end:.1f} s of {duration:.1f} s" + (f" ({lost[-1]})" if lost else "")
     if lost:

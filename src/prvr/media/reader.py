@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,17 @@ if TYPE_CHECKING:
     from prvr.media.pyav_reader import PyAVReader
     from prvr.media.torchcodec_reader import TorchcodecReader
 
+_DECODING, _BYTES_A_SECOND = 3600.0, 20_000.0  # see longest_decoding; a film of one hour has some 10^9 bytes
 Backend = Literal["pyav", "torchcodec", "nvdec"]
+
+
+def longest_decoding(size: int) -> float:
+    """Seconds that decoding a file of this size (bytes) may take: an hour, and longer the larger it is.
+
+    >>> [round(longest_decoding(size) / 3600) for size in (859, 10**9)]  # in hours
+    [1, 15]
+    """
+    return _DECODING + size / _BYTES_A_SECOND
 
 
 class VideoReader(ABC):
@@ -39,9 +50,26 @@ class VideoReader(ABC):
     decoder: str  # name and version, for recipes
     threads: int = 0  # for decoding; 0 uses all cores
 
-    @abstractmethod
     def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
-        """The picture on screen at the first frame and every 1/rate seconds after it, scaled as ``fit`` says."""
+        """The picture on screen at the first frame and every 1/rate seconds after it, scaled as ``fit`` says.
+
+        A file that takes longer to decode than ``longest_decoding`` ends there, and ``problem`` says so.
+        """
+        spent, most, frames = 0.0, longest_decoding(self.info.path.stat().st_size), self._frames(rate, fit)
+        while True:
+            began = time.monotonic()
+            frame = next(frames, None)
+            spent += time.monotonic() - began  # without the time that the reader of the frames needs
+            if frame is None:
+                return
+            yield frame
+            if spent > most:
+                self.problem = f"took more than {most / 60:.0f} minutes to decode: left out from {frame.time:.0f} s on"
+                return
+
+    @abstractmethod
+    def _frames(self, rate: float, fit: Fit | None) -> Iterator[Frame]:
+        """The same without a limit of time."""
 
     def close(self) -> None:
         """Release what is open between iterations; most readers keep nothing open."""

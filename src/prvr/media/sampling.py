@@ -1,11 +1,13 @@
 """Samples at a steady rate from frames at irregular times.
 
 A sample at time t is the picture *on screen* at t: the last frame that began at t or before. A slide that is shown for
-a minute is sampled sixty times at one frame per second, and a variable frame rate needs no special case.
+a minute is sampled sixty times at one frame per second, and a variable frame rate needs no special case. Times are what
+a file claims, so there is a limit: ``longest_still`` says how long its pictures may stand still in all.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -14,6 +16,19 @@ _Frame = TypeVar("_Frame")
 TOLERANCE = 5e-4  # seconds: Matroska rounds times to milliseconds
 _JITTER = 1.0  # largest backward jump treated as jitter, in seconds; a larger one starts a new time line
 _LONGEST_STILL = 3600.0  # seconds that one picture may last in a file that does not state its length
+_STILL, _STILL_PER_PICTURE, _MOST_STILL = 3600.0, 600.0, 86_400.0  # seconds; see longest_still
+
+
+def longest_still(pictures: int) -> float:
+    """Seconds that a file with so many decoded pictures may show pictures again: an hour, or ten minutes for each.
+
+    A lecture with fifty slides may last eight hours. A file of a few bytes may not claim to last a year. The most is a
+    day.
+
+    >>> longest_still(2), longest_still(50), longest_still(100_000)
+    (3600.0, 30000.0, 86400.0)
+    """
+    return min(_MOST_STILL, max(_STILL, _STILL_PER_PICTURE * pictures))
 
 
 class PresentationClock:
@@ -60,6 +75,9 @@ class Sampler(Generic[_Frame]):
     [(0.0, 'a'), (1.0, 'b'), (2.0, 'b'), (3.0, 'b')]
     >>> list(sampler.finish(hold=1.5))
     [(4.0, 'c')]
+    >>> claimed = [*sampler.push(1e9, "d"), *sampler.push(1e9 + 1, "e")]  # a year of one picture is not believed
+    >>> len(claimed), claimed[-1], sampler.cut
+    (3600, (1000000000.0, 'd'), True)
     """
 
     def __init__(self, rate: float):
@@ -69,6 +87,8 @@ class Sampler(Generic[_Frame]):
         self.first: float | None = None
         self.taken = 0
         self.held: tuple[float, _Frame] | None = None
+        self.pictures = self.repeats = 0  # frames that were pushed, and samples that show one again
+        self.cut = False  # whether samples were left out, because pictures stood still for too long
 
     @property
     def due(self) -> float:
@@ -82,6 +102,7 @@ class Sampler(Generic[_Frame]):
         if self.held is not None:
             yield from self._until(time)
         self.held = (time, frame)
+        self.pictures += 1
 
     def finish(self, hold: float) -> Iterator[tuple[float, _Frame]]:
         """The samples of the last frame, which lasts ``hold`` seconds."""
@@ -90,6 +111,12 @@ class Sampler(Generic[_Frame]):
 
     def _until(self, time: float) -> Iterator[tuple[float, _Frame]]:
         assert self.held is not None
+        most, again = longest_still(self.pictures) * self.rate, False
         while self.due < time - TOLERANCE:
-            due, self.taken = self.due, self.taken + 1
+            if again and self.repeats >= most:
+                self.cut = True
+                self.taken = math.ceil((time - TOLERANCE - (self.first or 0.0)) * self.rate)
+                return
+            self.repeats += again
+            due, self.taken, again = self.due, self.taken + 1, True
             yield due, self.held[1]

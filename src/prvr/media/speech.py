@@ -29,6 +29,7 @@ SPEECH_MODELS = {
     f"whisper-{size}": f"Systran/faster-whisper-{size}" for size in ("tiny", "base", "small", "medium", "large-v3")
 }
 SOUND_RATE = 16_000  # samples per second
+_LEAST_RATE = 2000  # samples per second of sound in a file; fewer carry no speech, and would last for ever
 _PART_SECONDS = 1800  # of sound that is held in memory
 _NEEDED = ("model.bin", "config.json", "tokenizer.json")  # without the last, a tokenizer would be downloaded
 
@@ -140,7 +141,7 @@ def _decoded(container: Any) -> Iterator[tuple[float, Sound]]:
     """Samples of the first sound stream, with the time at which they are heard."""
     av = require_av("decodes sound")
     streams = [stream for stream in container.streams.audio if stream.codec_context is not None]
-    if not streams:
+    if not streams or streams[0].rate < _LEAST_RATE:
         return
     origin, time = start_seconds(container) or 0.0, 0.0
     resampler = av.AudioResampler(format="flt", layout="mono", rate=SOUND_RATE)

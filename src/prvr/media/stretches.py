@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from prvr.media.containers import open_container, start_seconds, video_stream
 from prvr.media.frame_batches import Sampling
 from prvr.media.frames import Frame
+from prvr.media.packages import require_av
 from prvr.media.pyav_reader import (
     DEFAULT_GAP,
     SEEK_PAYS,
@@ -30,7 +32,9 @@ from prvr.media.pyav_reader import (
     picture_duration,
     stream_seconds,
 )
-from prvr.media.sampling import TOLERANCE, Sampler
+from prvr.media.sampling import TOLERANCE, Sampler, longest_still
+
+av = require_av()
 
 STRETCH_SAMPLES = 64  # about so many; a stretch ends where a key frame is
 _MOST_KEYS = 1 << 20  # entries of a file's index that are read
@@ -47,15 +51,23 @@ def find_cuts(video: PyAVReader, rate: float) -> tuple[float, list[int]]:
     gap = 1 / video.info.fps if video.info.fps else DEFAULT_GAP
     if video.info.duration is None or video.info.duration * rate < 2 * STRETCH_SAMPLES:
         return 0.0, []
+    if video.info.duration > longest_still(1 << 30):  # what a file claims is believed only as it is decoded
+        return 0.0, []
+    if not isinstance(video.path, Path):  # several processes would fetch parts of a bucket's file twice
+        return 0.0, []
     with open_container(video.path) as container:
         stream, origin = video_stream(container, video.path), start_seconds(container)
-        between_keys = key_frame_gap(stream)
-        if origin is None or between_keys is None or 1 / rate > SEEK_PAYS * between_keys:
-            return 0.0, []  # without an index; or one pass seeks anyway
         picture = next(decoded_pictures(container, stream, []), None)
-        if picture is None or picture.time is None or not -1.0 < picture.time - origin < 1.0:
+        if origin is None or picture is None or picture.time is None or not -1.0 < picture.time - origin < 1.0:
             return 0.0, []
         first = max(0.0, picture.time - origin)
+        try:
+            container.seek(0, stream=stream)  # Matroska's index is read with the first seek
+        except (av.error.FFmpegError, OSError):
+            return 0.0, []
+        between_keys = key_frame_gap(stream)
+        if between_keys is None or 1 / rate > SEEK_PAYS * between_keys:
+            return 0.0, []  # without an index; or one pass seeks anyway
         cuts = [0]
         for key in _key_times(stream, origin):
             number = math.ceil((key + _REORDERED * gap - first) * rate)

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from prvr.media.buckets import VideoFile, video_path
+from prvr.media.checked import open_checked
 from prvr.media.containers import demuxed, open_container
 from prvr.media.errors import MediaError
 
+_MOST_BYTES = 64 << 20  # of a subtitle file; those of a long film have a quarter of a megabyte
 SUBTITLE_SUFFIXES = (".srt", ".vtt")
 _TEXT_CODECS = {"subrip", "srt", "ass", "ssa", "mov_text", "webvtt", "text"}
 _TIME = r"(?:(\d{1,4})\s*:\s*)?(\d{1,3})\s*:\s*(\d{1,3})(?:\s*[.,:]\s*(\d{1,6}))?"
@@ -83,9 +85,12 @@ def subtitle_files(video: VideoFile) -> list[VideoFile]:
 def read_subtitles(path: VideoFile) -> SubtitleTrack:
     """Read a subtitle file in any text encoding."""
     try:
-        raw = path.read_bytes()
+        with open_checked(path) as file:
+            raw = file.read(_MOST_BYTES + 1)
     except OSError as problem:
         raise MediaError(path, f"cannot be read: {problem.strerror}") from problem
+    if len(raw) > _MOST_BYTES:
+        raise MediaError(path, f"is larger than {_MOST_BYTES >> 20} MiB: these are no subtitles")
     languages = [part for part in path.stem.split(".")[1:] if _LANGUAGE.fullmatch(part)]
     language = languages[0].lower() if languages else None
     return SubtitleTrack(path.name, language, tuple(parse_subtitles(decode_text(raw))))

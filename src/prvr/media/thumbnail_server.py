@@ -1,8 +1,8 @@
 """A program that decodes thumbnails for another process: ``python -m prvr.media.thumbnail_server``.
 
-It reads requests from standard input, one JSON line each (``path``, ``time``, ``width``). It answers each with a JSON
-line, ``{"size": bytes}`` followed by the JPEG, or ``{"problem": reason}``. A file that crashes the decoder then ends
-this process and not the one that asked.
+It reads requests from standard input, one JSON line each: ``path``, ``time``, ``width``, and ``expected``, the fields
+of ``ExpectedFile``. It answers each with a JSON line, ``{"size": bytes}`` followed by the JPEG, or
+``{"problem": reason}``. A file that crashes the decoder then ends this process and not the one that asked.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import sys
 
 from prvr.errors import UserError
+from prvr.media.checked import ExpectedFile, expecting
 from prvr.media.errors import MediaError, StorageError
 from prvr.media.thumbnails import thumbnail
 
@@ -21,7 +22,8 @@ def serve_thumbnails() -> None:
     for line in sys.stdin.buffer:
         request = json.loads(line)
         try:
-            picture = thumbnail(request["path"], request["time"], request["width"])
+            with expecting({request["path"]: ExpectedFile(*request["expected"])}):
+                picture = thumbnail(request["path"], request["time"], request["width"])
             out.write(json.dumps({"size": len(picture)}).encode() + b"\n" + picture)
         except (MediaError, StorageError) as problem:
             out.write(json.dumps({"problem": problem.reason}).encode() + b"\n")

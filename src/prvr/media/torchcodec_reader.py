@@ -18,7 +18,7 @@ from prvr.media.errors import EncoderError, MediaError, MissingExtra
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.reader import VideoReader
 from prvr.media.resize import fit_picture, resize
-from prvr.media.sampling import TOLERANCE
+from prvr.media.sampling import TOLERANCE, longest_still
 
 try:
     import torchcodec
@@ -72,13 +72,15 @@ class TorchcodecReader(VideoReader):
             reason = "is not a video that FFmpeg knows, or it is damaged or has no video stream"
             raise MediaError(self.path, f"{reason} ({_first_line(problem)})") from problem
 
-    def frames(self, rate: float = 1.0, fit: Fit | None = None) -> Iterator[Frame]:
+    def _frames(self, rate: float, fit: Fit | None) -> Iterator[Frame]:
         if not 0 < rate <= 1000:
             raise ValueError(f"The rate must be between 0 and 1000 frames per second; got {rate}.")
         self.problem = None
         decoder = self._open()
         begin, end = decoder.metadata.begin_stream_seconds, decoder.metadata.end_stream_seconds
-        total = max(1, math.ceil((end - begin - TOLERANCE) * rate))
+        pictures = decoder.metadata.num_frames or 1
+        most = pictures + longest_still(pictures) * rate  # what the file claims is not believed
+        total = max(1, math.ceil(min((end - begin - TOLERANCE) * rate, most)))
         at_once = max(1, _BATCH_BYTES // (3 * self.info.width * self.info.height))
         for first in range(0, total, at_once):
             times = [k / rate for k in range(first, min(total, first + at_once))]

@@ -1,30 +1,38 @@
 """Score a corpus: prepare it once as a gallery, then rank it against queries."""
 
-from prvr.scoring.calibration import (
-    Calibration,
-    CalibrationQuality,
-    KnownSearches,
-    LibraryOdds,
-    area_under_roc,
-    calibration_error,
-    fit_calibration,
-    known_searches,
-)
-from prvr.scoring.disk import GalleryError, describe_array, map_array, raw_bytes
-from prvr.scoring.engines import Engine, Scores, ScoringEngine, Top, score, score_parts, top_k
-from prvr.scoring.engines.common import prepare_queries
-from prvr.scoring.engines.fused import FusedEngine, fused_device_obstacle, fused_obstacle
-from prvr.scoring.engines.simd import has_simsimd
-from prvr.scoring.evidence import AlignedPairs, GalleryEvidence, gallery_evidence
-from prvr.scoring.factors import NotSeparable, require_separable
-from prvr.scoring.gallery import PAGED, Gallery
-from prvr.scoring.inputs import encode_query_batches, encode_video_batches, evaluation_mode, join_videos
-from prvr.scoring.pairwise import pairwise_scores, rerank
-from prvr.scoring.pool import ScoringPool
-from prvr.scoring.rank_stream import gallery_ranks
-from prvr.scoring.ranks import CUTOFFS, Positives, Recall, coverage, positive_pairs, ranks, recalls, require_ranks
-from prvr.scoring.storage import STORAGE, Storage, Vectors
-from prvr.scoring.sweep import sweep_anchors
+from typing import TYPE_CHECKING
+
+from prvr.doors import lazy_door
+
+if TYPE_CHECKING:
+    from prvr.scoring.calibration import (
+        Calibration,
+        CalibrationQuality,
+        KnownSearches,
+        LibraryOdds,
+        area_under_roc,
+        calibration_error,
+        fit_calibration,
+        known_searches,
+    )
+    from prvr.scoring.engines import Engine, Scores, ScoringEngine, Top, score, score_parts, top_k
+    from prvr.scoring.engines.common import prepare_queries
+    from prvr.scoring.engines.fused import FusedEngine, fused_device_obstacle, fused_obstacle
+    from prvr.scoring.evidence import AlignedPairs, GalleryEvidence, gallery_evidence
+    from prvr.scoring.factors import NotSeparable, require_separable
+    from prvr.scoring.few_queries import has_simsimd
+    from prvr.scoring.gallery import Gallery
+    from prvr.scoring.inputs import encode_query_batches, encode_video_batches, evaluation_mode, join_videos
+    from prvr.scoring.mapped import PAGED, GalleryError, array_bytes, map_array
+    from prvr.scoring.numpy_gallery import NumpyGallery, NumpyScores, RowEvidence
+    from prvr.scoring.pairwise import pairwise_scores, rerank
+    from prvr.scoring.pool import ScoringPool
+    from prvr.scoring.rank_stream import gallery_ranks
+    from prvr.scoring.recall import CUTOFFS, Positives, Recall, coverage, positive_pairs, ranks, recalls, require_ranks
+    from prvr.scoring.storage import STORAGE, Storage, Vectors
+    from prvr.scoring.sweep import sweep_anchors
+else:
+    __getattr__, __dir__ = lazy_door(__name__)
 
 __all__ = [
     "CUTOFFS",
@@ -41,8 +49,11 @@ __all__ = [
     "KnownSearches",
     "LibraryOdds",
     "NotSeparable",
+    "NumpyGallery",
+    "NumpyScores",
     "Positives",
     "Recall",
+    "RowEvidence",
     "Scores",
     "ScoringEngine",
     "ScoringPool",
@@ -50,9 +61,9 @@ __all__ = [
     "Top",
     "Vectors",
     "area_under_roc",
+    "array_bytes",
     "calibration_error",
     "coverage",
-    "describe_array",
     "encode_query_batches",
     "encode_video_batches",
     "evaluation_mode",
@@ -69,7 +80,6 @@ __all__ = [
     "positive_pairs",
     "prepare_queries",
     "ranks",
-    "raw_bytes",
     "recalls",
     "require_ranks",
     "require_separable",

@@ -11,20 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from prvr import __version__
-from prvr.errors import UserError
 from prvr.files import whole_folder
+from prvr.scoring.mapped import GalleryError, array_bytes, map_bytes
 
 FORMAT = "prvr-gallery-2"
 _ABOUT = "gallery.json"
-
-
-class GalleryError(UserError):
-    """A folder that is not a gallery, or a damaged one. The message says what was found."""
 
 
 @dataclass
@@ -103,8 +98,8 @@ def read_gallery(path: str | Path) -> GalleryRecord:
             f"this is prvr {__version__}): rebuild it, or update prvr if it is newer"
         )
     try:
-        arrays = {name: map_array(folder / f"{name}.bin", described) for name, described in about["arrays"].items()}
-        shared = {name: map_array(folder / f"{name}.bin", described) for name, described in about["shared"].items()}
+        arrays = {name: map_tensor(folder / f"{name}.bin", described) for name, described in about["arrays"].items()}
+        shared = {name: map_tensor(folder / f"{name}.bin", described) for name, described in about["shared"].items()}
         return GalleryRecord(about["about"], about["ids"], arrays, shared)
     except GalleryError:
         raise
@@ -119,25 +114,11 @@ def describe_array(tensor: Tensor) -> dict[str, Any]:
 
 
 def raw_bytes(tensor: Tensor) -> memoryview:
-    flat: Any = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
-    return memoryview(flat)
+    return array_bytes(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
 
 
-def map_array(path: Path, described: dict[str, Any], *, growing: bool = False) -> Tensor:
-    """An array mapped into memory.
-
-    Args:
-        described: what ``describe_array`` returned.
-        growing: the file may be longer than the array.
-    """
+def map_tensor(path: Path, described: dict[str, Any]) -> Tensor:
+    """A tensor mapped into memory; ``described`` is what ``describe_array`` returned."""
     dtype, shape = getattr(torch, described["dtype"]), described["shape"]
-    expected = torch.Size(shape).numel() * dtype.itemsize
-    size = path.stat().st_size if path.exists() else 0
-    if size < expected or (size > expected and not growing):
-        raise GalleryError(f"{path} holds {size} bytes, expected {expected}: the gallery is damaged, rebuild it")
-    if expected == 0:
-        return torch.empty(shape, dtype=dtype)
-    mapped = np.memmap(
-        path, dtype=np.uint8, mode="c", shape=(expected,)
-    )  # copy-on-write: torch warns about arrays that it may not write
+    mapped = map_bytes(path, torch.Size(shape).numel() * dtype.itemsize, growing=False)
     return torch.from_numpy(mapped).view(dtype).view(shape)

@@ -28,7 +28,6 @@ from prvr.tokens import TensorRecord, VideoBatch, VideoTokens
 from prvr.trace import Trace, TraceConfig
 
 _VECTORS = ("local", "fixed", "keys", "registers", "values")
-PAGED = ("local.values", "local.scale", "keys.values", "keys.scale", "routes.grounding")  # arrays with a row per page
 
 
 @dataclass(frozen=True, eq=False)

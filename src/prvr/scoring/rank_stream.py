@@ -9,7 +9,7 @@ from torch import Tensor
 
 from prvr.scoring.engines import Engine, score
 from prvr.scoring.gallery import Gallery
-from prvr.scoring.ranks import Positives, ranks
+from prvr.scoring.recall import Positives, ranks
 
 SCORES_AT_ONCE = 1 << 24  # of base and evidence each: 64 MB
 

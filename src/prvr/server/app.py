@@ -80,7 +80,7 @@ def create_app(library: Library, options: ServerOptions | None = None) -> FastAP
     add_error_handlers(app, library.address)
     _add_page(app)
     _add_problem_schema(app)
-    app.add_middleware(Guard, options=options, metrics=state.metrics)
+    app.add_middleware(Guard, options=options, metrics=state.metrics, doorkeeper=state.doorkeeper)
     return app
 
 

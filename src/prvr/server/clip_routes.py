@@ -59,8 +59,9 @@ async def clip(
         raise Problem(
             409, f"A clip of {last - first:.0f} s is too long.", f"Ask for {LONGEST_CLIP:.0f} s or less, with margins."
         )
-    await run_in_threadpool(require_unchanged_file, video)
-    file = await unless_gone(request, state.clips.get(video, first, last))
+    expected = state.roots.expected(video)
+    await run_in_threadpool(require_unchanged_file, video, expected)
+    file = await unless_gone(request, state.clips.get(video, expected, first, last))
     status = os.fstat(file.fileno())
     etag = f'"{video.digest[:16]}-{status.st_mtime_ns:x}-{status.st_size:x}"'  # cut again, it may have other bytes
     return ranged_response(file, status.st_size, etag, "video/mp4", request.method, range_, if_range)

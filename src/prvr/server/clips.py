@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 from prvr.library import Video
-from prvr.media import CLIP_PROGRAM, ExportFormat, ExportMoment
+from prvr.media import CLIP_PROGRAM, ExpectedFile, ExportFormat, ExportMoment
 from prvr.server.problems import Problem, as_sentence
 from prvr.server.processes import DecoderProcess
 
+ExpectedFiles: TypeAlias = Mapping[str, ExpectedFile]  # by path
 LONGEST_CLIP = 120.0  # seconds, with its margins
 LONGEST_EXPORT = 900.0  # seconds of all moments together, where they are cut
 _SIDE = 1280  # pixels of the longer side of a clip, at most
@@ -45,10 +46,13 @@ class _Cutter:
         finally:
             self._waiting -= 1
 
-    async def cut(self, moments: Sequence[ExportMoment], form: str, out: Path, **options: Any) -> None:
+    async def cut(
+        self, moments: Sequence[ExportMoment], expected: ExpectedFiles, form: str, out: Path, **options: Any
+    ) -> None:
         """Write a file. Raises a Problem if one of the videos cannot be read."""
         plain = [{**vars(moment), "video": str(moment.video)} for moment in moments]
-        answer, _ = await self._process.ask({"moments": plain, "format": form, "out": str(out), **options})
+        request = {"moments": plain, "expected": expected, "format": form, "out": str(out), **options}
+        answer, _ = await self._process.ask(request)
         if "problem" in answer:
             name = f"{moments[0].video.name}: " if len(moments) == 1 else ""
             raise Problem(409, as_sentence(f"Nothing was cut: {name}{answer['problem']}"), _REMEDY)
@@ -68,24 +72,25 @@ class Clips:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._bytes = self._count = 0
 
-    async def get(self, video: Video, start: float, end: float) -> BinaryIO:
+    async def get(self, video: Video, expected: ExpectedFile, start: float, end: float) -> BinaryIO:
         """An .mp4 file of a stretch (seconds), open to be read."""
         key = (video.digest, round(start, 2), round(end, 2))
         if key not in self._cache:
             async with self._cutter.turn():
                 if key not in self._cache:
-                    await self._cut(key, ExportMoment(video.path, key[1], key[2]))
+                    moment = ExportMoment(video.path, key[1], key[2])
+                    await self._cut(key, moment, {str(video.path): expected})
         self._cache.move_to_end(key)
         return self._cache[key][0].open("rb")  # stays open where the file is deleted meanwhile
 
-    async def _cut(self, key: tuple[str, float, float], moment: ExportMoment) -> None:
+    async def _cut(self, key: tuple[str, float, float], moment: ExportMoment, expected: ExpectedFiles) -> None:
         """Cut a clip, and delete those that were not used for the longest time."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="prvr-clips-", ignore_cleanup_errors=True)
         self._count += 1
         out = Path(self._folder.name) / f"{self._count}.mp4"
         try:
-            await self._cutter.cut([moment], "clip", out, longest_side=_SIDE)
+            await self._cutter.cut([moment], expected, "clip", out, longest_side=_SIDE)
         except BaseException:  # a process that was killed leaves its unfinished file
             for left in (out, *out.parent.glob(f".{out.name}.*")):
                 left.unlink(missing_ok=True)
@@ -109,10 +114,12 @@ class Exports:
     def __init__(self) -> None:
         self._cutter = _Cutter("exports", _MAX_EXPORTS, _EXPORT_TIMEOUT)
 
-    async def write(self, moments: Sequence[ExportMoment], form: ExportFormat, out: Path) -> None:
+    async def write(
+        self, moments: Sequence[ExportMoment], expected: ExpectedFiles, form: ExportFormat, out: Path
+    ) -> None:
         """Write a file. If that is stopped, unfinished files stay in its folder."""
         async with self._cutter.turn():
-            await self._cutter.cut(moments, form, out)
+            await self._cutter.cut(moments, expected, form, out)
 
     async def close(self) -> None:
         await self._cutter.close()

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 from starlette.background import BackgroundTask
 
 from prvr.media import EXPORT_SUFFIXES, USUAL_RATE, ExportFormat, ExportMoment, export_moments
-from prvr.server.clips import LONGEST_EXPORT
+from prvr.server.clips import LONGEST_EXPORT, ExpectedFiles
 from prvr.server.disconnects import unless_gone
 from prvr.server.models import Integer, Label, Real, RequestModel, Seconds
 from prvr.server.problems import Problem, problem_responses
@@ -80,17 +80,18 @@ async def export(body: ExportRequest, request: Request, state: Shared) -> FileRe
     Clips and films are cut before the response begins, which can take minutes. They are at most 900 seconds long in
     all. Tables and timelines name videos as `name` in GET /v1/videos does."""
     moments = await run_in_threadpool(_moments, body, state)
+    expected: ExpectedFiles = {}
     if body.format in ("clips", "film"):
         seconds = sum(moment.seconds for moment in moments)
         if seconds > LONGEST_EXPORT:
             remedy = f"Export {LONGEST_EXPORT:.0f} s or less at once, or a timeline, which may be longer."
             raise Problem(409, f"The moments are {seconds:.0f} s long in all.", remedy)
-        await run_in_threadpool(_require_files, body, state)
+        expected = await run_in_threadpool(_require_files, body, state)
     folder = tempfile.TemporaryDirectory(prefix="prvr-export-", ignore_cleanup_errors=True)  # for this user only
     out = Path(folder.name) / f"moments{EXPORT_SUFFIXES[body.format]}"
     try:
         if body.format in ("clips", "film"):
-            await unless_gone(request, state.exports.write(moments, body.format, out))
+            await unless_gone(request, state.exports.write(moments, expected, body.format, out))
         else:
             await run_in_threadpool(export_moments, moments, body.format, out)
     except BaseException:
@@ -116,6 +117,11 @@ def _moments(body: ExportRequest, state: ServerState) -> list[ExportMoment]:
     return found
 
 
-def _require_files(body: ExportRequest, state: ServerState) -> None:
+def _require_files(body: ExportRequest, state: ServerState) -> ExpectedFiles:
+    """Refuse videos whose files have changed. Returns what must still be true of each when it is cut."""
+    found = {}
     for number in {moment.video for moment in body.moments}:
-        require_unchanged_file(state.video(number))
+        video = state.video(number)
+        found[str(video.path)] = state.roots.expected(video)
+        require_unchanged_file(video, found[str(video.path)])
+    return found

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
 import time
 from contextlib import ExitStack
-from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from prvr.server.access import Doorkeeper, may
 from prvr.server.metrics import Metrics
 from prvr.server.options import ServerOptions, is_loopback
 from prvr.server.problems import Problem
 
-COOKIE = "prvr_token"
 _PUBLIC = {"/v1/health", "/v1/session"}
-GUARD_STATUSES = (401, 403, 408, 413, 414, 421, 431)
+GUARD_STATUSES = (401, 403, 408, 413, 414, 421, 429, 431)
 BODY_SECONDS = 20.0  # time for the body of a request to arrive
 _LARGE_BODIES = 16  # bodies above the usual limit that may be in memory at the same time
 _TURN_SECONDS = 10.0  # time that such a body may wait for its turn
@@ -43,8 +41,9 @@ _API_HEADERS = (*_HEADERS, (b"cache-control", b"no-store"))
 class Guard:
     """The outermost middleware: refuses bad requests and adds security headers to every response."""
 
-    def __init__(self, app: ASGIApp, options: ServerOptions, metrics: Metrics):
+    def __init__(self, app: ASGIApp, options: ServerOptions, metrics: Metrics, doorkeeper: Doorkeeper | None = None):
         self.app, self.options, self.metrics = app, options, metrics
+        self.doorkeeper = doorkeeper or Doorkeeper(options)
         self._large = asyncio.Semaphore(_LARGE_BODIES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,14 +101,24 @@ class Guard:
         path = scope["path"]
         if not declared.isdecimal() or int(declared) > self._most(path):
             raise self._too_large(path)
-        guarded = path.startswith(("/v1/", "/mcp")) or path == "/metrics"
-        if options.token is not None and guarded and path not in _PUBLIC and not has_token(headers, options.token):
+        if path.startswith(("/v1/", "/mcp")) or path == "/metrics":
+            self._check_access(scope, headers)
+
+    def _check_access(self, scope: Scope, headers: Headers) -> None:
+        """Note in the scope what the sender may do, and refuse what it may not."""
+        if scope["path"] in _PUBLIC:
+            return
+        access = self.doorkeeper.access(headers, client_address(scope))
+        if access is None:
             raise Problem(
                 401,
                 "This server needs a token.",
                 "Send the header Authorization: Bearer TOKEN, or enter the token on the page.",
                 {"WWW-Authenticate": "Bearer"},
             )
+        if not may(access, scope["method"], scope["path"]):
+            raise Problem(403, "This token can search and watch, and change nothing.", "Use the server's other token.")
+        scope["prvr.access"] = access
 
     async def _read(self, receive: Receive, path: str, held: ExitStack) -> Receive:
         """Read the whole body before the app does, so that its size is limited even without a Content-Length."""
@@ -150,21 +159,9 @@ class Guard:
         return Problem(413, f"The request is larger than {self._most(path)} bytes.", "Send less.")
 
 
-def has_token(headers: Headers, token: str) -> bool:
-    """Whether a request carries the token, in its Authorization header or in the page's cookie."""
-    scheme, _, credentials = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and equals_token(credentials.strip(), token):
-        return True
-    try:
-        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return False
-    return cookie is not None and equals_token(cookie.value, token)
-
-
-def equals_token(text: str, token: str) -> bool:
-    """Compare in constant time, so that the time does not tell how many letters were right."""
-    return hmac.compare_digest(text.encode("utf-8", "replace"), token.encode())
+def client_address(scope: Scope) -> str:
+    """Where a request comes from; a proxy's own address if there is one in between."""
+    return str((scope.get("client") or ("unknown",))[0])
 
 
 def _name(host: str) -> str:

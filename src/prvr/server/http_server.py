@@ -38,10 +38,10 @@ def serve(library: Library, options: ServerOptions, ready: Callable[[str], None]
     """Serve a library until Ctrl-C or SIGTERM. ``ready`` is called with the address."""
     listening = listen(options)
     port = listening.getsockname()[1]
-    library.tracks  # noqa: B018 (loads the encoder, so that a problem shows now and not at the first search)
+    library.prepare()
     server = build_server(create_app(library, options))
     listening.listen()  # clients that read the address may connect before the server runs
-    ready(f"http://{options.shown_host}:{port}/")
+    ready(f"{options.scheme}://{options.shown_host}:{port}/")
     with listening:
         server.run(sockets=[listening])
 
@@ -75,7 +75,7 @@ def serve_app(app: ASGIApp, options: ServerOptions, ready: Callable[[str], None]
     listening = listen(options)
     server = uvicorn.Server(_config(Guard(app, options, Metrics()), options))
     listening.listen()
-    ready(f"http://{options.shown_host}:{listening.getsockname()[1]}/")
+    ready(f"{options.scheme}://{options.shown_host}:{listening.getsockname()[1]}/")
     with listening:
         server.run(sockets=[listening])
 
@@ -89,6 +89,8 @@ def _config(app: ASGIApp, options: ServerOptions) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=TimeLimitedProtocol,
+        ssl_certfile=options.certfile,
+        ssl_keyfile=options.keyfile,
         ws="none",
         h11_max_incomplete_event_size=options.max_head,
         proxy_headers=False,

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from prvr.media import VideoFile, video_path
+from prvr.errors import UserError
+from prvr.media import ONLY_BELOW, VideoFile, longest_decoding, video_path
 from prvr.server import processes
 from prvr.server.problems import Problem, as_sentence, without_paths
+from prvr.server.roots import Roots
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
@@ -45,8 +47,9 @@ class Job:
 class Jobs:
     """The queue of jobs. Runs them in order and tells clients that follow one about changes."""
 
-    def __init__(self, library: str):
+    def __init__(self, library: str, roots: Roots):
         self.library = library
+        self._environment = {ONLY_BELOW: json.dumps(roots.on_disk)}  # although links may change while a job waits
         self.all: dict[int, Job] = {}
         self._queue: asyncio.Queue[Job] = asyncio.Queue()
         self._changed = asyncio.Condition()
@@ -140,7 +143,7 @@ class Jobs:
 
     async def _run_worker(self, job: Job, files: list[VideoFile]) -> tuple[VideoFile | None, str | None]:
         """Run one worker process. Returns the file that it read last, and why it failed (None if it succeeded)."""
-        process = job.process = await processes.start("prvr.server.worker")
+        process = job.process = await processes.start("prvr.server.worker", self._environment)
         if job.state != "running":  # it was cancelled while the process started
             processes.stop(process)
             await process.wait()
@@ -149,20 +152,29 @@ class Jobs:
         assert process.stdout is not None
         request = {"library": self.library, "files": [*map(str, files)], "tags": job.tags, "retry": job.retry}
         file: VideoFile | None = None
+        deadlines = dict[VideoFile, float]()  # progress alone does not keep a file alive
         code: int | None = None
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.close()
-            while line := await asyncio.wait_for(process.stdout.readline(), STARTING if file is None else PATIENCE):
+            while True:
+                patience = STARTING if file is None else min(PATIENCE, deadlines[file] - time.monotonic())
+                line = await asyncio.wait_for(process.stdout.readline(), max(0.0, patience))
+                if not line:
+                    break
                 message = json.loads(line)
                 if "problem" in message:
                     return None, str(message["problem"])
                 if "at" in message:
                     file = video_path(message.pop("at"))
+                    if file not in deadlines:
+                        deadlines[file] = time.monotonic() + await asyncio.to_thread(_longest, file)
                 if job.state == "running":
                     await self._change(job, **message)
             code = await processes.exit_status(process)
         except TimeoutError:
+            if file is not None and time.monotonic() >= deadlines[file]:
+                return file, "took too long for its size and was left out"
             return file, "the decoder made no progress for a long time and was stopped"
         finally:
             processes.stop(process)
@@ -183,3 +195,11 @@ class Jobs:
         job.version += 1
         async with self._changed:
             self._changed.notify_all()
+
+
+def _longest(file: VideoFile) -> float:
+    """Seconds that adding a file may take: four times as long as decoding it may."""
+    try:
+        return 4 * longest_decoding(file.stat().st_size)
+    except (OSError, UserError):  # the worker says what is wrong with it
+        return PATIENCE

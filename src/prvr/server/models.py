@@ -240,9 +240,10 @@ class JobList(BaseModel):
 
 
 class Health(BaseModel):
-    """The server is alive."""
+    """The server is alive; and whether all of its library can be read."""
 
-    status: Literal["ok"] = "ok"
+    status: Literal["ok", "damaged"] = Field("ok", description="damaged: parts of the library are left out of searches")
+    message: str = Field("", description="a sentence about the damage")
     version: str
 
 

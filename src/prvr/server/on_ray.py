@@ -32,8 +32,7 @@ class Replica:
         require_same_version(version)
         torch.set_num_threads(threads)
         self.library, self.options = open_library(address), options
-        self.library.tracks  # noqa: B018 (loads the encoder before the first search)
-        self.library.snapshot()
+        self.library.prepare()
 
     def __serve_build_asgi_app__(self) -> Any:
         return create_app(self.library, self.options)
@@ -50,6 +49,8 @@ def serve_on_cluster(
         )
     if replicas < 1:
         raise ServerError(f"at least one replica must answer, not {replicas}")
+    if options.certfile is not None:
+        raise ServerError("Ray Serve has no HTTPS: leave --certfile and --keyfile out, and put a proxy in front")
     if options.roots and replicas > 1:
         raise ServerError("only one replica can add videos: leave --allow-root out, and use `prvr library add`")
     with listen(options) as listening:

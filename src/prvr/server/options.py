@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
 
 from prvr.errors import UserError
 from prvr.media import VideoFile
@@ -19,7 +22,10 @@ class ServerOptions:
 
     host: str = "127.0.0.1"
     port: int = 7870
-    token: str | None = None  # if set, every request must carry it
+    token: str | None = None  # if set, every request must carry it, or the next
+    view_token: str | None = None  # with this one, requests that change something are refused
+    certfile: Path | None = None  # with keyfile: HTTPS
+    keyfile: Path | None = None
     roots: tuple[VideoFile, ...] = ()  # folders that videos may be added from
     max_body: int = 64 * 1024  # bytes of a request's body
     max_search: int = 12 << 20  # the same for a search, which may hold a picture
@@ -28,6 +34,10 @@ class ServerOptions:
     max_url: int = 16 * 1024  # bytes of a URL with its query; longer than any valid one
     waiting: int = 1024  # searches that may wait; more are refused
     batch: int = 64  # searches scored in one pass
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self.certfile is None else "https"
 
     @property
     def shown_host(self) -> str:
@@ -42,15 +52,35 @@ class ServerOptions:
                 f"other machines can reach {self.host}, so a token is needed: --token SECRET (or PRVR_TOKEN=SECRET in "
                 "the environment), at least 16 characters; or leave --host out to serve this machine only"
             )
-        if self.token is not None and (
-            len(self.token) < 16 or not self.token.isascii() or not self.token.isprintable()
-        ):
-            raise ServerError(
-                "a token needs at least 16 characters, all printable ASCII (letters, digits, punctuation)"
-            )
+        for token in (self.token, self.view_token):
+            if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
+                raise ServerError(
+                    "a token needs at least 16 characters, all printable ASCII (letters, digits, punctuation)"
+                )
+        if self.view_token is not None and self.token in (None, self.view_token):
+            raise ServerError("a token for viewing needs another --token beside it, for those who may change things")
+        if (self.certfile is None) != (self.keyfile is None):
+            raise ServerError("HTTPS needs both --certfile and --keyfile (or both in one file, named twice)")
+        if self.certfile is not None and self.keyfile is not None:
+            _check_certificate(self.certfile, self.keyfile)
         for root in self.roots:
             if not root.is_dir():
                 raise ServerError(f"--allow-root {root}: there is no such folder")
+
+
+def _check_certificate(certfile: Path, keyfile: Path) -> None:
+    """Load a certificate and its key once, so that a problem shows before the server starts."""
+    for file in (certfile, keyfile):
+        if not file.is_file():
+            raise ServerError(f"{file}: there is no such file")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile, password=_refuse_password)
+    except (OSError, ValueError) as problem:  # OSError: also those of OpenSSL
+        raise ServerError(f"{certfile} and {keyfile} are not a certificate and its key (PEM): {problem}") from None
+
+
+def _refuse_password() -> NoReturn:
+    raise ServerError("the key of the certificate is encrypted: store it without a password, readable by you only")
 
 
 def is_loopback(host: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import traceback
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
@@ -15,10 +16,22 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from prvr.errors import UserError
+from prvr.errors import UserError, printable
 from prvr.lake import StoreAway
 
+
+class _PrintableRecords(logging.Filter):
+    """Escapes control characters, which names of files may hold, in what the server logs."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = printable(record.getMessage(), one_line=True), ()
+        if record.exc_info:
+            record.exc_text = printable("".join(traceback.format_exception(*record.exc_info)).rstrip())
+        return True
+
+
 _log = logging.getLogger("prvr.server")
+_log.addFilter(_PrintableRecords())
 _TITLES = {
     400: "Bad request", 401: "Token needed", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
     408: "Too slow", 409: "Conflict", 410: "Gone", 411: "Length required", 413: "Too large", 414: "Address too long",

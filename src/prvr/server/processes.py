@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,14 @@ _MAX_LINE = 1 << 24  # bytes
 _EXIT_SECONDS = 10.0  # time for a process to end by itself
 
 
-async def start(module: str) -> Process:
-    """Run a module that reads and writes lines. It has a lower CPU priority, and is killed first if memory runs out."""
+async def start(module: str, environment: Mapping[str, str] | None = None) -> Process:
+    """Run a module that reads and writes lines. It has a lower CPU priority, and is killed first if memory runs out.
+
+    ``environment``: variables besides those of this process.
+    """
     process = await asyncio.create_subprocess_exec(
         *python_command(module), stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_MAX_LINE,
+        env={**os.environ, **(environment or {})},
         start_new_session=True,  # Ctrl-C reaches the server only, which then stops this one
     )  # fmt: skip
     with suppress(OSError, AttributeError):  # not available on every system

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
-import stat
 from collections.abc import AsyncIterator
 from pathlib import PurePath
 from typing import BinaryIO
@@ -15,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from prvr.errors import UserError
 from prvr.library import Video
-from prvr.media import BucketPath, FileStatus, MediaError, StorageError
+from prvr.media import ExpectedFile, FileChanged, MediaError, StorageError, open_checked
 from prvr.server.problems import Problem
 
 _log = logging.getLogger("prvr.server")
@@ -53,16 +51,18 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
     return int(first), min(int(last) if last else size - 1, size - 1)
 
 
-def file_response(video: Video, method: str, range_header: str | None, if_range: str | None) -> Response:
+def file_response(
+    video: Video, expected: ExpectedFile, method: str, range_header: str | None, if_range: str | None
+) -> Response:
     """Respond with the file of a video, or a part of it. A file that has changed since it was added is refused."""
-    file, etag = _open(video), f'"{video.digest[:32]}"'
+    file, etag = _open(video, expected), f'"{video.digest[:32]}"'
     kind = _TYPES.get(video.path.suffix.lower(), "application/octet-stream")
     return ranged_response(file, video.size, etag, kind, method, range_header, if_range)
 
 
-def require_unchanged_file(video: Video) -> None:
+def require_unchanged_file(video: Video, expected: ExpectedFile) -> None:
     """Refuse a video whose file is gone, has changed since it was added, or was never read."""
-    _open(video).close()
+    _open(video, expected).close()
 
 
 def ranged_response(
@@ -98,29 +98,21 @@ def ranged_response(
     return StreamingResponse(_content(file, first, last), status, headers, kind)
 
 
-def _open(video: Video) -> BinaryIO:
+def _open(video: Video, expected: ExpectedFile) -> BinaryIO:
     """Open the file and check that it is the one that was added. It is closed with the last reference to it."""
     if video.state != "ok":  # it was never read as a video, so it may be anything
         raise Problem(409, f"The file of {title(video.path)!r} could not be read as a video.", "Add it again.")
     remedy = "Add it again, or remove it from the library."
-    file: BinaryIO
-    status: os.stat_result | FileStatus
     try:
-        if isinstance(video.path, BucketPath):
-            found = video.path.stat()
-            file, status = video.path.open(status=found), found
-        else:
-            handle = os.open(video.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-            file, status = os.fdopen(handle, "rb", buffering=0), os.fstat(handle)
+        return open_checked(video.path, expected)
+    except FileChanged:
+        raise Problem(409, f"The file of {title(video.path)!r} has changed since it was added.", remedy) from None
     except (OSError, MediaError):
         raise Problem(410, f"The file of {title(video.path)!r} is gone or cannot be read.", remedy) from None
     except StorageError as problem:
         _log.warning("%s", problem)
         detail = f"The storage that holds {title(video.path)!r} cannot be read."
         raise Problem(503, detail, "Try again later. The server's log says more.", {"Retry-After": "10"}) from None
-    if not stat.S_ISREG(status.st_mode) or (status.st_size, status.st_mtime_ns) != (video.size, video.mtime):
-        raise Problem(409, f"The file of {title(video.path)!r} has changed since it was added.", remedy)
-    return file
 
 
 async def _content(file: BinaryIO, first: int, last: int) -> AsyncIterator[bytes]:

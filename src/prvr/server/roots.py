@@ -6,12 +6,13 @@ Clients name folders relative to a root. They never see an absolute path of this
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from prvr.library import VIDEO_SUFFIXES, find_videos
-from prvr.media import BucketPath, VideoFile, subtitle_files, video_path
+from prvr.library import VIDEO_SUFFIXES, Video, find_videos
+from prvr.media import BucketPath, ExpectedFile, VideoFile, open_place, subtitle_files, video_path
 from prvr.server.problems import Problem
 
 _MAX_LISTED = 500  # folders of one level
@@ -59,19 +60,28 @@ class Roots:
             raise Problem(403, f"Videos may not be added from {root!r}.", remedy)
         base = self.by_name[root]
         parts = PurePosixPath(path).parts
-        outside = Problem(403, f"This path leads out of {root!r}.", "Name a file or folder inside it, without '..'.")
         if "\\" in path or "\0" in path or PurePosixPath(path).is_absolute() or ".." in parts:
-            raise outside
+            raise _outside(root)
         try:
             joined: VideoFile = base.joinpath(*parts)
             real = _real(joined)
         except (OSError, ValueError, RuntimeError):
             raise Problem(404, "There is no such folder or file.", _LIST_FOLDERS) from None
         if not real.is_relative_to(base):
-            raise outside
+            raise _outside(root)
         if not real.is_dir() and not real.exists():
             raise Problem(404, f"There is no such folder or file in {root!r}.", _LIST_FOLDERS)
         return joined
+
+    @property
+    def on_disk(self) -> tuple[str, ...]:
+        """Those that are not in a bucket, without links."""
+        return tuple(str(root) for root in self.by_name.values() if not isinstance(root, BucketPath))
+
+    def expected(self, video: Video) -> ExpectedFile:
+        """What must be true of a video's file when it is opened: it is as it was added, and inside its root."""
+        inside = any(map(video.path.is_relative_to, self.on_disk))
+        return ExpectedFile(video.size, video.mtime, self.on_disk if inside else ())
 
     def files(self, root: str, path: str) -> FilesToAdd:
         """All videos in a folder. A video is left out if it, or its subtitles, is a link out of the root."""
@@ -91,15 +101,39 @@ class Roots:
         if not folder.is_dir():
             raise Problem(404, "This is a file, not a folder.", "Add the file itself with POST /v1/videos.")
         try:
-            inner = sorted(entry.name for entry in folder.iterdir() if _is_plain_folder(entry))
+            own, inner = self._listed(root, folder)
         except OSError:
             raise Problem(403, "This folder cannot be read.", "Give the server's user permission to read it.") from None
         prefix = PurePosixPath(path)
-        listed = [Folder(root, "" if str(prefix) == "." else str(prefix), _count_videos(folder))]
-        for name in inner[:_MAX_LISTED]:
-            if not name.startswith("."):
-                listed.append(Folder(root, str(prefix / name), _count_videos(folder / name)))
-        return listed
+        listed = [Folder(root, "" if str(prefix) == "." else str(prefix), own)]
+        return listed + [Folder(root, str(prefix / name), videos) for name, videos in inner.items()]
+
+    def _listed(self, root: str, folder: VideoFile) -> tuple[int, dict[str, int]]:
+        """Videos directly in a folder, and in each folder in it. What is read is the open folder, not its name."""
+        if isinstance(folder, BucketPath) or os.scandir not in os.supports_fd:  # as on Windows
+            return _listed_by_name(folder)
+        with _opened_folder(folder) as handle:
+            if not open_place(handle, folder).is_relative_to(self.by_name[root]):
+                raise _outside(root)
+            with os.scandir(handle) as entries:
+                names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+            inner = {}
+            for name in _shown(name for name, is_folder in names.items() if is_folder):
+                inner[name] = 0
+                with suppress(OSError), _opened_folder(name, handle) as place:
+                    inner[name] = _count_videos(os.listdir(place))
+            return _count_videos(names), inner
+
+
+@contextmanager
+def _opened_folder(name: str | Path, inside: int | None = None) -> Iterator[int]:
+    """An open folder; one inside another open folder must not be a link."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (os.O_NOFOLLOW if inside is not None else 0)
+    handle = os.open(name, flags, dir_fd=inside)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def _real(path: VideoFile) -> VideoFile:
@@ -107,15 +141,24 @@ def _real(path: VideoFile) -> VideoFile:
     return path if isinstance(path, BucketPath) else path.resolve()
 
 
-def _is_plain_folder(path: VideoFile) -> bool:
-    return path.is_dir() and (isinstance(path, BucketPath) or not path.is_symlink())
+def _listed_by_name(folder: VideoFile) -> tuple[int, dict[str, int]]:
+    found: list[VideoFile] = list(folder.iterdir())
+    inner = _shown(path.name for path in found if path.is_dir())
+    videos = {name: _count_videos(path.name for path in (folder / name).iterdir()) for name in inner}
+    return _count_videos(path.name for path in found), videos
 
 
-def _count_videos(folder: VideoFile) -> int:
-    try:
-        return sum(entry.suffix.lower() in VIDEO_SUFFIXES for entry in folder.iterdir())
-    except OSError:
-        return 0
+def _shown(folders: Iterable[str]) -> list[str]:
+    """The first folders by name, without hidden ones."""
+    return sorted(name for name in folders if not name.startswith("."))[:_MAX_LISTED]
+
+
+def _count_videos(names: Iterable[str]) -> int:
+    return sum(PurePosixPath(name).suffix.lower() in VIDEO_SUFFIXES for name in names)
+
+
+def _outside(root: str) -> Problem:
+    return Problem(403, f"This path leads out of {root!r}.", "Name a file or folder inside it, without '..'.")
 
 
 class LibraryFolders:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from prvr import __version__
 from prvr.library import library_limits
 from prvr.media import BucketPath
-from prvr.server.guard import COOKIE, equals_token
+from prvr.server.access import COOKIE, SESSION_SECONDS, access_of
+from prvr.server.guard import client_address
 from prvr.server.models import (
     ExampleList,
     Health,
@@ -28,15 +30,17 @@ metrics_router = APIRouter(tags=["service"])
 
 
 @router.get("/health")
-async def health() -> Health:
-    """Check that the server is alive. Needs no token."""
-    return Health(version=__version__)
+async def health(state: Shared) -> Health:
+    """Check that the server is alive, and that its library can be read. Needs no token."""
+    damage = await asyncio.to_thread(state.library.damage)  # searches do not keep it waiting
+    return Health(status="damaged" if damage else "ok", message=damage, version=__version__)
 
 
 @router.get("/library")
-def library(state: Shared) -> LibraryModel:
+def library(request: Request, state: Shared) -> LibraryModel:
     """Summarise the library: its size, and the values that filters can take."""
     summary, folders = state.library.summary(), state.lister().folders
+    changes = access_of(request) == "all"
     return LibraryModel(
         videos=summary.videos,
         failed=summary.failed,
@@ -45,8 +49,8 @@ def library(state: Shared) -> LibraryModel:
         limits=library_limits(state.library.record),
         folders=sorted({*map(folders.folder_name, summary.folders)}),
         tags=list(summary.tags),
-        writable=state.library.store.writable,
-        roots=list(state.roots.by_name),
+        writable=changes and state.library.store.writable,
+        roots=list(state.roots.by_name) if changes else [],
     )
 
 
@@ -73,13 +77,19 @@ def library_examples(state: Shared) -> ExampleList:
 
 
 @router.post("/session", status_code=204, responses=problem_responses(400, 401, 422))
-async def session(request: SessionRequest, state: Shared, response: Response) -> None:
-    """Exchange the token for a cookie. The page needs one: browsers load pictures and videos without extra headers."""
-    token = state.options.token
-    if token is not None and not equals_token(request.token, token):
+async def session(body: SessionRequest, request: Request, state: Shared, response: Response) -> None:
+    """Exchange a token for a cookie. The page needs one: browsers load pictures and videos without extra headers.
+
+    The cookie holds a signed session of seven days, and not the token."""
+    access = state.doorkeeper.access_with(body.token, client_address(request.scope))
+    if access is None:
         raise Problem(401, "This is not the token of the server.", "Use the token that the server was started with.")
-    if token is not None:
-        response.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
+    value = state.doorkeeper.session(access)
+    if value is not None:
+        secure = request.url.scheme == "https"
+        response.set_cookie(
+            COOKIE, value, max_age=SESSION_SECONDS, httponly=True, samesite="strict", path="/", secure=secure
+        )
 
 
 @metrics_router.get("/metrics", response_class=PlainTextResponse)

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from prvr.library import Library, Video
+from prvr.server.access import Doorkeeper
 from prvr.server.batcher import Batcher
 from prvr.server.clips import Clips, Exports
 from prvr.server.examples import Examples
@@ -29,6 +30,7 @@ class ServerState:
 
     library: Library
     options: ServerOptions
+    doorkeeper: Doorkeeper
     roots: Roots
     metrics: Metrics
     searcher: BatchSearcher
@@ -42,15 +44,16 @@ class ServerState:
 
     @staticmethod
     def of(library: Library, options: ServerOptions) -> ServerState:
-        metrics, searcher = Metrics(), BatchSearcher(library)
+        metrics, searcher, roots = Metrics(), BatchSearcher(library), Roots(options.roots)
         return ServerState(
             library,
             options,
-            Roots(options.roots),
+            Doorkeeper(options),
+            roots,
             metrics,
             searcher,
             Batcher(searcher, metrics, options.batch, options.waiting),
-            Jobs(library.address),
+            Jobs(library.address, roots),
             Thumbnails(),
             Pictures(),
             Examples(library),

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 
 from prvr.library import Video
-from prvr.media import THUMBNAIL_PROGRAM
+from prvr.media import THUMBNAIL_PROGRAM, ExpectedFile
 from prvr.server.problems import Problem, as_sentence
 from prvr.server.processes import DecoderProcess
 
@@ -24,7 +24,7 @@ class Thumbnails:
         self._decoder = DecoderProcess(THUMBNAIL_PROGRAM, _TIMEOUT, _TIMEOUT)
         self._turn = asyncio.Lock()
 
-    async def get(self, video: Video, time: float, width: int) -> bytes:
+    async def get(self, video: Video, expected: ExpectedFile, time: float, width: int) -> bytes:
         """The picture at a time in seconds, at most ``width`` pixels wide, as a JPEG."""
         at = round(min(time, max(0.0, (video.duration or 0.0) - 0.05)), 2)
         key = (video.digest, at, width)
@@ -35,7 +35,7 @@ class Thumbnails:
             try:
                 async with self._turn:  # one decoder at a time, so that searches are not slowed down
                     if key not in self._cache:
-                        self._store(key, await self._decode(video, at, width))
+                        self._store(key, await self._decode(video, expected, at, width))
             finally:
                 self._waiting -= 1
         self._cache.move_to_end(key)
@@ -48,8 +48,9 @@ class Thumbnails:
         while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
             self._bytes -= len(self._cache.popitem(last=False)[1])
 
-    async def _decode(self, video: Video, at: float, width: int) -> bytes:
-        answer, picture = await self._decoder.ask({"path": str(video.path), "time": at, "width": width})
+    async def _decode(self, video: Video, expected: ExpectedFile, at: float, width: int) -> bytes:
+        request = {"path": str(video.path), "expected": expected, "time": at, "width": width}
+        answer, picture = await self._decoder.ask(request)
         if "problem" in answer:
             remedy = "Add the video again. If that does not help, the file is damaged at this time."
             raise Problem(409, as_sentence(f"No thumbnail of {video.path.name}: {answer['problem']}"), remedy)

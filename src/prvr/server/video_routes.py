@@ -24,7 +24,7 @@ from prvr.server.models import (
     write_cursor,
 )
 from prvr.server.problems import Problem, problem_responses
-from prvr.server.ranges import file_response
+from prvr.server.ranges import file_response, require_unchanged_file
 from prvr.server.state import Shared
 
 router = APIRouter(tags=["videos"])
@@ -132,7 +132,8 @@ def media(
     if_range: Annotated[str | None, Header(alias="If-Range", max_length=200)] = None,
 ) -> Response:
     """The video file, whole or by byte range."""
-    return file_response(state.video(video_id), request.method, range_, if_range)
+    video = state.video(video_id)
+    return file_response(video, state.roots.expected(video), request.method, range_, if_range)
 
 
 @router.get(
@@ -140,7 +141,7 @@ def media(
     response_class=Response,
     responses={
         200: {"description": "a picture", "content": {"image/jpeg": _BYTES}},
-        **problem_responses(404, 409, 422, 503),
+        **problem_responses(404, 409, 410, 422, 503),
     },
 )
 async def thumbnail(
@@ -151,5 +152,7 @@ async def thumbnail(
 ) -> Response:
     """The picture at a given time, as a JPEG."""
     video = await run_in_threadpool(state.video, video_id)
-    picture = await state.thumbnails.get(video, time, width)
+    expected = state.roots.expected(video)
+    await run_in_threadpool(require_unchanged_file, video, expected)
+    picture = await state.thumbnails.get(video, expected, time, width)
     return Response(picture, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=86400"})

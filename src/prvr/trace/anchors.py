@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from prvr.errors import UserError
 from prvr.tokens import VideoTokens, as_mask
 from prvr.trace.operator import clean
 
@@ -20,11 +21,20 @@ ANCHOR_KINDS = ("temporal-4", "temporal-6", "temporal-8", "global-1", "global-4"
 _ROUNDS = 10  # of k-means; a handful of tokens per cluster settles in fewer
 
 
+class UnknownAnchors(UserError, ValueError):
+    """No such anchors, or registers that a backbone does not have."""
+
+
 def with_anchors(videos: VideoTokens, kind: str) -> VideoTokens:
     """The same tokens with anchors as their registers.
 
-    ``hybrid`` keeps registers where a backbone has them (else global-4) and adds temporal-4.
+    ``registers`` keeps those of the backbone; ``hybrid`` keeps them where there are some (else global-4) and adds
+    temporal-4.
     """
+    if kind == "registers":
+        if videos.registers is None:
+            raise UnknownAnchors("this backbone has no registers: choose temporal-K, global-K or hybrid anchors")
+        return videos
     if kind == "hybrid":
         own = videos.registers if videos.registers is not None else anchors(videos, "global-4")
         made = torch.cat([F.normalize(own, dim=-1), anchors(videos, "temporal-4")], 1)
@@ -37,7 +47,7 @@ def anchors(videos: VideoTokens, kind: str) -> Tensor:
     """Anchors of one kind from the backbone's local evidence, (V, k, D) unit vectors."""
     found = re.fullmatch(r"(temporal|global)-([1-9]\d*)", kind)
     if found is None:
-        raise ValueError(f"unknown anchors {kind!r}; there are temporal-K, global-K and hybrid")
+        raise UnknownAnchors(f"unknown anchors {kind!r}; there are temporal-K, global-K, hybrid and registers")
     pool = temporal_anchors if found[1] == "temporal" else global_anchors
     return pool(videos.evidence, as_mask(videos.evidence_mask), int(found[2]))
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from prvr.tokens import VideoTokens
 from prvr.trace import operator as op
-from prvr.trace.module import Trace, TraceConfig
+from prvr.trace.config import TraceConfig
+from prvr.trace.module import Trace
 from prvr.trace.pairs import PairEvidence, aligned_evidence
 
 

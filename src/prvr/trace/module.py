@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,28 +12,9 @@ from torch import Tensor, nn
 from prvr.tokens import Evidence, TensorRecord, VideoTokens, as_mask
 from prvr.trace import operator as op
 from prvr.trace.anchors import with_anchors
+from prvr.trace.config import TraceConfig
 
 PROJECTIONS = ("query", "register_key", "frame_key", "frame_value")
-
-
-@dataclass(frozen=True)
-class TraceConfig:
-    """The paper's unified configuration, the same on all three datasets."""
-
-    fusion_weight: float = 0.03
-    """λ: weight of the evidence score in the final one"""
-    routing_strength: float = 0.3
-    """γ: weight of routed support next to direct evidence"""
-    soft_weight: float = 0.2
-    """η: weight of the soft route"""
-    temperature: float = 0.07
-    """τ_r: temperature of register activation and routing"""
-    gate: bool = False
-    """not in the paper: scale each pair's evidence score by 1 − H(π)/log R, how certain its register activation is"""
-    anchors: Literal["registers", "hybrid"] = "registers"
-    """hybrid, not in the paper: four anchors pooled over time join the registers (where there are none, global-4)"""
-    init: Literal["identity", "random"] = "identity"
-    """start of the four projections: the backbone's own space, or the usual random start"""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from prvr.tokens import TensorRecord, VideoTokens
 from prvr.trace import operator as op
-from prvr.trace.module import Trace, TraceConfig, TraceFactors
+from prvr.trace.config import TraceConfig
+from prvr.trace.module import Trace, TraceFactors
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from prvr.tokens import VideoTokens
 from prvr.trace import operator as op
-from prvr.trace.module import Trace, TraceConfig, TraceFactors
+from prvr.trace.config import TraceConfig
+from prvr.trace.module import Trace, TraceFactors
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,15 @@ CORRUPTIONS = (  # rows of Table S5, from the least to the most destroyed route
     Variant("cross_video", "cross-video shuffle q→R", "route_cross", "soft_cross"),
     Variant("shuffled_grounding", "shuffle R→F", "route_shuffled", "soft_shuffled"),
 )
-VARIANTS = tuple({variant.key: variant for variant in (BASE_VARIANT, *ABLATIONS, *CORRUPTIONS)}.values())
+# Where the paper can be read otherwise: whether a uniform activation keeps the mean affinity (ours) or has none at all
+# ("query-agnostic"), and whether uniform and average keep η·S_soft (its Table 3 says so, its row (7) compares without).
+READINGS = (
+    Variant("uniform_constant", "uniform q→R, constant affinity", "route_constant_uniform", "soft_uniform"),
+    Variant("uniform_route", "uniform q→R, without η S_soft", "route_uniform"),
+    Variant("uniform_constant_route", "uniform q→R, constant affinity, without η S_soft", "route_constant_uniform"),
+    Variant("average_route", "Avg(d̃), without η S_soft", "average"),
+)
+VARIANTS = tuple({variant.key: variant for variant in (BASE_VARIANT, *ABLATIONS, *CORRUPTIONS, *READINGS)}.values())
 
 
 @dataclass(frozen=True)
@@ -115,13 +124,15 @@ def variant_parts(
         return (affinity / temperature).softmax(1)
 
     support = _support(affinity, videos.compatibility, temperature)
+    without_query = routed(videos.open_support[..., None])
     parts = {
         "direct": direct.amax(1),
         "route": routed(support),
         "soft": _soft(queries, activation(affinity), videos.attended),
         "registers": temperature * (affinity / temperature).logsumexp(1),
         "average": videos.mean_frame @ queries.T + gamma * (valid @ support).squeeze(1) / valid.sum(-1),
-        "route_uniform": routed(videos.open_support[..., None]) + gamma * affinity.mean(1),
+        "route_constant_uniform": without_query,
+        "route_uniform": without_query + gamma * affinity.mean(1),
         "soft_uniform": _soft(queries, even, videos.attended),
         "soft_cross": _soft(queries, activation(other), videos.attended),
         "soft_shuffled": _soft(queries, activation(affinity), videos.shuffled_attended),

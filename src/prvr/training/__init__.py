@@ -15,10 +15,12 @@ Train a preset, then load what it learned::
 from prvr.errors import Interrupted
 from prvr.training.calibration import RunCalibration, calibrate_run, read_calibration, support_of_first_answers
 from prvr.training.config import (
+    RECIPES,
     BackboneStage,
     ConfigError,
     TraceStage,
     TrainConfig,
+    WitnessStage,
     config_from_dict,
     config_to_dict,
     load_preset,
@@ -35,13 +37,28 @@ from prvr.training.phases import PhaseSetup
 from prvr.training.run import Run, RunError
 from prvr.training.schedule import PhaseEpoch, backbone_rate, phase_at
 from prvr.training.splits import load_split, move_if_it_fits, resolve_config
+from prvr.training.start import STARTED_FROM, config_from_run, copy_start
 from prvr.training.step import PlainStep, Step
 from prvr.training.validation import split_scores, validate
+from prvr.training.witness import (
+    WitnessMaterial,
+    fit_hubs,
+    fit_weight,
+    rescored,
+    same_sentence,
+    train_witness,
+    witness_material,
+    witness_scores,
+)
+from prvr.training.witness_run import FittedWitness, fit_run_witness, load_run_witness
 
 __all__ = [
     "OWN_PRESET",
+    "RECIPES",
+    "STARTED_FROM",
     "BackboneStage",
     "ConfigError",
+    "FittedWitness",
     "Interrupted",
     "PhaseEpoch",
     "PhaseSetup",
@@ -56,15 +73,23 @@ __all__ = [
     "TrainConfig",
     "Trainer",
     "TrainingError",
+    "WitnessMaterial",
+    "WitnessStage",
     "backbone_optimiser",
     "backbone_rate",
     "calibrate_run",
     "choose_device",
     "config_from_dict",
+    "config_from_run",
     "config_to_dict",
+    "copy_start",
+    "fit_hubs",
+    "fit_run_witness",
+    "fit_weight",
     "import_checkpoint",
     "join_processes",
     "load_preset",
+    "load_run_witness",
     "load_split",
     "move_if_it_fits",
     "phase_at",
@@ -72,9 +97,14 @@ __all__ = [
     "preset_names",
     "read_calibration",
     "read_metrics",
+    "rescored",
     "resolve_config",
+    "same_sentence",
     "set_rate",
     "split_scores",
     "support_of_first_answers",
+    "train_witness",
     "validate",
+    "witness_material",
+    "witness_scores",
 ]

@@ -10,11 +10,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from prvr.backbones import BackboneConfig, method
+from prvr.backbones import BackboneConfig, method, require_ranges
 from prvr.errors import UserError, did_you_mean
-from prvr.trace import TraceConfig
+from prvr.trace import TraceConfig, WitnessConfig
 
 _Config = TypeVar("_Config")
+
+RECIPES = {"witness": "dreamprvr with TRACE, then a witness that reads words"}
+"""Names that `prvr train --method` takes besides backbones: presets of a backbone with further phases."""
 
 
 class ConfigError(UserError):
@@ -97,8 +100,31 @@ class TraceStage:
     """margin of that triplet"""
     contrast_temperature: float = 0.07
     """τ_c of that InfoNCE"""
+    fused_base: bool = False
+    """another reading of the paper: the backbone's own ranking losses see S_base + λ(t)·S_trace; without CUDA graphs"""
     snapshots: int = 3
     """how many last epochs are averaged into the final weights"""
+
+
+@dataclass(frozen=True)
+class WitnessStage:
+    """Third phase, not in the paper: a witness learns on the finished, frozen base (``prvr.trace.witness``)."""
+
+    steps: int = 0
+    """optimisation steps; 0: no witness"""
+    witness: WitnessConfig = field(default_factory=WitnessConfig)
+    queries: int = 64
+    """queries of a step"""
+    negatives: int = 23
+    """near misses that each of them meets"""
+    pool: int = 100
+    """best wrong videos of the base that they are drawn from"""
+    learning_rate: float = 1e-3
+    """peak of the learning rate: a short warm-up, then cosine to 0"""
+    weight_decay: float = 0.01
+    """of AdamW"""
+    base_weight: float = 0.0
+    """weight of the base score next to the witness's in the loss; 0: the witness learns to decide alone"""
 
 
 @dataclass(frozen=True)
@@ -112,6 +138,7 @@ class TrainConfig:
     trace: TraceConfig = field(default_factory=TraceConfig)
     backbone_stage: BackboneStage = field(default_factory=BackboneStage)
     trace_stage: TraceStage = field(default_factory=TraceStage)
+    witness_stage: WitnessStage = field(default_factory=WitnessStage)
     batch_size: int = 128
     """videos per step, over all processes together"""
     seed: int = 0
@@ -134,34 +161,12 @@ class TrainConfig:
     """on a GPU, compile the heaviest parts of the backbone; auto: where enough steps are left to be worth it"""
 
     def __post_init__(self) -> None:
-        rules = {
-            "batch_size": (self.batch_size >= 2, "at least 2: a single video has no negatives"),
-            "validate_every": (self.validate_every >= 1, "at least 1"),
-            "held_out": (0 <= self.held_out < 1, "a share from 0 up to, not including, 1"),
-            "trace_stage.snapshots": (self.trace_stage.snapshots >= 1, "at least 1"),
-            "epochs": (self.epochs >= 1, "at least 1 in all"),
-        }
-        rules["seed"] = self.seed >= 0, "0 or more"
-        rules["trace.temperature"] = self.trace.temperature > 0, "above 0"
-        rules["backbone_stage.epochs"] = self.backbone_stage.epochs >= 0, "0 or more"
-        rules["trace_stage.epochs"] = self.trace_stage.epochs >= 0, "0 or more"
-        for name in (
-            "width",
-            "heads",
-            "blocks",
-            "registers",
-            "frames",
-            "clips",
-            "words",
-            "visual_width",
-            "query_width",
-        ):
-            rules[f"model.{name}"] = getattr(self.model, name, 1) >= 1, "at least 1"
-        for name in ("dropout", "input_dropout"):
-            rules[f"model.{name}"] = 0 <= getattr(self.model, name, 0.0) < 1, "a share from 0 up to, not including, 1"
-        for name, (holds, rule) in rules.items():
-            if not holds:
-                raise ConfigError(f"{name} must be {rule}")
+        try:
+            require_ranges(self)
+        except ValueError as problem:
+            raise ConfigError(str(problem)) from None
+        if self.epochs < 1 and method(self.method).trainable:
+            raise ConfigError("epochs must be at least 1 in all")
 
     @property
     def epochs(self) -> int:
@@ -192,7 +197,8 @@ def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
         except UnicodeDecodeError:
             raise ConfigError(f"{path} is not UTF-8 text") from None
         return config_from_dict(_parse(text, str(path)), str(path))
-    method(method_name)
+    if method_name not in RECIPES:
+        method(method_name)
     names = preset_names(method_name)
     if name not in names:
         choices = f"There are {', '.join(names)}; or give" if names else "It ships none: give"

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
 from prvr.errors import Interrupted, UserError
+from prvr.terminal import Console
 from prvr.tokens import TrainBatch
 from prvr.training import optim
 from prvr.training.batches import TrainingBatches
@@ -32,8 +32,10 @@ from prvr.training.run import Run, RunError
 from prvr.training.schedule import PhaseEpoch, fusion_weight, learning_rate, phase_at
 from prvr.training.seeds import mix_seed
 from prvr.training.splits import move_if_it_fits, training_splits
+from prvr.training.start import load_start
 from prvr.training.step import Step
 from prvr.training.validation import VIDEOS_AT_ONCE, Validation, validate
+from prvr.training.witness_run import fit_run_witness
 
 _LOSS_EVERY_SECONDS = 0.5  # reading the loss waits for the device, so it is done rarely
 _STOP_CHECK_EVERY_STEPS = 10  # several processes agree on whether to stop after this many steps
@@ -74,13 +76,16 @@ class Trainer:
         self.step: Step | None = None
         listed = listed_negatives(self.model.backbone, train_set, config.seed)
         self.batches = TrainingBatches(train_set, config, group, listed)
-        if self.batches.steps == 0:
+        if self.batches.steps == 0 and self.model.backbone.trainable:
             raise TrainingError(f"{len(train_set)} training videos make no batch: at least two are needed")
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def train(self) -> None:
         """Train from the newest checkpoint, or from the start, to the end."""
+        if not self.model.backbone.trainable:
+            self._keep_as_it_is()
+            return
         self._restore()
         if self.progress.epoch >= self._epochs() and self.run.has_weights("average"):
             self._calibrate()
@@ -110,6 +115,17 @@ class Trainer:
             raise
         finally:
             reporter.close()
+
+    def _keep_as_it_is(self) -> None:
+        """Make a run of a method without parameters, so that every command that takes a run can use it."""
+        if self.group.is_first:
+            self.run.save_weights("last", self.model.state_dict(), epoch=-1, untrained=True)
+        self._calibrate()
+        if self.console is not None and self.group.is_first:
+            method, path = self.config.method, self.run.path
+            self.console.print(
+                f"{method} has nothing to train; next: prvr eval {path}", highlight=False, markup=False, soft_wrap=True
+            )
 
     def _epoch(self, reporter: Reporter, interrupted: Interrupted) -> None:
         progress = self.progress
@@ -237,6 +253,8 @@ class Trainer:
         """Learn from the validation split how sure the finished run's answers are, unless that was done before."""
         if self.group.is_first and read_calibration(self.run) is None:
             calibrate_run(self.run, self.train_set, self.validation_set, self.group.device)
+        if self.group.is_first and self.config.witness_stage.steps and not self.run.has_weights("witness"):
+            fit_run_witness(self.run, self.train_set, self.validation_set, self.group.device)
 
     def _compare_with_best(self, now: PhaseEpoch, validation: Validation) -> None:
         progress = self.progress
@@ -258,9 +276,10 @@ class Trainer:
         self.checkpoints.save(self.progress, self.model.state_dict(), state)
 
     def _restore(self) -> None:
-        """Continue from the newest checkpoint, if there is one."""
+        """Continue from the newest checkpoint, if there is one; else from the run that this one starts from."""
         restored = self.checkpoints.restore()
         if restored is None:
+            load_start(self.run, self.model)
             return
         self.progress = restored.progress
         self.loss_sums = dict(self.progress.loss_sums)

@@ -44,12 +44,12 @@ def drop_metrics(folder: Path, from_epoch: int) -> None:
     path = folder / _FILE
     if not path.exists():
         return
-    kept = [line for line in path.read_text("utf-8").splitlines() if _epoch_of(line) < from_epoch]
-    write_whole(path, "".join(line + "\n" for line in kept))
+    kept = [line for line in path.read_bytes().splitlines() if _epoch_of(line) < from_epoch]
+    write_whole(path, "".join(line.decode() + "\n" for line in kept))
 
 
-def _epoch_of(line: str) -> float:
+def _epoch_of(line: bytes) -> float:
     try:
         return float(json.loads(line)["epoch"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):  # ValueError: also bytes that are not UTF-8
         return math.inf

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
-from prvr.backbones import Backbone, Encoded, build
+from prvr.backbones import Backbone, build
 from prvr.losses import info_nce, pick_negatives, triplet
 from prvr.tokens import TrainBatch
 from prvr.trace import Trace
 from prvr.training.config import ConfigError, TraceStage, TrainConfig
 from prvr.training.distributed import gather_encoded
-from prvr.training.schedule import PhaseEpoch
+from prvr.training.schedule import PhaseEpoch, fusion_weight
 
 
 class TraceModel(nn.Module):
@@ -34,6 +36,11 @@ class TraceModel(nn.Module):
             backbone = build(config.method, config.model)
         except ValueError as error:
             raise ConfigError(f"{config.method} cannot be built with these settings: {error}") from None
+        if not backbone.trainable and config.epochs > 0:
+            raise ConfigError(
+                f"{config.method} has nothing to train: leave both phases out (--backbone-stage.epochs 0 "
+                "--trace-stage.epochs 0), and try `prvr transfer` on the run"
+            )
         if not backbone.separable and config.trace_stage.epochs > 0:
             raise ConfigError(
                 f"{config.method} scores each query–video pair separately, so TRACE has no tokens to work on: "
@@ -44,6 +51,10 @@ class TraceModel(nn.Module):
                 f"{config.method} has no registers for TRACE to activate: pool some from its tokens (--trace.anchors "
                 "hybrid), or train it alone (--trace-stage.epochs 0) and try `prvr transfer` on it"
             )
+        if config.witness_stage.steps and not backbone.has_words:
+            raise ConfigError(f"{config.method} has no words for a witness to read: leave out --witness-stage.steps")
+        if config.trace_stage.fused_base and not backbone.takes_residual:
+            raise ConfigError(f"the losses of {config.method} take no evidence: leave out --trace-stage.fused-base")
         return TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)
 
     def enter(self, now: PhaseEpoch) -> None:
@@ -62,23 +73,26 @@ class TraceModel(nn.Module):
             encoded = self.backbone.encode_batch(batch)
         encoded = gather_encoded(encoded, self.world)
         terms: dict[str, Tensor] = {}
+        evidence = self.trace(encoded.queries.float(), encoded.videos.to(torch.float32)) if now.uses_trace else None
+        if evidence is not None and self.stage.fused_base:
+            weight = fusion_weight(now.trace_epoch, self.trace.config.fusion_weight, self.stage)
+            encoded = replace(encoded, residual=weight * evidence)
         if now.phase != "frozen":
             weights = self.backbone.loss_weights
             raw = self.backbone.objective(encoded, epoch=now.epoch, generator=generator)
             terms |= {name: weights[name] * value for name, value in raw.items()}
-        if now.uses_trace:
-            terms |= self._evidence_terms(encoded, now, generator)
+        if evidence is not None:
+            terms |= self._evidence_terms(evidence, encoded.labels, now, generator)
         return terms
 
     def _evidence_terms(
-        self, encoded: Encoded, now: PhaseEpoch, generator: torch.Generator | None
+        self, scores: Tensor, labels: Tensor, now: PhaseEpoch, generator: torch.Generator | None
     ) -> dict[str, Tensor]:
         stage, pool = self.stage, self.backbone.config.pool_at(now.epoch)
-        scores = self.trace(encoded.queries.float(), encoded.videos.to(torch.float32))
-        negatives = pick_negatives(scores, encoded.labels, hard_pool=pool, generator=generator)
+        negatives = pick_negatives(scores, labels, hard_pool=pool, generator=generator)
         return {
-            "trace_nce": stage.weight_nce * info_nce(scores, encoded.labels, stage.contrast_temperature),
-            "trace_triplet": stage.weight_triplet * triplet(scores, encoded.labels, stage.margin, negatives),
+            "trace_nce": stage.weight_nce * info_nce(scores, labels, stage.contrast_temperature),
+            "trace_triplet": stage.weight_triplet * triplet(scores, labels, stage.margin, negatives),
         }
 
     def _autocast(self, device: torch.device) -> torch.autocast:

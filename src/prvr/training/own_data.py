@@ -41,7 +41,8 @@ def preset_for_data(data: str | Path, method_name: str = "dreamprvr") -> TrainCo
     with open_feature_store(files.video_features) as videos, open_feature_store(files.query_features) as queries:
         longest = max(videos.length(name) for name in videos.ids)
         shape = {"visual_width": videos.width, "query_width": queries.width}
-        shape["frames"] = min(config.model.frames, max(_FEWEST_FRAMES, longest))
+        if config.model.feature_rule != "merged":  # which always fills all slots
+            shape["frames"] = min(config.model.frames, max(_FEWEST_FRAMES, longest))
     config = replace(
         config,
         data=replace(config.data, collection=files.name, visual_feature=None),

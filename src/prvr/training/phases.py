@@ -42,6 +42,8 @@ class PhaseSetup:
         """
         config, device = self.config, self.group.device
         graphed = config.graphs and device.type == "cuda" and self.group.world == 1
+        if config.trace_stage.fused_base and now.uses_trace:
+            graphed = False  # λ(t) changes from epoch to epoch, and a graph would keep the first
         if config.compile == "on" and not graphed:
             raise ConfigError(
                 "compile = on needs steps that are captured as graphs, on one GPU; here: "

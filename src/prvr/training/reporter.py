@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from prvr.terminal import Console
 from prvr.training.metrics import append_metrics, drop_metrics
 from prvr.training.schedule import PhaseEpoch
 from prvr.training.validation import Validation
@@ -50,6 +50,8 @@ class EpochSummary:
         if self.validation is not None:
             record |= {"fusion_weight": self.fusion_weight, "validated_on": self.validated_on}
             record |= {"base": self.validation.base.as_dict(), "final": self.validation.final.as_dict()}
+            if self.validation.registers is not None:
+                record["registers"] = asdict(self.validation.registers)
         return record
 
 

@@ -26,7 +26,17 @@ from torch import Tensor
 import prvr
 from prvr.data import Collection, has_collection
 from prvr.errors import UserError
-from prvr.files import Busy, NotAnObject, exclusive_lock, read_json_object, recover_folders, whole_folder, write_whole
+from prvr.files import (
+    Busy,
+    NotAnObject,
+    damaged_file,
+    exclusive_lock,
+    read_json_object,
+    recover_folders,
+    whole_folder,
+    write_checksums,
+    write_whole,
+)
 from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
 from prvr.training.distributed import Processes
 from prvr.training.model import TraceModel
@@ -145,7 +155,7 @@ class Run:
         if not folder.is_dir():
             have = sorted(p.name for p in (self.path / "weights").glob("*")) or ["none yet"]
             raise RunError(f"{self.path} has no weights {name!r}; there are: {', '.join(have)}")
-        return load_tensors(folder / "model.safetensors"), _read_json(folder / "model.json")
+        return load_tensors(folder / "model.safetensors"), _read_described(folder / "model.json")
 
     def has_weights(self, name: str) -> bool:
         return (self.path / "weights" / name).is_dir()
@@ -193,7 +203,7 @@ class Run:
         return (
             load_tensors(newest / "model.safetensors"),
             load_tensors(newest / "optimiser.safetensors"),
-            _read_json(newest / "progress.json"),
+            _read_described(newest / "progress.json"),
         )
 
     def clean_up(self) -> None:
@@ -232,6 +242,7 @@ def _write_folder(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], rec
             save_file(plain, partial / f"{name}.safetensors")
         for name, value in records.items():
             _write_json(partial / f"{name}.json", value)
+        write_checksums(partial)
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -245,12 +256,25 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise RunError(f"{error}: restore it from a copy, or train again") from None
 
 
+def _read_described(path: Path) -> dict[str, Any]:
+    """Read a JSON file that has a checksum."""
+    if damaged_file(path.parent, path.name) is not None:
+        raise RunError(f"{path} cannot be read (it is not what was written): restore it from a copy, or train again")
+    return _read_json(path)
+
+
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file of a run. Raises ``RunError`` where it is damaged."""
     try:
-        return load_file(path)
+        if damaged_file(path.parent, path.name) is not None:
+            raise OSError("its checksum differs")
+        tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise RunError(
             f"{path} cannot be read ({error}): it is damaged or incomplete. Restore it from a copy, "
             f"or remove {path.parent} and continue with --resume"
         ) from None
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise RunError(f"{path}: {name} holds NaN or infinity: use other --weights, or train again")
+    return tensors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,11 +41,19 @@ def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
         clips=model.clips,
         frames=model.frames,
         words=model.words,
+        rule=model.feature_rule,
         caption_slots=model.auxiliary_captions,
     )
     widths = [("visual_width", dataset.visual_width), ("query_width", dataset.query_width)]
     if dataset.auxiliary is not None:
         widths.append(("query_width", dataset.auxiliary.width))
+    require_widths(config, data, widths)
+    return dataset
+
+
+def require_widths(config: TrainConfig, data: str | Path, widths: Iterable[tuple[str, int]]) -> None:
+    """Refuse features of other widths than the model's, given by ``visual_width`` and ``query_width``."""
+    c, model = config.data, config.model
     wrong = {name: found for name, found in widths if found != getattr(model, name)}
     if wrong:
         have = " and ".join(f"{name.replace('_', ' ')} {found}" for name, found in wrong.items())
@@ -54,7 +63,6 @@ def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
             f"{' and '.join(str(getattr(model, name)) for name in wrong)}: train with {flags}, "
             "or use the features that the model expects"
         )
-    return dataset
 
 
 def resolve_config(config: TrainConfig, data: str | Path) -> TrainConfig:

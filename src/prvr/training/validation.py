@@ -15,12 +15,15 @@ from prvr.scoring import (
     Recall,
     Scores,
     encode_query_batches,
+    encode_video_batches,
+    evaluation_mode,
     pairwise_scores,
     ranks,
     recalls,
     rerank,
     score_parts,
 )
+from prvr.trace import RegisterSpread
 from prvr.training.model import TraceModel
 from prvr.training.run import Run
 
@@ -32,16 +35,17 @@ class Validation(NamedTuple):
 
     base: Recall
     final: Recall
+    registers: RegisterSpread | None = None  # of the first videos; None for a method without registers
 
     def to_plain(self) -> list[dict[str, Any]]:
         """As JSON values."""
-        return [asdict(recall) for recall in self]
+        return [asdict(part) for part in self if part is not None]
 
     @staticmethod
     def from_plain(values: list[dict[str, Any]]) -> Validation:
         """The inverse of ``to_plain``."""
-        base, final = (Recall(tuple((k, percent) for k, percent in v["at"]), v["count"]) for v in values)
-        return Validation(base, final)
+        base, final = (Recall(tuple((k, percent) for k, percent in v["at"]), v["count"]) for v in values[:2])
+        return Validation(base, final, RegisterSpread(**values[2]) if values[2:] else None)
 
 
 def split_scores(
@@ -89,6 +93,17 @@ def validate(
     """
     scores = split_scores(model, dataset, use_trace=fusion_weight > 0, videos_at_once=videos_at_once)
     base = recalls(ranks(scores.base, dataset.query_video))
+    spread = register_spread(model, dataset)
     if fusion_weight == 0:
-        return Validation(base, base)
-    return Validation(base, recalls(ranks(scores.final(fusion_weight), dataset.query_video)))
+        return Validation(base, base, spread)
+    return Validation(base, recalls(ranks(scores.final(fusion_weight), dataset.query_video)), spread)
+
+
+@torch.no_grad()
+def register_spread(model: TraceModel, dataset: Dataset) -> RegisterSpread | None:
+    """How different the registers of a split's first videos are; None for a method without registers."""
+    if not model.backbone.has_registers:
+        return None
+    with evaluation_mode(model.backbone):
+        tokens = next(iter(encode_video_batches(model.backbone, dataset.video_batches(VIDEOS_AT_ONCE))))
+    return None if tokens.registers is None else RegisterSpread.of(tokens.registers)

@@ -49,6 +49,20 @@ def test_a_touched_file_is_recognised_and_a_changed_one_is_indexed_anew(library:
     assert library.verify().ok
 
 
+def test_a_change_in_the_middle_of_a_file_is_seen(library: Library, own: Path) -> None:
+    path = library.add([own]).added[0]
+    with path.open("ab") as file:  # players ignore what follows the last box
+        file.write(bytes(4 << 20))
+    assert library.add([own]).added == [path]
+    with path.open("r+b") as file:  # as many bytes, and those at the beginning, the middle and the end are the same
+        file.seek(path.stat().st_size - (1 << 20))
+        file.write(b"changed")
+    assert library.add([own]).added == [path]
+    os.utime(path)
+    assert library.add([own]).unchanged.count(path) == 1
+    assert library.videos()[0].mtime == path.stat().st_mtime_ns
+
+
 def test_a_moved_file_keeps_its_number_tags_and_vectors(library: Library, own: Path) -> None:
     path = library.add([own], tags=["kept"]).added[2]
     before = {video.digest: video.id for video in library.videos()}

@@ -26,8 +26,8 @@ from prvr.library import library as facade
 from prvr.library.search import candidate_build, candidates
 from prvr.library.search.stretches import merge_tokens
 from prvr.library.store import arrays
+from prvr.library.store.catalogue import Catalogue, drop_video
 from prvr.library.store.sections import MappedSections
-from prvr.scoring import Vectors
 from prvr.worlds import RenderedWorld
 
 lance = pytest.importorskip("lance", reason='needs Lance: pip install "prvr[candidates]"')
@@ -182,18 +182,17 @@ def test_the_table_holds_the_stretches_of_every_section(
     mine.remove(paths[2:3])
     monkeypatch.setattr(arrays, "SHARD_LIMIT", 1)
     mine.add(paths[2:3])
-    mine.store.remove(paths[5:6], missing=False)  # without freeing the space
+    with Catalogue(mine.folder).writing() as db:  # without freeing the space
+        drop_video(db, mine.store.find(path=paths[5])[0].id)
     monkeypatch.setattr(candidate_build, "_TOKENS_AT_ONCE", 20)  # several batches of a shard
     mine.index()
     sections = mine.snapshot().tracks["frames"]
     assert isinstance(sections, MappedSections)
     assert [len(shard.rows) for shard in sections.shards] == [len(paths) - 2, 1]
-    assert len(sections.shards[0].gallery) == len(paths) - 1
+    assert len(sections.shards[0]) == len(paths) - 1
     stored = {row["row"]: row["stretches"] for row in lance.dataset(table_of(mine)).to_table().to_pylist()}
     for number, owner in enumerate(sections.owners):
-        (section,) = sections.sections_of(owner)
-        local = Vectors(section.arrays["local.values"], section.arrays.get("local.scale"))
-        tokens = local.restore().flatten(0, 1)[: section.tokens].numpy()
+        _, tokens = sections.tokens_of_video(owner)
         place = sections.shards[sections.shard[number]].id << candidates.SHARD_BITS | int(sections.row[number])
         np.testing.assert_allclose(stored.pop(place), merge_tokens(tokens, np.array([len(tokens)]))[0])
     assert stored == {}

@@ -52,7 +52,7 @@ class AlikeEncoder(Encoder):
 def library(tmp_path: Path) -> Library:
     """The hub is video 1, the video that is meant is video 2; eight others resemble nothing."""
     made = Library.create(tmp_path / "library", encoder=AlikeEncoder(), storage="fp32")
-    meant = made.encode(FRAMES, [QUERY])[0].numpy().copy()
+    meant = made.encode(FRAMES, [QUERY])[0]
     meant[0] = 0
     hub = np.eye(16, dtype=np.float32)[0]
     others = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)

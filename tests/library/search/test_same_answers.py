@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from prvr.library import Library, SearchResult
-from prvr.library.search import knowledge, same
+from prvr.library.search import knowledge, same, score
 from tests.library.search.drawn_library import ANSWERS, drawn_library, requests, summary
 
 KNOWN: list[dict[str, Any]] = json.loads(ANSWERS.read_text())
@@ -17,6 +17,12 @@ KNOWN: list[dict[str, Any]] = json.loads(ANSWERS.read_text())
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return drawn_library(tmp_path_factory.mktemp("drawn") / "library")
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "torch":
+        monkeypatch.setattr(score, "MOST_FOR_NUMPY", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -36,10 +42,12 @@ def require_same(results: list[SearchResult]) -> None:
             assert hit[1:4] == pytest.approx(expected[1:4], abs=1e-5), request
 
 
+@pytest.mark.usefixtures("_engine")
 def test_one_search_at_a_time(drawn: Library) -> None:
     require_same([drawn.search_many([request])[0] for request in requests()])
 
 
+@pytest.mark.usefixtures("_engine")
 def test_in_batches(drawn: Library) -> None:
     """A batch multiplies matrices where one query multiplies a vector, so its scores differ in the fourth digit."""
     everything = requests()

@@ -46,7 +46,8 @@ def brute_force(films: RenderedWorld, sentence: str, local: str, weight: float) 
     ("local", "trace"), [("windows", True), ("windows", False), ("frames", True), ("moments", True)]
 )
 def test_scores_equal_brute_force(films: RenderedWorld, tmp_path: Path, local: str, trace: bool) -> None:
-    lib = Library.create(tmp_path / "library", encoder="plain", rate=RATE, local=local, storage="fp32")
+    settings = {"rate": RATE, "local": local, "storage": "fp32", "repeats": 0.0}
+    lib = Library.create(tmp_path / "library", encoder="plain", **settings)
     lib.add([films.folder])
     for query in films.queries["test"][:4]:
         expected = brute_force(films, query.sentence, local, 0.03 if trace else 0.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+from numpy.typing import NDArray
 
 from prvr.library import (
     FRAMES,
@@ -55,7 +55,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return library
 
 
-def vectors(library: Library, *sentences: str) -> torch.Tensor:
+def vectors(library: Library, *sentences: str) -> NDArray[np.float32]:
     return encode_queries(sentences, library.tracks[FRAMES])
 
 
@@ -78,13 +78,13 @@ def test_queries_see_the_sections_that_filters_leave(small: Library) -> None:
 def test_scores_of_some_sections_are_those_of_all(small: Library) -> None:
     sections = small.snapshot().tracks[FRAMES]
     rows = vectors(small, "one", "four")
-    everything = score_sections(rows, sections, small.pool).fused(sections.fusion_weight)
-    some = score_sections(rows, sections, small.pool, np.array([3, 1])).fused(sections.fusion_weight)
-    assert torch.allclose(some, everything[:, [3, 1]], atol=1e-5)
+    everything = score_sections(rows, sections, small.scorer).fused(sections.fusion_weight)
+    some = score_sections(rows, sections, small.scorer, np.array([3, 1])).fused(sections.fusion_weight)
+    assert some == pytest.approx(everything[:, [3, 1]], abs=1e-5)
     assert everything.argmax(1).tolist() == [0, 3]
     queries = [TrackQuery(row, 0.0, sections.by_video, sections.by_video) for row in rows]
-    plain = score_queries(queries, sections, small.pool)
-    assert np.stack(plain) == pytest.approx(score_sections(rows, sections, small.pool).base.numpy(), abs=1e-5)
+    plain = score_queries(queries, sections, small.scorer)
+    assert np.stack(plain) == pytest.approx(score_sections(rows, sections, small.scorer).base, abs=1e-5)
 
 
 def test_ranking_needs_scores_alone() -> None:
@@ -93,7 +93,7 @@ def test_ranking_needs_scores_alone() -> None:
     def track(owners: list[int], scores: list[float]) -> TrackRanking:
         groups = SectionsByVideo.of(np.array(owners, np.int64))
         best = groups.best(np.array(scores, np.float32)[groups.numbers])
-        query = TrackQuery(torch.ones(2), 0.0, groups, groups)
+        query = TrackQuery(np.ones(2, np.float32), 0.0, groups, groups)
         return TrackRanking(query, best, Standing(best, Background(np.zeros(0, np.float32))))
 
     frames = track([5, 5, 7, 9], [0.1, 0.8, 0.9, 0.3])  # video 5 has two sections
@@ -121,7 +121,7 @@ def test_words_join_the_fusion_and_answer_alone() -> None:
     groups = SectionsByVideo.of(np.arange(1, 7))
     scores = np.linspace(1, 0, 6, dtype=np.float32)
     standing = Standing(scores, Background(np.zeros(0, np.float32)))
-    frames = TrackRanking(TrackQuery(torch.ones(2), 0.0, groups, groups), scores, standing)
+    frames = TrackRanking(TrackQuery(np.ones(2, np.float32), 0.0, groups, groups), scores, standing)
     line = TextMatch("subtitles", "a line", 1.0, 2.0)
     few = {6: VideoMatch(0, 0, (line,)), 8: VideoMatch(1, 1, (line,))}  # 8 has no pictures
     many = {number: VideoMatch(0, 150, (line,)) for number in range(3, 7)}
@@ -146,7 +146,7 @@ def test_fusion_counts_the_first_hundred_places() -> None:
 def test_evidence_peaks_where_the_sentence_is(small: Library) -> None:
     sections = small.snapshot().tracks[FRAMES]
     request = EvidenceRequest(vectors(small, "two")[0], sections.by_video.of_video(2), sections.fusion_weight)
-    (evidence,) = evidence_in_videos(sections, [request], small.pool)
+    (evidence,) = evidence_in_videos(sections, [request], small.scorer)
     assert evidence.spans[evidence.direct_peak].tolist() == [3.0, 4.0]
     assert len(evidence.direct) == 10
 
@@ -156,13 +156,13 @@ def test_the_steps_together_are_a_search(small: Library) -> None:
     rows = {FRAMES: vectors(small, "three")}
     (queries,) = track_queries([request], rows, snapshot, {})
     sections = snapshot.tracks[FRAMES]
-    scores = score_queries([queries[FRAMES]], sections, small.pool)
+    scores = score_queries([queries[FRAMES]], sections, small.scorer)
     words = search_words([request], snapshot, lambda: small.store.words(snapshot))
     assert list(words[0]) == [3]  # the name and the tag of the third video
     ranked = rank_track([queries[FRAMES]], scores, sections, Knowledge())[0]
     (ranking,) = rank_requests([request], [{FRAMES: ranked}], words)
     assert ranking is not None
-    (page,) = explain_pages([ranking], snapshot, small.pool)
+    (page,) = explain_pages([ranking], snapshot, small.scorer)
     assert page is not None
     assert page.more
     result = result_of(ranking, page, snapshot, Knowledge(), small.lines)

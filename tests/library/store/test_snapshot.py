@@ -14,5 +14,5 @@ def test_a_library_whose_arrays_stay_missing_is_an_error_for_people(library: Lib
     library.add([own])
     for shard in library.folder.glob("shards/*"):
         shutil.rmtree(shard)
-    with pytest.raises(LibraryError, match=r"library changes faster than it can be read\. Try again\."):
+    with pytest.raises(LibraryError, match=r"is missing: restore it, or run `prvr library repair`"):
         Library.open(library.folder).search("a red square")

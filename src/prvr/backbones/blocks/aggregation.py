@@ -64,8 +64,10 @@ class BlendedBank(nn.Module):
         self.bank = AttentionBank(width, heads, windows, length, dropout)
         self.aggregate = BankAggregation(width, heads, length, dropout, temperature)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, token: Tensor | None = None) -> Tensor:
-        return self.aggregate(self.bank(x, mask), mask, token)
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, token: Tensor | None = None, key_bias: Tensor | None = None
+    ) -> Tensor:
+        return self.aggregate(self.bank(x, mask, key_bias=key_bias), mask, token)
 
     def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
         blocks = [f"{prefix}.{self.official_block}{k}" for k in range(self.bank.blocks)]

@@ -26,7 +26,8 @@ class ParallelAttention(nn.Module):
     There is no output projection after the heads. A block's Gaussian window multiplies its logits before the mask is
     added; windows are prepared for sequences of ``length`` and computed again for one of another length. Registers are
     extra keys and values: they are never damped by a window and produce no output row. A key mask may be shorter than
-    the sequence: positions beyond it are padding, and are not even made into keys.
+    the sequence: positions beyond it are padding, and are not even made into keys. A key bias, (B, Lk), is added to
+    the logits after the window.
     """
 
     window: Tensor | None
@@ -43,7 +44,9 @@ class ParallelAttention(nn.Module):
         window = window_bank(length, windows) if length is not None else None
         self.register_buffer("window", window, persistent=False)  # (K, L, L) or None
 
-    def attend(self, x: Tensor, key_mask: Tensor | None, registers: Tensor | None) -> Tensor:
+    def attend(
+        self, x: Tensor, key_mask: Tensor | None, registers: Tensor | None, key_bias: Tensor | None = None
+    ) -> Tensor:
         """The concatenated heads of every block, before residual and feed-forward: (B, L, D) → (K, B, L, D)."""
         batch, length = x.shape[:2]
         keys = length if key_mask is None else key_mask.shape[1]
@@ -65,6 +68,8 @@ class ParallelAttention(nn.Module):
             logits = logits + penalty if window is None else torch.addcmul(penalty, logits, window)
         elif window is not None:
             logits = logits * window
+        if key_bias is not None:
+            logits = logits + F.pad(key_bias.to(logits.dtype), (0, extra))[:, None, None, None, :]
         mixed = self._drop(logits.softmax(-1)).to(value.dtype) @ value  # (B, K, H, L, dh)
         return mixed.permute(1, 0, 3, 2, 4).reshape(self.blocks, batch, length, self.width)
 
@@ -132,8 +137,14 @@ class AttentionBank(ParallelAttention):
         nn.init.normal_(self.qkv_weight, std=std)
         self.feed_forward.initialise(std)
 
-    def forward(self, x: Tensor, key_mask: Tensor | None = None, registers: Tensor | None = None) -> Tensor:
-        return self.feed_forward(x, self.attend(x, key_mask, registers))
+    def forward(
+        self,
+        x: Tensor,
+        key_mask: Tensor | None = None,
+        registers: Tensor | None = None,
+        key_bias: Tensor | None = None,
+    ) -> Tensor:
+        return self.feed_forward(x, self.attend(x, key_mask, registers, key_bias))
 
     def official_keys(self, prefixes: str | Sequence[str]) -> dict[str, OfficialKey]:
         return super().official_keys(prefixes) | under("feed_forward", self.feed_forward.official_keys(prefixes))

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+_PAIR_ELEMENTS = 1 << 28  # words × frames that are held at once: 1 GiB in float32
 _NO_MATCH = -2.0  # below any cosine
 
 
@@ -46,3 +47,18 @@ def token_interaction(
     by_word = torch.einsum("qvl,ql->qv", cosine.amax(3), word_weight.to(cosine.dtype))
     by_frame = torch.einsum("qvm,vm->qv", cosine.amax(2), frame_weight.to(cosine.dtype))
     return (by_word + by_frame) / 2
+
+
+def best_frames(words: Tensor, weight: Tensor, frames: Tensor) -> Tensor:
+    """Each word's best frame, weighted, (Q, L, D), (Q, L), (V, M, D) → (Q, V): ``Σ_l w_l max_m x_l·f_m``.
+
+    Zero frames take part with 0. Videos are taken in parts, and of each maximum only its place is kept for gradients.
+
+    >>> best_frames(torch.eye(2)[None], torch.tensor([[0.75, 0.25]]), torch.tensor([[[1.0, -1.0], [0.0, 0.0]]]))
+    tensor([[0.7500]])
+    """
+    together = max(1, _PAIR_ELEMENTS // max(1, words.shape[0] * words.shape[1] * frames.shape[1]))
+    parts = [
+        torch.einsum("qld,vmd->qvlm", words, part).max(3).values for part in torch.split(frames, together)
+    ]  # (Q, v, L) each
+    return torch.einsum("qvl,ql->qv", torch.cat(parts, 1), weight.to(words.dtype))

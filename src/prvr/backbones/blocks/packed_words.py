@@ -1,8 +1,8 @@
 """Queries that keep their words, as one tensor.
 
-A method whose score reads every word (CONQUER, Cap4Video) cannot answer ``encode_queries`` with one vector per query.
-It answers with a packed tensor: the word states, and their mask in one more channel. So a query is still one row of one
-tensor, which can be sliced, joined, gathered over processes and passed to ``base_score`` like any other.
+A method whose score reads every word (CONQUER, Cap4Video, RAL) cannot answer ``encode_queries`` with one vector per
+query. It answers with a packed tensor: the word states, and their mask in one more channel. So a query is still one row
+of one tensor, which can be sliced, joined, gathered over processes and passed to ``base_score`` like any other.
 """
 
 from __future__ import annotations
@@ -33,6 +33,26 @@ def pack_words(states: Tensor, mask: Tensor) -> Tensor:
 def unpack_words(packed: Tensor) -> Words:
     """The inverse of ``pack_words``."""
     return Words(packed[..., :-1], packed[..., -1] > 0.5)
+
+
+class UnpackedQuery(NamedTuple):
+    """The parts of a packed query that also has a sentence vector."""
+
+    vector: Tensor  # (Q, D)
+    words: Tensor  # (Q, L, D)
+    mask: Tensor  # (Q, L)
+
+
+def pack_query(vector: Tensor, words: Tensor, mask: Tensor) -> Tensor:
+    """Sentence vector and words, (Q, D), (Q, L, D), (Q, L) → (Q, 1 + L, D + 1): the vector comes first."""
+    rows = torch.cat([vector[:, None].to(words.dtype), words], dim=1)
+    return pack_words(rows, F.pad(mask, (1, 0), value=True))
+
+
+def unpack_query(packed: Tensor) -> UnpackedQuery:
+    """The inverse of ``pack_query``."""
+    states, mask = unpack_words(packed)
+    return UnpackedQuery(states[:, 0], states[:, 1:], mask[:, 1:])
 
 
 def pad_words(packed: Tensor, words: int) -> Tensor:

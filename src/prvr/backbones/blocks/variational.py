@@ -1,4 +1,4 @@
-"""The variational sampler: a video's clips as one distribution (mean and log-variance)."""
+"""Tokens as one Gaussian: the heads that give its mean and spread, and DreamPRVR's sampler of a video's clips."""
 
 from __future__ import annotations
 
@@ -45,15 +45,20 @@ class SortedPooling(nn.Module):
 
 
 class AttentionPooling(nn.Module):
-    """``softmax(w₂·tanh(w₁·x))`` over clips, then the weighted sum. (B, L, D) → (B, D)"""
+    """``softmax(w₂·tanh(w₁·x))`` over tokens, then the weighted sum. (B, L, D) → (B, D)"""
 
     def __init__(self, width: int):
         super().__init__()
         self.inner = nn.Linear(width, width // 2, bias=False)
         self.score = nn.Linear(width // 2, 1, bias=False)
 
+    def logits(self, x: Tensor) -> Tensor:
+        """(…, D) → (…). A zero row has logit 0."""
+        scores: Tensor = self.score(torch.tanh(self.inner(x)))
+        return scores.squeeze(-1)
+
     def weights(self, x: Tensor) -> Tensor:
-        return self.score(torch.tanh(self.inner(x))).squeeze(-1).softmax(1)
+        return self.logits(x).softmax(1)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.einsum("bl,bld->bd", self.weights(x), x)
@@ -62,33 +67,69 @@ class AttentionPooling(nn.Module):
         return affine("inner", f"{prefix}.w_1", bias=False) | affine("score", f"{prefix}.w_2", bias=False)
 
 
-class VariationalSampler(nn.Module):
+class GaussianHeads(nn.Module):
+    """Mean (unit length) and log-spread of a set of tokens, from what each head's attention reads and a pooled one."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.mean_attention, self.mean_linear = AttentionPooling(width), nn.Linear(width, width)
+        self.mean_norm = nn.LayerNorm(width)
+        self.variance_attention, self.variance_linear = AttentionPooling(width), nn.Linear(width, width)
+        self.variance_pooled = nn.Linear(width, width)
+
+    def describe(self, pooled: Tensor, read_by_mean: Tensor, read_by_variance: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, D) three times → mean and log-spread, (B, D) each."""
+        mean = self.mean_norm(pooled + torch.sigmoid(self.mean_linear(read_by_mean)))
+        return F.normalize(mean, dim=-1), self.variance_linear(read_by_variance) + self.variance_pooled(pooled)
+
+    def head_keys(self, mean: str, variance: str) -> dict[str, OfficialKey]:
+        """The authors' keys, from their names of both heads."""
+        keys = under("mean_attention", self.mean_attention.official_keys(f"{mean}.attention"))
+        keys |= affine("mean_linear", f"{mean}.fc") | affine("mean_norm", f"{mean}.layer_norm")
+        keys |= under("variance_attention", self.variance_attention.official_keys(f"{variance}.attention"))
+        return keys | affine("variance_linear", f"{variance}.fc") | affine("variance_pooled", f"{variance}.fc2")
+
+
+class VariationalSampler(GaussianHeads):
     """Mean (unit length) and log-variance of a video's latent, (B, L, D) → (B, D), (B, D).
 
     The log-variance never reaches a score: it only shapes training through the KL term.
     """
 
     def __init__(self, width: int, length: int):
-        super().__init__()
+        super().__init__(width)
         self.pool = SortedPooling(length)
-        self.mean_attention, self.mean_linear = AttentionPooling(width), nn.Linear(width, width)
-        self.mean_norm = nn.LayerNorm(width)
-        self.variance_attention, self.variance_linear = AttentionPooling(width), nn.Linear(width, width)
-        self.variance_pooled = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        pooled = self.pool(x)
-        mean = self.mean_norm(pooled + torch.sigmoid(self.mean_linear(self.mean_attention(x))))
-        log_variance = self.variance_linear(self.variance_attention(x)) + self.variance_pooled(pooled)
-        return F.normalize(mean, dim=-1), log_variance
+        return self.describe(self.pool(x), self.mean_attention(x), self.variance_attention(x))
 
     def official_keys(self, prefix: str) -> dict[str, OfficialKey]:
-        mean, variance = f"{prefix}.pie_net_video", f"{prefix}.uncertain_net_video"
         keys = under("pool", self.pool.official_keys(f"{prefix}.gpo"))
-        keys |= under("mean_attention", self.mean_attention.official_keys(f"{mean}.attention"))
-        keys |= affine("mean_linear", f"{mean}.fc") | affine("mean_norm", f"{mean}.layer_norm")
-        keys |= under("variance_attention", self.variance_attention.official_keys(f"{variance}.attention"))
-        return keys | affine("variance_linear", f"{variance}.fc") | affine("variance_pooled", f"{variance}.fc2")
+        return keys | self.head_keys(f"{prefix}.pie_net_video", f"{prefix}.uncertain_net_video")
+
+
+def gaussian_of(
+    heads: GaussianHeads, tokens: Tensor, read: Tensor, empty: Tensor, pooled: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean and log-spread of sets of tokens among which there are empty rows, which are attended too, (V, D) each.
+
+    Args:
+        heads: of this side.
+        tokens: (N, D) that all sets choose from, or (V, N, D) of each.
+        read: which of them belong to a set, (V, N).
+        empty: how many empty rows a set has besides, (V,). An empty row has logit 0 and adds nothing but mass.
+        pooled: (V, D).
+    """
+
+    def attended(pool: AttentionPooling) -> Tensor:
+        logits = pool.logits(tokens).expand(read.shape).masked_fill(~read, -torch.inf)
+        shift = logits.amax(1).clamp(min=0).detach()
+        weight = (logits - shift[:, None]).exp()
+        mass = weight.sum(1) + empty * (-shift).exp()
+        mixed = weight @ tokens if tokens.ndim == 2 else torch.einsum("vn,vnd->vd", weight, tokens)
+        return mixed / mass.clamp(min=torch.finfo(mass.dtype).tiny)[:, None]
+
+    return heads.describe(pooled, attended(heads.mean_attention), attended(heads.variance_attention))
 
 
 def _sinusoid(length: int, width: int) -> Tensor:

@@ -22,7 +22,7 @@ from prvr.evaluation.report.content import (
 from prvr.evaluation.significance import compare_ranks
 from prvr.evaluation.subject import Subject
 from prvr.scoring import recalls
-from prvr.trace import ABLATIONS
+from prvr.trace import ABLATIONS, READINGS
 from prvr.training import Run, RunError, TrainConfig
 
 TITLE = "Ablation: what the evidence is made of"
@@ -37,6 +37,7 @@ NOTES = {  # what each row is, in one line
     "route_only": "η = 0",
     "average": "mean over valid frames for the maximum; soft route kept",
 }
+OTHER_READING = "another reading of the paper"
 FLAGS = {  # rows that a training run can be given; the others exist at scoring time only
     "base": "--trace-stage.epochs 0",
     "direct_only": "--trace.routing-strength 0 --trace.soft-weight 0",
@@ -58,6 +59,10 @@ def ablation(study: Study, retrained: Mapping[str, Mapping[str, Tensor]]) -> Rep
             label = f"retrained: {name}" if name else variant.label
             what = FLAGS.get(variant.key, "") if name else NOTES[variant.key]
             rows.append([f"({number})", label, *recall_cells(recalls(found)), *difference, what])
+    for variant in READINGS:
+        change = compare_ranks(base, study.ranks[variant.key])
+        difference = [change.delta_sum_r, interval(change.sum_r)]
+        rows.append(["", variant.label, *recall_cells(recalls(study.ranks[variant.key])), *difference, OTHER_READING])
     columns = [Column("row"), Column("variant"), *RECALL_COLUMNS, Column("ΔSumR to (1)", 2, True), Column("95 %")]
     flags = "; ".join(f"({number}) {FLAGS[v.key]}" for number, v in enumerate(ABLATIONS) if v.key in FLAGS)
     note = (

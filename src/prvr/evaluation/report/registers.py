@@ -25,9 +25,9 @@ COLLAPSED = 0.95  # cosine above which two registers are the same for any practi
 
 
 def registers(study: Study) -> ReportSection:
-    if study.views is None or study.views.truth is None or study.spread is None:
+    if study.activation is None or study.spread is None:
         return without_trace("registers", TITLE)
-    activation = study.views.truth.activation
+    activation = study.activation
     captions = study.subject.dataset.captions
     pairs = [(captions[row].sentence, activation[row].double().numpy()) for row in chosen_pairs(activation)]
     groups = {
@@ -47,6 +47,8 @@ def registers(study: Study) -> ReportSection:
         f"{len(activation):,} queries, each with its own video. Pairs are chosen by rule: for each register in turn, "
         "the query that activates it most. Groups are the queries that share a frequent word."
     )
+    if not study.subject.with_trace:
+        lead += " TRACE was not trained here: these are the backbone's own registers, compared by plain cosines."
     drawn = register_figure(
         [(textwrap.shorten(s, 44, placeholder=" …"), v) for s, v in pairs], list(groups.items()), usage
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from prvr.evaluation.findings import Study
-from prvr.evaluation.published import PUBLISHED_CAVEAT, published_recall
+from prvr.evaluation.published import published_caveat, published_recall
 from prvr.evaluation.report.content import RECALL_COLUMNS, Cell, Column, ReportSection, ReportTable, recall_cells
 from prvr.evaluation.study import COVERAGE_AT
 from prvr.scoring import recalls
@@ -20,12 +20,14 @@ def retrieval(study: Study, alone: Tensor | None) -> ReportSection:
     subject, method = study.subject, study.subject.config.method
     base = "base branch" if subject.with_trace else method
     measured = {base: study.ranks["base"]} | ({"TRACE": study.ranks["trace"]} if subject.with_trace else {})
+    if "witness" in study.ranks:
+        measured["witness"] = study.ranks["witness"]
     if alone is not None:
         measured = {f"{method} before the TRACE phase": alone} | measured
     rows: list[list[Cell]] = [[name, *recall_cells(recalls(found))] for name, found in measured.items()]
     strong = [len(rows) - 1]
     for known in dict.fromkeys([method, *(["trace"] if subject.with_trace else [])]):
-        numbers = published_recall(known, subject.config.data.collection)
+        numbers = published_recall(known, subject.config.data.collection, subject.dataset.visual_feature)
         if numbers is not None:
             rows.append([f"{known}, published", *recall_cells(numbers)])
     protocol = subject.protocol
@@ -34,7 +36,8 @@ def retrieval(study: Study, alone: Tensor | None) -> ReportSection:
         f"videos, one labelled video per query. Weights: {protocol.selection}; seed {subject.config.seed}. "
         "A rank is 1 + videos scored strictly higher + equal ones earlier in the gallery."
     )
-    note = PUBLISHED_CAVEAT if len(rows) > len(measured) else "No published numbers for this collection."
+    caveat = published_caveat(subject.dataset.visual_feature)
+    note = caveat if len(rows) > len(measured) else "No published numbers for this collection and these features."
     table = ReportTable("retrieval", "Retrieval (%)", [Column("scoring"), *RECALL_COLUMNS], rows, note, strong)
     return ReportSection("retrieval", "Retrieval", lead, [table])
 

@@ -14,12 +14,19 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 
-from prvr.library.ingest.files import SPEECH, Fingerprint, SourceFile, same_subtitles, subtitle_signature
+from prvr.library.ingest.files import (
+    SPEECH,
+    Fingerprint,
+    SourceFile,
+    is_whole_digest,
+    same_subtitles,
+    subtitle_signature,
+)
 from prvr.library.ingest.index import Decoding, FileProgress, index_files, new_video
 from prvr.library.ingest.tracks import Track
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import NewVideo, Video
-from prvr.library.store.claims import HeldClaim
+from prvr.library.store.claims import ClaimHeld, HeldClaim
 from prvr.library.store.commit import Committer, disk_error
 from prvr.library.stores import Store
 from prvr.media import MediaError, Transcriber, VideoFile, open_transcriber
@@ -94,6 +101,7 @@ class Adder:
     progress: Callable[[AddProgress], None] | None
     speech: str | Transcriber | None = None  # writes the lines of videos that have none
     processes: int | None = None  # that decode; None: one for each core
+    again: frozenset[VideoFile] = frozenset()  # files to index although they have not changed
     report: AddReport = field(default_factory=AddReport)
     began: float = field(default_factory=time.perf_counter)
     seconds_added: float = 0.0  # of video, as the library counts them
@@ -131,7 +139,7 @@ class Adder:
 
     def _needs_nothing(self, source: SourceFile, video: Video) -> bool:
         """Whether a known file is unchanged, or failed before and is not retried. Notes which in the report."""
-        if not is_unchanged(source, video):
+        if source.path in self.again or not is_unchanged(source, video):
             return False
         if video.state == "failed":
             if self.retry:
@@ -188,7 +196,11 @@ class Adder:
         Left out is what another process added meanwhile, or what is known under another name.
         """
         for source, fingerprint_of in files:
-            held = self.store.claim(source.path, wait=busy is None)
+            try:
+                held = self.store.claim(source.path, wait=busy is None)
+            except ClaimHeld as problem:
+                self.report.failed[source.path] = problem.reason
+                continue
             if held is None:
                 assert busy is not None
                 busy.append(source)
@@ -253,12 +265,14 @@ class Adder:
         same_name = self.store.find(path=path)
         if same_name and self._needs_nothing(source, same_name[0]):
             return True
-        if fingerprint is None:
+        if fingerprint is None or path in self.again:
             return False
         for video in self.store.find(digest=fingerprint.digest):
             moved = video.path != path
             if video.state != "ok" or (moved and (video.path.exists() or same_name)):
                 continue  # a copy, or two known names of which this one has new content
+            if not moved and not is_whole_digest(video.digest):
+                continue  # its time is new, and not every byte was compared
             if not same_subtitles(video.subtitles, fingerprint.subtitles) or (not moved and self._lacks_lines(video)):
                 continue
             self.store.rename(video, path, source.mtime)

@@ -9,14 +9,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from prvr.backbones import Backbone
 from prvr.media import Image, TextEncoder, Understanding
-from prvr.tokens import VideoTokens
-from prvr.trace import Trace
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from prvr.backbones import Backbone
+    from prvr.tokens import VideoTokens
+    from prvr.trace import Trace
     from prvr.training import RunCalibration
 
 
@@ -31,7 +34,8 @@ class Embedding(ABC):
     """Samples (n, Dv) to tokens, sentences to queries (Q, D)."""
 
     encoder: TextEncoder  # encodes frames or lines, and sentences
-    backbone: Backbone
+    width: int  # D
+    backbone: Backbone  # with TRACE, what videos are encoded with
     trace: Trace
     step: int  # samples from one section of a long video to the next
     overlap: int  # samples that neighbouring sections share
@@ -43,11 +47,11 @@ class Embedding(ABC):
         """Turn consecutive samples (n, Dv) into tokens; n is at most ``step + overlap``."""
 
     @abstractmethod
-    def sentences(self, texts: Sequence[str]) -> Tensor:
+    def sentences(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Encode texts as queries (Q, D). A row is zero if nothing of the text is understood."""
 
     @abstractmethod
-    def picture(self, image: Image) -> Tensor | None:
+    def picture(self, image: Image) -> NDArray[np.float32] | None:
         """Encode a picture as a query (D,); None if this embedding cannot."""
 
     def understanding(self, text: str) -> Understanding | None:
@@ -55,6 +59,6 @@ class Embedding(ABC):
         return self.encoder.understanding(text)
 
     @property
-    def query_projection(self) -> Tensor | None:
+    def query_projection(self) -> NDArray[np.float32] | None:
         """TRACE's query projection (D, D), which a gallery needs; None if it changes nothing."""
-        return None if self.own_keys else self.trace.projections["query"].detach()
+        return None if self.own_keys else self.trace.projections["query"].detach().numpy()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.media import BucketPath, MediaError, VideoFile, subtitle_files, video_path
+from prvr.media import BucketPath, MediaError, VideoFile, open_checked, subtitle_files, video_path
 
 # Suffixes of the files that are taken from a folder. A file given by name is tried with any suffix.
 VIDEO_SUFFIXES = frozenset((
@@ -18,6 +18,7 @@ VIDEO_SUFFIXES = frozenset((
     ".ogv", ".3gp", ".3g2", ".asf", ".divx", ".mxf", ".gif",
 ))  # fmt: skip
 _SAMPLE_BYTES = 1 << 18  # read at each of three places
+_WHOLE = "w"  # begins digests of whole files
 
 
 @dataclass(frozen=True)
@@ -108,14 +109,25 @@ def _videos_in(folder: VideoFile) -> list[VideoFile]:
 
 
 def content_digest(path: VideoFile) -> str:
-    """A hash of a file's size, beginning, middle and end: enough to recognise a video that was moved."""
+    """A hash of a file's content, by which a video is recognised that was moved or touched.
+
+    Of a large file in a bucket, which would be downloaded for it, only the size, the beginning, the middle and the end
+    count.
+    """
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
+    with open_checked(path) as file:
+        if not isinstance(path, BucketPath) or size <= 3 * _SAMPLE_BYTES:
+            return _WHOLE + hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
         for place in (0, max(0, size // 2 - _SAMPLE_BYTES // 2), max(0, size - _SAMPLE_BYTES)):
             file.seek(place)
             digest.update(file.read(_SAMPLE_BYTES))
     return digest.hexdigest()
+
+
+def is_whole_digest(digest: str) -> bool:
+    """Whether a digest covers every byte. Those of large files in buckets, and of older libraries, do not."""
+    return digest.startswith(_WHOLE)
 
 
 # What ``Video.subtitles`` says of lines that come from no file. No name of a file begins with a slash.

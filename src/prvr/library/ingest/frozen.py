@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from prvr.backbones import Frozen, FrozenConfig
 from prvr.library.ingest.embedding import Embedded, Embedding
 from prvr.library.store.settings import LibrarySettings
 from prvr.media import Encoder, Image, TextEncoder
-from prvr.trace import Trace
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from prvr.backbones import Frozen
+    from prvr.trace import Trace
 
 SECTION_SAMPLES = 4096  # over an hour at one per second
 
@@ -21,30 +27,39 @@ class FrozenEmbedding(Embedding):
 
     Neighbouring sections overlap by as many samples as a window needs, so that cutting a video into sections does not
     change its windows.
+
+    Queries need the encoder only. Backbone and TRACE, which import torch, are made when a video is first embedded.
     """
 
-    backbone: Frozen
-
-    def __init__(self, encoder: TextEncoder, **config: object):
-        width = encoder.width
-        made = Frozen(FrozenConfig(visual_width=width, query_width=width, **config)).eval()  # type: ignore[arg-type]
-        self.encoder, self.backbone = encoder, made
-        self.trace = Trace(width).requires_grad_(False)
-        self.own_keys = made.config.local != "moments"
-        window, stride = made.config.window, made.config.stride
-        windows = made.config.local == "windows"
+    def __init__(self, encoder: TextEncoder, local: str, window: int = 1, stride: int = 1):
+        self.encoder, self.width = encoder, encoder.width
+        self._config: dict[str, Any] = {"local": local, "window": window, "stride": stride}
+        self.own_keys = local != "moments"
+        windows = local == "windows"
         self.overlap = max(0, window - stride) if windows else 0
         self.step = max(stride, SECTION_SAMPLES // stride * stride) if windows else SECTION_SAMPLES
+
+    @cached_property
+    def backbone(self) -> Frozen:  # type: ignore[override]
+        from prvr.backbones import Frozen, FrozenConfig
+
+        return Frozen(FrozenConfig(visual_width=self.width, query_width=self.width, **self._config)).eval()
+
+    @cached_property
+    def trace(self) -> Trace:  # type: ignore[override]
+        from prvr.trace import Trace
+
+        return Trace(self.width).requires_grad_(False)
 
     @staticmethod
     def of_frames(encoder: TextEncoder, settings: LibrarySettings) -> FrozenEmbedding:
         window, stride = (max(1, round(seconds * settings.rate)) for seconds in (settings.window, settings.stride))
-        return FrozenEmbedding(encoder, local=settings.local, window=window, stride=stride)
+        return FrozenEmbedding(encoder, settings.local, window, stride)
 
     @staticmethod
     def of_lines(encoder: TextEncoder) -> FrozenEmbedding:
         """For subtitles: every line is one token."""
-        return FrozenEmbedding(encoder, local="frames")
+        return FrozenEmbedding(encoder, "frames")
 
     def embed(self, samples: Tensor) -> Embedded:
         moments = self.backbone.moments(samples)
@@ -53,10 +68,10 @@ class FrozenEmbedding(Embedding):
             moments = type(moments)(moments.vectors[real], moments.spans[real])
         return Embedded(self.backbone.join([moments]), moments.spans)
 
-    def sentences(self, texts: Sequence[str]) -> Tensor:
-        return torch.from_numpy(self.encoder.encode_texts(texts))
+    def sentences(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self.encoder.encode_texts(texts)
 
-    def picture(self, image: Image) -> Tensor | None:
+    def picture(self, image: Image) -> NDArray[np.float32] | None:
         if not isinstance(self.encoder, Encoder):
             return None
-        return torch.from_numpy(self.encoder.encode_images([image])[0])
+        return self.encoder.encode_images([image])[0]

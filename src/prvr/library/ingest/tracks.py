@@ -10,17 +10,18 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from prvr.library.ingest.embedding import Embedding
 from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
 from prvr.library.store.arrays import Section
 from prvr.media import Backend, FeaturePart, TextEncoder
-from prvr.scoring import Gallery, Storage, score_parts
+
+if TYPE_CHECKING:
+    from prvr.scoring import Storage
 
 FRAMES, TEXT = "frames", "text"  # names of tracks
 PAGE_TOKENS = 16  # small pages waste little on short videos, and are not slower here
@@ -56,7 +57,7 @@ class Track:
         return self.embedding.encoder
 
     @cached_property
-    def background(self) -> Tensor:
+    def background(self) -> NDArray[np.float32]:
         """Background sentences as vectors (B, D). A row is zero if nothing of its sentence is understood."""
         return self.embedding.sentences(BACKGROUND_SENTENCES)
 
@@ -79,27 +80,30 @@ class Track:
         """Encode one piece as the arrays of a gallery with one row."""
         return _single_core().submit(self._section, piece).result()
 
-    @torch.no_grad()
     def _section(self, piece: Piece) -> Section:
-        samples = torch.from_numpy(np.ascontiguousarray(piece.vectors, np.float32))
-        if not bool(torch.isfinite(samples).all()):
+        import torch  # a search does without it
+
+        from prvr.scoring import Gallery, score_parts
+
+        if not np.isfinite(piece.vectors).all():
             raise ValueError("the encoder returned NaN or infinity")
         embedding = self.embedding
-        embedded = embedding.embed(samples)
-        gallery = Gallery.of_tokens(
-            embedding.backbone, embedding.trace, embedded.tokens, storage=self.storage, page=PAGE_TOKENS
-        )
-        arrays = gallery.arrays()
+        with torch.no_grad():
+            embedded = embedding.embed(torch.from_numpy(np.ascontiguousarray(piece.vectors, np.float32)))
+            gallery = Gallery.of_tokens(
+                embedding.backbone, embedding.trace, embedded.tokens, storage=self.storage, page=PAGE_TOKENS
+            )
+            scores = score_parts(torch.from_numpy(self.background), gallery, "torch")
+        assert scores.trace is not None
+        arrays = {name: tensor.numpy() for name, tensor in gallery.arrays().items()}
         if embedding.own_keys:
             arrays = {name: array for name, array in arrays.items() if not name.startswith("keys.")}
-        scores = score_parts(self.background, gallery, "torch")
-        assert scores.trace is not None
-        arrays["background"] = torch.stack([scores.base, scores.trace], -1).transpose(0, 1).contiguous()  # (1, B, 2)
+        arrays["background"] = np.stack([scores.base.T.numpy(), scores.trace.T.numpy()], -1)  # (1, B, 2)
         tokens = len(embedded.spans)
         first, last = embedded.spans[:, 0].numpy(), embedded.spans[:, 1].numpy() - 1
         spans = np.zeros((len(arrays["local.values"]) * PAGE_TOKENS, 2), np.float32)
         spans[:tokens] = np.stack([piece.spans[first, 0], piece.spans[last, 1]], 1)
-        arrays["spans"] = torch.from_numpy(spans).view(-1, PAGE_TOKENS, 2)
+        arrays["spans"] = spans.reshape(-1, PAGE_TOKENS, 2)
         return Section(gallery.about, arrays, tokens)
 
 
@@ -109,6 +113,8 @@ def _single_core() -> ThreadPoolExecutor:
 
     A section is many small products. Shared among cores that decode at the same time, they take ten times as long.
     """
+    import torch
+
     usual = torch.get_num_threads()
     thread = ThreadPoolExecutor(1, "prvr-sections")
     thread.submit(torch.set_num_threads, 1).result()

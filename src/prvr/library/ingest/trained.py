@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from prvr.data import normalise_rows, sample_clips, sample_frames, segment_edges
+from prvr.data import TableSettings, normalise_rows, prepare_video, segment_edges
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.embedding import Embedded, Embedding
 from prvr.media import Encoder, Image, PlainEncoder, Recipe, Understanding
@@ -39,6 +40,7 @@ class TrainedEmbedding(Embedding):
         config = run.config
         model, about = run.load_model()
         self.encoder, self.backbone = encoder, model.backbone.requires_grad_(False)
+        self.width = model.backbone.width
         trace = replace(config.trace, fusion_weight=float(about.get("fusion_weight", config.trace.fusion_weight)))
         if config.trace_stage.epochs > 0:
             self.trace = model.trace.requires_grad_(False)
@@ -54,21 +56,25 @@ class TrainedEmbedding(Embedding):
 
     def embed(self, samples: Tensor) -> Embedded:
         config, raw = self.backbone.config, samples.numpy()
-        frames = torch.from_numpy(normalise_rows(sample_frames(raw, config.frames)))[None]
-        clips = torch.from_numpy(normalise_rows(sample_clips(raw, config.clips)))[None]
+        prepared = prepare_video(raw, TableSettings(config.clips, config.frames, config.words, config.feature_rule))
+        frames, clips = torch.from_numpy(prepared.frames)[None], torch.from_numpy(prepared.clips)[None]
+        sizes = None if prepared.sizes is None else torch.from_numpy(prepared.sizes).float()[None]
         mask = torch.ones(frames.shape[:2], dtype=torch.bool)
-        tokens = self.backbone.encode_video_batch(VideoBatch(frames, mask, clips)).to(torch.float32)
+        batch = VideoBatch(frames, mask, clips, clip_sizes=sizes)
+        tokens = self.backbone.encode_video_batch(batch).to(torch.float32)
         if tokens.evidence_from == "clips":
             edges = segment_edges(len(raw), config.clips)
+        elif config.feature_rule == "merged":
+            edges = segment_edges(len(raw), config.frames)
         else:
             edges = np.arange(len(raw) + 1)
         first = torch.from_numpy(edges[:-1])
         return Embedded(tokens, torch.stack([first, torch.from_numpy(edges[1:]).maximum(first + 1)], 1))
 
     @torch.no_grad()
-    def sentences(self, texts: Sequence[str]) -> Tensor:
+    def sentences(self, texts: Sequence[str]) -> NDArray[np.float32]:
         if not texts:
-            return torch.zeros(0, self.backbone.width)
+            return np.zeros((0, self.width), np.float32)
         if self.words:
             rows = [torch.from_numpy(words) for words in self.encoder.encode_word_lists(texts)]
         else:
@@ -78,13 +84,13 @@ class TrainedEmbedding(Embedding):
         mask = pad_sequence([torch.ones(len(words), dtype=torch.bool) for words in read], batch_first=True)
         found = self.backbone.encode_queries(pad_sequence(read, batch_first=True), mask).float()
         understood = torch.tensor([bool(words.any()) for words in read])
-        return found * understood[:, None]
+        return (found * understood[:, None]).numpy()
 
     @torch.no_grad()
-    def picture(self, image: Image) -> Tensor | None:
+    def picture(self, image: Image) -> NDArray[np.float32]:
         """The mean token of a short still video of the picture."""
         samples = torch.from_numpy(self.encoder.encode_images([image])).expand(STILL_SAMPLES, -1)
-        return F.normalize(F.normalize(self.embed(samples).tokens.evidence[0], dim=1).mean(0), dim=0)
+        return F.normalize(F.normalize(self.embed(samples).tokens.evidence[0], dim=1).mean(0), dim=0).numpy()
 
     def understanding(self, text: str) -> Understanding | None:
         """A model that was trained on words without meaning of their own knows those of its training sentences."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from prvr.files import sync_folder, write_whole
 from prvr.library.errors import LibraryError
@@ -35,7 +34,7 @@ from prvr.library.search.stretches import (
     stretch_column,
     stretch_type,
 )
-from prvr.library.store.background import best_by_video
+from prvr.library.store.background import Floats, best_by_video
 from prvr.library.store.claims import claim
 from prvr.library.store.sections import Ids, MappedSections, TrackSections
 from prvr.library.store.snapshot import Snapshot
@@ -63,7 +62,7 @@ class CandidateRecall:
         return f"{100 * self.share:.1f} % of the exact best {self.best} of {self.queries} sentences"
 
 
-def measure_recall(candidates: Candidates, background: Tensor, best: int, probes: int | None = None) -> CandidateRecall:
+def measure_recall(candidates: Candidates, background: Floats, best: int, probes: int | None = None) -> CandidateRecall:
     """Recall on the background sentences (B, D). Their exact scores are stored, so no vector is read for it."""
     understood = np.flatnonzero(candidates.sections.understood)
     exact = _best_videos(candidates.sections, min(best, len(candidates.sections.by_video.videos)))  # (best, B)
@@ -89,7 +88,7 @@ def _best_videos(sections: TrackSections, count: int) -> Ids:
     return videos
 
 
-def choose_probes(candidates: Candidates, background: Tensor, lists: int) -> int:
+def choose_probes(candidates: Candidates, background: Floats, lists: int) -> int:
     """How many of an index's lists to look at: twice as many until recall is good."""
     probes = min(_FEWEST_PROBES, lists)
     while probes < lists and measure_recall(candidates, background, 10, probes).share < _GOOD_RECALL:
@@ -98,7 +97,7 @@ def choose_probes(candidates: Candidates, background: Tensor, lists: int) -> int
 
 
 def build_indexes(
-    library: Path, snapshot: Snapshot, backgrounds: Mapping[str, Tensor], settings: IndexSettings, report: Report
+    library: Path, snapshot: Snapshot, backgrounds: Mapping[str, Floats], settings: IndexSettings, report: Report
 ) -> dict[str, CandidateIndex]:
     """Build an index of every track that is large enough.
 
@@ -125,7 +124,7 @@ def build_indexes(
 
 
 def _build_index(
-    library: Path, track: str, sections: MappedSections, background: Tensor, settings: IndexSettings, report: Report
+    library: Path, track: str, sections: MappedSections, background: Floats, settings: IndexSettings, report: Report
 ) -> CandidateIndex | None:
     """Build, tune and save the index of a track; None if the track is too small to need one."""
     tokens = int(sections.tokens.sum())
@@ -138,7 +137,7 @@ def _build_index(
     report(f"{track}: {tokens:,} tokens in {lists:,} lists")
     name = f"{track}-{uuid.uuid4().hex}.lance"  # a new name: others search the old table meanwhile
     table = _write_table(library / INDEX_FOLDER / name, sections, lists)
-    rows = {str(shard.id): len(shard.gallery) for shard in sections.shards}
+    rows = {str(shard.id): len(shard) for shard in sections.shards}
     record = IndexRecord(name, rows, len(sections), settings.probes or lists, settings)
     if not settings.probes:
         report(f"{track}: choosing how many lists to look at")
@@ -164,7 +163,7 @@ def _write_table(place: Path, sections: MappedSections, lists: int) -> LanceData
     lance = lance_for_candidates()
     import pyarrow as pa
 
-    width = sections.shards[0].gallery.width
+    width = sections.shards[0].numpy_gallery.width
     schema = pa.schema([(ROW, pa.int64()), (STRETCHES, stretch_type(width))])
     place.parent.mkdir(exist_ok=True)
     try:
@@ -187,12 +186,12 @@ def _row_batches(sections: MappedSections, schema: pa.Schema) -> Iterator[pa.Rec
 
     for place, shard in enumerate(sections.shards):
         numbers = np.arange(sections.starts[place], sections.starts[place + 1])
-        local, page, first = shard.gallery.local, shard.gallery.page, shard.gallery.first_page.numpy()
+        gallery, first = shard.numpy_gallery, shard.numpy_gallery.first_page
         cuts = np.flatnonzero(np.diff(sections.tokens[numbers].cumsum() // _TOKENS_AT_ONCE)) + 1
         for some in np.split(numbers, cuts):
             rows, counts = sections.row[some], sections.tokens[some]
             begin, end = first[rows[0]], first[rows[-1] + 1]
-            starts = (first[rows] - begin) * page  # of each section's tokens in the pages that are read
+            starts = (first[rows] - begin) * gallery.page  # of each section's tokens in the pages that are read
             slots = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
-            tokens = local[begin:end].restore().flatten(0, 1).numpy()[slots]
+            tokens = gallery.floats("local", slice(begin, end)).reshape(-1, gallery.width)[slots]
             yield pa.record_batch([pa.array(rows | shard.id << SHARD_BITS), stretch_column(tokens, counts)], schema)

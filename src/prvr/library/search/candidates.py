@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from prvr.library.errors import LibraryError, NoCandidates
 from prvr.library.search.stretches import (
@@ -31,6 +30,7 @@ from prvr.library.search.stretches import (
     require_lance,
     rows_to_ask,
 )
+from prvr.library.store.background import Floats
 from prvr.library.store.sections import Ids, MappedSections, TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.media import MissingExtra
@@ -61,7 +61,7 @@ class Candidates(Protocol):
     def reference(self) -> Ids:
         """A fixed random sample of videos. They are scored with every query, to know how it scores in general."""
 
-    def of(self, queries: Tensor, probes: int | None = None) -> list[Ids]:
+    def of(self, queries: Floats, probes: int | None = None) -> list[Ids]:
         """For each query (Q, D) the videos that may answer it."""
 
 
@@ -140,11 +140,11 @@ class CandidateIndex:
                     raise
         return None
 
-    def near(self, query: Tensor, count: int, probes: int | None = None) -> Ids:
+    def near(self, query: Floats, count: int, probes: int | None = None) -> Ids:
         """The places of the sections that are nearest to a query (D,), best first."""
         try:
             with _damage_named(self.library, self.record):
-                return nearest_rows(self.table, query.float().numpy(), count, probes or self.record.probes, ROW)
+                return nearest_rows(self.table, query, count, probes or self.record.probes, ROW)
         except NoCandidates:
             current = CandidateIndex.open(self.library, self.track)
             if current is None or current.record == self.record:
@@ -177,7 +177,7 @@ class TrackCandidates:
     def __init__(self, index: CandidateIndex, sections: MappedSections):
         self.index, self.sections = index, sections
 
-    def of(self, queries: Tensor, probes: int | None = None) -> list[Ids]:
+    def of(self, queries: Floats, probes: int | None = None) -> list[Ids]:
         """For each query (Q, D) the videos that may answer it, and all videos that are not indexed yet."""
         near = (self._sections_of(self.index.near(query, self._rows_to_ask, probes)) for query in queries)
         videos = self.index.record.settings.videos

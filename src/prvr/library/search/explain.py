@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import FRAMES
 from prvr.library.search.moment_rank import line_moments, rank_moments
 from prvr.library.search.moments import Curve, FoundMoment, MomentOptions, find_moments
 from prvr.library.search.rank import RankedVideo, Ranking
+from prvr.library.search.score import BlockPairs, SectionScorer
 from prvr.library.search.words import WORDS, TextMatch
+from prvr.library.store.background import Floats
 from prvr.library.store.sections import SectionBlock, TrackSections
 from prvr.library.store.snapshot import Snapshot
-from prvr.scoring import AlignedPairs, GalleryEvidence, ScoringPool
+from prvr.scoring import RowEvidence
 from prvr.trace import Peaked, Verdict, why_this_one
 
 _CURVES = ("direct", "expected_support", "routed", "value")
@@ -60,14 +60,14 @@ class MomentEvidence(Peaked):
 class EvidenceRequest:
     """A query vector (D,), the sections of one video to look at, λ, and what is taken off the video's score."""
 
-    query: Tensor
+    query: Floats
     sections: tuple[int, ...]
     fusion_weight: float
     taken_off: float = 0.0
 
 
 def evidence_in_videos(
-    sections: TrackSections, requests: Sequence[EvidenceRequest], pool: ScoringPool
+    sections: TrackSections, requests: Sequence[EvidenceRequest], scorer: SectionScorer
 ) -> list[MomentEvidence]:
     """The evidence of each query in all sections of its video, in order of time."""
     wanted = sorted({section for request in requests for section in request.sections})
@@ -81,34 +81,32 @@ def evidence_in_videos(
         for section in request.sections:
             groups[where[section][0], request.fusion_weight].append((number, section))
     aligned = [
-        AlignedPairs(
-            torch.stack([requests[number].query for number, _ in pairs]),
-            block.gallery,
+        BlockPairs(
+            np.stack([requests[number].query for number, _ in pairs]),
+            block,
             [where[section][1] for _, section in pairs],
             weight,
         )
         for (block, weight), pairs in groups.items()
     ]
     parts: list[dict[int, MomentEvidence]] = [{} for _ in requests]
-    for ((block, _), pairs), curves in zip(groups.items(), pool.evidence(aligned), strict=True):
-        for place, (number, section) in enumerate(pairs):
+    for ((block, _), pairs), found in zip(groups.items(), scorer.evidence(sections, aligned), strict=True):
+        for (number, section), curves in zip(pairs, found, strict=True):
             spans = block.spans_of(where[section][1], int(sections.tokens[section]))
-            parts[number][section] = _section_evidence(curves, place, spans, requests[number].taken_off)
+            parts[number][section] = _section_evidence(curves, spans, requests[number].taken_off)
     return [_join([part[section] for section in sorted(part)]) for part in parts]
 
 
-def _section_evidence(
-    curves: GalleryEvidence, place: int, spans: NDArray[np.float32], taken_off: float
-) -> MomentEvidence:
+def _section_evidence(curves: RowEvidence, spans: Floats, taken_off: float) -> MomentEvidence:
     """The evidence of one pair, cut to the tokens of its section."""
     tokens = len(spans)
     return MomentEvidence(
         spans=spans,
-        direct=curves.direct[place, :tokens].numpy(),
-        expected_support=curves.expected_support[place, :tokens].numpy(),
-        routed=curves.routed[place, :tokens].numpy(),
-        value=curves.value[place, :tokens].numpy() - np.float32(taken_off),
-        activation=curves.activation[place].numpy(),
+        direct=curves.direct[:tokens],
+        expected_support=curves.expected_support[:tokens],
+        routed=curves.routed[:tokens],
+        value=curves.value[:tokens] - np.float32(taken_off),
+        activation=curves.activation,
     )
 
 
@@ -152,9 +150,9 @@ class VideoExplanation:
 
 def explain_video(
     snapshot: Snapshot,
-    encode: Callable[[str], Tensor],
+    encode: Callable[[str], Floats],
     video: int,
-    pool: ScoringPool,
+    scorer: SectionScorer,
     *,
     track: str | None,
     trace: bool,
@@ -173,7 +171,7 @@ def explain_video(
     sections = snapshot.tracks[name]
     weight = sections.fusion_weight if trace else 0.0
     request = EvidenceRequest(vector, sections.by_video.of_video(video), weight)
-    (evidence,) = evidence_in_videos(sections, [request], pool)
+    (evidence,) = evidence_in_videos(sections, [request], scorer)
     moments = moments_of(evidence, snapshot.videos[video].duration, options, trace=trace)
     return VideoExplanation(name, evidence, tuple(moments), traced=trace)
 
@@ -202,10 +200,10 @@ class ExplainedPage:
 
 
 def explain_pages(
-    rankings: Sequence[Ranking | None], snapshot: Snapshot, pool: ScoringPool
+    rankings: Sequence[Ranking | None], snapshot: Snapshot, scorer: SectionScorer
 ) -> list[ExplainedPage | None]:
     """Explain the page of each ranking. The evidence that pages need for certain is computed in one batch."""
-    reader = _EvidenceReader(snapshot, pool)
+    reader = _EvidenceReader(snapshot, scorer)
     reader.load([(ranking, *pair) for ranking in rankings if ranking is not None for pair in _needed(ranking, reader)])
     return [None if ranking is None else _explain_page(ranking, reader) for ranking in rankings]
 
@@ -223,8 +221,8 @@ def _needed(ranking: Ranking, reader: _EvidenceReader) -> list[tuple[str, int]]:
 class _EvidenceReader:
     """Computes evidence once for each ranking, track and video."""
 
-    def __init__(self, snapshot: Snapshot, pool: ScoringPool):
-        self.snapshot, self.pool = snapshot, pool
+    def __init__(self, snapshot: Snapshot, scorer: SectionScorer):
+        self.snapshot, self.scorer = snapshot, scorer
         self.known: dict[tuple[Ranking, str, int], MomentEvidence] = {}
 
     def load(self, pairs: Sequence[tuple[Ranking, str, int]]) -> None:
@@ -239,7 +237,7 @@ class _EvidenceReader:
                 of_video, query = sections.by_video.of_video(video), ranked.query
                 taken_off = ranked.taken_off_score(video)
                 requests.append(EvidenceRequest(query.vector, of_video, query.fusion_weight, taken_off))
-            self.known.update(zip(of_track, evidence_in_videos(sections, requests, self.pool), strict=True))
+            self.known.update(zip(of_track, evidence_in_videos(sections, requests, self.scorer), strict=True))
 
     def track_of(self, ranking: Ranking, track: str, video: int) -> str:
         """The track that explains a video: the one that ranks it, or for "words" the first that holds the video."""

@@ -12,7 +12,6 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from prvr.library.errors import LibraryError
@@ -57,6 +56,8 @@ class Judgement:
 
     @cached_property
     def recall(self) -> Recall:
+        import torch
+
         return recalls(torch.from_numpy(self.ranks))
 
 
@@ -84,7 +85,7 @@ def judge(
     _require_videos(library, known, number_of)
     weight, knowledge = sections.fusion_weight if trace else 0.0, library.knowledge
     vectors = library.encode(FRAMES, [query.sentence for query in known])
-    scores = score_sections(vectors, sections, library.pool).fused(weight).numpy()
+    scores = score_sections(vectors, sections, library.scorer).fused(weight)
     understood = [row for row in range(len(known)) if bool(vectors[row].any())]
 
     @lru_cache(1)
@@ -95,7 +96,7 @@ def judge(
         texts = knowledge.vary(known[row].sentence)
         if not texts:
             return np.zeros((0, len(sections)), np.float32)
-        return score_sections(library.encode(FRAMES, texts), sections, library.pool).fused(weight).numpy()
+        return score_sections(library.encode(FRAMES, texts), sections, library.scorer).fused(weight)
 
     def rank_without(row: int, left_out: set[int]) -> TrackRanking:
         videos = np.array(sorted(set(sections.by_video.videos.tolist()) - left_out), np.int64)
@@ -110,7 +111,7 @@ def judge(
         EvidenceRequest(vectors[row], sections.by_video.of_video(video), weight)
         for row, video in zip(understood, own, strict=True)
     ]
-    evidence = dict(zip(understood, evidence_in_videos(sections, requests, library.pool), strict=True))
+    evidence = dict(zip(understood, evidence_in_videos(sections, requests, library.scorer), strict=True))
     ranks, overlaps, present, absent = [], [], [], []
     for row, query in enumerate(known):
         if row not in evidence:

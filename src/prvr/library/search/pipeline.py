@@ -15,8 +15,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
 
 from prvr.library.ingest.tracks import FRAMES
 from prvr.library.search.candidates import Candidates
@@ -27,13 +25,13 @@ from prvr.library.search.query import TrackQuery, add_moments, track_queries
 from prvr.library.search.rank import TrackRanking, rank_requests, rank_track
 from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.search.results import ReadLines, SearchResult, not_understood, result_of
-from prvr.library.search.score import score_queries, score_sections
+from prvr.library.search.score import SectionScorer, score_queries, score_sections
 from prvr.library.search.words import WordMatches, find_words
+from prvr.library.store.background import Floats
 from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
-from prvr.scoring import ScoringPool
 
-EncodeQueries = Callable[[str, Sequence[QueryInput]], Tensor]  # track name, queries -> vectors (Q, D)
+EncodeQueries = Callable[[str, Sequence[QueryInput]], Floats]  # track name, queries -> vectors (Q, D)
 
 
 def run_search(
@@ -45,7 +43,7 @@ def run_search(
     knowledge: Knowledge,
     words: Callable[[], AbstractContextManager[sqlite3.Connection]],
     lines: ReadLines,
-    pool: ScoringPool,
+    scorer: SectionScorer,
 ) -> list[SearchResult]:
     """Answer requests.
 
@@ -57,7 +55,7 @@ def run_search(
         knowledge: how far the answers of the pictures can be trusted.
         words: opens the database of words in names and subtitles.
         lines: reads what is said in a video between two times.
-        pool: the threads that score.
+        scorer: scores sections.
     """
     asked = [request.query for request in requests]
     vectors = {name: add_moments(encode(name, asked), asked, name, snapshot) for name in snapshot.tracks}
@@ -68,14 +66,14 @@ def run_search(
         if rows:
             of_track = [queries[row][name] for row in rows]
             known = knowledge if name == FRAMES else Knowledge()
-            varied = score_variations([requests[row] for row in rows], of_track, sections, known, encode, pool)
-            scores = score_queries(of_track, sections, pool)
+            varied = score_variations([requests[row] for row in rows], of_track, sections, known, encode, scorer)
+            scores = score_queries(of_track, sections, scorer)
             for place, row in enumerate(rows):
                 one = slice(place, place + 1)
                 about = known if requests[row].sentence is not None else Knowledge()  # which is about sentences
                 (tracks[row][name],) = rank_track(of_track[one], scores[one], sections, about, varied[one])
     rankings = rank_requests(requests, tracks, search_words(requests, snapshot, words), snapshot)
-    pages = explain_pages(rankings, snapshot, pool)
+    pages = explain_pages(rankings, snapshot, scorer)
     results = []
     for request, ranking, page in zip(requests, rankings, pages, strict=True):
         if ranking is None or page is None:
@@ -91,20 +89,20 @@ def score_variations(
     sections: TrackSections,
     knowledge: Knowledge,
     encode: EncodeQueries,
-    pool: ScoringPool,
-) -> list[NDArray[np.float32] | None]:
+    scorer: SectionScorer,
+) -> list[Floats | None]:
     """For each request the best score of each variation of its sentence; None if its encoder reads every word.
 
     A search among candidates has no variations: they would have candidates of their own.
     """
     if knowledge.vary is None or knowledge.calibrations:
         return [None for _ in requests]
-    scores: list[NDArray[np.float32] | None] = []
+    scores: list[Floats | None] = []
     for request, query in zip(requests, queries, strict=True):
         vary = request.sentence is not None and query.reference is None
         texts = knowledge.vary(request.sentence or "") if vary else ()
-        found = score_sections(encode(FRAMES, texts), sections, pool) if texts else None
-        scores.append(np.zeros(0, np.float32) if found is None else found.fused(query.fusion_weight).amax(1).numpy())
+        found = score_sections(encode(FRAMES, texts), sections, scorer) if texts else None
+        scores.append(np.zeros(0, np.float32) if found is None else found.fused(query.fusion_weight).max(1))
     return scores
 
 

@@ -7,37 +7,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import FRAMES, Track
 from prvr.library.search.candidates import Candidates
 from prvr.library.search.request import MomentQuery, QueryInput, SearchRequest
+from prvr.library.store.background import Floats
 from prvr.library.store.sections import Ids, SectionsByVideo
 from prvr.library.store.snapshot import Snapshot
-from prvr.media import load_picture
+from prvr.media import load_picture, unit_rows
 
 
 @dataclass(frozen=True, eq=False)
 class TrackQuery:
     """One request as one track sees it."""
 
-    vector: Tensor  # (D,)
+    vector: Floats  # (D,)
     fusion_weight: float  # λ; 0 without TRACE
     sections: SectionsByVideo  # that it may find
     read: SectionsByVideo  # that are scored: these and others, which show how the query scores in general
     reference: Ids | None = None  # for a search among candidates: a random sample of videos, which are read too
 
 
-def encode_queries(queries: Sequence[QueryInput], track: Track) -> Tensor:
+def encode_queries(queries: Sequence[QueryInput], track: Track) -> Floats:
     """Encode sentences and pictures as query vectors (Q, D). A row is zero if the track cannot use that query.
 
     The rows of moments are zero too: ``add_moments`` fills them in.
     """
     embedding = track.embedding
-    vectors = torch.zeros(len(queries), embedding.backbone.width)
+    vectors = np.zeros((len(queries), embedding.width), np.float32)
     texts = {row: query for row, query in enumerate(queries) if isinstance(query, str)}
     if texts:
         vectors[list(texts)] = embedding.sentences(list(texts.values()))
@@ -46,12 +44,12 @@ def encode_queries(queries: Sequence[QueryInput], track: Track) -> Tensor:
             vector = embedding.picture(load_picture(query) if isinstance(query, Path) else query)
             if vector is not None:
                 vectors[row] = vector
-    if not bool(torch.isfinite(vectors).all()):
+    if not np.isfinite(vectors).all():
         raise LibraryError("The encoder returned NaN or infinity for this query. Try other words.")
     return vectors
 
 
-def add_moments(vectors: Tensor, queries: Sequence[QueryInput], track: str, snapshot: Snapshot) -> Tensor:
+def add_moments(vectors: Floats, queries: Sequence[QueryInput], track: str, snapshot: Snapshot) -> Floats:
     """Fill in the rows of moments. They ask the track of the pictures; for other tracks their rows stay zero."""
     for row, query in enumerate(queries):
         if isinstance(query, MomentQuery) and track == FRAMES:
@@ -59,7 +57,7 @@ def add_moments(vectors: Tensor, queries: Sequence[QueryInput], track: str, snap
     return vectors
 
 
-def moment_vector(query: MomentQuery, snapshot: Snapshot) -> Tensor:
+def moment_vector(query: MomentQuery, snapshot: Snapshot) -> Floats:
     """A moment as a query (D,): the mean of its stored tokens, each weighed by the seconds that lie in the moment.
 
     Tokens and queries are compared with each other, so they lie in one space, whatever the encoder or model.
@@ -73,7 +71,7 @@ def moment_vector(query: MomentQuery, snapshot: Snapshot) -> Tensor:
     end = query.start if query.end is None else query.end
     shared = np.minimum(spans[:, 1], end) - np.maximum(spans[:, 0], query.start)  # seconds; below 0: so far apart
     weights = shared.clip(0) if (shared > 0).any() else shared == shared.max()
-    return F.normalize(torch.from_numpy(weights.astype(np.float32)) @ tokens, dim=0)
+    return unit_rows(weights.astype(np.float32) @ tokens)
 
 
 def not_found_for(query: QueryInput, snapshot: Snapshot) -> Ids:
@@ -85,7 +83,7 @@ def not_found_for(query: QueryInput, snapshot: Snapshot) -> Ids:
 
 def track_queries(
     requests: Sequence[SearchRequest],
-    vectors: Mapping[str, Tensor],
+    vectors: Mapping[str, Floats],
     snapshot: Snapshot,
     candidates: Mapping[str, Candidates],
 ) -> list[dict[str, TrackQuery]]:
@@ -110,7 +108,7 @@ def track_queries(
             filters: sections.by_video if videos is None else sections.by_video.of_videos(videos)
             for filters, videos in videos_of.items()
         }
-        used = vectors[name].any(1).tolist()
+        used: list[bool] = np.any(vectors[name], axis=1).tolist()
         narrow = [row for row, each in enumerate(requests) if used[row] and each.uses_candidates and name in candidates]
         named = dict(zip(narrow, candidates[name].of(vectors[name][narrow]), strict=True)) if narrow else {}
         for row, request in enumerate(requests):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, overload
 
 from prvr.library.ingest.tracks import FRAMES, TEXT
@@ -83,6 +83,10 @@ class SearchResult(Sequence[Hit]):
         """Whether the best hit can be relied on."""
         return self.presence.confident
 
+    def with_note(self, note: str) -> SearchResult:
+        """The same with another sentence for the reader."""
+        return replace(self, message=f"{self.message} {note}".strip()) if note else self
+
     def __len__(self) -> int:
         return len(self.hits)
 
@@ -107,6 +111,12 @@ class SearchResult(Sequence[Hit]):
             "seconds": round(self.seconds, 4),
             "hits": [hit.to_dict(evidence=evidence) for hit in self.hits],
         }
+
+
+def damaged_hits(results: Sequence[SearchResult], snapshot: Snapshot) -> set[int]:
+    """Videos among the hits whose vectors are not what was written."""
+    hits = dict.fromkeys(hit.video.id for result in results for hit in result)
+    return {video for sections in snapshot.tracks.values() for video in sections.damaged(hits)}
 
 
 def empty_result(request: SearchRequest, message: str, understood: Understanding | None = None) -> SearchResult:

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from prvr.library.ingest.tracks import FRAMES
+from prvr.library.store.background import Floats
 from prvr.library.store.snapshot import Snapshot
+from prvr.media import unit_rows
 
 if TYPE_CHECKING:
     from prvr.library.search.moment_rank import RankedMoment
@@ -58,8 +57,8 @@ class SameVideos:
         self.groups: list[list[int]] = []
         self._group_of: dict[int, list[int]] = {}
         self._known: dict[int, _Facts | None] = {}
-        self._scores: dict[int, NDArray[np.float32]] = {}
-        self._tokens: dict[int, Tensor] = {}
+        self._scores: dict[int, Floats] = {}
+        self._tokens: dict[int, Floats] = {}
 
     def group(self, video: int) -> list[int]:
         """The group of a video: one that exists, or a new one."""
@@ -136,7 +135,7 @@ class SameVideos:
         cosines = (mine * theirs).sum(1)
         return float(cosines.min()) >= LEAST_COSINE and float(cosines.mean()) >= MEAN_COSINE
 
-    def _background(self, video: int) -> NDArray[np.float32]:
+    def _background(self, video: int) -> Floats:
         """(B,): what background sentences score on the first section of a video."""
         if video not in self._scores:
             sections = self.snapshot.tracks[FRAMES]
@@ -144,9 +143,9 @@ class SameVideos:
             self._scores[video] = sections.background_scores(first)[0, :, 0]
         return self._scores[video]
 
-    def _read(self, video: int) -> Tensor:
+    def _read(self, video: int) -> Floats:
         """All tokens of a video as unit vectors, (m, D)."""
         if video not in self._tokens:
             _, tokens = self.snapshot.tracks[FRAMES].tokens_of_video(video)
-            self._tokens[video] = torch.nn.functional.normalize(tokens, dim=1)
+            self._tokens[video] = unit_rows(tokens)
         return self._tokens[video]

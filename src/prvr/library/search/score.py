@@ -2,74 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from prvr.library.errors import LibraryError
+from prvr.library.errors import DamagedVectors
 from prvr.library.search.query import TrackQuery
-from prvr.library.store.sections import Ids, TrackSections
-from prvr.scoring import ScoringPool
+from prvr.library.store.background import Floats
+from prvr.library.store.sections import Ids, SectionBlock, TrackSections
+from prvr.scoring import NumpyScores, RowEvidence
+
+if TYPE_CHECKING:
+    from prvr.scoring import ScoringPool
+
+# Tokens of a track. In a larger one torch is faster, and in a much larger one it is worth its import.
+MOST_FOR_NUMPY, MOST_WITHOUT_TORCH = 1 << 16, 1 << 19
+
+
+class BlockPairs(NamedTuple):
+    """N queries and, for each, one row of a block."""
+
+    queries: Floats  # (N, D)
+    block: SectionBlock
+    rows: Sequence[int]  # (N,)
+    fusion_weight: float  # λ
+
+
+class SectionScorer:
+    """Scores sections and computes their evidence: with NumPy in a small track, otherwise with torch.
+
+    Importing torch takes longer than a search of a small library, which therefore does without. Both give the same
+    numbers.
+    """
+
+    def uses_torch(self, sections: TrackSections) -> bool:
+        """The rule that chooses."""
+        return int(sections.tokens.sum()) > (MOST_FOR_NUMPY if "torch" in sys.modules else MOST_WITHOUT_TORCH)
+
+    def prepare(self, tracks: Iterable[TrackSections]) -> None:
+        """For a process that stays open: import torch now, if it is faster in one of these tracks."""
+        if any(int(sections.tokens.sum()) > MOST_FOR_NUMPY for sections in tracks):
+            _ = self.pool
+
+    @cached_property
+    def pool(self) -> ScoringPool:
+        """Torch's threads."""
+        from prvr.scoring import ScoringPool
+
+        return ScoringPool()
+
+    def score(self, queries: Floats, sections: TrackSections, block: SectionBlock, rows: Ids) -> NumpyScores:
+        """Scores (Q, n) of queries (Q, D) on some rows of a block."""
+        few = 2 * len(rows) < len(block)  # otherwise, scoring rows that were not asked for is cheaper than copying some
+        if not self.uses_torch(sections):
+            base, trace = block.numpy_gallery.score(queries, rows if few else None)
+        else:
+            import torch
+
+            asked = torch.from_numpy(queries)
+            if few:
+                (scores,) = self.pool.score_rows(asked, [(block.gallery, rows)])
+            else:
+                (scores,) = self.pool.score(asked, [block.gallery])
+            assert scores.trace is not None
+            base, trace = scores.base.numpy(), scores.trace.numpy()
+        return NumpyScores(base, trace) if few else NumpyScores(base[:, rows], trace[:, rows])
+
+    def evidence(self, sections: TrackSections, groups: Sequence[BlockPairs]) -> list[list[RowEvidence]]:
+        """For each group the evidence of its pairs."""
+        if not self.uses_torch(sections):
+            return [
+                [
+                    group.block.numpy_gallery.evidence(query, row, group.fusion_weight)
+                    for query, row in zip(group.queries, group.rows, strict=True)
+                ]
+                for group in groups
+            ]
+        import torch
+
+        from prvr.scoring import AlignedPairs
+
+        found = self.pool.evidence(
+            [
+                AlignedPairs(torch.from_numpy(group.queries), group.block.gallery, group.rows, group.fusion_weight)
+                for group in groups
+            ]
+        )
+        columns = [[getattr(curves, name).numpy() for name in RowEvidence._fields] for curves in found]
+        return [[RowEvidence(*row) for row in zip(*of_group, strict=True)] for of_group in columns]
 
 
 @dataclass(frozen=True)
 class SectionScores:
     """Both parts of the score of Q queries on S sections, (Q, S) each."""
 
-    base: Tensor
-    trace: Tensor
+    base: Floats
+    trace: Floats
 
-    def fused(self, weight: float) -> Tensor:
+    def fused(self, weight: float) -> Floats:
         """base + λ · trace, (Q, S)."""
-        return self.base if weight == 0 else self.base + weight * self.trace
+        return self.base if weight == 0 else self.base + np.float32(weight) * self.trace
 
 
-def score_queries(
-    queries: Sequence[TrackQuery], sections: TrackSections, pool: ScoringPool
-) -> list[NDArray[np.float32]]:
+def score_queries(queries: Sequence[TrackQuery], sections: TrackSections, scorer: SectionScorer) -> list[Floats]:
     """The fused scores of each query on the sections that it reads, (S',) in the order of ``query.read.numbers``.
 
     Queries that read every section share one pass over the vectors. A query with candidates reads only those.
     """
-    scores: dict[int, NDArray[np.float32]] = {}
+    scores: dict[int, Floats] = {}
     exact = [place for place, query in enumerate(queries) if query.reference is None]
     if exact:
-        together = score_sections(torch.stack([queries[place].vector for place in exact]), sections, pool)
+        together = score_sections(np.stack([queries[place].vector for place in exact]), sections, scorer)
         for row, place in enumerate(exact):
             one = SectionScores(together.base[row], together.trace[row])
-            scores[place] = one.fused(queries[place].fusion_weight).numpy()[queries[place].read.numbers]
+            scores[place] = one.fused(queries[place].fusion_weight)[queries[place].read.numbers]
     for place, query in enumerate(queries):
         if query.reference is not None:
-            one = score_sections(query.vector[None], sections, pool, query.read.numbers)
-            scores[place] = one.fused(query.fusion_weight)[0].numpy()
+            one = score_sections(query.vector[None], sections, scorer, query.read.numbers)
+            scores[place] = one.fused(query.fusion_weight)[0]
     return [scores[place] for place in range(len(queries))]
 
 
 def score_sections(
-    queries: Tensor, sections: TrackSections, pool: ScoringPool, numbers: Ids | None = None
+    queries: Floats, sections: TrackSections, scorer: SectionScorer, numbers: Ids | None = None
 ) -> SectionScores:
     """Score queries (Q, D) against all sections of a track, or those with these numbers. Columns follow ``numbers``."""
-    base, trace = (torch.empty(len(queries), len(sections if numbers is None else numbers)) for _ in range(2))
+    base, trace = np.empty((2, len(queries), len(sections if numbers is None else numbers)), np.float32)
     for places, block, rows in sections.blocks(numbers):
-        if 2 * len(rows) < len(block.gallery):
-            (scores,) = pool.score_rows(queries, [(block.gallery, rows)])
-            chosen: slice | Ids = slice(None)
-        else:  # scoring rows that were not asked for is cheaper than copying the others
-            (scores,) = pool.score(queries, [block.gallery])
-            chosen = rows
-        assert scores.trace is not None
-        base[:, places], trace[:, places] = scores.base[:, chosen].float(), scores.trace[:, chosen].float()
-    return _require_finite(SectionScores(base, trace))
+        base[:, places], trace[:, places] = scorer.score(queries, sections, block, rows)
+    return _require_finite(SectionScores(base, trace), sections, numbers)
 
 
-def _require_finite(scores: SectionScores) -> SectionScores:
+def _require_finite(scores: SectionScores, sections: TrackSections, numbers: Ids | None) -> SectionScores:
     """Refuse NaN and infinity. Queries were checked before, so a bad score comes from a damaged library."""
-    if not (scores.base.isfinite().all() and scores.trace.isfinite().all()):
-        raise LibraryError(
-            "Some of the library's vectors are damaged (NaN or infinity). `prvr library verify` names the files."
-        )
+    finite = (np.isfinite(scores.base) & np.isfinite(scores.trace)).all(0)
+    if not finite.all():
+        owners = sections.owners if numbers is None else sections.owners[numbers]
+        raise DamagedVectors(owners[~finite].tolist())
     return scores

@@ -2,30 +2,41 @@
 
 The catalogue holds the committed length of every shard. A writer appends behind it and then commits the new length,
 so bytes behind the committed length mean nothing; a killed process may have left some there. Readers map only what is
-committed. Removed videos leave dead rows until ``compact`` copies the living rows into a new shard.
+committed. Removed videos leave dead rows until ``compact`` copies the living rows into a new shard. The catalogue keeps
+a checksum of the arrays of every section; where an older version wrote it, there is none.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import math
 import os
-import shutil
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from prvr.files import sync_folder
+from prvr.files import make_folder, sync_folder
 from prvr.library.errors import LibraryError
-from prvr.scoring import PAGED, describe_array, map_array, raw_bytes
+from prvr.library.store.rows import (
+    NO_CHECKSUM,
+    PAGED_ARRAYS,
+    SHARDS_FOLDER,
+    SectionRow,
+    bytes_checksum,
+    pages_of_rows,
+)
+from prvr.library.store.seals import broken_seals, has_seals
+from prvr.scoring import array_bytes, map_array
 
-SHARDS_FOLDER = "shards"
-PAGED_ARRAYS = (*PAGED, "spans")
 NEW = "new:"  # before the name of a track: vectors that ``rebuild.py`` builds beside those that are searched
+_READ_BYTES, _READ_ROWS = 1 << 24, 1 << 11  # of a shard that is read instead of mapped
 SHARD_LIMIT = 1 << 28  # bytes of a shard's largest array; then a new shard begins
 
 
@@ -51,10 +62,6 @@ class Shard:
         about = self.about["arrays"][name]
         return {"dtype": about["dtype"], "shape": [self.length(name), *about["shape"]]}
 
-    def counts_with(self, pages: Tensor) -> bool:
-        """Whether the page counts of all rows, (rows,), add up to what the catalogue says."""
-        return bool((pages >= 0).all()) and int(pages.sum()) == self.pages
-
     def bytes(self, name: str) -> int:
         return self.length(name) * int(self.about["arrays"][name]["item"])
 
@@ -64,7 +71,7 @@ class Section:
     """A stretch of a video: the arrays of a gallery with one row, and the times of its tokens."""
 
     about: dict[str, Any]
-    arrays: dict[str, Tensor]  # (1, …) or (pages, …)
+    arrays: dict[str, NDArray[Any]]  # (1, …) or (pages, …)
     tokens: int
 
     @property
@@ -77,10 +84,32 @@ def is_new(track: str) -> bool:
     return track.startswith(NEW)
 
 
-def read_shards(db: sqlite3.Connection, track: str | None = None) -> list[Shard]:
-    found = db.execute("SELECT id, track, rows, pages, about FROM shards ORDER BY id")
-    shards = [Shard(number, name, rows, pages, json.loads(about)) for number, name, rows, pages, about in found]
-    return [shard for shard in shards if track in (None, shard.track)]
+def read_shards(db: sqlite3.Connection, damaged: list[int] | None = None) -> list[Shard]:
+    """All shards that the catalogue knows.
+
+    Args:
+        damaged: takes the numbers of shards that are not described as they were written; without it, that is an error.
+    """
+    broken = {*broken_seals(db, "shard")} if has_seals(db) else set()
+    shards = []
+    for number, track, rows, pages, about in db.execute("SELECT id, track, rows, pages, about FROM shards ORDER BY id"):
+        try:
+            if number in broken:
+                raise ValueError("its checksum differs")
+            shards.append(Shard(number, str(track), int(rows), int(pages), json.loads(about)))
+        except (ValueError, TypeError, RecursionError) as problem:
+            if damaged is None:
+                raise LibraryError(
+                    f"the catalogue describes shard {number} wrongly ({problem}): `prvr library repair` indexes its "
+                    "videos again"
+                ) from None
+            damaged.append(number)
+    return shards
+
+
+def section_checksum(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """The checksum of the arrays of one section."""
+    return bytes_checksum({name: array_bytes(array) for name, array in arrays.items()})
 
 
 class Appender:
@@ -91,33 +120,55 @@ class Appender:
 
     def __init__(self, db: sqlite3.Connection, folder: Path):
         self.db, self.folder = db, folder
-        self.last: dict[str, Shard] = {shard.track: shard for shard in read_shards(db)}
+        self.last: dict[str, Shard] = {shard.track: shard for shard in read_shards(db, damaged=[])}
         self.files: dict[Path, tuple[int, int]] = {}  # handle and committed bytes
+        self.complete: dict[int, bool] = {}  # by shard
 
-    def append(self, track: str, video: int, section: Section) -> None:
+    def append(self, track: str, video: int, section: Section, checksum: int = NO_CHECKSUM) -> None:
+        """Write a section. ``checksum``: what it had before it was copied; by default, it is computed."""
         described = _describe(section)
         shard = self.last.get(track)
-        if shard is None or shard.about != described or shard.bytes("local.values") >= SHARD_LIMIT:
+        if (
+            shard is None
+            or shard.about != described
+            or shard.bytes("local.values") >= SHARD_LIMIT
+            or not self._is_complete(shard)
+        ):
             shard = _begin(self.db, track, described)
-        for name, tensor in section.arrays.items():
+            self.complete[shard.id] = True
+        for name, array in section.arrays.items():
             place = shard.bytes(name)
-            _write_all(self._handle(shard, name, place), raw_bytes(tensor), place)
+            _write_all(self._handle(shard, name, place), array_bytes(array), place)
         self.db.execute(
-            "INSERT INTO sections (video, shard, row, first_page, pages, tokens) VALUES (?, ?, ?, ?, ?, ?)",
-            (video, shard.id, shard.rows, shard.pages, section.pages, section.tokens),
+            "INSERT INTO sections (video, shard, row, first_page, pages, tokens, checksum) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                video,
+                shard.id,
+                shard.rows,
+                shard.pages,
+                section.pages,
+                section.tokens,
+                section_checksum(section.arrays) if checksum == NO_CHECKSUM else checksum,
+            ),
         )
         shard = Shard(shard.id, track, shard.rows + 1, shard.pages + section.pages, shard.about)
         self.db.execute("UPDATE shards SET rows = ?, pages = ? WHERE id = ?", (shard.rows, shard.pages, shard.id))
         self.last[track] = shard
 
+    def _is_complete(self, shard: Shard) -> bool:
+        """Whether the files of a shard are as long as they should be. To a damaged one nothing is added."""
+        if shard.id not in self.complete:
+            place = self.folder / SHARDS_FOLDER / str(shard.id)
+            files = ((place / f"{name}.bin", shard.bytes(name)) for name in shard.about["arrays"])
+            self.complete[shard.id] = all(path.is_file() and path.stat().st_size >= size for path, size in files)
+        return self.complete[shard.id]
+
     def _handle(self, shard: Shard, name: str, place: int) -> int:
         path = self.folder / SHARDS_FOLDER / str(shard.id) / f"{name}.bin"
         if path not in self.files:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-            if (there := os.fstat(handle).st_size) < place:  # writing at ``place`` would fill the gap with zeros
-                os.close(handle)
-                raise LibraryError(short_message(path, there, place))
             self.files[path] = (handle, place)
             os.ftruncate(handle, place)  # drop what a killed process left behind
         return self.files[path][0]
@@ -149,21 +200,15 @@ class Appender:
             os.ftruncate(handle, committed)
 
 
-def damaged_message(path: Path) -> str:
-    """The message about an array that is long enough but holds nonsense."""
-    return f"{path} is damaged (it holds NaN, infinity or wrong counts): restore it, or remove and add its videos"
-
-
 def short_message(path: Path, found: int, expected: int) -> str:
     """The message about an array whose end is missing."""
-    return f"{path} holds {found} bytes, expected {expected}: restore it, or remove and add its videos"
+    return f"{path} holds {found} bytes, expected {expected}: restore it, or run `prvr library repair`"
 
 
 def _describe(section: Section) -> dict[str, Any]:
     arrays = {}
-    for name, tensor in section.arrays.items():
-        item = tensor[0].numel() * tensor.element_size()
-        arrays[name] = {"dtype": describe_array(tensor)["dtype"], "shape": list(tensor.shape[1:]), "item": item}
+    for name, array in section.arrays.items():
+        arrays[name] = {"dtype": array.dtype.name, "shape": list(array.shape[1:]), "item": array[0].nbytes}
     return json.loads(json.dumps({"arrays": arrays, "gallery": section.about}))
 
 
@@ -182,57 +227,49 @@ def _write_all(handle: int, data: memoryview, place: int) -> None:
         data = data[written:]
 
 
-def map_shard(folder: Path, shard: Shard) -> dict[str, Tensor]:
-    """Map the committed arrays of a shard into memory."""
-    place = folder / SHARDS_FOLDER / str(shard.id)
-    if not place.is_dir():
-        raise ShardMissing(str(place))
-    found = {}
-    for name in shard.about["arrays"]:
-        try:
-            found[name] = map_array(place / f"{name}.bin", shard.described(name), growing=True)
-        except FileNotFoundError:
-            raise ShardMissing(str(place)) from None
-    if not shard.counts_with(found["pages"]):
-        raise LibraryError(damaged_message(place / "pages.bin"))
-    return found
+def map_shard(folder: Path, shard: Shard, rows: Sequence[SectionRow]) -> dict[str, NDArray[Any]]:
+    """Map the committed arrays of a shard into memory. Of files that are cut short, the rows that are complete.
 
+    Small shards are read: then a file may even be cut while they are used, which ends a process that has mapped it.
 
-def compact(db: sqlite3.Connection, folder: Path) -> list[Path]:
-    """Copy the living rows of shards that have dead ones into new shards. Use it inside ``Catalogue.writing``.
-
-    Returns:
-        The folders that can be deleted once this is committed.
+    Raises:
+        ShardMissing: a file is gone.
+        LibraryError: nothing is complete, or the catalogue's sections do not fit into the shard.
     """
-    with Appender(db, folder) as appender:
-        appender.last.clear()  # into new shards only: an old one may be next to be compacted
-        return _compact(db, folder, appender)
+    place = folder / SHARDS_FOLDER / str(shard.id)
+    pages = pages_of_rows(shard.id, shard.rows, shard.pages, rows)
+    try:
+        sizes = {name: (place / f"{name}.bin").stat().st_size for name in shard.about["arrays"]}
+        whole = _complete_part(place, shard, sizes, pages)
+        load = _read_array if is_small(shard) else map_array
+        found = {name: load(place / f"{name}.bin", whole.described(name), growing=True) for name in sizes}
+    except FileNotFoundError as problem:
+        raise ShardMissing(str(problem.filename)) from None
+    return {**found, "pages": pages[: whole.rows]}
 
 
-def _compact(db: sqlite3.Connection, folder: Path, appender: Appender) -> list[Path]:
-    unused = []
-    for shard in read_shards(db):
-        rows = db.execute(
-            "SELECT video, row, first_page, pages, tokens FROM sections WHERE shard = ? ORDER BY row", (shard.id,)
-        ).fetchall()
-        if len(rows) == shard.rows:
-            continue
-        arrays = map_shard(folder, shard) if rows else {}
-        db.execute("DELETE FROM sections WHERE shard = ?", (shard.id,))
-        db.execute("DELETE FROM shards WHERE id = ?", (shard.id,))
-        for video, row, first, pages, tokens in rows:
-            arrays_of_row = {
-                name: tensor[first : first + pages] if name in PAGED_ARRAYS else tensor[row : row + 1]
-                for name, tensor in arrays.items()
-            }
-            appender.append(shard.track, video, Section(shard.about["gallery"], arrays_of_row, tokens))
-        unused.append(folder / SHARDS_FOLDER / str(shard.id))
-    return unused
+def is_small(shard: Shard) -> bool:
+    """Whether a shard is so small that it is read, and its checksums compared, whenever it is opened."""
+    return shard.rows <= _READ_ROWS and sum(map(shard.bytes, shard.about["arrays"])) <= _READ_BYTES
 
 
-def sweep(db: sqlite3.Connection, folder: Path) -> None:
-    """Delete shard folders that the catalogue does not know. Use it inside ``Catalogue.writing``."""
-    known = {str(shard.id) for shard in read_shards(db)}
-    for place in (folder / SHARDS_FOLDER).glob("*"):
-        if place.name not in known:
-            shutil.rmtree(place, ignore_errors=True)
+def _complete_part(place: Path, shard: Shard, sizes: Mapping[str, int], pages: NDArray[np.int32]) -> Shard:
+    """The shard without the rows at its end that the files are too short for."""
+    short = [name for name, size in sizes.items() if size < shard.bytes(name)]
+    ends = np.append(0, np.cumsum(pages, dtype=np.int64))  # (rows + 1,)
+    rows = shard.rows
+    for name in short:
+        there = sizes[name] // int(shard.about["arrays"][name]["item"])
+        rows = min(rows, int(np.searchsorted(ends, there, "right")) - 1 if name in PAGED_ARRAYS else there)
+    if short and rows == 0:
+        raise LibraryError(short_message(place / f"{short[0]}.bin", sizes[short[0]], shard.bytes(short[0])))
+    return replace(shard, rows=rows, pages=int(ends[rows]))
+
+
+def _read_array(path: Path, described: dict[str, Any], *, growing: bool) -> NDArray[Any]:
+    """An array in memory; see ``map_array``."""
+    shape = described["shape"]
+    found = np.fromfile(path, described["dtype"], math.prod(shape))
+    if len(found) < math.prod(shape):  # cut at this moment
+        raise LibraryError(short_message(path, found.nbytes, math.prod(shape) * found.itemsize))
+    return found.reshape(shape)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-import torch
+import numpy as np
 
 from prvr.library.store.arrays import Section
 from prvr.library.store.catalogue import NewVideo
 from prvr.media import TimedLine
-from prvr.scoring import raw_bytes
+from prvr.scoring import array_bytes
 
 MEMORY_LIMIT = 1 << 26  # bytes of sections that wait in memory; more go to disk
 
@@ -30,10 +30,10 @@ class SectionBuffer:
         self.memory: list[Section] = []
         self.bytes = 0
         self.file: IO[bytes] | None = None
-        self.written: list[tuple[Section, dict[str, int]]] = []  # sections of empty arrays, and where their bytes lie
+        self.written: list[tuple[Section, dict[str, int]]] = []  # sections without memory, and where their bytes lie
 
     def add(self, section: Section) -> None:
-        size = sum(array.numel() * array.element_size() for array in section.arrays.values())
+        size = sum(array.nbytes for array in section.arrays.values())
         if self.file is None and self.bytes + size <= self.memory_limit:
             self.memory.append(section)
             self.bytes += size
@@ -43,8 +43,8 @@ class SectionBuffer:
         places = {}
         for name, array in section.arrays.items():
             places[name] = self.file.tell()
-            self.file.write(raw_bytes(array))
-        shapes = {name: array.to("meta") for name, array in section.arrays.items()}
+            self.file.write(array_bytes(array))
+        shapes = {name: np.broadcast_to(array.dtype.type(0), array.shape) for name, array in section.arrays.items()}
         self.written.append((Section(section.about, shapes, section.tokens), places))
 
     def __iter__(self) -> Iterator[Section]:
@@ -54,8 +54,8 @@ class SectionBuffer:
             arrays = {}
             for name, shape in section.arrays.items():
                 self.file.seek(places[name])
-                read = bytearray(self.file.read(shape.numel() * shape.element_size()))
-                arrays[name] = torch.frombuffer(read, dtype=shape.dtype).view(shape.shape)
+                read = bytearray(self.file.read(shape.nbytes))
+                arrays[name] = np.frombuffer(read, shape.dtype).reshape(shape.shape)
             yield Section(section.about, arrays, section.tokens)
 
     def __len__(self) -> int:

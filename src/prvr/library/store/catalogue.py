@@ -2,7 +2,7 @@
 
 A video is in the library exactly when its row is committed. Every change of the library or its array files happens
 inside ``writing()``. Only one process at a time can be inside; the lock of a killed process is released. Readers
-see the state before or after a change, never in between.
+see the state before or after a change, never in between, and wait for nobody (``database.py``).
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from prvr.library.errors import LibraryError
+from prvr.library.store.database import open_to_read, open_to_write
+from prvr.library.store.seals import add_seals, has_seals, seal_changes
 from prvr.library.store.words import add_words, has_words
 from prvr.media import TimedLine, VideoFile, video_path
 
 CATALOGUE_FILE = "catalogue.sqlite"
 _WAIT_SECONDS = 120.0  # for another process's commit
+_UPGRADE_SECONDS = 1.0  # the same for a search that would only make later ones faster
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS state (generation INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS videos (
@@ -110,17 +114,14 @@ class Catalogue:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Read one consistent state."""
+        """Read one consistent state: the last commit, whatever a writer is doing."""
         if not self.path.exists():
             self._require_new()
             with _empty() as db:
                 yield db
             return
-        # The next process rolls back the journal of a killed writer. That needs write permission.
-        with _closing(self._connect("rw" if self.writable else "ro")) as db, _explain_problems(self.path):
-            db.execute("BEGIN")
+        with open_to_read(self.path) as db:
             if _has_tables(db):
-                _require_whole(db, self.path)
                 yield db
             else:  # killed before its first commit
                 self._require_new()
@@ -128,14 +129,16 @@ class Catalogue:
                     yield empty
 
     @contextmanager
-    def writing(self, *, visible: bool = True) -> Iterator[sqlite3.Connection]:
+    def writing(self, *, visible: bool = True, wait: float = _WAIT_SECONDS) -> Iterator[sqlite3.Connection]:
         """Become the only writer. Everything in the block takes effect together when it ends well, or not at all.
 
-        ``visible``: whether searches must look again; not if nothing changes that they see.
+        When the block has ended, its changes survive a power cut.
+
+        Args:
+            visible: whether searches must look again; not if nothing changes that they see.
+            wait: seconds to wait for another writer.
         """
-        with _closing(self._connect("rwc")) as db, _explain_problems(self.path):
-            db.execute("PRAGMA synchronous = FULL")  # a commit is on disk before old files are deleted
-            db.execute("BEGIN IMMEDIATE")
+        with open_to_write(self.path, wait) as db:
             try:
                 if not _has_tables(db):
                     self._require_new()
@@ -144,10 +147,13 @@ class Catalogue:
                     db.execute("INSERT INTO state SELECT 0 WHERE NOT EXISTS (SELECT * FROM state)")
                 if not has_words(db):
                     add_words(db)
+                if not has_seals(db):
+                    add_seals(db)
                 db.execute(_BY_DATE)
                 yield db
                 if visible:
                     db.execute("UPDATE state SET generation = generation + 1")
+                seal_changes(db)
                 db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:
@@ -161,7 +167,7 @@ class Catalogue:
                 self._has_words = has_words(db)
             if not self._has_words and self.writable:
                 with suppress(LibraryError):
-                    with self.writing():
+                    with self.writing(wait=_UPGRADE_SECONDS):
                         pass
                     self._has_words = True
         return self._has_words
@@ -179,20 +185,14 @@ class Catalogue:
                 f"{self.path.parent} and add the videos again"
             )
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
-        try:
-            uri = f"{self.path.resolve().as_uri()}?mode={mode}"
-            return sqlite3.connect(uri, timeout=_WAIT_SECONDS, isolation_level=None, uri=True)
-        except sqlite3.Error as problem:
-            raise LibraryError(f"{self.path} cannot be opened: {problem}") from problem
-
 
 @contextmanager
 def _empty() -> Iterator[sqlite3.Connection]:
     """The catalogue of a library that never held a video."""
-    with _closing(sqlite3.connect(":memory:")) as db:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.executescript(_SCHEMA)
         add_words(db)
+        add_seals(db)
         yield db
 
 
@@ -202,40 +202,6 @@ def _has_tables(db: sqlite3.Connection) -> bool:
 
 def _has_table(db: sqlite3.Connection, name: str) -> bool:
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
-
-
-def _require_whole(db: sqlite3.Connection, path: Path) -> None:
-    """Refuse a truncated file. SQLite notices missing pages, but reads the missing end of the last page as zeros."""
-    (page,) = db.execute("PRAGMA page_size").fetchone()
-    if path.stat().st_size % page:
-        raise LibraryError(f"{path} is cut short: restore it from a copy, or create the library again")
-
-
-@contextmanager
-def _closing(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    try:
-        yield db
-    finally:
-        db.close()
-
-
-@contextmanager
-def _explain_problems(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as problem:
-        text = str(problem)
-        if "full" in text:
-            remedy = "free some space and run the command again; what was added so far is kept"
-        elif "locked" in text:
-            remedy = "another process is still writing; try again when it is done"
-        elif "fts5" in text:
-            remedy = "the SQLite of this Python was built without full-text search (FTS5); use another Python"
-        elif "readonly" in text:
-            remedy = "this user can search the library, but not change it"
-        else:
-            remedy = "if this happens again, restore it from a copy or create the library again"
-        raise LibraryError(f"{path}: {text}: {remedy}") from problem
 
 
 def read_generation(db: sqlite3.Connection) -> int:
@@ -257,6 +223,8 @@ def write_notes(db: sqlite3.Connection, notes: Mapping[str, str]) -> None:
     db.executemany("INSERT OR REPLACE INTO notes (name, value) VALUES (?, ?)", notes.items())
 
 
+_NUMBER = (int, float, type(None))
+_KINDS: tuple[Any, ...] = (int, str, int, int, str, str, str, (str, type(None)), *4 * (_NUMBER,), int, str, _NUMBER)
 _COLUMNS = "id, path, size, mtime, digest, subtitles, state, problem, duration, width, height, fps, frames, tags, added"
 
 
@@ -265,14 +233,19 @@ def read_videos(
 ) -> list[Video]:
     """Videos in order of their numbers. ``where`` and ``order`` are SQL from this program, never from a user."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM videos WHERE {where} ORDER BY {order}", values)
-    names = _COLUMNS.split(", ")
-    found = (dict(zip(names, row, strict=True)) for row in rows)
+    return [video for video in map(_video, rows) if video is not None]
+
+
+def _video(row: tuple[Any, ...]) -> Video | None:
+    """The video of a row; None if the row is damaged. ``verify`` then names it."""
+    facts = dict(zip(_COLUMNS.split(", "), row, strict=True))
     try:
-        return [
-            Video(**{**row, "path": video_path(row["path"]), "tags": tuple(json.loads(row["tags"]))}) for row in found
-        ]
-    except (ValueError, TypeError, RecursionError) as problem:  # a row that no version of this program wrote
-        raise LibraryError(f"the catalogue is damaged ({problem}): restore it from a copy") from problem
+        if not all(isinstance(value, kinds) for value, kinds in zip(row, _KINDS, strict=True)):
+            return None
+        facts["path"], facts["tags"] = video_path(facts["path"]), tuple(map(str, json.loads(facts["tags"])))
+        return Video(**facts)
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def put_video(db: sqlite3.Connection, video: NewVideo) -> int:

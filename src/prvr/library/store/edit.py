@@ -2,38 +2,53 @@
 
 from __future__ import annotations
 
+import errno
 import json
-import shutil
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import compact, sweep
 from prvr.library.store.catalogue import Catalogue, Video, drop_video, read_videos
 from prvr.library.store.commit import disk_error
+from prvr.library.store.compact import compact, delete_shards, sweep
 from prvr.library.store.listing import can_be_stored, path_range
 from prvr.media import VideoFile
 
 
-def remove_videos(catalogue: Catalogue, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
-    """Remove files, all files in folders, and with ``missing`` every video whose file is gone. Returns the videos."""
-    with catalogue.writing() as db:
-        removed = [video for video in read_videos(db) if not video.path.exists()] if missing else []
-        for path in paths:
-            among = (str(path), *path_range(path))
-            inside = read_videos(db, "path = ? OR (path >= ? AND path < ?)", among) if can_be_stored(path) else []
-            if not inside:
-                raise LibraryError(f"{path} is not in the library: `prvr library list` shows what is")
-            removed += inside
-        removed = list({video.id: video for video in removed}.values())
-        for video in removed:
-            drop_video(db, video.id)
+def remove_videos(catalogue: Catalogue, folder: Path, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
+    """Remove files, all files in folders, and with ``missing`` every video whose file is gone. Returns the videos.
+
+    Their space is freed in the same step: on a full disk that has no room for the copies which this takes, nothing is
+    removed.
+    """
+    try:
+        with catalogue.writing() as db:
+            removed = [video for video in read_videos(db) if not video.path.exists()] if missing else []
+            for path in paths:
+                among = (str(path), *path_range(path))
+                inside = read_videos(db, "path = ? OR (path >= ? AND path < ?)", among) if can_be_stored(path) else []
+                if not inside:
+                    raise LibraryError(f"{path} is not in the library: `prvr library list` shows what is")
+                removed += inside
+            removed = list({video.id: video for video in removed}.values())
+            for video in removed:
+                drop_video(db, video.id)
+            unused = compact(db, folder)
+    except OSError as problem:
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise LibraryError(
+                f"the disk of {folder} is too full to remove videos, so nothing was removed: what stays is copied "
+                "before the old files are deleted. Free some space, or remove more videos at once, and run the command "
+                "again"
+            ) from None
+        raise disk_error(folder, problem) from problem
+    delete_shards(unused)
     return removed
 
 
 def free_space(catalogue: Catalogue, folder: Path) -> None:
-    """Give back the space of videos that were removed or replaced."""
+    """Give back the space of videos that were removed or replaced, and of what killed processes left behind."""
     with catalogue.reading() as db:
         dead = db.execute(
             "SELECT 1 FROM shards s WHERE s.rows != (SELECT COUNT(*) FROM sections WHERE shard = s.id)"
@@ -43,9 +58,8 @@ def free_space(catalogue: Catalogue, folder: Path) -> None:
     try:
         with catalogue.writing() as db:
             unused = compact(db, folder)
-        for place in unused:
-            shutil.rmtree(place, ignore_errors=True)
-        with catalogue.writing() as db:
+        delete_shards(unused)
+        with catalogue.writing(visible=False) as db:
             sweep(db, folder)
     except OSError as problem:
         raise disk_error(folder, problem) from problem

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prvr.files import whole_folder
+from prvr.files import damaged_file, whole_folder, write_checksums
 from prvr.library.errors import LibraryError
 from prvr.media import file_hash
 
@@ -54,11 +54,26 @@ def keep_model(run: Run, record: ModelRecord, library: Path) -> None:
         return
     try:
         with whole_folder(place) as copy:
-            shutil.copy2(run.path / "run.json", copy)
-            shutil.copytree(run.path / "weights" / record.weights, copy / "weights" / record.weights)
+            _copy_run(run.path, record, copy)
     except OSError:
         if not place.exists():  # else another process was first
             raise
+
+
+def restore_model(record: ModelRecord, library: Path) -> list[str]:
+    """Copy a damaged model from its run again, if that is still there with the same weights. Returns what was done."""
+    source, place = Path(record.run), library / record.folder
+    if model_problem(record, place) is None or model_problem(record, source) is not None:
+        return []
+    with whole_folder(place) as copy:
+        _copy_run(source, record, copy)
+    return [f"the model was copied from {source} again"]
+
+
+def _copy_run(run: Path, record: ModelRecord, copy: Path) -> None:
+    shutil.copy2(run / "run.json", copy)
+    shutil.copytree(run / "weights" / record.weights, copy / "weights" / record.weights)
+    write_checksums(copy)
 
 
 def require_model(record: ModelRecord | None, run: Run, library: str) -> None:
@@ -82,6 +97,5 @@ def model_problem(record: ModelRecord, folder: Path) -> str | None:
     path = record.weights_file(folder)
     if not path.is_file():
         return f"{path} is missing: restore it from a copy, or from {record.run}"
-    if file_hash(path) != record.sha256:
-        return f"{path} is damaged: restore it from a copy, or from {record.run}"
-    return None
+    wrong = path if file_hash(path) != record.sha256 else damaged_file(folder)
+    return None if wrong is None else f"{wrong} is damaged: restore it from a copy, or from {record.run}"

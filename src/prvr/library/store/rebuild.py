@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Protocol
 
 from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import NEW, Appender, sweep
+from prvr.library.store.arrays import NEW, Appender
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import Catalogue, Video, read_notes, read_videos, write_notes
-from prvr.library.store.claims import claim
+from prvr.library.store.claims import claim, claim_holder
 from prvr.library.store.commit import disk_error, require_current
+from prvr.library.store.compact import sweep
 from prvr.library.store.settings import RECORD_NOTE, LibraryRecord, parse_record, write_reindexed_record
 
 _TRACK = "frames"
@@ -51,7 +52,8 @@ class FolderRebuild:
         self.catalogue, self.folder, self.record, self.target = catalogue, folder, record, target
         held = claim(folder, Path(_TARGET))
         if held is None:
-            raise LibraryError(f"another process is reindexing {folder}: wait until it ends")
+            holder = claim_holder(folder, Path(_TARGET)) or "another process"
+            raise LibraryError(f"{holder} is reindexing {folder}: wait until it ends")
         self.claim = held
         try:
             self._begin()
@@ -70,6 +72,7 @@ class FolderRebuild:
                     _drop_track(db, _NEW_TRACK)
                     write_notes(db, {_TARGET: self.target.to_json()})
                     db.execute("DELETE FROM notes WHERE name LIKE ?", (f"{_FACTS}%",))
+            with self.catalogue.writing(visible=False) as db:  # after the commit: what it dropped may be deleted now
                 sweep(db, self.folder)
         except OSError as problem:
             raise disk_error(self.folder, problem) from problem

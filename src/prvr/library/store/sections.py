@@ -9,55 +9,79 @@ ones several. A search asks three things of a track: whose sections there are (`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from prvr.library.store.arrays import PAGED_ARRAYS, Section
+from prvr.library.errors import DamagedVectors
+from prvr.library.store.arrays import Section
 from prvr.library.store.background import Background, background_of, best_by_video, soft_best
-from prvr.scoring import Gallery
+from prvr.library.store.rows import PAGED_ARRAYS, bytes_checksum
+from prvr.scoring import NumpyGallery, array_bytes
+
+if TYPE_CHECKING:
+    from prvr.scoring import Gallery
 
 Ids = NDArray[np.int64]
 _TOGETHER = 1 << 14  # sections whose background scores are read together
+_CHECKED_BYTES = 1 << 25  # of vectors whose checksums one search compares
+_STRANGE = 4.0  # times the usual background score: a section that has more is looked at closely
 
 
 @dataclass(frozen=True, eq=False)
 class SectionBlock:
-    """Sections in memory: a gallery with a row for each."""
+    """Sections in memory: the arrays of a gallery with a row for each."""
 
-    gallery: Gallery
-    arrays: dict[str, Tensor]
+    about: dict[str, Any]  # what is not in the arrays: weights, TRACE's numbers
+    arrays: dict[str, NDArray[Any]]
+    query_projection: NDArray[np.float32] | None  # TRACE's, (D, D)
+
+    def __len__(self) -> int:
+        return len(self.arrays["pages"])
+
+    @cached_property
+    def numpy_gallery(self) -> NumpyGallery:
+        """The sections, to be scored with NumPy."""
+        return NumpyGallery(self.about, self.arrays, self.query_projection)
+
+    @cached_property
+    def gallery(self) -> Gallery:
+        """The sections, to be scored with torch."""
+        import torch
+
+        from prvr.scoring import Gallery
+
+        projection = None if self.query_projection is None else torch.from_numpy(self.query_projection)
+        tensors = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
+        return Gallery.of_arrays(self.about, tensors, query_projection=projection)
 
     @cached_property
     def spans(self) -> NDArray[np.float32]:
         """(tokens, 2): start and end of every token in seconds, page after page."""
-        return self.arrays["spans"].reshape(-1, 2).numpy()
+        return self.arrays["spans"].reshape(-1, 2)
 
     def spans_of(self, row: int, tokens: int) -> NDArray[np.float32]:
         """(tokens, 2): start and end of each token of a row."""
-        start = int(self.gallery.first_page[row]) * self.gallery.page
+        start = int(self.numpy_gallery.first_page[row]) * self.numpy_gallery.page
         return self.spans[start : start + tokens]
 
-    def tokens_of(self, row: int, tokens: int) -> Tensor:
+    def tokens_of(self, row: int, tokens: int) -> NDArray[np.float32]:
         """(tokens, D): the local tokens of a row."""
-        first, last = (int(self.gallery.first_page[place]) for place in (row, row + 1))
-        return self.gallery.local[first:last].restore(torch.float32).flatten(0, 1)[:tokens]
+        return self.numpy_gallery.tokens(row)[:tokens]
 
     def section(self, row: int, tokens: int, background: NDArray[np.float32]) -> Section:
         """One row as a section again; ``background``: (B, 2), its scores of the background sentences."""
-        first, last = (int(self.gallery.first_page[place]) for place in (row, row + 1))
+        first, last = self.numpy_gallery.first_page[row : row + 2].tolist()
         arrays = {
             name: array[first:last] if name in PAGED_ARRAYS else array[row : row + 1]
             for name, array in self.arrays.items()
         }
-        arrays["background"] = torch.from_numpy(background)[None]
-        return Section(self.gallery.about, arrays, tokens)
+        return Section(self.about, {**arrays, "background": background[None]}, tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +90,28 @@ class MappedShard(SectionBlock):
 
     id: int  # in the catalogue
     rows: Ids  # the rows of videos that are in the library
+    files: tuple[tuple[Path, int], ...]  # that are mapped, and how many bytes of each
+
+    def is_whole(self) -> bool:
+        """Whether all files are still there and long enough. Reading behind the end of one would kill the process."""
+        try:
+            return all(path.stat().st_size >= size for path, size in self.files)
+        except OSError:
+            return False
+
+    def checksum(self, row: int) -> int:
+        """The checksum of the arrays of a row, as they are now."""
+        first, last = self.numpy_gallery.first_page[row : row + 2].tolist()
+        stretches = {}
+        for name, (data, item) in self._bytes.items():
+            begin, end = (first, last) if name in PAGED_ARRAYS else (row, row + 1)
+            stretches[name] = data[begin * item : end * item]
+        return bytes_checksum(stretches)
+
+    @cached_property
+    def _bytes(self) -> dict[str, tuple[memoryview, int]]:
+        """The bytes of each array, and how many a row or page has."""
+        return {name: (array_bytes(array), array[:1].nbytes) for name, array in self.arrays.items()}
 
 
 class BlockRows(NamedTuple):
@@ -142,6 +188,14 @@ class TrackSections(ABC):
     def blocks(self, numbers: Ids | None = None) -> Iterator[BlockRows]:
         """The sections with these numbers, or all: block after block, because all may not fit into memory."""
 
+    def damaged(self, videos: Iterable[int]) -> set[int]:
+        """Those of some videos whose vectors are known not to be what was written."""
+        return set()
+
+    def without(self, videos: Iterable[int]) -> TrackSections | None:
+        """The sections of all other videos; None if there are none."""
+        raise DamagedVectors(videos)  # this kind of library cannot leave them out
+
     @abstractmethod
     def background_scores(self, numbers: Ids) -> NDArray[np.float32]:
         """(n, B, 2): base score and TRACE evidence of every background sentence on these sections."""
@@ -159,16 +213,16 @@ class TrackSections(ABC):
                 found[place] = block.section(row, int(self.tokens[numbers[place]]), background[place])
         return [found[place] for place in range(len(numbers))]
 
-    def tokens_of_video(self, video: int) -> tuple[NDArray[np.float32], Tensor]:
+    def tokens_of_video(self, video: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Start and end of each local token of a video in seconds (m, 2), and the tokens (m, D), in order of time."""
         numbers = np.array(self.by_video.of_video(video), np.int64)
-        found: dict[int, tuple[NDArray[np.float32], Tensor]] = {}
+        found: dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
         for places, block, rows in self.blocks(numbers):
             for place, row in zip(places.tolist(), rows.tolist(), strict=True):
                 count = int(self.tokens[numbers[place]])
                 found[place] = block.spans_of(row, count), block.tokens_of(row, count)
         spans, tokens = zip(*(found[place] for place in range(len(numbers))), strict=True)
-        return np.concatenate(spans), torch.cat(tokens)
+        return np.concatenate(spans), np.concatenate(tokens)
 
     @cached_property
     def by_video(self) -> SectionsByVideo:
@@ -240,13 +294,58 @@ class TrackSections(ABC):
 class MappedSections(TrackSections):
     """Sections in shards that are mapped into memory, shard after shard."""
 
-    def __init__(self, shards: Sequence[MappedShard], owners: Sequence[Ids], tokens: Sequence[Ids]):
-        """From shards, and for the rows of each shard their owners and token counts."""
+    def __init__(self, shards: Sequence[MappedShard], columns: Sequence[Ids]):
+        """From shards, and for the rows of each shard their owners, token counts and checksums (or -1), (rows, 3)."""
         self.shards = tuple(shards)
-        self.owners, self.tokens = np.concatenate(owners), np.concatenate(tokens)
+        self.columns = tuple(columns)
+        self.owners, self.tokens, self.checksums = np.concatenate(columns).T
         self.shard: Ids = np.repeat(np.arange(len(shards)), [len(shard.rows) for shard in shards])  # (S,) its shard
         self.row: Ids = np.concatenate([shard.rows for shard in shards])  # (S,) its row in that shard
-        self.fusion_weight = self.shards[0].gallery.config.fusion_weight
+        self.fusion_weight = float(self.shards[0].about["trace"]["fusion_weight"])
+        self._checked: set[int] = set()  # videos whose checksums were compared
+
+    def is_whole(self) -> bool:
+        """Whether the mapped files are still as long as they were."""
+        return all(shard.is_whole() for shard in self.shards)
+
+    def damaged(self, videos: Iterable[int]) -> set[int]:
+        """Compares the checksums of these videos. If one differs, also those of all others in its shard.
+
+        What was compared once is not compared again, and no more than some megabytes are read for one call.
+        """
+        found: set[int] = set()
+        read = 0
+        for video in videos:
+            numbers = self.by_video.of_video(video)
+            if video in self._checked or read > _CHECKED_BYTES:
+                continue
+            self._checked.add(video)
+            read += sum(self._bytes(number) for number in numbers)
+            for number in numbers:
+                if not self._is_right(number):
+                    found.update(self._damaged_in(int(self.shard[number])))
+        return found
+
+    def without(self, videos: Iterable[int]) -> MappedSections | None:
+        shards, columns = [], []
+        for shard, of_shard in zip(self.shards, self.columns, strict=True):
+            kept = ~np.isin(of_shard[:, 0], [*videos])
+            if kept.any():
+                shards.append(replace(shard, rows=shard.rows[kept]))
+                columns.append(of_shard[kept])
+        return MappedSections(shards, columns) if shards else None
+
+    def _damaged_in(self, place: int) -> set[int]:
+        numbers = np.flatnonzero(self.shard == place)
+        return {int(self.owners[number]) for number in numbers if not self._is_right(int(number))}
+
+    def _is_right(self, number: int) -> bool:
+        expected = int(self.checksums[number])
+        return expected < 0 or self.shards[self.shard[number]].checksum(int(self.row[number])) == expected
+
+    def _bytes(self, number: int) -> int:
+        shard = self.shards[self.shard[number]]
+        return sum(size for _, size in shard.files) // max(1, len(shard))
 
     @cached_property
     def starts(self) -> Ids:
@@ -265,4 +364,12 @@ class MappedSections(TrackSections):
 
     @cached_property
     def _all_background_scores(self) -> NDArray[np.float32]:
-        return np.concatenate([shard.arrays["background"].numpy()[shard.rows] for shard in self.shards])
+        found = np.concatenate([shard.arrays["background"][shard.rows] for shard in self.shards])
+        highest = np.abs(found).reshape(len(found), -1).max(1, initial=0.0)
+        finite = np.isfinite(highest)
+        usual = float(np.median(highest[finite])) if finite.any() else 0.0
+        strange = np.flatnonzero(~(highest <= _STRANGE * usual + 1.0))  # these would change every answer
+        wrong = {int(self.owners[n]) for n in strange if not finite[n] or not self._is_right(int(n))}
+        if wrong:
+            raise DamagedVectors(wrong)
+        return found

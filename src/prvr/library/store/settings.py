@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
-from dataclasses import asdict, dataclass, fields
+import time
+import zlib
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from prvr import __version__
-from prvr.files import write_whole
+import prvr
+from prvr.files import make_folder, sync_folder, write_whole
 from prvr.library.errors import LibraryError
-from prvr.library.store.catalogue import CATALOGUE_FILE, Catalogue, read_notes
+from prvr.library.store.catalogue import CATALOGUE_FILE, Catalogue, read_notes, write_notes
 from prvr.library.store.model import ModelRecord
 from prvr.media import USUAL_REPEATS, Backend
 
@@ -29,6 +33,11 @@ BackgroundKind = Literal["common", "encoder"]
 RECORD_FILE = "library.json"
 RECORD_NOTE = "record"  # the name of the record in the catalogue of a library that was reindexed
 _LONGEST_WINDOW = 1e6  # seconds
+_LEFT_SECONDS = 60.0  # after which nobody works on a part of a file any more
+
+
+class DamagedRecord(LibraryError):
+    """``library.json`` is not what was written."""
 
 
 @dataclass(frozen=True)
@@ -80,24 +89,30 @@ class LibraryRecord:
     settings: LibrarySettings
     recipes: dict[str, dict[str, Any]]  # by track: how its vectors were made
     model: ModelRecord | None = None
-    made_by: str = __version__
+    made_by: str = field(default_factory=lambda: prvr.__version__)
 
     @property
     def format(self) -> int:
         return 1 if self.model is None else 2
 
-    def to_json(self) -> str:
-        return json.dumps({**asdict(self), "format": self.format}, indent=1) + "\n"
+    def to_json(self, version: int | None = None) -> str:
+        """The text of ``library.json``, with a checksum; ``version``: of the folder's format."""
+        values = {**asdict(self), "format": self.format if version is None else version}
+        return json.dumps({**values, "checksum": _checksum(values)}, indent=1) + "\n"
 
 
 def write_record(folder: Path, about: LibraryRecord) -> bool:
     """Write ``library.json`` unless it exists. Returns False if another process was first."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     temporary = folder / f".{RECORD_FILE}.{os.getpid()}"
-    write_whole(temporary, about.to_json())
     try:
+        write_whole(temporary, about.to_json())
         os.link(temporary, folder / RECORD_FILE)  # unlike a rename, a link never replaces
     except FileExistsError:
+        return False
+    except FileNotFoundError:  # swept by a process that was first
+        if not (folder / RECORD_FILE).exists():
+            raise
         return False
     except OSError:  # a file system without hard links
         if (folder / RECORD_FILE).exists():
@@ -105,20 +120,59 @@ def write_record(folder: Path, about: LibraryRecord) -> bool:
         os.replace(temporary, folder / RECORD_FILE)
     finally:
         temporary.unlink(missing_ok=True)
+    sync_folder(folder)
     return True
 
 
 def write_reindexed_record(folder: Path, about: LibraryRecord) -> None:
     """Replace ``library.json`` by one that says: look for the record in the catalogue first."""
-    write_whole(
-        folder / RECORD_FILE, json.dumps({**json.loads(about.to_json()), "format": _REINDEXED}, indent=1) + "\n"
-    )
+    write_whole(folder / RECORD_FILE, about.to_json(_REINDEXED))
 
 
 def kept_record(db: sqlite3.Connection, folder: Path) -> LibraryRecord | None:
-    """The record in the catalogue; None if the library was never reindexed."""
+    """The record in the catalogue; None if it has none, or a damaged one."""
     kept = read_notes(db, RECORD_NOTE).get(RECORD_NOTE)
-    return None if kept is None else parse_record(kept, str(folder / CATALOGUE_FILE), str(folder))
+    try:
+        return None if kept is None else parse_record(kept, str(folder / CATALOGUE_FILE), str(folder))
+    except LibraryError:
+        return None
+
+
+def keep_record(db: sqlite3.Connection, folder: Path, record: LibraryRecord) -> None:
+    """Keep a copy of the record in the catalogue, in case ``library.json`` is damaged one day.
+
+    A ``library.json`` of an older version gets its checksum.
+    """
+    if RECORD_NOTE not in read_notes(db, RECORD_NOTE):
+        write_notes(db, {RECORD_NOTE: record.to_json()})
+        with suppress(DamagedRecord):
+            written, version = _read_file(folder)
+            if written == record and not _has_checksum(folder):
+                write_whole(folder / RECORD_FILE, record.to_json(version))
+
+
+def record_problem(db: sqlite3.Connection, folder: Path) -> str | None:
+    """What is wrong with ``library.json`` or its copy in the catalogue, or None."""
+    kept = read_notes(db, RECORD_NOTE).get(RECORD_NOTE)
+    try:
+        copy = None if kept is None else parse_record(kept, f"the copy of {RECORD_FILE} in the catalogue", str(folder))
+        record, version = _read_file(folder)
+    except LibraryError as problem:
+        return str(problem)
+    counts = version < _REINDEXED  # else the copy counts, and the file may be older
+    same = copy is None or (_has_checksum(folder) and (record == copy or not counts))
+    return None if same else f"{folder / RECORD_FILE} is not what was written: run `prvr library repair`"
+
+
+def is_record_right(db: sqlite3.Connection, folder: Path) -> bool:
+    """Whether ``library.json`` and its copy in the catalogue are what was written, and both are there."""
+    return RECORD_NOTE in read_notes(db, RECORD_NOTE) and record_problem(db, folder) is None
+
+
+def restore_record(db: sqlite3.Connection, folder: Path, record: LibraryRecord) -> None:
+    """Write a record again, in both places."""
+    write_notes(db, {RECORD_NOTE: record.to_json()})
+    write_whole(folder / RECORD_FILE, record.to_json(_REINDEXED))
 
 
 def is_leftover(path: Path) -> bool:
@@ -126,7 +180,37 @@ def is_leftover(path: Path) -> bool:
     return path.name.lstrip(".").startswith((RECORD_FILE, "model-"))
 
 
+def sweep_leftovers(folder: Path) -> None:
+    """Delete what processes left behind that were killed while they created the library or changed its record."""
+    for path in (*folder.glob(".*"), *folder.glob("*/.*.part")):
+        part = path.name.endswith(".part")
+        creating = is_leftover(path) and (path.name.startswith("..") or not part)  # the library is there: needless
+        with suppress(OSError):
+            if creating or (part and time.time() - path.stat().st_mtime > _LEFT_SECONDS):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 def read_record(folder: Path) -> LibraryRecord:
+    """Read ``library.json``. If it is damaged, the copy in the catalogue counts."""
+    try:
+        record, version = _read_file(folder)
+    except DamagedRecord:
+        with suppress(LibraryError), Catalogue(folder).reading() as db:
+            if (kept := kept_record(db, folder)) is not None:
+                return kept
+        raise
+    if version < _REINDEXED:
+        return record
+    with Catalogue(folder).reading() as db:
+        return kept_record(db, folder) or record
+
+
+def _has_checksum(folder: Path) -> bool:
+    return "checksum" in json.loads((folder / RECORD_FILE).read_text("utf-8"))
+
+
+def _read_file(folder: Path) -> tuple[LibraryRecord, int]:
+    """The record in ``library.json``, and the folder's format."""
     path = folder / RECORD_FILE
     try:
         text = path.read_text("utf-8")
@@ -136,26 +220,24 @@ def read_record(folder: Path) -> LibraryRecord:
             f"`prvr library add --library {folder} VIDEOS…` creates one"
         ) from None
     except ValueError as problem:
-        raise LibraryError(_unreadable(str(path), problem)) from None
-    record = parse_record(text, str(path), str(folder))
-    if json.loads(text)["format"] < _REINDEXED:
-        return record
-    with Catalogue(folder).reading() as db:
-        return kept_record(db, folder) or record
+        raise DamagedRecord(_unreadable(str(path), problem)) from None
+    return parse_record(text, str(path), str(folder)), int(json.loads(text)["format"])
 
 
 def parse_record(text: str, path: str, library: str) -> LibraryRecord:
     """Read the content of a ``library.json`` that lies at ``path``."""
     try:
         found = json.loads(text)
-        version = found["format"]
-    except (ValueError, TypeError, KeyError, RecursionError) as problem:
-        raise LibraryError(_unreadable(path, problem)) from None
+        checksum, version = found.pop("checksum", None), found["format"]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
+        raise DamagedRecord(_unreadable(path, problem)) from None
     if not isinstance(version, int) or version > FORMAT:
         raise LibraryError(
             f"{library} was created by a newer prvr (format {version}, version {found.get('made_by', 'unknown')}; "
-            f"this is prvr {__version__}, which reads up to format {FORMAT}): update prvr"
+            f"this is prvr {prvr.__version__}, which reads up to format {FORMAT}): update prvr"
         )
+    if checksum is not None and checksum != _checksum(found):
+        raise DamagedRecord(_unreadable(path, ValueError("its checksum differs")))
     try:
         known = {field.name for field in fields(LibrarySettings)}
         stored = {"repeats": 0.0, **found["settings"]}  # libraries from before that setting encoded every frame
@@ -165,7 +247,13 @@ def parse_record(text: str, path: str, library: str) -> LibraryRecord:
         model = None if found.get("model") is None else ModelRecord(**found["model"])
         return LibraryRecord(settings, dict(found["recipes"]), model, str(found["made_by"]))
     except (TypeError, KeyError, ValueError, AttributeError) as problem:
-        raise LibraryError(f"{path} does not describe a library ({problem}): restore it from a copy") from None
+        raise DamagedRecord(f"{path} does not describe a library ({problem}): restore it from a copy") from None
+
+
+def _checksum(values: dict[str, Any]) -> int:
+    """Of all values of a record, and of no others: a lake adds its own."""
+    known = {name: values.get(name) for name in ("format", *(each.name for each in fields(LibraryRecord)))}
+    return zlib.crc32(json.dumps(known, sort_keys=True).encode())
 
 
 def _unreadable(path: str, problem: Exception) -> str:

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
+from numpy.typing import NDArray
 
+from prvr.errors import UserError
 from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import ShardMissing, is_new, map_shard, read_shards
+from prvr.library.store.arrays import Shard, ShardMissing, is_new, is_small, map_shard, read_shards
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_videos
+from prvr.library.store.rows import NO_CHECKSUM, SHARDS_FOLDER, SectionRow, read_rows
 from prvr.library.store.sections import Ids, MappedSections, MappedShard, TrackSections
 from prvr.library.store.settings import LibraryRecord, kept_record
-from prvr.scoring import Gallery
 
 if TYPE_CHECKING:
     from prvr.library.search.filters import Filters
 
 _TRIES = 20
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError, ArithmeticError, MemoryError, OSError)
 
-QueryProjection = Callable[[str], Tensor | None]  # track name -> TRACE's query projection (D, D)
+QueryProjection = Callable[[str], NDArray[np.float32] | None]  # track name -> TRACE's query projection (D, D)
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,25 @@ class Snapshot:
     videos: Mapping[int, Video]  # those that can be searched, by number
     tracks: Mapping[str, TrackSections]  # by name; a track without sections is absent
     record: LibraryRecord  # how its vectors were made
+    problems: tuple[str, ...] = ()  # what cannot be read and is left out, for people
+    damaged: frozenset[int] = frozenset()  # videos of which vectors are left out
+
+    @property
+    def damage_note(self) -> str:
+        """A sentence about what is left out; "" if nothing is. It names no files, so that a server can show it."""
+        if not self.problems:
+            return ""
+        count = len(self.damaged)
+        what = f"{count} damaged video{'s were' if count > 1 else ' was'}" if count else "Damaged parts were"
+        return f"{what} left out: `prvr library verify` names them, `prvr library repair` indexes them again."
+
+    def without(self, videos: Iterable[int]) -> Snapshot:
+        """The same without the vectors of some videos, which were found to be damaged."""
+        left = {*videos}
+        tracks = {name: sections.without(left) for name, sections in self.tracks.items()}
+        problems = (*self.problems, f"the vectors of {len(left)} videos are not what was written")
+        kept = {name: sections for name, sections in tracks.items() if sections is not None}
+        return replace(self, tracks=kept, problems=problems, damaged=self.damaged | left)
 
     @cached_property
     def copies(self) -> Mapping[int, tuple[int, ...]]:
@@ -70,40 +91,83 @@ def take_snapshot(
 
     ``record`` is what is known of how vectors are made. The snapshot has another one if the library was reindexed.
     """
+    lost: int | None = None  # the generation in which a file was missing
     for _ in range(_TRIES):
-        try:
-            with catalogue.reading() as db:
-                now = read_generation(db)
-                if previous is not None and previous.generation == now:
-                    return previous
-                kept = kept_record(db, folder)
-                current = record if kept is None or kept == record else kept
-                return _map_tracks(db, folder, now, projection, current)
-        except ShardMissing:  # a process without the lock deleted files: read the catalogue again
-            continue
+        with catalogue.reading() as db:
+            now = read_generation(db)
+            if previous is not None and previous.generation == now and _is_whole(previous):
+                return previous
+            kept = kept_record(db, folder)
+            current = record if kept is None or kept == record else kept
+            try:
+                return _map_tracks(db, folder, now, projection, current, lost == now)
+            except ShardMissing:  # compacted by another process: then the catalogue has changed; else it is damage
+                lost = now
     raise LibraryError(f"{folder} changes faster than it can be read. Try again.")
 
 
+def _is_whole(snapshot: Snapshot) -> bool:
+    return all(sections.is_whole() for sections in snapshot.tracks.values() if isinstance(sections, MappedSections))
+
+
 def _map_tracks(
-    db: sqlite3.Connection, folder: Path, now: int, projection: QueryProjection, record: LibraryRecord
+    db: sqlite3.Connection, folder: Path, now: int, projection: QueryProjection, record: LibraryRecord, settled: bool
 ) -> Snapshot:
+    """Map all shards. Those that are damaged are left out; a missing one only if ``settled``: it is not coming back."""
     videos = {video.id: video for video in read_videos(db, "state = 'ok'")}
+    known = np.fromiter(videos, np.int64, len(videos))
     shards: dict[str, list[MappedShard]] = {}
-    owners: dict[str, list[Ids]] = {}
-    tokens: dict[str, list[Ids]] = {}
-    for shard in read_shards(db):
-        if is_new(shard.track):
+    columns: dict[str, list[Ids]] = {}
+    wrong: list[int] = []
+    described = [shard for shard in read_shards(db, wrong) if not is_new(shard.track)]
+    problems = [f"the catalogue does not describe shard {number} as it was written" for number in wrong]
+    damaged: set[int] = set()
+    for number in wrong:
+        damaged |= {row.video for row in read_rows(db, number)}
+    for shard in described:
+        rows = read_rows(db, shard.id)
+        if not rows:
             continue
-        sections = db.execute(
-            "SELECT video, row, tokens FROM sections WHERE shard = ? ORDER BY row", (shard.id,)
-        ).fetchall()
-        if not sections:
-            continue
-        arrays = map_shard(folder, shard)
-        gallery = Gallery.of_arrays(shard.about["gallery"], arrays, query_projection=projection(shard.track))
-        columns = np.array(sections, np.int64)  # (sections, 3)
-        shards.setdefault(shard.track, []).append(MappedShard(gallery, arrays, shard.id, columns[:, 1]))
-        owners.setdefault(shard.track, []).append(columns[:, 0])
-        tokens.setdefault(shard.track, []).append(columns[:, 2])
-    tracks = {track: MappedSections(shards[track], owners[track], tokens[track]) for track in shards}
-    return Snapshot(now, videos, tracks, record)
+        projected = projection(shard.track)
+        try:
+            mapped, of_rows = _map_rows(folder, shard, rows, known, projected)
+        except ShardMissing as gone:
+            if not settled:
+                raise
+            problems.append(f"{gone} is missing: restore it, or run `prvr library repair`")
+        except UserError as problem:
+            problems.append(str(problem))
+        except _UNREADABLE as problem:
+            problems.append(f"shard {shard.id} is not as it was written ({problem})")
+        else:
+            if len(of_rows) < len(rows):
+                place = folder / SHARDS_FOLDER / str(shard.id)
+                problems.append(f"some vectors in {place} are damaged: `prvr library verify` names the files")
+            if len(of_rows):
+                shards.setdefault(shard.track, []).append(mapped)
+                columns.setdefault(shard.track, []).append(of_rows)
+            whole = {*mapped.rows.tolist()}
+            rows = [row for row in rows if row.row not in whole]
+        damaged |= {row.video for row in rows}
+    if problems and not shards:
+        raise LibraryError(problems[0])
+    tracks = {track: MappedSections(shards[track], columns[track]) for track in shards}
+    return Snapshot(now, videos, tracks, record, tuple(problems), frozenset(damaged & videos.keys()))
+
+
+def _map_rows(
+    folder: Path, shard: Shard, rows: Sequence[SectionRow], videos: Ids, projected: NDArray[np.float32] | None
+) -> tuple[MappedShard, Ids]:
+    """Map a shard. Returns it with the owner, token count and checksum of each of its rows that make sense."""
+    arrays = map_shard(folder, shard, rows)
+    place = folder / SHARDS_FOLDER / str(shard.id)
+    files = tuple((place / f"{name}.bin", array.nbytes) for name, array in arrays.items())
+    nothing = np.zeros(0, np.int64)
+    mapped = MappedShard(shard.about["gallery"], arrays, projected, shard.id, nothing, files)
+    page = mapped.numpy_gallery.page
+    owners, numbers, _, pages, tokens, checksums = np.array(rows, np.int64).T
+    fits = np.isin(owners, videos) & (tokens >= 0) & (tokens <= pages * page) & (numbers < len(mapped))
+    if is_small(shard):  # it was read now, so looking at it once more costs little
+        right = [each.checksum in (NO_CHECKSUM, mapped.checksum(each.row)) for each in rows if each.row < len(mapped)]
+        fits[: len(right)] &= right
+    return replace(mapped, rows=numbers[fits]), np.stack([owners, tokens, checksums], 1)[fits]

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import NEW, SHARDS_FOLDER, Shard, damaged_message, read_shards, short_message
+import numpy as np
+
+from prvr.errors import UserError
+from prvr.library.store.arrays import NEW, Shard, is_new, read_shards, short_message
 from prvr.library.store.catalogue import Catalogue, read_videos
 from prvr.library.store.model import ModelRecord, model_problem
+from prvr.library.store.rows import (
+    NO_CHECKSUM,
+    SHARDS_FOLDER,
+    SectionRow,
+    bytes_checksum,
+    pages_of_rows,
+    read_rows,
+    reading_shard,
+)
+from prvr.library.store.seals import broken_seals, has_seals, unsealed_videos
+from prvr.library.store.settings import record_problem
+from prvr.library.store.words import words_problem
 from prvr.media import VideoFile
-from prvr.scoring import map_array
-
-_BLOCK = 1 << 14  # rows or pages of an array that are read together
 
 
 @dataclass(frozen=True)
@@ -41,6 +55,8 @@ class Verification:
     problems: list[str] = field(default_factory=list)
     missing: list[VideoFile] = field(default_factory=list)
     checked: int = 0
+    damaged: set[int] = field(default_factory=set)  # numbers of the videos that the problems concern
+    unsealed: int = 0  # videos without checksums: an older version added them
 
     @property
     def ok(self) -> bool:
@@ -79,50 +95,96 @@ def folder_bytes(folder: Path) -> int:
 
 
 def verify_library(folder: Path, catalogue: Catalogue, model: ModelRecord | None) -> Verification:
-    """Check that every video has sections, every section lies in its shard, and every array is complete and finite."""
+    """Read everything that is stored, and compare it with its checksums."""
     found = Verification()
     if model is not None and (wrong := model_problem(model, folder / model.folder)) is not None:
         found.problems.append(wrong)
-    with catalogue.reading() as db:
-        try:
-            (verdict,) = db.execute("PRAGMA integrity_check").fetchone()
-        except LibraryError as problem:
-            verdict = str(problem)
-        if verdict != "ok":
-            found.problems.append(f"the catalogue is damaged ({verdict}): restore it from a copy")
-        videos = read_videos(db)
-        shards = {shard.id: shard for shard in read_shards(db)}
-        sections = db.execute("SELECT video, shard, row, first_page, pages, tokens FROM sections").fetchall()
-        paths = {video.id: video.path for video in videos}
-        for shard in shards.values():
-            for name in shard.about["arrays"]:
-                path = folder / SHARDS_FOLDER / str(shard.id) / f"{name}.bin"
-                size = path.stat().st_size if path.is_file() else 0
-                if size < shard.bytes(name):
-                    found.problems.append(short_message(path, size, shard.bytes(name)))
-                elif not _is_valid(path, shard, name):
-                    found.problems.append(damaged_message(path))
-    indexed = set()
-    for video, shard_id, row, first, pages, _ in sections:
-        indexed.add(video)
-        there = shards.get(shard_id)
-        if video not in paths:
-            found.problems.append(f"row {row} of shard {shard_id} belongs to no video: add its files again")
-        if there is None or row >= there.rows or first + pages > there.pages:
-            found.problems.append(f"{paths.get(video)}: its vectors are not where the catalogue says; add it again")
-    for video in videos:
-        found.checked += 1
-        if video.state == "ok" and video.id not in indexed:
-            found.problems.append(f"{video.path}: it has no vectors in the library; remove it and add it again")
-        if not video.path.exists():
-            found.missing.append(video.path)
+    try:
+        with catalogue.reading() as db:
+            if (wrong := record_problem(db, folder)) is not None:
+                found.problems.append(wrong)
+            _check_catalogue(db, found)
+            _check_videos(db, folder, found)
+    except (UserError, sqlite3.Error) as problem:
+        found.problems.append(str(problem))
     return found
 
 
-def _is_valid(path: Path, shard: Shard, name: str) -> bool:
-    """Whether an array holds valid numbers. It is read block by block."""
-    array = map_array(path, shard.described(name), growing=True)
-    if name == "pages":
-        return shard.counts_with(array)
-    starts = range(0, len(array), _BLOCK) if array.is_floating_point() else ()
-    return all(bool(array[start : start + _BLOCK].isfinite().all()) for start in starts)
+def _check_catalogue(db: sqlite3.Connection, found: Verification) -> None:
+    """Compare the catalogue's own structure, and its tables of words with the texts that they index."""
+    verdicts = [str(row[0]) for row in db.execute("PRAGMA integrity_check(3)")]
+    if verdicts != ["ok"]:
+        found.problems.append(
+            f"the catalogue is damaged ({'; '.join(verdicts)}): run `prvr library repair`, or restore it from a copy"
+        )
+    with closing(sqlite3.connect("")) as copy:  # in a temporary file: checking the words writes
+        db.backup(copy)
+        if (wrong := words_problem(copy)) is not None:
+            found.problems.append(f"the catalogue's words are damaged ({wrong}): run `prvr library repair`")
+
+
+def _check_videos(db: sqlite3.Connection, folder: Path, found: Verification) -> None:
+    """Compare what is stored of each video, and of each shard, with its checksum."""
+    videos = {video.id: video for video in read_videos(db)}
+    names = {number: str(video.path) for number, video in videos.items()}
+    wrong: list[int] = []
+    for shard in read_shards(db, wrong):
+        _check_shard(db, folder, shard, names, found)
+    for number in wrong:
+        _blame(found, names, {row.video for row in read_rows(db, number)}, f"shard {number} is described wrongly")
+    if has_seals(db):
+        _blame(found, names, {*broken_seals(db, "video")}, "the catalogue does not say what was written about it")
+        found.unsealed = len(unsealed_videos(db))
+    else:
+        found.unsealed = sum(video.state == "ok" for video in videos.values())
+    indexed = {number for (number,) in db.execute("SELECT DISTINCT video FROM sections")}
+    _blame(found, names, {each.id for each in videos.values() if each.state == "ok"} - indexed, "it has no vectors")
+    for number in sorted(indexed - videos.keys()):
+        found.problems.append(f"there are vectors of a video that the catalogue does not know (number {number})")
+    for video in videos.values():
+        found.checked += 1
+        if not video.path.exists():
+            found.missing.append(video.path)
+
+
+def _check_shard(
+    db: sqlite3.Connection, folder: Path, shard: Shard, names: Mapping[int, str], found: Verification
+) -> None:
+    rows, place = read_rows(db, shard.id), folder / SHARDS_FOLDER / str(shard.id)
+    owners = {row.video for row in rows}
+    try:
+        pages_of_rows(shard.id, shard.rows, shard.pages, rows)
+        items = {name: int(about["item"]) for name, about in shard.about["arrays"].items()}
+        for name in items:
+            path = place / f"{name}.bin"
+            size = path.stat().st_size if path.exists() else 0
+            if rows and size < shard.bytes(name):
+                found.problems.append(short_message(path, size, shard.bytes(name)))
+        if rows:
+            with reading_shard(place, items) as read:
+                owners = {row.video for row in rows if not _is_right(shard, row, read(row))}
+    except UserError as problem:
+        found.problems.append(str(problem))
+    except (OSError, ValueError, TypeError, LookupError, OverflowError):
+        pass  # then nothing of it can be read
+    what = "its vectors that are being built" if is_new(shard.track) else "its vectors"
+    _blame(found, names, owners, f"{what} in {place} are damaged")
+
+
+def _is_right(shard: Shard, row: SectionRow, stretches: Mapping[str, bytes]) -> bool:
+    """Whether a section has its checksum; without one, whether it holds no NaN and no infinity."""
+    if row.checksum != NO_CHECKSUM:
+        return bytes_checksum(stretches) == row.checksum
+    for name, stretch in stretches.items():
+        if shard.about["arrays"][name]["dtype"] in ("float16", "float32", "float64"):
+            numbers = np.frombuffer(stretch, shard.about["arrays"][name]["dtype"])
+            if not np.isfinite(numbers).all():
+                return False
+    return True
+
+
+def _blame(found: Verification, names: Mapping[int, str], videos: Iterable[int], reason: str) -> None:
+    """Note that something is wrong with videos."""
+    for number in sorted({*videos}):
+        found.damaged.add(number)
+        found.problems.append(f"{names.get(number, f'video {number}')}: {reason}")

@@ -59,6 +59,35 @@ def add_words(db: sqlite3.Connection) -> None:
     db.execute("INSERT INTO line_words (line_words) VALUES ('rebuild')")
 
 
+def rebuild_words(db: sqlite3.Connection) -> None:
+    """Make the tables of words again from the videos and lines."""
+    for kind, name in db.execute(
+        "SELECT type, name FROM sqlite_master WHERE name IN ('video_names', 'name_words', 'line_words') OR "
+        "type = 'trigger' AND name IN ('line_added', 'line_removed', 'video_added', 'video_removed', 'name_replaced', "
+        "'name_added') ORDER BY type"  # triggers before tables and views
+    ).fetchall():
+        db.execute(f"DROP {kind} {name}")
+    add_words(db)
+
+
+def words_problem(db: sqlite3.Connection) -> str | None:
+    """What is wrong with the tables of words, or None. Use it on a copy: it writes."""
+    if not has_words(db):
+        return None
+    try:
+        db.execute("INSERT INTO line_words (line_words) VALUES ('integrity-check')")
+        db.execute("CREATE VIRTUAL TABLE temp.name_words_found USING fts5vocab(main, name_words, instance)")
+        columns = "SELECT term, doc, col, offset FROM name_words_found ORDER BY 1, 2, 3, 4"
+        before = db.execute(columns).fetchall(), db.execute("SELECT id, sz FROM name_words_docsize").fetchall()
+        db.execute("DROP TABLE temp.name_words_found")
+        rebuild_words(db)
+        db.execute("CREATE VIRTUAL TABLE temp.name_words_found USING fts5vocab(main, name_words, instance)")
+        after = db.execute(columns).fetchall(), db.execute("SELECT id, sz FROM name_words_docsize").fetchall()
+        return None if before == after else "names are not indexed as they are"
+    except (sqlite3.Error, UnicodeDecodeError) as problem:
+        return str(problem)
+
+
 # -- looking words up -------------------------------------------------------------------------------------------------
 
 

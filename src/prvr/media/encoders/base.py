@@ -15,6 +15,7 @@ from prvr.media.recipe import WORDS, Recipe
 from prvr.media.resize import fit_picture
 
 Array = NDArray[np.float32]
+Pictures = Sequence[Image] | NDArray[np.uint8]  # one by one, or in one array (N, H, W, 3)
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Encoder(TextEncoder):
             before: the sample before the first of them, for encoders that see motion; None at the start of a video.
         """
 
-    def start_frames(self, images: Sequence[Image], before: Image | None = None) -> Callable[[], Array]:
+    def start_frames(self, images: Pictures, before: Image | None = None) -> Callable[[], Array]:
         """Begin with ``encode_frames``; the result waits for the vectors. Override it if a device works alongside."""
         vectors = self.encode_frames([*images], before)
         return lambda: vectors
@@ -114,7 +115,7 @@ def unit_rows(rows: Array) -> Array:
     return (rows / np.maximum(length, 1e-12)).astype(np.float32)
 
 
-def require_pictures(images: Sequence[Image], fit: Fit) -> NDArray[np.uint8]:
+def require_pictures(images: Pictures, fit: Fit) -> NDArray[np.uint8]:
     """Pictures as one array (N, H, W, 3); an ``EncoderError`` where one does not have the encoder's size."""
     if isinstance(images, np.ndarray) and images.shape[1:] == (fit.height, fit.width, 3):
         return images
@@ -124,4 +125,4 @@ def require_pictures(images: Sequence[Image], fit: Fit) -> NDArray[np.uint8]:
             f"A picture has shape {wrong.shape}, but the encoder expects {(fit.height, fit.width, 3)}. "
             "Pass `fit=encoder.fit` to the reader, or use encode_images."
         )
-    return np.stack(images)
+    return np.stack([*images])

@@ -3,8 +3,9 @@
 A GPU computes in bfloat16 while the next pictures travel to it. A processor encodes the first pictures of real work in
 float32, then tries bfloat16 (if it multiplies that) and int8 (if the extra is installed) on the same pictures, and
 stays with the fastest type whose vectors agree with float32's (``choice.py``). Such vectors can be compared (cosine to
-float32 at least 0.995), so a library does not record which type was used. Long work on a GPU is compiled; the
-compiler's results are kept on disk, so that only the first time on a machine is slow.
+float32 at least 0.995), so a library does not record which type was used. Long work on a GPU is compiled, unless the
+GPU waits for the decoders anyway; the compiler's results are kept on disk, so that only the first time on a machine is
+slow.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from prvr.media.errors import EncoderError
 
 CPU_BATCH, GPU_BATCH = 16, 256
 _COMPILE_AFTER = 30 * GPU_BATCH  # pictures; the first compilation takes about a minute, later ones some seconds
+_SMOOTHING = 0.1  # of the last batch in that share
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 _PARTS = ("vision_model", "visual_projection")
 _log = logging.getLogger("prvr.media")
@@ -70,6 +72,7 @@ class PictureEngine:
         self.batch = CPU_BATCH if device.type == "cpu" else GPU_BATCH
         self.precision = torch.float32
         self.compile_after, self.seen, self.compiled = compile_after, 0, False
+        self._behind = 1.0  # share of batches that were not ready when they were wanted: what bounds the work
         self._parts = [getattr(model, name) for name in _PARTS if hasattr(model, name)]
         self._tower: Tower | None = None  # what runs instead of the model, on a processor
         self._trial: TypeTrial | None = None  # while types are compared
@@ -160,7 +163,7 @@ class PictureEngine:
         if self._next is not None:
             self._use_next(self._next)
         began = time.perf_counter()
-        if self.device.type == "cuda" and not self.compiled and self.seen >= self.compile_after:
+        if self.device.type == "cuda" and not self.compiled and self.seen >= self.compile_after and self._behind > 0.5:
             self._compile()
         self.seen += len(pictures)
         here = torch.from_numpy(pictures)
@@ -178,6 +181,7 @@ class PictureEngine:
         done.record()
 
         def wait() -> Array:
+            self._behind += _SMOOTHING * ((not done.query()) - self._behind)  # type: ignore[no-untyped-call]
             done.synchronize()
             return host.numpy()
 

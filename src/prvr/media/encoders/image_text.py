@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from prvr.media.encoders.base import Array, Encoder, require_pictures, unit_rows
+from prvr.media.encoders.base import Array, Encoder, Pictures, require_pictures, unit_rows
 from prvr.media.encoders.choice import ENGINE_SETTING, engine_setting
 from prvr.media.encoders.engine import TYPES, PictureEngine
 from prvr.media.encoders.preparation import picture_preparation, text_preparation
@@ -76,7 +76,7 @@ class ImageTextEncoder(Encoder):
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
         return self.start_frames(images, before)()
 
-    def start_frames(self, images: Sequence[Image], before: Image | None = None) -> Callable[[], Array]:
+    def start_frames(self, images: Pictures, before: Image | None = None) -> Callable[[], Array]:
         if not len(images):
             return lambda: np.zeros((0, self.width), np.float32)
         pictures = require_pictures(images, self.fit)  # (N, H, W, 3)
@@ -84,7 +84,7 @@ class ImageTextEncoder(Encoder):
         return lambda: unit_rows(np.concatenate([part() for part in parts]))
 
     def encode_texts(self, texts: Sequence[str]) -> Array:
-        rows = [*encode_in_batches(texts, self.device, self._sentences)]
+        rows = [*encode_in_batches(texts, self.device, lambda part: [*self._sentences(part)])]
         return unit_rows(np.stack(rows)) if rows else np.zeros((0, self.width), np.float32)
 
     def encode_words(self, text: str) -> Array:

@@ -32,7 +32,7 @@ class SentenceEncoder(TextEncoder):
         return self.pretrained.weights
 
     def encode_texts(self, texts: Sequence[str]) -> Array:
-        rows = [*encode_in_batches(texts, self.device, self._means)]
+        rows = [*encode_in_batches(texts, self.device, lambda part: [*self._means(part)])]
         return unit_rows(np.stack(rows)) if rows else np.zeros((0, self.width), np.float32)
 
     def encode_words(self, text: str) -> Array:

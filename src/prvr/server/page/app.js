@@ -73,7 +73,7 @@ async function describe() {
     fill("folder", library.folders.filter(Boolean)); fill("tag", library.tags);
     byId("holds").dataset.videos = library.videos;
     byId("limits").textContent = library.limits || ""; byId("limits").hidden = !library.limits;
-    allowEditing(library.writable, library.tags);
+    allowEditing(library.writable, library.tags); byId("open-add").hidden = !library.writable;
     describeLibrary(library);
     return true;
   } catch (problem) {

@@ -1,8 +1,8 @@
-"""The numbers of a feature world, and three sets of them to start from."""
+"""The numbers of a feature world, and four sets of them to start from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prvr.data import DataError
 
@@ -113,3 +113,5 @@ FEATURE_SIZES: dict[str, FeatureWorldConfig] = {
         video_style=1.0,
     ),
 }
+# The full world with unsupported peaks in nearly every video: what TRACE was made to resist, at its worst.
+FEATURE_SIZES["stress"] = replace(FEATURE_SIZES["full"], unsupported_share=0.95)

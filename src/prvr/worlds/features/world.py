@@ -97,6 +97,22 @@ def draw_feature_split(
     return scripts, queries
 
 
+def read_feature_scripts(folder: str | Path) -> dict[str, list[FeatureScript]]:
+    """What happens in every video of a written world, by split: all its events, asked for or not.
+
+    Args:
+        folder: what ``write_feature_world`` returned.
+    """
+    about = json.loads((Path(folder) / "world.json").read_text("utf-8"))["config"]
+    pairs = {name: tuple(value) for name, value in about.items() if isinstance(value, list)}
+    config = FeatureWorldConfig(**about | pairs)
+    vocabulary = Vocabulary.of(config.actions, config.objects, config.topics)
+    return {
+        split: draw_feature_split(config, split, vocabulary, np.random.default_rng((config.seed, 10, number)))[0]
+        for number, split in enumerate(SPLITS)
+    }
+
+
 def _require_space(root: Path, config: FeatureWorldConfig) -> None:
     """Refuse before writing: the HDF5 library does not survive a disk that fills up under it."""
     videos = config.train + config.val + config.test

@@ -29,16 +29,19 @@ SWAPPED = "_swapped"  # ends the id of a training video whose two annotators are
 Captions = dict[str, tuple[float, list[Label | None]]]  # by video: its length, and captions in the file's order
 
 
-def read_activitynet(folder: str | Path, *, both_directions: bool = False) -> ProxySource:
+def read_activitynet(folder: str | Path, *, both_directions: bool = False, exchanged: bool = False) -> ProxySource:
     """Read val_1 (frames) and val_2 (queries).
 
     Args:
         folder: where the two files are, plain or gzipped.
         both_directions: add every training video a second time, with the roles of the two files exchanged.
+        exchanged: frames from val_2 and queries from val_1, in every split.
     """
     folder, notes = Path(folder), list[str]()
     first = read_captions_file(find_annotation_file(folder, "val_1.json", _ARCHIVE), notes)
     second = read_captions_file(find_annotation_file(folder, "val_2.json", _ARCHIVE), notes)
+    if exchanged:
+        first, second = second, first
     shared = sorted(first.keys() & second.keys())
     total = sum(_PARTS.values())
     assigned = assign_splits(shared, {split: round(len(shared) * part / total) for split, part in _PARTS.items()})

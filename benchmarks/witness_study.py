@@ -1,0 +1,364 @@
+"""``python benchmarks/witness_study.py STUDY``: what does a verifier that reads words add to a trained base?
+
+    python benchmarks/witness_study.py STUDY --annotations DIR --encoder FOLDER --minutes 9 --out RESULTS     # a GPU
+    python benchmarks/witness_study.py STUDY --annotations DIR --encoder FOLDER --quick                       # a CPU
+
+For every cell (a proxy with a shape of noise, or a world) and seed it trains DreamPRVR alone, then witnesses on
+the frozen base: with words, with the pooled query, and with the controls of ``prvr.evaluation.WitnessExperiment``. The
+same seeds train all of them. A longer base (``--longer``) has a third more epochs than the others: more than a witness
+costs. Work is queued by importance; what does not fit into ``--minutes`` is left out. A result is written when it is
+there: RESULTS/results.json (numbers), RESULTS/ranks.zip (each query's rank under each scoring) and RESULTS/log.txt.
+The same command continues an interrupted study; with ``--before``, also elsewhere. ``witness_tables.py`` prints
+the tables.
+
+Two cells are kept aside and run only when named: ``--cells activitynet-exchanged charades-draw``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from phase_split import small, train_run
+
+from prvr.evaluation import (
+    WITNESS_ABLATIONS,
+    EvaluationProtocol,
+    EvaluationRecord,
+    WitnessExperiment,
+    ranks,
+    recalls,
+    save_record,
+)
+from prvr.files import write_whole
+from prvr.media import open_text_encoder
+from prvr.training import (
+    TrainConfig,
+    WitnessStage,
+    load_preset,
+    load_split,
+    move_if_it_fits,
+    read_metrics,
+    split_scores,
+)
+from prvr.worlds import FEATURE_SIZES, ProxyConfig, read_activitynet, read_charades, write_feature_world, write_proxy
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Data to train on, and for how long."""
+
+    source: str
+    shape: str = "correlated"
+    draw: int = 0  # of the proxy's map, damage and noise
+    exchanged: bool = False
+
+    @property
+    def is_world(self) -> bool:
+        return self.source in FEATURE_SIZES
+
+    @property
+    def preset(self) -> str:
+        return "synth" if self.is_world else "proxy"
+
+    @property
+    def epochs(self) -> int:
+        return 100 if self.is_world else 30
+
+
+CELLS = {
+    "activitynet-correlated": Cell("activitynet"),
+    "activitynet-independent": Cell("activitynet", "independent"),
+    "charades-correlated": Cell("charades"),
+    "charades-independent": Cell("charades", "independent"),
+    "world": Cell("full"),
+    "stress": Cell("stress"),
+    # kept aside until the end
+    "activitynet-exchanged": Cell("activitynet", exchanged=True),
+    "charades-draw": Cell("charades", draw=1),
+}
+ABLATED = ("activitynet-correlated", "charades-correlated")
+USUAL = tuple(name for name in CELLS if name not in ("activitynet-exchanged", "charades-draw"))
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training, with everything that is tried on it."""
+
+    cell: str
+    seed: int
+    longer: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.cell}-seed{self.seed}{'-longer' if self.longer else ''}"
+
+
+# -- one cell's data --------------------------------------------------------------------------------------------------
+
+
+def embeddings_of(cell: Cell, arguments: argparse.Namespace) -> Path:
+    folder: Path = arguments.study / "data" / f"{cell.source}{'-exchanged' if cell.exchanged else ''}-embeddings"
+    return folder
+
+
+def build(name: str, arguments: argparse.Namespace) -> None:
+    """Write a cell's data, and the tables that trainings read."""
+    cell, folder = CELLS[name], arguments.study / "data" / name
+    if cell.is_world:
+        if not (folder / "synth").exists():
+            small_world = replace(FEATURE_SIZES["demo"], train=200, val=60, test=120)
+            write_feature_world(folder, small_world if arguments.quick else FEATURE_SIZES[cell.source], progress=False)
+    elif not (folder / "proxy").exists():
+        source = (
+            read_charades(arguments.annotations)
+            if cell.source == "charades"
+            else read_activitynet(arguments.annotations, exchanged=cell.exchanged)
+        )
+        settings = ProxyConfig(noise="mid", shape=cell.shape, seed=cell.draw)  # type: ignore[arg-type]
+        encoder = open_text_encoder(arguments.encoder)
+        write_proxy(folder, source, encoder, settings, embeddings=embeddings_of(cell, arguments), progress=False)
+    for split in ("train", "val", "test"):
+        load_split(configuration(Task(name, 0), arguments), folder, split)
+
+
+# -- one training -----------------------------------------------------------------------------------------------------
+
+
+def configuration(task: Task, arguments: argparse.Namespace) -> TrainConfig:
+    """DreamPRVR alone, at full size or (``--quick``) small."""
+    cell = CELLS[task.cell]
+    config = load_preset("demo" if arguments.quick and cell.is_world else cell.preset)
+    if arguments.quick and not cell.is_world:
+        config = small(config)
+    epochs = 6 if arguments.quick else cell.epochs
+    return replace(
+        config,
+        backbone_stage=replace(config.backbone_stage, epochs=round(4 / 3 * epochs) if task.longer else epochs),
+        trace_stage=replace(config.trace_stage, epochs=0),
+        seed=task.seed,
+        validate_every=10,
+        compile=arguments.compile,
+        checkpoint_seconds=3600.0,
+    )
+
+
+def one(task: Task, arguments: argparse.Namespace) -> None:
+    """Train a base and try everything on it; results go to STUDY/results."""
+    torch.set_float32_matmul_precision("high")
+    data, began = arguments.study / "data" / task.cell, time.perf_counter()
+    run = train_run(configuration(task, arguments), data, arguments.study / "runs" / task.name)
+    seconds = time.perf_counter() - began
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    splits = {s: move_if_it_fits(load_split(run.config, data, s), device) for s in ("train", "val", "test")}
+    model, _ = run.load_model(device=device)
+    test = splits["test"]
+    about: dict[str, Any] = {
+        "cell": task.cell,
+        "seed": task.seed,
+        "longer": task.longer,
+        "videos": len(test),
+        "queries": len(test.captions),
+        "base seconds": seconds,
+        "step seconds": [round(epoch["seconds"], 2) for epoch in read_metrics(run.path)],
+    }
+    if task.longer:
+        base = split_scores(model, test, use_trace=False).base
+        columns = {"longer": ranks(base, test.query_video).cpu()}
+        columns["longer_any"] = ranks(base, test.positives).cpu()
+        about["test"] = {name: recalls(column).sum_r for name, column in columns.items()}
+    else:
+        names = arguments.ablations if task.seed == 0 and task.cell in arguments.ablated else []
+        stage = WitnessStage(steps=200, queries=32, negatives=11) if arguments.quick else WitnessStage(steps=1500)
+        found = WitnessExperiment(model, splits, stage, task.seed).run(names)
+        columns = {**found.ranks, **{f"{name}_any": column for name, column in found.any_ranks.items()}}
+        about |= found.summary()
+    owners = tuple(test.video_ids[row] for row in test.query_video.tolist())
+    protocol = EvaluationProtocol(task.cell, "test", "mean of the last 3 epochs", (task.seed,))
+    folder = arguments.study / "results" / task.name
+    save_record(EvaluationRecord(test.query_ids, owners, columns, protocol), folder)
+    write_whole(folder / "about.json", json.dumps(about, indent=1))
+
+
+# -- the queue --------------------------------------------------------------------------------------------------------
+
+
+def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
+    """Most important first: every cell once, then further seeds of the proxies, a longer base, and the rest."""
+    proxies = [name for name in arguments.cells if not CELLS[name].is_world]
+    worlds = [name for name in arguments.cells if CELLS[name].is_world]
+    first, *others = arguments.seeds
+    yield from (Task(name, first) for name in (*proxies, *worlds))
+    for seed in others:
+        yield from (Task(name, seed) for name in proxies)
+        if seed == others[0] and arguments.longer:
+            yield from (Task(name, first, longer=True) for name in proxies)
+    for seed in others:
+        yield from (Task(name, seed) for name in worlds)
+    if arguments.longer:
+        yield from (Task(name, first, longer=True) for name in (worlds if others else arguments.cells))
+
+
+class Queue:
+    """Runs tasks side by side until the time is over."""
+
+    def __init__(self, arguments: argparse.Namespace):
+        self.arguments, self.began = arguments, time.monotonic()
+        self.taken: list[float] = []  # seconds of finished tasks
+        self.writing = threading.Lock()
+        self.running: set[subprocess.Popen[bytes]] = set()
+
+    def say(self, text: str) -> None:
+        line = f"{time.monotonic() - self.began:6.0f} s  {text}"
+        print(line, flush=True)
+        with (self.arguments.out / "log.txt").open("a") as log:
+            log.write(line + "\n")
+
+    @property
+    def left(self) -> float:
+        return 60 * self.arguments.minutes - (time.monotonic() - self.began)
+
+    def call(self, words: list[str], log: Path) -> bool:
+        """This script again, with a log file of its own. False: it failed, or the time was over first."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as file:
+            process = subprocess.Popen(
+                [sys.executable, __file__, *words], stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            self.running.add(process)
+            try:
+                return process.wait(max(1.0, self.left)) == 0
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return False
+            finally:
+                self.running.discard(process)
+
+    def build(self, name: str, after: Future[bool] | None) -> bool:
+        if after is not None:
+            after.result()  # it writes the embeddings that this one reads
+        began = time.monotonic()
+        log = self.arguments.study / "logs" / f"{name}.log"
+        done = self.call([*self._same(), "--build", name], log)
+        self.say(f"{name}: data {'ready' if done else 'FAILED'} after {time.monotonic() - began:.0f} s")
+        if not done:
+            self.say(log.read_text(errors="replace")[-1500:])
+        return done
+
+    def is_done(self, task: Task) -> bool:
+        return (self.arguments.study / "results" / task.name / "about.json").exists()
+
+    def one(self, task: Task, data: Future[bool]) -> None:
+        if not data.result():
+            return
+        expected = 1.1 * sum(self.taken[-4:]) / len(self.taken[-4:]) if self.taken else 0.0
+        if self.left < max(20.0, expected):
+            self.say(f"{task.name}: left out, {self.left:.0f} s are too few")
+            return
+        began = time.monotonic()
+        words = [*self._same(), "--one", task.cell, str(task.seed), str(int(task.longer))]
+        log = self.arguments.study / "logs" / f"{task.name}.log"
+        if not self.call(words, log):
+            self.say(f"{task.name}: FAILED or cut, {log} ends with\n{log.read_text(errors='replace')[-1500:]}")
+            return
+        self.taken.append(time.monotonic() - began)
+        with self.writing:
+            self.collect()
+        found = json.loads((self.arguments.study / "results" / task.name / "about.json").read_text())
+        self.say(f"{task.name}: {time_of(found)} {json.dumps(rounded(found['test']))}")
+
+    def _same(self) -> list[str]:
+        a = self.arguments
+        words = [str(a.study), "--annotations", str(a.annotations), "--encoder", a.encoder, "--compile", a.compile]
+        words += ["--ablations", *a.ablations, "--ablated", *a.ablated]
+        return [*words, *(["--quick"] if a.quick else [])]
+
+    def collect(self) -> None:
+        """All results so far in a few files."""
+        found = sorted((self.arguments.study / "results").glob("*/about.json"))
+        texts = {path.parent.name: json.loads(path.read_text()) for path in found}
+        write_whole(self.arguments.out / "results.json", json.dumps(texts, indent=1))
+        packed = self.arguments.study / "ranks.part"
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in found:
+                for name in ("ranks.csv", "summary.json", "about.json"):
+                    archive.write(path.parent / name, f"{path.parent.name}/{name}")
+        shutil.move(packed, self.arguments.out / "ranks.zip")
+
+    def run(self) -> None:
+        todo = list(tasks(self.arguments))
+        data: dict[str, Future[bool]] = {}
+        with ThreadPoolExecutor(8) as builders, ThreadPoolExecutor(self.arguments.at_once) as trainers:
+            first: dict[Path, Future[bool]] = {}
+            open_tasks = [task for task in todo if not self.is_done(task)]
+            for name in dict.fromkeys(task.cell for task in open_tasks):
+                words = embeddings_of(CELLS[name], self.arguments)
+                data[name] = builders.submit(self.build, name, first.get(words))
+                first.setdefault(words, data[name])
+            for ended in [trainers.submit(self.one, task, data[task.cell]) for task in open_tasks]:
+                ended.result()
+        self.collect()
+        self.say("done")
+
+
+def time_of(found: Mapping[str, Any]) -> str:
+    parts = {"base": found["base seconds"], **found.get("seconds", {})}
+    return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in parts.items()) + ";"
+
+
+def rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 1) for name, value in values.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path, metavar="STUDY")
+    parser.add_argument("--annotations", type=Path, help="as for `prvr data proxy`")
+    parser.add_argument("--encoder", default="minilm", help="as for `prvr data proxy`")
+    parser.add_argument("--out", type=Path, help="where results go; STUDY by default")
+    parser.add_argument("--before", type=Path, nargs="*", default=[], help="ranks.zip of earlier calls: not done again")
+    parser.add_argument("--minutes", type=float, default=1e6, help="start nothing that will not end within them")
+    parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(USUAL))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--ablations", nargs="*", default=list(WITNESS_ABLATIONS), help="tried with seed 0 …")
+    parser.add_argument(
+        "--ablated", nargs="*", default=["activitynet-correlated", "charades-correlated"], help="… here"
+    )
+    parser.add_argument("--longer", action="store_true", help="also train a base with a third more epochs, one seed")
+    parser.add_argument("--at-once", type=int, default=1, help="trainings side by side")
+    parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"))
+    parser.add_argument("--quick", action="store_true", help="small models and worlds, for a CPU")
+    parser.add_argument("--build", help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # CELL SEED LONGER
+    arguments = parser.parse_args()
+    if arguments.build:
+        build(arguments.build, arguments)
+    elif arguments.one:
+        cell, seed, longer = arguments.one
+        one(Task(cell, int(seed), longer == "1"), arguments)
+    else:
+        arguments.out = arguments.out or arguments.study
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        (arguments.study / "results").mkdir(parents=True, exist_ok=True)
+        for earlier in arguments.before:
+            with zipfile.ZipFile(earlier) as archive:
+                archive.extractall(arguments.study / "results")
+        Queue(arguments).run()
+
+
+if __name__ == "__main__":
+    main()

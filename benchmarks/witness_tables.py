@@ -1,0 +1,197 @@
+"""``python benchmarks/witness_tables.py RESULTS [RESULTS …]``: the tables of ``witness_study.py``, from its ranks.
+
+RESULTS is a folder with ranks.zip, or such a file. A difference is paired by query, and its 95 % interval draws whole
+videos: all queries of a video, in all seeds of a cell, together. Rows named *pooled over* average cells.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prvr.evaluation import Estimate, RankPair, blank_figure, pooled_change, recalls, save_figure, signed
+
+SCORINGS = {
+    "hubs": "hub offset alone",
+    "words": "words",
+    "words+hubs": "**words and hub offset**",
+    "pooled": "pooled query for the words",
+    "pooled+hubs": "pooled query, hub offset",
+    "shuffled+hubs": "other queries' words, hub offset",
+    "uniform+hubs": "uniform evidence, hub offset",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One training: its numbers, and each query's rank under each scoring."""
+
+    about: dict[str, Any]
+    videos: tuple[str, ...]
+    ranks: dict[str, Tensor]
+
+    @property
+    def cell(self) -> str:
+        return str(self.about["cell"])
+
+    @property
+    def dataset(self) -> str:
+        """What shares its videos: both shapes of noise."""
+        return self.cell.partition("-")[0]
+
+    def pair(self, before: str, after: str, ending: str = "") -> RankPair:
+        return RankPair(self.ranks[before + ending], self.ranks[after + ending], self.videos, self.dataset)
+
+
+def read_results(path: Path) -> Iterator[Result]:
+    with zipfile.ZipFile(path / "ranks.zip" if path.is_dir() else path) as archive:
+        for name in sorted(archive.namelist()):
+            if not name.endswith("/about.json"):
+                continue
+            about = json.loads(archive.read(name))
+            text = archive.read(name.replace("about.json", "ranks.csv")).decode()
+            header, *lines = list(csv.reader(io.StringIO(text)))
+            columns = {key: torch.tensor([int(line[c]) for line in lines]) for c, key in enumerate(header) if c > 1}
+            yield Result(about, tuple(line[1] for line in lines), columns)
+
+
+DRAWS = 5_000  # of every interval
+
+
+def pooled(pairs: Sequence[RankPair]) -> Estimate:
+    return pooled_change(pairs, draws=DRAWS)
+
+
+def interval(found: Estimate) -> str:
+    return f"{signed(found.delta)} [{signed(found.low)}, {signed(found.high)}]"
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{fmean(values):.1f}" + (f" ± {stdev(values):.1f}" if len(values) > 1 else "")
+
+
+def changes(cells: dict[str, list[Result]], before: str, scorings: dict[str, str], ending: str = "") -> str:
+    """A table: scorings by cells, each against ``before``."""
+    lines = [f"| ΔSumR against {before} | {' | '.join(cells)} | pooled over all |", f"|---|{'---|' * (len(cells) + 1)}"]
+    base = [spread([recalls(r.ranks[before + ending]).sum_r for r in some]) for some in cells.values()]
+    lines.append(f"| {before} (SumR, seeds) | {' | '.join(base)} | |")
+    for key, label in scorings.items():
+        row, everything = [], []
+        for some in cells.values():
+            pairs = [r.pair(before, key, ending) for r in some if key in r.ranks]
+            everything += pairs
+            row.append(interval(pooled(pairs)) if pairs else "")
+        lines.append(f"| {label} | {' | '.join(row)} | {interval(pooled(everything)) if everything else ''} |")
+    return "\n".join(lines)
+
+
+def kept(cells: dict[str, list[Result]], ending: str = "") -> str:
+    """How much of the witness's own gain its controls keep."""
+    lines = ["| cell | words | words alone, shuffled | words alone, uniform | pooled |", "|---|--:|--:|--:|--:|"]
+    for cell, some in cells.items():
+        keys = ("words", "shuffled", "uniform", "pooled")
+        found = [pooled([r.pair("base", key, ending) for r in some]).delta for key in keys]
+        lines.append(f"| {cell} | {' | '.join(signed(value) for value in found)} |")
+    return "\n".join(lines)
+
+
+def support(cells: dict[str, list[Result]]) -> str:
+    lines = [
+        "| cell | supported | P(correct, supported) | P(correct, unsupported) | difference |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for cell, some in cells.items():
+        share, yes, no = (
+            100 * fmean(r.about["support"][key] for r in some)
+            for key in ("share supported", "P(correct | supported)", "P(correct | unsupported)")
+        )
+        lines.append(f"| {cell} | {share:.0f} % | {yes:.1f} % | {no:.1f} % | {signed(yes - no, 1)} |")
+    return "\n".join(lines)
+
+
+def numbers(cells: dict[str, list[Result]]) -> str:
+    """Weights that validation chose, validation SumR, and seconds."""
+    lines = ["| cell | seeds | μ | λ | λ of pooled | validation: base → words and hubs | base s | witness s |"]
+    lines.append("|---|--:|---|---|---|---|--:|--:|")
+    for cell, some in cells.items():
+        weights = [
+            " / ".join(f"{r.about['weights'][key]:.2g}" for r in some) for key in ("hubs", "words+hubs", "pooled+hubs")
+        ]
+        val = [fmean(r.about["validation"][key] for r in some) for key in ("base", "words+hubs")]
+        seconds = [fmean(r.about["base seconds"] for r in some), fmean(r.about["seconds"]["witness"] for r in some)]
+        lines.append(
+            f"| {cell} | {len(some)} | {' | '.join(weights)} | {val[0]:.1f} → {val[1]:.1f} | "
+            f"{seconds[0]:.0f} | {seconds[1]:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def draw(cells: dict[str, list[Result]]) -> Any:
+    """ΔSumR of some scorings against the base, with intervals, cell by cell."""
+    shown = {
+        "hubs": ("hub offset", "#999999"),
+        "pooled+hubs": ("+ pooled query", "#E69F00"),
+        "words+hubs": ("+ words", "#0072B2"),
+        "shuffled+hubs": ("+ other queries' words", "#D55E00"),
+    }
+    with blank_figure(9.6, 0.6 + 0.6 * len(cells)) as figure:
+        axes = figure.add_axes((0.24, 0.16, 0.73, 0.72))
+        for place, (key, (label, colour)) in enumerate(shown.items()):
+            found = [pooled([r.pair("base", key) for r in some]) for some in cells.values()]
+            rows = [row + 0.18 * (place - 1.5) for row in range(len(cells))]
+            sides = [[e.delta - e.low for e in found], [e.high - e.delta for e in found]]
+            axes.errorbar([e.delta for e in found], rows, xerr=sides, fmt="o", color=colour, label=label, markersize=4)
+        axes.axvline(0, color="#888888", linewidth=0.8)
+        axes.set_yticks(range(len(cells)), labels=list(cells))
+        axes.invert_yaxis()
+        axes.set(xlabel="ΔSumR to the base, 95 % interval over videos")
+        axes.legend(frameon=False, ncols=4, fontsize=8, loc="lower left", bbox_to_anchor=(-0.3, 1.0))
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, nargs="+", metavar="RESULTS")
+    parser.add_argument("--figure", type=Path, help="also draw the first table: a path without suffix")
+    arguments = parser.parse_args()
+    found = {
+        f"{r.cell}-{r.about['seed']}-{r.about['longer']}": r for path in arguments.results for r in read_results(path)
+    }
+    cells: dict[str, list[Result]] = {}
+    longer: dict[str, list[Result]] = {}
+    for result in found.values():
+        (longer if result.about["longer"] else cells).setdefault(result.cell, []).append(result)
+    print("### Labelled video\n\n" + changes(cells, "base", SCORINGS) + "\n")
+    print("### Any correct video\n\n" + changes(cells, "base", SCORINGS, "_any") + "\n")
+    print("### What words add to the hub offset\n\n" + changes(cells, "hubs", {"words+hubs": "words"}) + "\n")
+    print("### Controls, without the hub offset: ΔSumR\n\n" + kept(cells) + "\n")
+    print("### First answers\n\n" + support(cells) + "\n")
+    tried = {key: key for r in found.values() for key in r.ranks if key.removesuffix("+hubs") not in _KNOWN}
+    tried = {key: key for key in tried if not key.endswith("_any") and key != "longer"}
+    first = {cell: [r for r in some if r.about["seed"] == 0] for cell, some in cells.items()}
+    print("### Ablations, seed 0, hub offset included\n\n" + changes(first, "base", {"words+hubs": "recipe", **tried}))
+    print("\n### Chosen on validation, and cost\n\n" + numbers(cells) + "\n")
+    if arguments.figure:
+        print(f"wrote {save_figure(draw(cells), arguments.figure)[0]}\n")
+    for cell, some in longer.items():
+        short = [spread([recalls(r.ranks[k]).sum_r for r in first.get(cell, [])]) for k in ("base", "words+hubs")]
+        more = spread([recalls(r.ranks["longer"]).sum_r for r in some])
+        print(f"{cell}: base {short[0]}, a third more epochs {more}, words and hubs on the base {short[1]}")
+
+
+_KNOWN = {"base", "hubs", "words", "pooled", "shuffled", "uniform"}
+
+
+if __name__ == "__main__":
+    main()

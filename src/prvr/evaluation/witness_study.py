@@ -1,0 +1,191 @@
+"""What a witness adds to a trained base, and what its controls add: ranks of a test split under every scoring.
+
+Everything is chosen on the validation split: the weights λ and μ of every scoring, and nothing else. A control that is
+trained (``pooled``) gets its own λ; one that breaks a trained witness (``shuffled``, ``uniform``) keeps the witness's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from prvr.data import Dataset
+from prvr.scoring import encode_query_batches, ranks, recalls
+from prvr.trace import Witness, WitnessConfig
+from prvr.training import (
+    TraceModel,
+    WitnessMaterial,
+    WitnessStage,
+    fit_hubs,
+    fit_weight,
+    rescored,
+    train_witness,
+    witness_material,
+    witness_scores,
+)
+
+# What may be left out or changed, by name: inputs of the witness, and changes of its stage.
+WITNESS_ABLATIONS: dict[str, tuple[str, dict[str, object]]] = {
+    "encoded": ("encoded", {}),
+    "raw": ("raw", {}),
+    "any-time": ("both", {"witness": WitnessConfig(time="any")}),
+    "alone": ("both", {"witness": WitnessConfig(neighbours=0)}),
+    "fused-loss": ("both", {"base_weight": 10.0}),
+    "best-30": ("both", {"pool": 30}),
+    "more-steps": ("both", {"steps": 4500}),
+    "more-dropout": ("both", {"witness": WitnessConfig(dropout=0.5)}),
+}
+
+
+@dataclass
+class WitnessStudy:
+    """Ranks of the labelled video and of the best correct one, (Q,) by scoring; and the numbers behind them."""
+
+    ranks: dict[str, Tensor] = field(default_factory=dict)
+    any_ranks: dict[str, Tensor] = field(default_factory=dict)
+    validation: dict[str, float] = field(default_factory=dict)  # SumR by scoring
+    weights: dict[str, float] = field(default_factory=dict)  # λ or μ by scoring
+    seconds: dict[str, float] = field(default_factory=dict)
+    support: dict[str, float] = field(default_factory=dict)
+
+    def summary(self) -> dict[str, Mapping[str, float]]:
+        """Plain numbers, ready for JSON."""
+        found = {name: recalls(column).sum_r for name, column in self.ranks.items()}
+        several = {name: recalls(column).sum_r for name, column in self.any_ranks.items()}
+        return {
+            "test": found,
+            "test, any correct": several,
+            "validation": self.validation,
+            "weights": self.weights,
+            "seconds": self.seconds,
+            "support": self.support,
+        }
+
+
+class _Held(NamedTuple):
+    """The two splits that a witness does not learn from."""
+
+    val: WitnessMaterial
+    test: WitnessMaterial
+
+    def without_hubs(self, weight: float) -> _Held:
+        return _Held(self.val.without_hubs(weight), self.test.without_hubs(weight))
+
+    def with_one_word(self) -> _Held:
+        return _Held(self.val.with_one_word(), self.test.with_one_word())
+
+
+class _HeldScores(NamedTuple):
+    """S_words of their candidates."""
+
+    val: Tensor  # (Q, K)
+    test: Tensor
+
+    @staticmethod
+    def of(witness: Witness, held: _Held) -> _HeldScores:
+        return _HeldScores(witness_scores(witness, held.val), witness_scores(witness, held.test))
+
+
+class WitnessExperiment:
+    """One base, its splits, and every scoring that is tried on it.
+
+    Args:
+        model: the trained base.
+        splits: its train, val and test splits, features on the model's device or not.
+        stage: how witnesses are trained.
+        seed: of the witnesses.
+    """
+
+    def __init__(self, model: TraceModel, splits: Mapping[str, Dataset], stage: WitnessStage, seed: int):
+        self.model, self.splits, self.stage, self.seed = model, splits, stage, seed
+        self.found = WitnessStudy()
+        self.bank = encode_query_batches(model.backbone, splits["train"].query_batches())
+
+    def run(self, ablations: Sequence[str] = ()) -> WitnessStudy:
+        """Base, hubs, the witness with its controls, and some ablations."""
+        with self._timed("encoding"):
+            train, held = self._material("both")
+        none = _HeldScores(*(torch.zeros_like(part.candidates, dtype=part.base.dtype) for part in held))
+        self._add("base", held, none, 0.0)
+        hubs = self.found.weights["hubs"] = fit_hubs(held.val)
+        corrected = held.without_hubs(hubs)
+        self._add("hubs", corrected, none, 0.0)
+        with self._timed("witness"):
+            witness = train_witness(train, self.stage, self.seed)
+        pooled = train_witness(train.with_one_word(), self.stage, self.seed)
+        for ending, pair in (("", held), ("+hubs", corrected)):
+            scores = _HeldScores.of(witness, pair)
+            weight = fit_weight(pair.val, scores.val)
+            self._add(f"words{ending}", pair, scores, weight)
+            self._break(witness, ending, pair.test, weight)
+            self._fit(f"pooled{ending}", pooled, pair.with_one_word())
+        self._support(corrected, scores, weight)
+        for name in ablations:
+            inputs, changes = WITNESS_ABLATIONS[name]
+            own, other = (train, held) if inputs == "both" else self._material(inputs)
+            changed = train_witness(own, replace(self.stage, **changes), self.seed)  # type: ignore[arg-type]
+            self._fit(f"{name}+hubs", changed, other.without_hubs(hubs))
+        return self.found
+
+    def _material(self, inputs: str) -> tuple[WitnessMaterial, _Held]:
+        def read(split: str, bank: Tensor | None) -> WitnessMaterial:
+            return witness_material(self.model, self.splits[split], bank, inputs=inputs)
+
+        return read("train", None), _Held(read("val", self.bank), read("test", self.bank))
+
+    def _break(self, witness: Witness, ending: str, test: WitnessMaterial, weight: float) -> None:
+        """The same witness with other queries' words, and with all words and frames alike."""
+        moved = torch.roll(torch.arange(len(test.words), device=test.device), 1 + len(test.words) // 2)
+        other = test.with_words(test.words[moved], test.word_mask[moved])
+        self._rank(f"shuffled{ending}", test, witness_scores(witness, other), weight)
+        self._rank(f"uniform{ending}", test, witness_scores(witness, test, uniform=True), weight)
+
+    def _fit(self, name: str, witness: Witness, held: _Held) -> None:
+        """A trained witness with its own λ."""
+        scores = _HeldScores.of(witness, held)
+        self._add(name, held, scores, fit_weight(held.val, scores.val))
+
+    def _add(self, name: str, held: _Held, scores: _HeldScores, weight: float) -> None:
+        self.found.weights.setdefault(name, weight)
+        final = rescored(held.val, scores.val, weight)
+        self.found.validation[name] = recalls(ranks(final, self.splits["val"].query_video)).sum_r
+        self._rank(name, held.test, scores.test, weight)
+
+    def _rank(self, name: str, test: WitnessMaterial, scores: Tensor, weight: float) -> None:
+        final, data = rescored(test, scores, weight), self.splits["test"]
+        self.found.ranks[name] = ranks(final, data.query_video).cpu()
+        self.found.any_ranks[name] = ranks(final, data.positives).cpu()
+
+    def _support(self, held: _Held, scores: _HeldScores, weight: float) -> None:
+        """How often the first answer is correct, where its words are explained better than usual and where not."""
+        _, usual = _first_answers(held.val, scores.val, weight)
+        first, height = _first_answers(held.test, scores.test, weight)
+        supported = (height > usual.median()).cpu()
+        known = self.splits["test"].positives
+        correct = torch.tensor([video in rows for video, rows in zip(first.tolist(), known, strict=True)]).float()
+        self.found.support = {
+            "share supported": float(supported.float().mean()),
+            "P(correct | supported)": float(correct[supported].mean()),
+            "P(correct | unsupported)": float(correct[~supported].mean()),
+        }
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self.found.seconds[name] = time.perf_counter() - began
+
+
+def _first_answers(material: WitnessMaterial, scores: Tensor, weight: float) -> tuple[Tensor, Tensor]:
+    """Each query's first video (Q,), and how far its S_words is above those of the other candidates, in deviations."""
+    place = (material.base.gather(1, material.candidates) + weight * scores).argmax(1, keepdim=True)
+    height = (scores - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True).clamp(min=1e-9)
+    return material.candidates.gather(1, place).squeeze(1), height.gather(1, place).squeeze(1)

@@ -1,0 +1,82 @@
+"""The witness of a run: trained after its base, stored next to its weights, and used wherever the run ranks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from prvr.data import Dataset
+from prvr.scoring import encode_query_batches
+from prvr.tokens import QueryBatch, VideoBatch
+from prvr.trace import Witness, WitnessConfig, WordEvidence
+from prvr.training.model import TraceModel
+from prvr.training.run import Run
+from prvr.training.witness import (
+    fit_hubs,
+    fit_weight,
+    joined_inputs,
+    query_bank,
+    rescored,
+    train_witness,
+    witness_material,
+    witness_scores,
+    word_inputs,
+)
+
+_NAME = "witness"
+
+
+@dataclass(frozen=True)
+class FittedWitness:
+    """A witness with everything that re-scoring needs: ``S = S_base − μ·h``, then ``+ λ·S_words`` among the best."""
+
+    witness: Witness
+    words: float  # λ
+    hubs: float  # μ
+    bank: Tensor  # (B, D) training queries, for h
+    candidates: int = 100
+
+    @torch.no_grad()
+    def scores(self, model: TraceModel, dataset: Dataset) -> Tensor:
+        """Final scores of a split, (Q, V)."""
+        material = witness_material(model, dataset, self.bank, candidates=self.candidates).without_hubs(self.hubs)
+        return rescored(material, witness_scores(self.witness, material), self.words)
+
+    @torch.no_grad()
+    def evidence(self, model: TraceModel, query: QueryBatch, video: VideoBatch) -> WordEvidence:
+        """What the words of one query see in one video: shapes (1, 1, …)."""
+        tokens = model.backbone.encode_video_batch(video).to(torch.float32)
+        count = video.frames.shape[1]
+        frames, mask = joined_inputs(tokens.frames[:, :count], video.frames), video.frame_mask.bool()
+        return self.witness(word_inputs(model.backbone, query), query.mask.bool(), frames[:, None], mask[:, None])
+
+
+def fit_run_witness(run: Run, train: Dataset, validation: Dataset, device: torch.device) -> FittedWitness:
+    """Train a run's witness as its configuration says, choose both weights on validation, and store it in the run."""
+    config = run.config
+    model, _ = run.load_model(device=device)
+    bank = query_bank(encode_query_batches(model.backbone, train.query_batches())).rows
+    witness = train_witness(witness_material(model, train), config.witness_stage, config.seed)
+    held = witness_material(model, validation, bank)
+    hubs = fit_hubs(held)
+    held = held.without_hubs(hubs)
+    words = fit_weight(held, witness_scores(witness, held))
+    widths = {"word_width": witness.word.in_features, "frame_width": witness.frame.in_features}
+    widths["shared"] = witness.shared
+    about = {**widths, "config": asdict(witness.config), "words": words, "hubs": hubs}
+    run.save_weights(_NAME, {**witness.state_dict(), "bank": bank.half()}, **about)
+    return FittedWitness(witness, words, hubs, bank)
+
+
+def load_run_witness(run: Run, device: torch.device | str = "cpu") -> FittedWitness | None:
+    """A run's witness; None where it has none."""
+    if not run.has_weights(_NAME):
+        return None
+    tensors, about = run.weights(_NAME)
+    bank = tensors.pop("bank").float()
+    widths = about["word_width"], about["frame_width"]
+    witness = Witness(*widths, WitnessConfig(**about["config"]), about["shared"])
+    witness.load_state_dict(tensors)
+    return FittedWitness(witness.to(device).eval(), about["words"], about["hubs"], bank.to(device))

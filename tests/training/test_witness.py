@@ -1,0 +1,171 @@
+"""A witness learns from a base's near misses what its words mean, and only re-orders each query's best videos."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from prvr.evaluation import WitnessExperiment, evaluate_run, open_subject, pair_account
+from prvr.scoring import ranks, recalls
+from prvr.trace import WitnessConfig
+from prvr.training import (
+    Run,
+    TraceModel,
+    Trainer,
+    WitnessMaterial,
+    WitnessStage,
+    fit_hubs,
+    fit_weight,
+    join_processes,
+    load_preset,
+    load_run_witness,
+    load_split,
+    preset_names,
+    rescored,
+    same_sentence,
+    split_scores,
+    train_witness,
+    witness_material,
+    witness_scores,
+)
+
+CONCEPTS, WIDTH = 12, 16
+
+
+def made_up(videos: int, seed: int) -> WitnessMaterial:
+    """Videos that show three concepts; queries that name two of them; a base that has seen neither."""
+    generator = torch.Generator().manual_seed(seed)
+    meaning = torch.randn(CONCEPTS, WIDTH, generator=torch.Generator().manual_seed(99))
+    shown = torch.stack([torch.randperm(CONCEPTS, generator=generator)[:3] for _ in range(videos)])  # (V, 3)
+    named = shown[:, :2]
+    words = meaning.flip(-1)[named] + 0.1 * torch.randn(videos, 2, WIDTH, generator=generator)
+    frames = meaning[shown] + 0.1 * torch.randn(videos, 3, WIDTH, generator=generator)
+    base = torch.rand(videos, videos, generator=generator) + 0.3 * torch.eye(videos)
+    truth = torch.arange(videos)
+    return WitnessMaterial(
+        words=words,
+        word_mask=torch.ones(videos, 2, dtype=torch.bool),
+        pooled=words.mean(1),
+        frames=frames,
+        frame_mask=torch.ones(videos, 3, dtype=torch.bool),
+        base=base,
+        candidates=base.topk(20, dim=1).indices,
+        truth=truth,
+        positive=torch.eye(videos, dtype=torch.bool),
+        hubs=torch.zeros(videos),
+    )
+
+
+READER = WitnessConfig(width=16, hidden=16, neighbours=0, dropout=0.0, time="any")
+STAGE = WitnessStage(witness=READER, steps=200, queries=32, learning_rate=1e-2)
+
+
+def first_answers(material: WitnessMaterial, scores: Tensor, weight: float) -> float:
+    return recalls(ranks(rescored(material, scores, weight), material.truth)).r1
+
+
+def test_a_witness_learns_words_from_near_misses() -> None:
+    train, val, test = (made_up(count, seed) for seed, count in enumerate((200, 100, 100)))
+    witness = train_witness(train, STAGE, seed=0)
+    weight = fit_weight(val, witness_scores(witness, val))
+    scores, moved = witness_scores(witness, test), torch.arange(100).roll(1)
+    shuffled = witness_scores(witness, test.with_words(test.words[moved], test.word_mask[moved]))
+    base = recalls(ranks(test.base, test.truth)).r1
+    found = first_answers(test, scores, weight)
+    assert found > base + 8
+    assert first_answers(test, shuffled, weight) < found - 8
+    again = train_witness(train, STAGE, seed=0)
+    assert torch.equal(witness_scores(again, test), scores)
+
+
+def test_only_the_candidates_change_places() -> None:
+    material = made_up(60, 0)
+    material = WitnessMaterial(**vars(material) | {"candidates": material.base.topk(5, dim=1).indices})
+    added = torch.randn(60, 5)
+    final = rescored(material, added, 2.0)
+    before, after = (scores.argsort(dim=1, descending=True) for scores in (material.base, final))
+    assert torch.equal(before[:, 5:], after[:, 5:])
+    assert torch.equal(before[:, :5].sort(1).values, after[:, :5].sort(1).values)
+    best = (material.base.gather(1, material.candidates) + 2.0 * added).argmax(1, keepdim=True)
+    assert torch.equal(after[:, :1], material.candidates.gather(1, best))
+    assert torch.equal(rescored(material, added, 0.0).argsort(1, descending=True), before)
+
+
+def test_weights_are_found_on_a_split() -> None:
+    material = made_up(80, 3)
+    noise = torch.randn(80, 20)
+    assert fit_weight(material, noise) < 0.1
+    told = material.positive.gather(1, material.candidates).float() + 0.3 * noise
+    assert fit_weight(material, told) > 0.3
+    hub = torch.zeros(80)
+    hub[:8] = 0.6  # eight videos that every query likes
+    loud = WitnessMaterial(**vars(material) | {"base": material.base + hub, "hubs": hub})
+    loud = WitnessMaterial(**vars(loud) | {"candidates": loud.base.topk(20, dim=1).indices})
+    assert fit_hubs(loud) == pytest.approx(1.0, abs=0.4)
+    assert torch.allclose(loud.without_hubs(1.0).base, material.base)
+
+
+def test_material_comes_from_a_base_and_knows_equal_sentences(preset: Path, world: Path) -> None:
+    config = load_preset(str(preset))
+    model = TraceModel.from_config(config).eval()
+    dataset = load_split(config, world, "train")
+    width = model.backbone.width
+    found = witness_material(model, dataset, candidates=10)
+    assert found.words.shape[2] == width + dataset.query_width
+    assert found.frames.shape[2] == width + dataset.visual_width
+    assert torch.equal(found.candidates[:, 0], found.base.argmax(1))
+    texts = [caption.sentence for caption in dataset.captions]
+    alike = same_sentence(dataset)
+    for row, text in enumerate(texts):
+        expected = {int(dataset.query_video[other]) for other, same in enumerate(texts) if same == text}
+        assert expected == set(alike[row].nonzero().flatten().tolist())
+    encoded = witness_material(model, dataset, candidates=10, inputs="encoded")
+    assert torch.allclose(encoded.words, found.words[..., :width])
+    assert torch.allclose(encoded.pooled, found.pooled[:, :width])
+
+
+def test_an_experiment_ranks_every_scoring_and_control(preset: Path, world: Path) -> None:
+    config = load_preset(str(preset))
+    splits = {split: load_split(config, world, split) for split in ("train", "val", "test")}
+    torch.manual_seed(0)
+    model = TraceModel.from_config(config).eval()
+    stage = WitnessStage(witness=WitnessConfig(width=8, hidden=8), steps=3, queries=4, negatives=3)
+    found = WitnessExperiment(model, splits, stage, seed=0).run(["raw", "fused-loss"])
+    endings = [f"{name}{hubs}" for name in ("words", "pooled", "shuffled", "uniform") for hubs in ("", "+hubs")]
+    assert {"base", "hubs", *endings, "raw+hubs", "fused-loss+hubs"} == set(found.ranks) == set(found.any_ranks)
+    base = split_scores(model, splits["test"], use_trace=False).base
+    assert torch.equal(found.ranks["base"], ranks(base, splits["test"].query_video))
+    assert all((found.any_ranks[name] <= found.ranks[name]).all() for name in found.ranks)
+    assert found.summary()["test"]["base"] == recalls(found.ranks["base"]).sum_r
+
+
+def test_a_run_keeps_its_witness_and_ranks_with_it(preset: Path, world: Path, tmp_path: Path) -> None:
+    config = load_preset(str(preset))
+    stage = WitnessStage(steps=3, queries=4, negatives=3, witness=WitnessConfig(width=8, hidden=8))
+    config = replace(config, witness_stage=stage)
+    run = Run(tmp_path / "run")
+    run.create(config, world)
+    with join_processes("cpu") as group:
+        Trainer(config, world, run, group, None).train()
+    kept = load_run_witness(run)
+    assert kept is not None
+    first, again = (evaluate_run(run, data=world).record.ranks for _ in range(2))
+    assert torch.equal(first["witness"], again["witness"])
+    dataset = load_split(config, world, "test")
+    assert torch.equal(first["witness"], ranks(kept.scores(run.load_model()[0], dataset), dataset.query_video))
+    assert "witness_any" in first
+    account = pair_account(open_subject(run, data=world), 0, 1)
+    assert len(account.words) == len(account.explained) == int(dataset.tables.word_count[0])
+    assert {len(curve) for curve in account.words.values()} == {int(dataset.tables.frame_count[1])}
+    assert account.words.keys() >= set(account.sentence.split()[:1])
+
+
+def test_the_recipe_is_a_preset_of_its_backbone() -> None:
+    for name in preset_names("witness"):
+        recipe, plain = load_preset(name, "witness"), load_preset(name)
+        assert recipe.witness_stage.steps > 0
+        assert replace(recipe, witness_stage=plain.witness_stage) == plain
