@@ -100,7 +100,7 @@ def main() -> None:
 
 def networks(folder: Path, films: int, steps: int, names: Sequence[str] | None) -> Iterator[tuple[str, Any, Films]]:
     if not names or "trained" in names:
-        learnt = Films.render(folder, 1, 2 * films, SMALL, 6)
+        learnt = Films.render(folder, 1, films, SMALL, 10)
         yield "trained", trained_network(learnt, steps), Films.render(folder, 0, films, SMALL, 2)
     for name in ("ViT-B/16", "outliers"):
         if not names or name in names:
@@ -112,7 +112,7 @@ def trained_network(films: Films, steps: int) -> Any:
     transformers, teacher = require_transformers(), open_encoder("plain")
     torch.manual_seed(0)
     size = {"hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 4}
-    vision = {**size, "num_hidden_layers": 6, "image_size": SMALL, "patch_size": 8}
+    vision = {**size, "num_hidden_layers": 4, "image_size": SMALL, "patch_size": 8}
     text = {**size, "num_hidden_layers": 1, "vocab_size": 64, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
     model = transformers.CLIPModel(
         transformers.CLIPConfig(vision_config=vision, text_config=text, projection_dim=teacher.width)
@@ -122,7 +122,7 @@ def trained_network(films: Films, steps: int) -> Any:
     steady = torch.optim.AdamW(model.parameters(), lr=1e-3)
     rates = torch.optim.lr_scheduler.OneCycleLR(steady, 1e-3, total_steps=steps)
     for _ in range(steps):
-        chosen = torch.randint(len(pixels), (64,))
+        chosen = torch.randint(len(pixels), (32,))
         output = model.get_image_features(pixel_values=pixels[chosen])
         found = output if isinstance(output, torch.Tensor) else output.pooler_output
         loss = (1 - torch.cosine_similarity(found, wanted[chosen])).mean()

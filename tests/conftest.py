@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from tests.s3 import KEYS, S3Server
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; commands under test inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+os.environ["PRVR_ENGINE"] = "fp32"  # tests neither measure nor convert, except where that is their subject
 
 GOLDEN = Path(__file__).parent / "golden"
 # A model and a schedule small enough to train in a second.

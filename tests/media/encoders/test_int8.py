@@ -20,6 +20,7 @@ from prvr.media.encoders.image_text import ImageTextEncoder
 from prvr.media.encoders.trial import TypeTrial
 
 pytest.importorskip("onnx")
+one_kind = pytest.mark.parametrize("pair_folder", ["siglip"], indirect=True)  # where kinds of models do not matter
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +64,7 @@ def test_int8_sees_what_float32_sees_and_is_converted_once(
     assert made.stat().st_mtime_ns != before
 
 
+@one_kind
 def test_the_fastest_is_found_with_the_first_pictures_and_remembered(
     pair_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -106,6 +108,7 @@ def test_what_is_chosen(rates: dict[str, float], cosines: dict[str, float], chos
     assert EngineChoice("made/model", "a processor", 2, rates, cosines).chosen == chosen
 
 
+@one_kind
 def test_a_model_that_cannot_be_converted_stays_in_float32(
     pair_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -125,6 +128,7 @@ def test_a_model_that_cannot_be_converted_stays_in_float32(
         opened(pair_folder, "int8").encode_frames(pictures(encoder, 1))
 
 
+@one_kind
 def test_vectors_that_differ_are_told_apart_by_the_recipe(pair_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(int8, "_agreement", lambda *_: 0.99)
     usual, forced = (opened(pair_folder, name).recipe(1.0, "pyav 1") for name in ("fp32", "int8"))
@@ -135,6 +139,7 @@ def test_vectors_that_differ_are_told_apart_by_the_recipe(pair_folder: Path, mon
     assert Recipe.from_json(forced.to_json()) == forced
 
 
+@one_kind
 def test_the_cache_keeps_the_models_that_were_used_last(pair_folder: Path, cache: Path) -> None:
     encoder = opened(pair_folder)
     made = [int8.converted_model(encoder.model, encoder.pictures, str(number)).path for number in range(5)]
@@ -144,6 +149,7 @@ def test_the_cache_keeps_the_models_that_were_used_last(pair_folder: Path, cache
     assert [path.exists() for path in made] == [False, True, False, True, True]
 
 
+@one_kind
 def test_a_missing_package_is_named_only_if_int8_is_asked_for(
     pair_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,12 +164,14 @@ def test_a_missing_package_is_named_only_if_int8_is_asked_for(
     assert remembered_choices() == []  # there was nothing to choose
 
 
+@one_kind
 def test_a_misspelt_setting_is_answered_with_a_question(pair_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRVR_ENGINE", "int-8")
     with pytest.raises(EncoderError, match=r"must be one of auto, fp32, bf16, int8. Did you mean 'int8'"):
         opened(pair_folder)
 
 
+@one_kind
 def test_a_damaged_record_is_measured_again(pair_folder: Path, cache: Path) -> None:
     encoder = opened(pair_folder)
     encoder.encode_frames(pictures(encoder, 64))
