@@ -95,11 +95,15 @@ def stretch_frames(video: PyAVReader, how: Sampling, first: float, start: int, e
                 yield Frame(due, convert(shown))
                 if sampler.taken == end:
                     return
+            if sampler.cut:
+                raise Irregular("a picture stands still for longer than is believed")
             hold = stream_seconds(picture.duration, stream) or gap
         if end is not None or sampler.held is None:
             raise Irregular("the file ends before its index does")
         for due, shown in sampler.finish(hold):
             yield Frame(due, convert(shown))
+        if sampler.cut:
+            raise Irregular("the last picture stands still for longer than is believed")
         video.problem = decoding_problem([], sampler.held[0] + hold, picture_duration(container, stream))
 
 
