@@ -256,5 +256,5 @@ def test_the_command_line_catches_the_one_base() -> None:
     tree = ast.parse((SOURCE / "cli" / "errors.py").read_text("utf-8"))
     caught = {ast.unparse(node.type) for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.type}
     expected = {"_Terminated", "(Interrupted, KeyboardInterrupt)", "BrokenPipeError", "UserError"}
-    expected |= {"SafetensorError", "OSError"}
+    expected |= {"_safetensor_error()", "OSError"}
     assert caught == expected

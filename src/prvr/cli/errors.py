@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.text import Text
-from safetensors import SafetensorError
 
 from prvr.errors import Interrupted, UserError
 from prvr.terminal import Console
@@ -50,12 +49,19 @@ def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
     except UserError as error:
         print_error(str(error))
         return 1
-    except SafetensorError as error:  # how safetensors reports a disk error
+    except _safetensor_error() as error:  # how safetensors reports a disk error
         print_error(f"a file could not be written or read: {error}")
         return 1
     except OSError as error:  # disk full, no permission, a path that is not a folder
         print_error(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         return 1
+
+
+def _safetensor_error() -> type[Exception]:
+    """Imported only when something fails: most commands need no safetensors."""
+    from safetensors import SafetensorError
+
+    return SafetensorError
 
 
 def print_error(message: str) -> None:
