@@ -97,6 +97,7 @@ def test_what_was_measured_for_pictures_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("PRVR_ENGINE")
     monkeypatch.setattr("prvr.doctor.encoding.processor_types", lambda: ("fp32", "bf16"))
     monkeypatch.setattr("prvr.doctor.encoding.int8_installed", lambda: False)
     first, second = encoding_types()
