@@ -7,7 +7,8 @@
 # make lock   renews locks/*.txt (versions and hashes) after a change of pyproject.toml or constraints.txt
 # make sbom   lists what the locks hold, for programs that look for known problems: dist/prvr.cdx.json (CycloneDX)
 #
-# Packages are installed from locks/, by hash. Only torch is not: its build depends on the machine (docs/supply-chain.md).
+# Packages are installed from locks/, by hash, apart from torch, whose build depends on the machine (docs/supply-chain.md),
+# and Ray, which only `make test-all` needs.
 # `make setup TORCH="--no-deps --require-hashes -r locks/torch.txt"` takes the build of the usual index, by hash.
 PYTHON ?= python3
 VENV   := .venv

@@ -64,6 +64,7 @@ class RAL(GMMFormerV2):
     config_type = RALConfig
     config: RALConfig
     separable = False
+    has_words = False  # its queries are words already
 
     def __init__(self, config: RALConfig):
         super().__init__(config)

@@ -22,7 +22,7 @@ _SHARE = Range(0, math.nextafter(1, 0))
 _SIZE, _INPUT, _SLOTS, _DEPTH = Range(1, 8192), Range(1, 65_536), Range(1, 65_536), Range(1, 1024)
 _RANGES = {
     "visual_width": _INPUT, "query_width": _INPUT, "width": _SIZE, "inner_width": _SIZE, "head_width": _SIZE,
-    "hyperbolic_width": _SIZE, "frames": _SLOTS, "clips": _SLOTS, "words": _SLOTS, "positions": _SLOTS,
+    "hyperbolic_width": _SIZE, "frames": Range(1, 1_000_000), "clips": _SLOTS, "words": _SLOTS, "positions": _SLOTS,
     "heads": _DEPTH, "blocks": _DEPTH, "layers": _DEPTH, "registers": _DEPTH, "caption_layers": Range(0, 1024),
     "denoiser_layers": Range(0, 1024), "caption_slots": Range(0, 1024), "diffusion_steps": Range(0, 10_000),
     "dropout": _SHARE, "input_dropout": _SHARE, "beta1": _SHARE, "beta2": _SHARE, "held_out": _SHARE,

@@ -58,7 +58,8 @@ def mcp_command(argv: list[str]) -> int:
     if not arguments.http:
         if sys.stdin.isatty():
             console.print(f"waiting for an assistant on standard input. Its configuration: {_line(arguments.library)}")
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own way to end would wait for a line of input
+        for ending in (signal.SIGINT, signal.SIGTERM):  # Python's own way to end would wait for a line of input
+            signal.signal(ending, signal.SIG_DFL)
         serve_stdio(library, arguments.options)
         return 0
     server = ServerOptions(

@@ -12,11 +12,10 @@ import hmac
 import ipaddress
 import time
 from collections import OrderedDict, deque
-from http.cookies import CookieError, SimpleCookie
 from typing import Literal, cast
 
 from starlette.datastructures import Headers
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, cookie_parser
 
 from prvr.server.options import ServerOptions
 from prvr.server.problems import Problem
@@ -54,11 +53,8 @@ class Doorkeeper:
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self.access_with(credentials.strip(), client)
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return None
-        return self._access_of_session(cookie.value) if cookie is not None else None
+        session = cookie_parser(headers.get("cookie", "")).get(COOKIE)  # also beside cookies that others wrote badly
+        return self._access_of_session(session) if session is not None else None
 
     def access_with(self, token: str, client: str) -> Access | None:
         """What the holder of a token may do; None if it is wrong.
@@ -135,11 +131,12 @@ def _equal(text: str, secret: str) -> bool:
 def _network(client: str) -> str:
     """An address, or for IPv6 its /64 network, which one machine owns as a whole.
 
-    >>> _network("192.0.2.1"), _network("2001:db8::1:2:3:4"), _network("testclient")
-    ('192.0.2.1', '2001:db8::/64', 'testclient')
+    >>> _network("192.0.2.1"), _network("::ffff:192.0.2.1"), _network("2001:db8::1:2:3:4"), _network("testclient")
+    ('192.0.2.1', '192.0.2.1', '2001:db8::/64', 'testclient')
     """
     try:
         address = ipaddress.ip_address(client)
     except ValueError:
         return client
+    address = getattr(address, "ipv4_mapped", None) or address
     return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))

@@ -45,7 +45,7 @@ def linked_share(features: Tensor, threshold: float) -> Tensor:
 
 def level_of(share: Tensor) -> Tensor:
     """The level of a share of linked pairs, (B,) → (B,): 0 is no merging, 4 the fewest segments."""
-    return torch.bucketize(share, torch.tensor(_BOUNDS, device=share.device, dtype=share.dtype), right=True)
+    return torch.stack([share >= bound for bound in _BOUNDS]).sum(0)  # plain comparisons can be captured as a graph
 
 
 def merged_segments(features: Tensor, sizes: Tensor, level: Tensor) -> Tensor:

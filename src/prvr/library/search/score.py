@@ -36,7 +36,7 @@ class SectionScorer:
     """Scores sections and computes their evidence: with NumPy in a small track, otherwise with torch.
 
     Importing torch takes longer than a search of a small library, which therefore does without. Both give the same
-    numbers.
+    numbers, up to rounding.
     """
 
     def uses_torch(self, sections: TrackSections) -> bool:

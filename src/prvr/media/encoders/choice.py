@@ -85,7 +85,8 @@ def processor_types() -> tuple[EngineName, ...]:
     """The types that this processor multiplies fast in torch; bfloat16 only where it has instructions for it."""
     import torch  # imported here: whoever only asks for the setting does without
 
-    return ("fp32", "bf16") if torch.ops.mkldnn._is_mkldnn_bf16_supported() else ("fp32",)
+    bf16 = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return ("fp32", "bf16") if bf16 else ("fp32",)
 
 
 def has_vnni() -> bool:

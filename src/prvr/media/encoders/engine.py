@@ -17,6 +17,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ class PictureEngine:
         """The types of numbers that torch may compute in."""
         return fast_types(self.device)
 
-    @property
+    @cached_property
     def mark(self) -> str:
         """What a recipe must say of a type that was asked for: nothing where its vectors agree with float32's."""
         if self._asked != torch.int8 or self.weights is None:

@@ -10,7 +10,7 @@ import torch
 
 _Result = TypeVar("_Result")
 _CPU_BATCH, _GPU_BATCH = 64, 512
-_FEW = 16  # sentences: a query is encoded in float32, thousands of subtitle lines are not
+_FEW = 256  # sentences: queries are encoded in float32, also many at once; a film's lines are not
 
 
 def encode_in_batches(

@@ -55,7 +55,7 @@ class TypeTrial:
         return len(self.batches) >= TRIED_BATCHES
 
     def decide(self, preparation: PicturePreparation, open_tower: Callable[[str], Tower | None]) -> EngineChoice:
-        """Try the other types, and remember the result. A type that fails is left out, with a warning."""
+        """Try the other types, and remember the result. Where one fails there is a warning, and the next run tries again."""
         rates, cosines, failed = {"fp32": self._rate([seconds for *_, seconds in self.batches])}, {}, {}
         for name in self.names[1:]:
             try:
@@ -66,7 +66,7 @@ class TypeTrial:
                 failed[name] = str(problem).strip().partition("\n")[0] or type(problem).__name__
                 _log.warning(f"Pictures are encoded without {name}, which failed: {failed[name]}")
         choice = EngineChoice(self.model, cpu_name(), core_count(), rates, cosines, failed)
-        if self.weights is not None:
+        if self.weights is not None and not failed:
             try:
                 remember_choice(self.weights(), self.names, choice)
             except OSError as problem:
