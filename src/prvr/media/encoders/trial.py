@@ -55,7 +55,7 @@ class TypeTrial:
         return len(self.batches) >= TRIED_BATCHES
 
     def decide(self, preparation: PicturePreparation, open_tower: Callable[[str], Tower | None]) -> EngineChoice:
-        """Try the other types, and remember the result. Where one fails there is a warning, and the next run tries again."""
+        """Try the other types, and remember the result; where one fails, the next run tries again."""
         rates, cosines, failed = {"fp32": self._rate([seconds for *_, seconds in self.batches])}, {}, {}
         for name in self.names[1:]:
             try:
