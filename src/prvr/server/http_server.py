@@ -88,6 +88,7 @@ def build_server(app: FastAPI) -> uvicorn.Server:
 def _config(app: ASGIApp, options: ServerOptions) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        loop="asyncio",  # uvloop starts processes by a fork, which waits for ever while NumPy multiplies in a thread
         http=TimeLimitedProtocol,
         ssl_certfile=options.certfile,
         ssl_keyfile=options.keyfile,
