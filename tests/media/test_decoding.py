@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -14,12 +15,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from prvr.errors import UserError
 from prvr.media import (
     DecodedFile,
+    EncoderError,
+    FileChanged,
     Fit,
     Image,
     MediaError,
+    MissingExtra,
     Sampling,
+    StorageError,
+    decode_server,
     decode_videos,
     decoder_pool,
     open_video,
@@ -146,6 +153,25 @@ def test_a_decoder_that_crashes_or_hangs_harms_one_file(
     assert 1 <= len(reasons) <= 2  # both decoders were hit
     assert all(reason in each for each in reasons)
     assert decoders() == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        (FileChanged("a.mp4", "was replaced"), MediaError),
+        (StorageError("s3://films", "is down"), StorageError),
+        (EncoderError("there is no GPU"), UserError),
+        (MissingExtra("av", "media"), UserError),
+        (OSError(5, "Input/output error", "a.mp4"), OSError),
+        (ZeroDivisionError("by zero"), ValueError),
+        (RuntimeError("a mistake"), RuntimeError),
+    ],
+)
+def test_errors_keep_their_kind_between_processes(raised: Exception, kind: type[Exception]) -> None:
+    sent = json.loads(json.dumps(decode_server.describe_error(raised)))
+    found = decoder_pool._error(Path("a.mp4"), *sent)
+    assert isinstance(found, kind)
+    assert str(raised) in str(found)
 
 
 def test_a_file_that_nobody_reads_to_its_end_blocks_no_other(long_films: dict[str, Path]) -> None:

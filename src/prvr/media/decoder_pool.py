@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from prvr.errors import UserError
 from prvr.media.buckets import VideoFile
 from prvr.media.errors import MediaError, StorageError
 from prvr.media.frame_batches import DecodedFile, FrameBatch, OpenFile, Sampling
@@ -220,7 +221,7 @@ def _error(path: VideoFile, kind: str, *about: Any) -> Exception:
         return MediaError(path, about[0])
     if kind == "StorageError":
         return StorageError(about[1], about[0])
-    return {"OSError": OSError, "ValueError": ValueError}.get(kind, RuntimeError)(*about)
+    return {"OSError": OSError, "ValueError": ValueError, "UserError": UserError}.get(kind, RuntimeError)(*about)
 
 
 class _Decoder:
