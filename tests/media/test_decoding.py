@@ -155,6 +155,41 @@ def test_a_decoder_that_crashes_or_hangs_harms_one_file(
     assert decoders() == []
 
 
+def test_a_decoder_that_had_nothing_to_do_fails_no_file(
+    long_films: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not taken to hang; and if it is gone when it is given a file, another one decodes the file."""
+    monkeypatch.setattr(decoder_pool, "_PATIENCE", 0.3)
+    monkeypatch.setattr(decoder_pool, "_LOOK", 0.1)
+    path = long_films["many.mkv"]
+    pool = decoder_pool.DecoderPool(HOW, 1, 2)
+    try:
+        assert pool.ready(wait=1)
+        before = decoders()
+        time.sleep(0.8)
+        assert decoders() == before
+        monkeypatch.setattr(decoder_pool, "_PATIENCE", 900.0)
+        os.kill(before[0], signal.SIGKILL)
+        os.waitid(os.P_PID, before[0], os.WEXITED | os.WNOWAIT)
+        assert read(pool.submit(path)) == one_pass(path)[0]
+    finally:
+        pool.close()
+
+
+def test_without_decoders_files_are_decoded_here(long_films: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(how: Sampling) -> None:
+        raise OSError("too many processes")
+
+    monkeypatch.setattr(decoder_pool, "_Process", refuse)
+    path, pool = long_films["closed.mp4"], decoder_pool.DecoderPool(HOW, 2, 2)
+    try:
+        file = pool.submit(path)
+        assert read(file) == one_pass(path)[0]
+        assert file.info is not None
+    finally:
+        pool.close()
+
+
 @pytest.mark.parametrize(
     ("raised", "kind"),
     [
