@@ -29,6 +29,7 @@ from prvr.media import (
     decode_server,
     decode_videos,
     decoder_pool,
+    decoding,
     open_video,
     stretches,
     write_video,
@@ -188,6 +189,23 @@ def test_without_decoders_files_are_decoded_here(long_films: dict[str, Path], mo
         assert file.info is not None
     finally:
         pool.close()
+
+
+def test_few_paths_are_pulled_while_that_is_slow(long_films: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "_AT_ONCE_SECONDS", 0.0)
+    pulled = 0
+
+    def paths() -> Iterator[Path]:
+        nonlocal pulled
+        for _ in range(20):
+            pulled += 1
+            yield long_films["closed.mp4"]
+
+    files = decode_videos(paths(), HOW, 2, start_after=0, wait=True)
+    for turn in range(1, 4):
+        next(files)
+        assert pulled == 2 * turn
+    files.close()
 
 
 @pytest.mark.parametrize(
