@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -14,14 +15,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from prvr.errors import UserError
 from prvr.media import (
     DecodedFile,
+    EncoderError,
+    FileChanged,
     Fit,
     Image,
     MediaError,
+    MissingExtra,
     Sampling,
+    StorageError,
+    decode_server,
     decode_videos,
     decoder_pool,
+    decoding,
     open_video,
     stretches,
     write_video,
@@ -146,6 +154,77 @@ def test_a_decoder_that_crashes_or_hangs_harms_one_file(
     assert 1 <= len(reasons) <= 2  # both decoders were hit
     assert all(reason in each for each in reasons)
     assert decoders() == []
+
+
+def test_a_decoder_that_had_nothing_to_do_fails_no_file(
+    long_films: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not taken to hang; and if it is gone when it is given a file, another one decodes the file."""
+    monkeypatch.setattr(decoder_pool, "_PATIENCE", 0.3)
+    monkeypatch.setattr(decoder_pool, "_LOOK", 0.1)
+    path = long_films["many.mkv"]
+    pool = decoder_pool.DecoderPool(HOW, 1, 2)
+    try:
+        assert pool.ready(wait=1)
+        before = decoders()
+        time.sleep(0.8)
+        assert decoders() == before
+        monkeypatch.setattr(decoder_pool, "_PATIENCE", 900.0)
+        os.kill(before[0], signal.SIGKILL)
+        os.waitid(os.P_PID, before[0], os.WEXITED | os.WNOWAIT)
+        assert read(pool.submit(path)) == one_pass(path)[0]
+    finally:
+        pool.close()
+
+
+def test_without_decoders_files_are_decoded_here(long_films: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(how: Sampling) -> None:
+        raise OSError("too many processes")
+
+    monkeypatch.setattr(decoder_pool, "_Process", refuse)
+    path, pool = long_films["closed.mp4"], decoder_pool.DecoderPool(HOW, 2, 2)
+    try:
+        file = pool.submit(path)
+        assert read(file) == one_pass(path)[0]
+        assert file.info is not None
+    finally:
+        pool.close()
+
+
+def test_few_paths_are_pulled_while_that_is_slow(long_films: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "_AT_ONCE_SECONDS", 0.0)
+    pulled = 0
+
+    def paths() -> Iterator[Path]:
+        nonlocal pulled
+        for _ in range(20):
+            pulled += 1
+            yield long_films["closed.mp4"]
+
+    files = decode_videos(paths(), HOW, 2, start_after=0, wait=True)
+    for turn in range(1, 4):
+        next(files)
+        assert pulled == 2 * turn
+    files.close()
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        (FileChanged("a.mp4", "was replaced"), MediaError),
+        (StorageError("s3://films", "is down"), StorageError),
+        (EncoderError("there is no GPU"), UserError),
+        (MissingExtra("av", "media"), UserError),
+        (OSError(5, "Input/output error", "a.mp4"), OSError),
+        (ZeroDivisionError("by zero"), ValueError),
+        (RuntimeError("a mistake"), RuntimeError),
+    ],
+)
+def test_errors_keep_their_kind_between_processes(raised: Exception, kind: type[Exception]) -> None:
+    sent = json.loads(json.dumps(decode_server.describe_error(raised)))
+    found = decoder_pool._error(Path("a.mp4"), *sent)
+    assert isinstance(found, kind)
+    assert str(raised) in str(found)
 
 
 def test_a_file_that_nobody_reads_to_its_end_blocks_no_other(long_films: dict[str, Path]) -> None:

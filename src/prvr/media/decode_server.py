@@ -30,6 +30,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from prvr.errors import UserError
 from prvr.media.errors import MediaError, StorageError
 from prvr.media.frame_batches import Sampling, read_batches
 from prvr.media.frames import Fit
@@ -58,17 +59,25 @@ def serve_frames() -> None:
             answer: dict[str, Any] = {"end": _decode(request, how, slots, answers)}
         except Irregular as problem:
             answer = {"irregular": str(problem)}
-        except (MediaError, StorageError) as problem:
-            address = str(getattr(problem, "address", ""))
-            answer = {"error": [type(problem).__name__, problem.reason, address]}
-        except OSError as problem:
-            name = None if problem.filename is None else str(problem.filename)
-            answer = {"error": ["OSError", problem.errno, problem.strerror or str(problem), name]}
-        except (ValueError, ArithmeticError) as problem:
-            answer = {"error": ["ValueError", str(problem)]}
         except Exception as problem:
-            answer = {"error": ["RuntimeError", f"{type(problem).__name__}: {problem}"]}
+            answer = {"error": describe_error(problem)}
         _write(answers, answer)
+
+
+def describe_error(problem: Exception) -> list[Any]:
+    """The kind of an error, which decides what becomes of the file or the command, and what is said of it."""
+    if isinstance(problem, MediaError):
+        return ["MediaError", problem.reason]
+    if isinstance(problem, StorageError):
+        return ["StorageError", problem.reason, str(problem.address)]
+    if isinstance(problem, UserError):
+        return ["UserError", str(problem)]
+    if isinstance(problem, OSError):
+        name = None if problem.filename is None else str(problem.filename)
+        return ["OSError", problem.errno, problem.strerror or str(problem), name]
+    if isinstance(problem, (ValueError, ArithmeticError)):
+        return ["ValueError", str(problem)]
+    return ["RuntimeError", f"{type(problem).__name__}: {problem}"]
 
 
 def _decode(request: dict[str, Any], how: Sampling, slots: NDArray[np.uint8], answers: BinaryIO) -> str | None:

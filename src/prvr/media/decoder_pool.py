@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from prvr.errors import UserError
 from prvr.media.buckets import VideoFile
 from prvr.media.errors import MediaError, StorageError
 from prvr.media.frame_batches import DecodedFile, FrameBatch, OpenFile, Sampling
@@ -131,7 +132,7 @@ class DecoderPool:
             self._news.notify_all()
 
     def note_gone(self) -> None:
-        """A decoder cannot be started. After the last one, nobody would take the files."""
+        """A decoder cannot be started. After the last one, this process decodes the files."""
         with self._news:
             self._gone += 1
             if self._gone == self.processes:
@@ -142,7 +143,7 @@ class DecoderPool:
     def _refuse_all(self) -> None:
         with suppress(queue.Empty):
             while True:
-                self.tasks.get_nowait().put(RuntimeError("no process that decodes videos can be started"))
+                self.tasks.get_nowait().put({"irregular": "no process that decodes videos can be started"})
 
     def _watch(self) -> None:
         while not self.closing.is_set():
@@ -164,11 +165,14 @@ class _PooledFile(DecodedFile):
                 regular = yield from self._read(self._tasks[0])
                 self._tasks.popleft()
                 if not regular:
+                    self._drop_tasks()  # so that the decoders go on with other files
                     yield from self._in_one_pass()
-                    return
         finally:
-            for task in self._tasks:
-                task.drop()
+            self._drop_tasks()
+
+    def _drop_tasks(self) -> None:
+        while self._tasks:
+            self._tasks.popleft().drop()
 
     def _read(self, task: _Task) -> Generator[FrameBatch, None, bool]:
         """The batches of a task. Returns whether they are sure to be those of one pass."""
@@ -207,9 +211,10 @@ class _PooledFile(DecodedFile):
             return 2 * longest_decoding(0)
 
     def _in_one_pass(self) -> Generator[FrameBatch, None, None]:
-        """The rest of a file of which a part is out of the ordinary, decoded in this process."""
+        """The rest of a file, decoded in this process: a part is out of the ordinary, or there are no decoders."""
         with open_video(self.path, self.how.decoder) as video:
             opened = OpenFile(video, self.how)
+            self.info = opened.info
             yield from opened.batches(self._samples)
             self.problem = opened.problem
 
@@ -220,7 +225,7 @@ def _error(path: VideoFile, kind: str, *about: Any) -> Exception:
         return MediaError(path, about[0])
     if kind == "StorageError":
         return StorageError(about[1], about[0])
-    return {"OSError": OSError, "ValueError": ValueError}.get(kind, RuntimeError)(*about)
+    return {"OSError": OSError, "ValueError": ValueError, "UserError": UserError}.get(kind, RuntimeError)(*about)
 
 
 class _Decoder:
@@ -274,8 +279,11 @@ class _Decoder:
             if task.dropped:
                 continue
             try:
-                request = {"path": str(task.path), "part": task.part, "threads": self.pool.threads(), "slot": slot}
-                process.send(request)
+                process.send({"path": str(task.path), "part": task.part, "threads": self.pool.threads(), "slot": slot})
+            except OSError:  # the process ended while it had nothing to do: another one takes the task
+                self.pool.tasks.put(task)
+                raise
+            try:
                 while (answer := process.receive()) is not None:
                     if task.is_dropped() and not answer.keys() & _LAST:  # nobody waits for what may take hours
                         process.kill()
@@ -307,17 +315,23 @@ class _Process:
         for slot in range(_SLOTS):
             self.slots.put(slot)
         self.was_ready, self.death, self._heard = False, "", math.inf
-        self._process = subprocess.Popen(
-            python_command("prvr.media.decode_server"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, pass_fds=memory.handles, env={**os.environ, **_ONE_THREAD},
-            start_new_session=True,  # Ctrl-C reaches this process only, which then stops that one
-        )  # fmt: skip
-        memory.close_handles()
+        try:
+            self._process = subprocess.Popen(
+                python_command("prvr.media.decode_server"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, pass_fds=memory.handles, env={**os.environ, **_ONE_THREAD},
+                start_new_session=True,  # Ctrl-C reaches this process only, which then stops that one
+            )  # fmt: skip
+        finally:
+            memory.close_handles()
         with suppress(OSError, AttributeError):  # what is decoded must also be encoded, here
             os.setpriority(os.PRIO_PROCESS, self._process.pid, _PRIORITY)
         with suppress(OSError):  # exists on Linux only: it is killed first if memory runs out
             Path(f"/proc/{self._process.pid}/oom_score_adj").write_text("1000")
-        self.send({"memory": memory.name, "sampling": asdict(how)})
+        try:
+            self.send({"memory": memory.name, "sampling": asdict(how)})
+        except OSError:
+            self.end()
+            raise
 
     def send(self, message: object) -> None:
         assert self._process.stdin is not None
@@ -333,7 +347,7 @@ class _Process:
         if not line:
             raise EOFError
         answer: dict[str, Any] = json.loads(line)
-        if not answer.keys() & {*_LAST, "slot"}:
+        if not answer.keys() & {*_LAST, "slot", "ready"}:  # after these, it waits for this process
             self._heard = time.monotonic()
         return answer
 

@@ -25,7 +25,9 @@ from prvr.processes import usable_cores
 _START_AFTER = 1.0  # seconds of work after which processes are started
 _LARGE = 64 << 20  # bytes of a file that is decoded in processes from the start
 _GPU_PROCESSES = 4  # that decode on a GPU, each with a context of its own
-_FILES_AHEAD = 4  # that are begun, for each process
+_MOST_PROCESSES = 64  # unless more are asked for: each has memory for pictures
+_FILES_AHEAD, _MOST_AHEAD = 4, 64  # that are begun: for each process, and in all
+_AT_ONCE, _AT_ONCE_SECONDS = 2, 0.5  # files that are pulled before one is read; more of them while that is quick
 
 
 def decode_videos(
@@ -43,13 +45,13 @@ def decode_videos(
     Args:
         paths: files; they are pulled some way ahead of those that are read.
         how: rate and size of the samples.
-        processes: that decode; None: one for each core; 1: a thread of this process.
+        processes: that decode; None: one for each core, at most 64; 1: a thread of this process.
         expected: number of paths, where it is known. Fewer than processes are decoded with several threads each.
         threads: of a decoder in this process; 0 uses all cores.
         start_after: seconds of work in this process after which the others are started; None: one.
         wait: for all processes, instead of decoding in this one until they are there.
     """
-    processes = usable_cores() if processes is None else processes
+    processes = min(usable_cores(), _MOST_PROCESSES) if processes is None else processes
     if how.decoder == "nvdec":
         processes = min(processes, _GPU_PROCESSES)
     start_after = _START_AFTER if start_after is None else start_after
@@ -57,7 +59,8 @@ def decode_videos(
     pool: DecoderPool | None = None
     try:
         while True:
-            for path in left:
+            turn = time.monotonic()
+            for pulled, path in enumerate(left, 1):
                 late, large = time.monotonic() - began >= start_after, _is_large(path)
                 if pool is None and processes > 1 and (large or (late and expected > 1)):
                     pool = DecoderPool(how, processes, expected)
@@ -65,7 +68,8 @@ def decode_videos(
                     waiting.append(_LocalFile(path, how, threads))
                     break
                 waiting.append(pool.submit(path))
-                if len(waiting) >= _FILES_AHEAD * processes:
+                slow = pulled >= _AT_ONCE and time.monotonic() - turn > _AT_ONCE_SECONDS
+                if slow or len(waiting) >= min(_FILES_AHEAD * processes, _MOST_AHEAD):
                     break
             if not waiting:
                 return

@@ -199,6 +199,16 @@ def test_progress_is_told(library: Library, own: Path) -> None:
     assert told[-1].left is not None
 
 
+def test_progress_is_told_while_files_are_read_to_recognise_them(library: Library, own: Path) -> None:
+    paths = library.add([own]).added
+    for path in paths:
+        os.utime(path)
+    told: list[AddProgress] = []
+    assert len(library.add([own], progress=told.append).unchanged) == 6
+    assert [p.path for p in told] == paths
+    assert [p.files_done for p in told] == [0, 1, 2, 3, 4, 5]
+
+
 def test_pipes_and_names_that_are_no_text_are_listed_and_the_rest_is_added(library: Library, own: Path) -> None:
     pipe, odd = own / "pipe.mp4", own / os.fsdecode(b"caf\xe9.mp4")
     shutil.copy(min(own.glob("*.mp4")), odd)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
+from threading import Event
 
 from prvr.library.ingest.files import (
     SPEECH,
@@ -32,7 +33,8 @@ from prvr.library.stores import Store
 from prvr.media import MediaError, Transcriber, VideoFile, open_transcriber
 
 _HASHING = 2  # threads that read files to recognise them
-_Fingerprinted = tuple[SourceFile, Callable[[], Fingerprint | None]]
+_TELL_EVERY = 10.0  # seconds between signs of progress while a file is read to recognise it
+_Fingerprinted = tuple[SourceFile, Future[Fingerprint | None]]
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class Adder:
     report: AddReport = field(default_factory=AddReport)
     began: float = field(default_factory=time.perf_counter)
     seconds_added: float = 0.0  # of video, as the library counts them
+    claimed: deque[ClaimedFile] = field(default_factory=deque)  # and not yet indexed, the next one first
 
     def run(self, paths: Sequence[VideoFile]) -> AddReport:
         """Add these files, in their order."""
@@ -166,26 +169,29 @@ class Adder:
         busy: list[SourceFile] = []  # claimed by another process: looked at again after all others
         try:
             with closing(self._fingerprinted(sources)) as files:
-                self._add_claimed(self._claim(files, clock, busy), committer, clock)
+                decoding = Decoding(self.processes, clock.files, clock.bytes)
+                self._add_claimed(self._claim(files, clock, busy), committer, clock, decoding)
             for source in busy:  # one at a time: who waits must hold no other claim
-                file = source, partial(self.fingerprint, source)
-                self._add_claimed(self._claim([file], clock), committer, clock)
+                with closing(self._fingerprinted([source])) as files:
+                    decoding = Decoding(self.processes, 1, source.size)
+                    self._add_claimed(self._claim(files, clock), committer, clock, decoding)
         except OSError as problem:
             raise disk_error(self.store.address, problem) from problem
         finally:
             committer.close()
 
     def _fingerprinted(self, sources: Sequence[SourceFile]) -> Generator[_Fingerprinted, None, None]:
-        """Files, each with what returns its fingerprint. Threads read some files ahead, which releases the lock."""
-        threads = ThreadPoolExecutor(_HASHING, "prvr-hash")
+        """Files, each with its future fingerprint. Threads read some files ahead, which releases the lock."""
+        threads, stop = ThreadPoolExecutor(_HASHING, "prvr-hash"), Event()
         waiting = deque[_Fingerprinted]()
         try:
             for source in sources:
-                waiting.append((source, threads.submit(self.fingerprint, source).result))
+                waiting.append((source, threads.submit(self.fingerprint, source, stop)))
                 if len(waiting) > 2 * _HASHING:
                     yield waiting.popleft()
             yield from waiting
         finally:
+            stop.set()
             threads.shutdown(cancel_futures=True)
 
     def _claim(
@@ -195,7 +201,7 @@ class Adder:
 
         Left out is what another process added meanwhile, or what is known under another name.
         """
-        for source, fingerprint_of in files:
+        for source, fingerprint in files:
             try:
                 held = self.store.claim(source.path, wait=busy is None)
             except ClaimHeld as problem:
@@ -206,8 +212,10 @@ class Adder:
                 busy.append(source)
                 continue
             try:
-                fingerprint = fingerprint_of()
-                known = self.is_known(source, fingerprint)
+                clock.show_alive(self.claimed[0].source if self.claimed else source)
+                while wait([fingerprint], _TELL_EVERY).not_done:
+                    clock.show_alive(self.claimed[0].source if self.claimed else source)
+                known = self.is_known(source, fingerprint.result())
             except BaseException:
                 held.release()
                 raise
@@ -215,13 +223,17 @@ class Adder:
                 held.release()
                 clock.finish(source)
             else:
-                yield ClaimedFile(source, held, new_video(source, fingerprint, self.tags))
+                yield ClaimedFile(source, held, new_video(source, fingerprint.result(), self.tags))
 
     def _add_claimed(
-        self, files: Iterator[ClaimedFile], committer: Committer[IndexedVideo], clock: ProgressClock
+        self,
+        files: Iterator[ClaimedFile],
+        committer: Committer[IndexedVideo],
+        clock: ProgressClock,
+        decoding: Decoding,
     ) -> None:
         """Index claimed files. They are claimed a little ahead, while those before are encoded."""
-        claimed = deque[ClaimedFile]()
+        claimed = self.claimed
 
         def videos() -> Iterator[NewVideo]:
             for file in files:
@@ -240,7 +252,7 @@ class Adder:
                 self.rate,
                 lambda _: clock.start(claimed[0].source),
                 self.transcriber,
-                Decoding(self.processes, clock.files, clock.bytes),
+                decoding,
             )
             with closing(indexing):
                 for indexed in indexing:
@@ -248,14 +260,14 @@ class Adder:
                     committer.put(indexed, file.held)
                     clock.finish(file.source)
         finally:
-            for file in claimed:
-                file.held.release()
+            while claimed:
+                claimed.popleft().held.release()
 
     @staticmethod
-    def fingerprint(source: SourceFile) -> Fingerprint | None:
-        """Hash a file; None if it cannot be read, which indexing then reports."""
+    def fingerprint(source: SourceFile, stop: Event | None = None) -> Fingerprint | None:
+        """Hash a file; None if it cannot be read, which indexing then reports, or if ``stop`` was set meanwhile."""
         try:
-            return Fingerprint.of(source.path)
+            return Fingerprint.of(source.path, stop)
         except (OSError, MediaError):
             return None
 
@@ -317,28 +329,40 @@ class ProgressClock:
         self.adder = adder
         self.files, self.bytes = len(sources), sum(source.size for source in sources)
         self.files_done = self.bytes_done = 0
+        self._last: AddProgress | None = None
 
     def start(self, source: SourceFile) -> FileProgress:
         seconds_before = self.adder.report.video_seconds
 
         def progress(seconds: float, duration: float | None, heard: float | None = None) -> None:
             self.adder.report.video_seconds = seconds_before + seconds
-            if self.adder.progress is not None:
-                share = min(1.0, seconds / duration) if duration else 0.0
-                self.adder.progress(
-                    AddProgress(
-                        path=source.path,
-                        files=self.files,
-                        files_done=self.files_done,
-                        bytes=self.bytes,
-                        bytes_done=self.bytes_done + round(share * source.size),
-                        video_seconds=self.adder.report.video_seconds,
-                        elapsed=time.perf_counter() - self.adder.began,
-                        heard=heard,
-                    )
+            share = min(1.0, seconds / duration) if duration else 0.0
+            self._tell(
+                AddProgress(
+                    path=source.path,
+                    files=self.files,
+                    files_done=self.files_done,
+                    bytes=self.bytes,
+                    bytes_done=self.bytes_done + round(share * source.size),
+                    video_seconds=self.adder.report.video_seconds,
+                    elapsed=time.perf_counter() - self.adder.began,
+                    heard=heard,
                 )
+            )
 
         return progress
+
+    def show_alive(self, source: SourceFile) -> None:
+        """Say that this file is in work, without progress: others are being read to recognise them."""
+        if self._last is not None and self._last.path == source.path:
+            self._tell(replace(self._last, elapsed=time.perf_counter() - self.adder.began))
+        else:
+            self.start(source)(0.0, None)
+
+    def _tell(self, now: AddProgress) -> None:
+        self._last = now
+        if self.adder.progress is not None:
+            self.adder.progress(now)
 
     def finish(self, source: SourceFile) -> None:
         self.files_done += 1

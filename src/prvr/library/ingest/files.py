@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 from prvr.library.errors import LibraryError
 from prvr.media import BucketPath, MediaError, VideoFile, open_checked, subtitle_files, video_path
@@ -18,6 +19,7 @@ VIDEO_SUFFIXES = frozenset((
     ".ogv", ".3gp", ".3g2", ".asf", ".divx", ".mxf", ".gif",
 ))  # fmt: skip
 _SAMPLE_BYTES = 1 << 18  # read at each of three places
+_PIECE_BYTES = 1 << 20  # of a whole file that are hashed at a time
 _WHOLE = "w"  # begins digests of whole files
 
 
@@ -52,8 +54,8 @@ class Fingerprint:
     subtitles: str  # of the subtitle files beside it
 
     @staticmethod
-    def of(path: VideoFile) -> Fingerprint:
-        return Fingerprint(content_digest(path), subtitle_signature(path))
+    def of(path: VideoFile, stop: Event | None = None) -> Fingerprint:
+        return Fingerprint(content_digest(path, stop), subtitle_signature(path))
 
 
 def _is_text(name: str) -> bool:
@@ -108,17 +110,25 @@ def _videos_in(folder: VideoFile) -> list[VideoFile]:
     return found
 
 
-def content_digest(path: VideoFile) -> str:
+def content_digest(path: VideoFile, stop: Event | None = None) -> str:
     """A hash of a file's content, by which a video is recognised that was moved or touched.
 
     Of a large file in a bucket, which would be downloaded for it, only the size, the beginning, the middle and the end
     count.
+
+    Raises:
+        MediaError: the file cannot be read, or ``stop`` was set meanwhile.
     """
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     with open_checked(path) as file:
         if not isinstance(path, BucketPath) or size <= 3 * _SAMPLE_BYTES:
-            return _WHOLE + hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+            whole = hashlib.sha256()
+            while piece := file.read(_PIECE_BYTES):
+                whole.update(piece)
+                if stop is not None and stop.is_set():
+                    raise MediaError(path, "was not read to its end")
+            return _WHOLE + whole.hexdigest()
         for place in (0, max(0, size // 2 - _SAMPLE_BYTES // 2), max(0, size - _SAMPLE_BYTES)):
             file.seek(place)
             digest.update(file.read(_SAMPLE_BYTES))
