@@ -16,7 +16,7 @@ from prvr.cli import main
 from prvr.errors import UserError
 from prvr.library import Library, LibraryError
 from prvr.library.store import arrays
-from prvr.library.store.catalogue import Catalogue
+from prvr.library.store.catalogue import Catalogue, write_notes
 from tests.library.store.test_faults import RATE, answers
 
 
@@ -223,3 +223,16 @@ def test_an_older_version_that_writes_makes_no_false_alarm(own: Path, library: L
     with Catalogue(library.folder).writing():
         pass
     assert (library.verify().ok, library.verify().unsealed) == (True, 0)
+
+
+def test_a_library_that_an_older_version_has_reindexed_is_not_damaged(own: Path, library: Library) -> None:
+    library.add(sorted(own.iterdir())[:1])
+    library.reindex(rate=2 * RATE)
+    record = json.loads((library.folder / "library.json").read_text())
+    del record["checksum"]
+    (library.folder / "library.json").write_text(json.dumps(record))
+    assert not library.verify().ok
+    with Catalogue(library.folder).writing() as db:
+        write_notes(db, {"record": json.dumps(record)})  # neither of them had a checksum then
+    assert library.verify().ok
+    assert library.repair().done == []
