@@ -236,3 +236,23 @@ def test_a_library_that_an_older_version_has_reindexed_is_not_damaged(own: Path,
         write_notes(db, {"record": json.dumps(record)})  # neither of them had a checksum then
     assert library.verify().ok
     assert library.repair().done == []
+
+
+@pytest.mark.parametrize("remedy", ["repair", "add"])
+def test_a_row_that_cannot_be_read_is_deleted_or_replaced(remedy: str, own: Path, library: Library) -> None:
+    hurt, other = sorted(own.iterdir())[:2]
+    library.add([hurt], tags=["zebra"])
+    library.add([other])
+    catalogue = library.folder / "catalogue.sqlite"
+    catalogue.write_bytes(catalogue.read_bytes().replace(b'["zebra"]', b'{"zebra"]'))
+    library = Library.open(library.folder)
+    assert 1 in library.verify().damaged
+    assert library.store.summary().tags == {}
+    if remedy == "repair":
+        report = library.repair()
+        assert report.done == [f"{hurt}: its row in the catalogue was damaged and is deleted: add the file again"]
+        assert report.left.ok
+        assert [video.path for video in library.videos()] == [other]
+    assert library.add([hurt]).added == [hurt]
+    assert library.repair().left.ok
+    assert {video.path for video in library.videos()} == {hurt, other}
