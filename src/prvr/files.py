@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -220,11 +221,17 @@ def _beside(path: Path) -> Path:
 
 
 def sync_folder(path: Path) -> None:
-    """Wait until the names in a folder, or the bytes of a file, are on the disk. Windows cannot do so for folders."""
+    """Wait until the names in a folder, or the bytes of a file, are on the disk.
+
+    Windows and some network disks cannot do so for folders; nothing happens there.
+    """
     if os.name == "nt" and path.is_dir():
         return
     handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as problem:
+        if problem.errno not in (errno.EINVAL, errno.ENOTSUP) or not path.is_dir():
+            raise
     finally:
         os.close(handle)

@@ -41,6 +41,9 @@ class Repair:
             console.print(Text.assemble(("failed ", "yellow"), f"{path}: {reason}"))
         for path in report.gone:
             console.print(Text.assemble(("gone  ", "yellow"), f"{path}: put the file back, or remove it"))
+        for path in report.untouched:
+            reason = "its transcript may be damaged too, so it is left alone: remove it, then add it with --speech"
+            console.print(Text.assemble(("kept  ", "yellow"), f"{path}: {reason}"))
         for problem in report.left.problems:
             console.print(Text.assemble(("wrong ", "red"), problem))
         again = len(report.added.added)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -101,3 +103,30 @@ def test_the_command_shows_the_language(
     assert "speech: speaker, nl" in " ".join(capsys.readouterr().out.split())
     assert main(["search", "goedemorgen", *place]) == 0
     assert "in the subtitles: “goedemorgen”" in " ".join(capsys.readouterr().out.split())
+
+
+def test_repair_keeps_what_was_heard(films: Path, in_folder: Library) -> None:
+    in_folder.add([films], speech=Speaker())
+    before = {video.name: (video.subtitles, in_folder.store.lines(video.id)) for video in in_folder.videos()}
+    (values,) = in_folder.folder.glob("shards/*/local.values.bin")
+    values.write_bytes(b"")
+    report = in_folder.repair()  # without a speech model
+    assert (len(report.added.added), report.untouched, report.left.ok) == (3, [], True)
+    after = {video.name: (video.subtitles, in_folder.store.lines(video.id)) for video in in_folder.videos()}
+    assert after == before
+    assert [hit.video.name for hit in in_folder.search("papegaai")] == ["spoken.mp4"]
+
+
+def test_repair_leaves_a_damaged_transcript_alone(
+    films: Path, in_folder: Library, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_folder.add([films], speech=Speaker())
+    with closing(sqlite3.connect(in_folder.folder / "catalogue.sqlite")) as db, db:
+        db.execute("DROP TRIGGER lines_update_unseals")
+        db.execute("UPDATE lines SET text = 'de papegaam' WHERE text = 'de papegaai'")
+    assert main(["library", "repair", "--library", str(in_folder.folder)]) == 1
+    assert "spoken.mp4: its transcript may be damaged too, so it is left alone" in capsys.readouterr().out
+    assert [hit.video.name for hit in in_folder.search("papegaam")] == ["spoken.mp4"]
+    in_folder.remove([films / "spoken.mp4"])
+    in_folder.add([films], speech=Speaker())
+    assert in_folder.verify().ok

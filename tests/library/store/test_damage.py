@@ -16,7 +16,7 @@ from prvr.cli import main
 from prvr.errors import UserError
 from prvr.library import Library, LibraryError
 from prvr.library.store import arrays
-from prvr.library.store.catalogue import Catalogue
+from prvr.library.store.catalogue import Catalogue, write_notes
 from tests.library.store.test_faults import RATE, answers
 
 
@@ -223,3 +223,36 @@ def test_an_older_version_that_writes_makes_no_false_alarm(own: Path, library: L
     with Catalogue(library.folder).writing():
         pass
     assert (library.verify().ok, library.verify().unsealed) == (True, 0)
+
+
+def test_a_library_that_an_older_version_has_reindexed_is_not_damaged(own: Path, library: Library) -> None:
+    library.add(sorted(own.iterdir())[:1])
+    library.reindex(rate=2 * RATE)
+    record = json.loads((library.folder / "library.json").read_text())
+    del record["checksum"]
+    (library.folder / "library.json").write_text(json.dumps(record))
+    assert not library.verify().ok
+    with Catalogue(library.folder).writing() as db:
+        write_notes(db, {"record": json.dumps(record)})  # neither of them had a checksum then
+    assert library.verify().ok
+    assert library.repair().done == []
+
+
+@pytest.mark.parametrize("remedy", ["repair", "add"])
+def test_a_row_that_cannot_be_read_is_deleted_or_replaced(remedy: str, own: Path, library: Library) -> None:
+    hurt, other = sorted(own.iterdir())[:2]
+    library.add([hurt], tags=["zebra"])
+    library.add([other])
+    catalogue = library.folder / "catalogue.sqlite"
+    catalogue.write_bytes(catalogue.read_bytes().replace(b'["zebra"]', b'{"zebra"]'))
+    library = Library.open(library.folder)
+    assert 1 in library.verify().damaged
+    assert library.store.summary().tags == {}
+    if remedy == "repair":
+        report = library.repair()
+        assert report.done == [f"{hurt}: its row in the catalogue was damaged and is deleted: add the file again"]
+        assert report.left.ok
+        assert [video.path for video in library.videos()] == [other]
+    assert library.add([hurt]).added == [hurt]
+    assert library.repair().left.ok
+    assert {video.path for video in library.videos()} == {hurt, other}

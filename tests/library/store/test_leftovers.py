@@ -50,10 +50,15 @@ def test_parts_of_files_are_swept_when_nobody_can_be_writing_them(own: Path, lib
     for path in (old, new):
         path.write_text("{")
     os.utime(old, (1e9, 1e9))
+    model = library.folder / ".model-4e5f.6a7b.part"  # its last file is still being written
+    model.mkdir()
+    (model / "weights").write_text("")
+    os.utime(model, (1e9, 1e9))
     library.remove([own])
     library.add([own])
     assert not old.exists()
     assert new.exists()  # somebody may be about to rename it
+    assert model.exists()
 
 
 def test_claims_of_killed_processes_are_swept(own: Path, library: Library) -> None:

@@ -116,12 +116,14 @@ class Appender:
     """Appends sections behind the committed ones. Use it as a block inside ``Catalogue.writing``.
 
     When the block ends, the bytes are on disk. A block that fails truncates the files to their committed length.
+    Only the files of one shard of each track are open at a time.
     """
 
     def __init__(self, db: sqlite3.Connection, folder: Path):
         self.db, self.folder = db, folder
         self.last: dict[str, Shard] = {shard.track: shard for shard in read_shards(db, damaged=[])}
-        self.files: dict[Path, tuple[int, int]] = {}  # handle and committed bytes
+        self.committed: dict[Path, int] = {}  # bytes of every file that was written to
+        self.handles: dict[Path, int] = {}  # of those that are open
         self.complete: dict[int, bool] = {}  # by shard
 
     def append(self, track: str, video: int, section: Section, checksum: int = NO_CHECKSUM) -> None:
@@ -134,6 +136,8 @@ class Appender:
             or shard.bytes("local.values") >= SHARD_LIMIT
             or not self._is_complete(shard)
         ):
+            if shard is not None:
+                self._close(self.folder / SHARDS_FOLDER / str(shard.id))
             shard = _begin(self.db, track, described)
             self.complete[shard.id] = True
         for name, array in section.arrays.items():
@@ -166,12 +170,19 @@ class Appender:
 
     def _handle(self, shard: Shard, name: str, place: int) -> int:
         path = self.folder / SHARDS_FOLDER / str(shard.id) / f"{name}.bin"
-        if path not in self.files:
+        if path not in self.handles:
             make_folder(path.parent)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-            self.files[path] = (handle, place)
+            self.handles[path] = handle
+            self.committed[path] = place
             os.ftruncate(handle, place)  # drop what a killed process left behind
-        return self.files[path][0]
+        return self.handles[path]
+
+    def _close(self, place: Path) -> None:
+        """Wait until the files of a shard are on the disk, and close them: nothing more is added to it."""
+        for path in [path for path in self.handles if path.parent == place]:
+            os.fsync(self.handles[path])
+            os.close(self.handles.pop(path))
 
     def __enter__(self) -> Appender:
         return self
@@ -181,9 +192,8 @@ class Appender:
     ) -> None:
         try:
             if error is None:
-                for handle, _ in self.files.values():
-                    os.fsync(handle)
-                for place in {path.parent for path in self.files}:
+                for place in {path.parent for path in self.committed}:
+                    self._close(place)
                     sync_folder(place)
         except OSError:
             self._truncate()
@@ -192,12 +202,12 @@ class Appender:
             if error is not None:
                 self._truncate()
         finally:
-            for handle, _ in self.files.values():
+            for handle in self.handles.values():
                 os.close(handle)
 
     def _truncate(self) -> None:
-        for handle, committed in self.files.values():
-            os.ftruncate(handle, committed)
+        for path, committed in self.committed.items():
+            os.truncate(path, committed)
 
 
 def short_message(path: Path, found: int, expected: int) -> str:

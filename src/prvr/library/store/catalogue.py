@@ -242,10 +242,28 @@ def _video(row: tuple[Any, ...]) -> Video | None:
     try:
         if not all(isinstance(value, kinds) for value, kinds in zip(row, _KINDS, strict=True)):
             return None
-        facts["path"], facts["tags"] = video_path(facts["path"]), tuple(map(str, json.loads(facts["tags"])))
+        facts["path"], facts["tags"] = video_path(facts["path"]), _parse_tags(facts["tags"])
         return Video(**facts)
     except (ValueError, TypeError, RecursionError):
         return None
+
+
+def _parse_tags(text: str) -> tuple[str, ...]:
+    return tuple(map(str, json.loads(text)))
+
+
+def known_tags(text: str) -> tuple[str, ...]:
+    """The tags in a row of the catalogue; none if the row is damaged."""
+    try:
+        return _parse_tags(text)
+    except (ValueError, TypeError, RecursionError):
+        return ()
+
+
+def unreadable_videos(db: sqlite3.Connection) -> dict[int, str]:
+    """Numbers and paths of the rows that are damaged, so that ``read_videos`` leaves them out."""
+    rows = db.execute(f"SELECT {_COLUMNS} FROM videos ORDER BY id")
+    return {row[0]: str(row[1]) for row in rows if _video(row) is None}
 
 
 def put_video(db: sqlite3.Connection, video: NewVideo) -> int:
@@ -254,7 +272,7 @@ def put_video(db: sqlite3.Connection, video: NewVideo) -> int:
     tags = set(video.tags)
     if known is not None:
         drop_content(db, known[0])
-        tags |= set(json.loads(known[1]))
+        tags |= set(known_tags(known[1]))
     values = {**vars(video), "path": str(video.path), "tags": json.dumps(sorted(tags))}
     names = ", ".join(values)
     marks = ", ".join("?" for _ in values)

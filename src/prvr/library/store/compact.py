@@ -1,6 +1,7 @@
-"""Give back the space of removed videos: copy what is left of a shard, then delete the old one.
+"""Give back the space of removed videos: copy what is left of their shards, then delete the old shards.
 
-Nothing is deleted before the commit that stops using it is on the disk.
+Nothing is deleted before the commit that stops using it is on the disk, so the disk holds all copies and all old shards
+at that moment.
 """
 
 from __future__ import annotations

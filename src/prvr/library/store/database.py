@@ -3,7 +3,10 @@
 The file is in WAL mode with full synchronisation. A commit is on the disk when it returns, and readers see the last
 commit while a writer works, waits or stands still. After each commit the log is copied into the file and emptied.
 ``catalogue.sqlite-wal`` and ``-shm`` stay beside it: SQLite would delete them under a lock that readers wait for.
-Where WAL does not work (some network disks), SQLite keeps a rollback journal, whose removal is synchronised as well.
+Where WAL does not work, SQLite keeps a rollback journal, whose removal is synchronised as well.
+
+WAL needs memory that all processes share, so they must run on one machine. SQLite does not notice when two machines
+open the file on a network disk, and commits may then be lost: several machines use a lake.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PureWindowsPath
 from typing import Literal
 
-from prvr.library.store.catalogue import Video, read_videos
+from prvr.library.store.catalogue import Video, known_tags, read_videos
 from prvr.media import VideoFile, video_path
 
 VideoOrder = Literal["added", "newest", "recent", "name", "longest"]
@@ -134,7 +134,7 @@ def summarise_catalogue(db: sqlite3.Connection) -> LibrarySummary:
     counts = {state: (count, seconds or 0.0) for state, count, seconds in states}
     tags: Counter[str] = Counter()
     for written, count in db.execute("SELECT tags, COUNT(*) FROM videos WHERE state = 'ok' GROUP BY tags"):
-        tags.update(dict.fromkeys(json.loads(written), count))
+        tags.update(dict.fromkeys(known_tags(written), count))
     folders = db.execute(
         f"SELECT DISTINCT {_FOLDER} FROM videos WHERE state = 'ok' ORDER BY 1 LIMIT {MOST_FOLDERS}"
     ).fetchall()

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from prvr.library.store.arrays import Shard, read_shards
-from prvr.library.store.catalogue import Catalogue
+from prvr.library.store.catalogue import Catalogue, drop_video, unreadable_videos
 from prvr.library.store.rows import NO_CHECKSUM, SHARDS_FOLDER, SectionRow, bytes_checksum, read_rows, reading_shard
 from prvr.library.store.seals import seal, unsealed_videos
 from prvr.library.store.settings import LibraryRecord, is_record_right, restore_record
@@ -20,11 +20,14 @@ def mend_catalogue(folder: Path, catalogue: Catalogue, record: LibraryRecord) ->
         if not is_record_right(db, folder):
             restore_record(db, folder, record)
             done.append("the library's settings were written again")
+        db.execute("REINDEX")
+        rebuild_words(db)  # before rows are deleted, which takes their words out
+        for number, path in unreadable_videos(db).items():
+            drop_video(db, number)
+            done.append(f"{path}: its row in the catalogue was damaged and is deleted: add the file again")
         orphans = db.execute("DELETE FROM sections WHERE video NOT IN (SELECT id FROM videos)").rowcount
         if orphans:
             done.append(f"{orphans} stretches of vectors that belong to no video were deleted")
-        db.execute("REINDEX")
-        rebuild_words(db)
     return done
 
 

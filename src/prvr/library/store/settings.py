@@ -160,7 +160,8 @@ def record_problem(db: sqlite3.Connection, folder: Path) -> str | None:
     except LibraryError as problem:
         return str(problem)
     counts = version < _REINDEXED  # else the copy counts, and the file may be older
-    same = copy is None or (_has_checksum(folder) and (record == copy or not counts))
+    has_checksum = _has_checksum(folder) or (kept is not None and "checksum" not in json.loads(kept))
+    same = copy is None or (has_checksum and (record == copy or not counts))
     return None if same else f"{folder / RECORD_FILE} is not what was written: run `prvr library repair`"
 
 
@@ -186,8 +187,13 @@ def sweep_leftovers(folder: Path) -> None:
         part = path.name.endswith(".part")
         creating = is_leftover(path) and (path.name.startswith("..") or not part)  # the library is there: needless
         with suppress(OSError):
-            if creating or (part and time.time() - path.stat().st_mtime > _LEFT_SECONDS):
+            if creating or (part and time.time() - _last_change(path) > _LEFT_SECONDS):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _last_change(path: Path) -> float:
+    """When a file, or anything in a folder, was last written: a model that is being copied takes minutes."""
+    return max(each.stat().st_mtime for each in (path, *path.rglob("*")))
 
 
 def read_record(folder: Path) -> LibraryRecord:

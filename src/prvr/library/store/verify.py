@@ -56,6 +56,7 @@ class Verification:
     missing: list[VideoFile] = field(default_factory=list)
     checked: int = 0
     damaged: set[int] = field(default_factory=set)  # numbers of the videos that the problems concern
+    altered: set[int] = field(default_factory=set)  # of these: the catalogue's facts and lines are not as written
     unsealed: int = 0  # videos without checksums: an older version added them
 
     @property
@@ -133,7 +134,8 @@ def _check_videos(db: sqlite3.Connection, folder: Path, found: Verification) -> 
     for number in wrong:
         _blame(found, names, {row.video for row in read_rows(db, number)}, f"shard {number} is described wrongly")
     if has_seals(db):
-        _blame(found, names, {*broken_seals(db, "video")}, "the catalogue does not say what was written about it")
+        found.altered = {*broken_seals(db, "video")}
+        _blame(found, names, found.altered, "the catalogue does not say what was written about it")
         found.unsealed = len(unsealed_videos(db))
     else:
         found.unsealed = sum(video.state == "ok" for video in videos.values())

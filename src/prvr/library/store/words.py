@@ -31,7 +31,7 @@ _NO_NAMES = (
 WORDS_SCHEMA = rf"""
 CREATE VIEW video_names AS
     SELECT id, substr(path, length(folder) + 1) AS name, folder,
-           (SELECT group_concat(value, ', ') FROM json_each(tags)) AS tags
+           (SELECT group_concat(value, ', ') FROM json_each(CASE WHEN json_valid(tags) THEN tags ELSE '[]' END)) AS tags
     FROM (SELECT id, path, tags, rtrim(path, replace(replace(path, '/', ''), '\', '')) AS folder FROM videos);
 CREATE VIRTUAL TABLE name_words USING fts5(name, folder, tags, content = '', {_TOKENIZER});
 CREATE VIRTUAL TABLE line_words USING fts5(
