@@ -7,6 +7,7 @@ import os
 import tracemalloc
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 
@@ -201,3 +202,16 @@ def test_ten_hours_in_little_memory(tmp_path: Path, backend: Backend) -> None:
 
 def ramp_forever(count: int) -> list[Image]:
     return [np.full((16, 16, 3), i % 200, np.uint8) for i in range(count)]
+
+
+@pytest.mark.parametrize("name", ["film.mpg", "film.ts"])
+def test_formats_whose_streams_are_known_late_are_read(name: str, tmp_path: Path) -> None:
+    with av.open(str(tmp_path / name), "w") as container:
+        stream = container.add_stream("mpeg1video", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        picture = av.VideoFrame.from_ndarray(np.full((48, 64, 3), 90, np.uint8), format="rgb24")
+        for number in range(50):
+            picture.pts = number
+            container.mux(stream.encode(picture))
+        container.mux(stream.encode(None))
+    assert len(list(open_video(tmp_path / name).frames(rate=1.0))) >= 2

@@ -34,20 +34,24 @@ def open_container(path: VideoFile) -> Iterator[Any]:
                 allowed, source = "file", str(path)
             else:
                 allowed, source = for_ffmpeg(path, stack.enter_context(open_checked(path)))
-            opened = av.open(
-                source,
-                options={"protocol_whitelist": allowed},
-                stream_options=[_LIMIT] * _STREAMS,  # FFmpeg decodes pictures while it opens a file
-                metadata_errors="replace",
-                timeout=_READ_SECONDS,
-            )
-            container = stack.enter_context(opened)
+            container = stack.enter_context(_opened(av, source, allowed))
         except av.error.InvalidDataError as problem:
             reason = "is not a video that FFmpeg knows, or it is damaged, encrypted or cut short before its index"
             raise MediaError(path, reason) from problem
         except (av.error.FFmpegError, OSError, ValueError) as problem:
             raise MediaError(path, f"cannot be opened: {error_text(problem)}") from problem
         yield container
+
+
+def _opened(av: Any, source: Any, allowed: str) -> Any:
+    """FFmpeg's container. It decodes pictures while it opens a file, so their size is limited already then."""
+    how = {"options": {"protocol_whitelist": allowed}, "metadata_errors": "replace", "timeout": _READ_SECONDS}
+    try:
+        return av.open(source, stream_options=[_LIMIT] * _STREAMS, **how)
+    except ValueError:  # a format whose streams are known only when it is open, such as MPEG-TS
+        if not isinstance(source, str):
+            source.seek(0)
+        return av.open(source, **how)
 
 
 def video_stream(container: Any, path: VideoFile) -> Any:
