@@ -85,7 +85,7 @@ def processor_types() -> tuple[EngineName, ...]:
     """The types that this processor multiplies fast in torch; bfloat16 only where it has instructions for it."""
     import torch  # imported here: whoever only asks for the setting does without
 
-    bf16 = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    bf16 = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()  # type: ignore[no-untyped-call]
     return ("fp32", "bf16") if bf16 else ("fp32",)
 
 
