@@ -85,7 +85,7 @@ def test_a_running_server_follows_a_lake_that_is_reindexed(address: str, own: Pa
         after = client.post("/v1/search", json={"query": SENTENCE}).json()["hits"]
         assert [hit["score"] for hit in after] != [hit["score"] for hit in before]
         assert {hit["video"]["id"] for hit in after} == {hit["video"]["id"] for hit in before}
-        assert "(4 per second)" in prvr("library", "status", "--library", address).out
+        assert "(4 per second" in prvr("library", "status", "--library", address).out
         assert prvr("library", "verify", "--library", address).status == 0
         assert prvr("library", "remove", own / "test0000.mp4", "--library", address).status == 0
         assert (

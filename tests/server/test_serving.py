@@ -17,7 +17,7 @@ import pytest
 
 from prvr.cli import main
 from prvr.library import Library
-from prvr.server import build_server, create_app
+from prvr.server import ServerOptions, build_server, create_app
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def stopped(server: subprocess.Popen[str]) -> str:
 
 def test_decoders_are_not_started_by_a_fork(base: Path) -> None:
     """A fork waits for NumPy's threads, for ever if one is at work. uvloop starts processes that way."""
-    assert build_server(create_app(Library.open(base))).config.loop == "asyncio"
+    assert build_server(create_app(Library.open(base / "library"), ServerOptions())).config.loop == "asyncio"
 
 
 def test_it_serves_and_stops_gracefully(base: Path) -> None:

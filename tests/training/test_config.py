@@ -60,7 +60,7 @@ def test_a_configuration_survives_json() -> None:
         ("seed = ", "not valid TOML"),
         ("batch_size = 1000000000", "batch_size must be at least 2 and at most 65,536, not 1e[+]09"),
         ("[model]\nwidth = -1", "model.width must be at least 1"),
-        ("[model]\nframes = 999999999999999999999", "model.frames must be at least 1 and at most 65,536"),
+        ("[model]\nframes = 999999999999999999999", "model.frames must be at least 1 and at most 1,000,000"),
         ("[trace]\ntemperature = nan", "trace.temperature must be above 0"),
         ("[trace_stage]\nlearning_rate = inf", "trace_stage.learning_rate must be at least 0"),
         ("held_out = -0.5", "held_out must be a share"),
