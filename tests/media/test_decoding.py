@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -252,11 +253,11 @@ time.sleep(60)
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     process.stdout.readline()
-    children = [
-        int(status.parent.name)
-        for status in Path("/proc").glob("[0-9]*/stat")
-        if status.read_text().rpartition(")")[2].split()[1] == str(process.pid)
-    ]
+    children = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # a process that has just ended
+            if status.read_text().rpartition(")")[2].split()[1] == str(process.pid):
+                children.append(int(status.parent.name))
     assert len(children) >= 2
     process.kill()
     process.communicate()

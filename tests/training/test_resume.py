@@ -193,7 +193,7 @@ def test_ctrl_c_stops_a_run_of_one_step_epochs(preset: Path, world: Path, tmp_pa
 
 
 def test_a_ruined_model_never_replaces_a_good_checkpoint(preset: Path, world: Path, tmp_path: Path) -> None:
-    flags = ["--backbone-stage.learning-rate", "1e30", "--checkpoint-steps", "1"]
+    flags = ["--backbone-stage.learning-rate", "1e6", "--checkpoint-steps", "1"]
     with pytest.raises(TrainingError, match="the loss became"):
         train(configured(preset, flags), world, tmp_path / "run")
     kept = Run(tmp_path / "run").load_checkpoint()

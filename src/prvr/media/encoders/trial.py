@@ -55,18 +55,20 @@ class TypeTrial:
         return len(self.batches) >= TRIED_BATCHES
 
     def decide(self, preparation: PicturePreparation, open_tower: Callable[[str], Tower | None]) -> EngineChoice:
-        """Try the other types, and remember the result; where one fails, the next run tries again."""
+        """Try the other types, and remember the result. A type that fails is left out, with a warning."""
         rates, cosines, failed = {"fp32": self._rate([seconds for *_, seconds in self.batches])}, {}, {}
+        passing = False  # whether what failed may work the next time: the disk or the memory was full
         for name in self.names[1:]:
             try:
                 tower = open_tower(name)
                 assert tower is not None
                 rates[name], cosines[name] = self._try(preparation, tower)
             except Exception as problem:  # converting and running may fail in many ways, and float32 works
+                passing = passing or isinstance(problem, (OSError, MemoryError))
                 failed[name] = str(problem).strip().partition("\n")[0] or type(problem).__name__
                 _log.warning(f"Pictures are encoded without {name}, which failed: {failed[name]}")
         choice = EngineChoice(self.model, cpu_name(), core_count(), rates, cosines, failed)
-        if self.weights is not None and not failed:
+        if self.weights is not None and not passing:
             try:
                 remember_choice(self.weights(), self.names, choice)
             except OSError as problem:
