@@ -147,6 +147,7 @@ def test_work_on_several_cores(hostile: Path, tmp_path: Path) -> None:
     assert run([sys.executable, str(script)], hostile) == "1.0 2.0 3.0\n"
 
 
+@pytest.mark.slow
 def test_a_benchmark_with_a_server(hostile: Path) -> None:
     words = "--videos 4 --minutes 0.2 --width 16 --clients 2 --searches 4 --rounds 1"
     shown = run([sys.executable, str(ROOT / "benchmarks" / "server_load.py"), *words.split()], hostile)

@@ -48,6 +48,7 @@ def test_scoring_and_ranking_give_every_row() -> None:
     assert "20 × 12" in rows[0].work
 
 
+@pytest.mark.slow
 def test_encoding_is_measured_beside_the_matrix_rate() -> None:
     pytest.importorskip("transformers")
     rows = list(run_benchmarks(LIMITS, CPU, ("encoding",), SMALL))

@@ -15,8 +15,15 @@ from tests.faults.conftest import RATE
 from tests.library.store.test_faults import same
 
 SOURCE = Path(__file__).parents[2] / "src" / "prvr"
-# Where the time of day is read at all: only to be shown to people.
-SHOWN = {"library/activity.py": "since", "library/store/catalogue.py": "added", "server/jobs.py": "created"}
+# Where the time of day is read at all: to be shown to people, to tell how old a leftover file is, and to end sessions.
+SHOWN = {
+    "library/activity.py": "since",
+    "library/store/catalogue.py": "added",
+    "library/store/claims.py": "st_mtime",
+    "library/store/settings.py": "_last_change",
+    "server/access.py": "until",
+    "server/jobs.py": "created",
+}
 
 
 def test_a_library_made_while_the_clock_jumps(

@@ -48,6 +48,7 @@ def test_training_on_a_full_disk(preset: Path, world: Path, tmp_path: Path) -> N
         assert Run(place / "run").has_weights("average")
 
 
+@pytest.mark.slow
 def test_converting_under_a_limit_that_hdf5_itself_meets(tmp_path: Path) -> None:
     """HDF5 writes a directory of all datasets when it closes the file, and crashes if that does not fit."""
     folder = write_bigfile(tmp_path / "features", videos=2000, rows=1, width=1)

@@ -260,6 +260,7 @@ def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
     assert served.client.get("/v1/library").json()["videos"] == 11
 
 
+@pytest.mark.slow
 def test_progress_does_not_keep_a_file_alive_for_ever(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is decoded slowly, with progress all the time, is left out; the others are added."""
     first = min(served.folder.glob("new/[0-9a-z]*.mp4"), key=lambda path: (path.name == "broken.mp4", path.name))
