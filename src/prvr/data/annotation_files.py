@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,13 @@ def write_annotations(text: Path, collection: str, split: str, annotations: Sequ
         [{"query_id": a.id, "caption": a.sentence, "gt_video_ids": list(a.positives)} for a in annotations],
     )
     _write_lines(
-        text / f"{collection}{split}.moments.jsonl", [{"query_id": a.id, **asdict(a.moment)} for a in annotations]
+        text / f"{collection}{split}.moments.jsonl", [{"query_id": a.id, **_described(a.moment)} for a in annotations]
     )
+
+
+def _described(moment: Moment) -> dict[str, Any]:
+    row = {"video": moment.video, "start": moment.start, "end": moment.end, "duration": moment.duration}
+    return {**row, "windows": [list(window) for window in moment.windows]} if moment.more else row
 
 
 def _write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
