@@ -16,7 +16,7 @@ from rich.text import Text
 from prvr.cli.console import print_table
 from prvr.cli.data_make import Make
 from prvr.cli.group import print_group_help
-from prvr.data import CheckReport, Collection, DataError, check_collections, convert_bigfile, find_collections
+from prvr.data import CheckReport, Collection, DataError, check_collections, convert_features, find_collections
 from prvr.media import open_text_encoder
 from prvr.terminal import Console
 from prvr.worlds import (
@@ -66,7 +66,7 @@ class Convert:
     """Write feature.hdf5 again if it exists already."""
 
     def run(self) -> int:
-        path = convert_bigfile(self._folder(), force=self.force)
+        path = convert_features(self._folder(), force=self.force)
         Console().print(f"wrote {path}", soft_wrap=True)
         return 0
 
