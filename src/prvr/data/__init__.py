@@ -11,9 +11,11 @@ from prvr.data.dataset import Dataset
 from prvr.data.datasets import DATASETS, DatasetSpec
 from prvr.data.errors import DataError
 from prvr.data.feature_tables import FeatureTables, TableSettings
+from prvr.data.folder_store import has_array_files
 from prvr.data.known_features import KNOWN_FEATURES, KnownFeature, known_feature
 from prvr.data.layout import RECIPE_FILE, Collection, has_collection
 from prvr.data.progress_bar import show_progress
+from prvr.data.qvhighlights import annotation_splits, convert_annotations
 from prvr.data.resample import normalise_rows, sample_clips, sample_frames, segment_edges
 from prvr.data.rules import PreparedVideo, prepare_video
 from prvr.data.store_base import FeatureStore
@@ -42,11 +44,14 @@ __all__ = [
     "PreparedVideo",
     "TableProblems",
     "TableSettings",
+    "annotation_splits",
     "check_collections",
+    "convert_annotations",
     "convert_features",
     "epoch_batches",
     "feature_writer",
     "find_collections",
+    "has_array_files",
     "has_collection",
     "known_feature",
     "normalise_rows",

@@ -25,6 +25,11 @@ def array_files(folder: Path) -> dict[str, Path]:
     return found
 
 
+def has_array_files(folder: Path) -> bool:
+    """Whether a folder holds features in one file per id."""
+    return any(path.suffix in ARRAY_ENDINGS and not path.name.startswith(".") for path in folder.iterdir())
+
+
 class FolderStore(Closing):
     """A folder with one .npy, .npz or .pt file per id, named after it."""
 

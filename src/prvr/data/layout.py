@@ -24,7 +24,7 @@ from typing import Any
 
 from prvr.data.datasets import DATASETS
 from prvr.data.errors import DataError
-from prvr.data.folder_store import array_files
+from prvr.data.folder_store import has_array_files
 from prvr.data.known_features import KNOWN_FEATURES, KnownFeature, recognise
 from prvr.files import NotAnObject, read_json_object
 
@@ -131,7 +131,7 @@ class Collection:
             raise DataError(f"{folder} holds several HDF5 files ({_named(others)}); name the right one feature.hdf5.")
         if others:
             return others[0]
-        if (folder / "feature.bin").is_file() or array_files(folder):
+        if (folder / "feature.bin").is_file() or has_array_files(folder):
             return folder
         raise DataError(
             f"{folder} holds neither feature.hdf5 nor feature.bin nor one array file per video; put the frame features "

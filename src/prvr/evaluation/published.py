@@ -141,7 +141,7 @@ def published_recall(method: str, dataset: str, visual_feature: str | None = Non
 
 def _queries(dataset: str) -> int:
     """Queries of the published test split; 0 where it is not known."""
-    return DATASETS[dataset].sentences["test"] if dataset in DATASETS else 0
+    return DATASETS[dataset].sentences.get("test", 0) if dataset in DATASETS else 0
 
 
 def published_sum_r(method: str, dataset: str, visual_feature: str | None = None) -> float | None:
