@@ -1,4 +1,4 @@
-"""``prvr data``: make a dataset of your own videos, check one, convert its features, or write a synthetic one."""
+"""``prvr data``: make a dataset of your own videos, add features, check or convert one, or write a synthetic one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from prvr.cli.console import count, print_table
+from prvr.cli.data_extract import Extract
 from prvr.cli.data_make import Make
 from prvr.cli.group import print_group_help
 from prvr.data import (
@@ -72,7 +73,7 @@ class Convert:
     one dataset per video. If interrupted, run it again to continue. Folders of one file per video are also read as they
     are; converting them makes the first reading faster.
 
-    Annotations of QVHighlights (highlight_train_release.jsonl and so on; other moment-retrieval files of this form too):
+    Annotations of QVHighlights (highlight_train_release.jsonl and so on; also other files of this form):
     `prvr data convert ANNOTATIONS --out DATA/qvhighlights` writes captions, correct videos and moments into
     DATA/qvhighlights/TextData. Then put the features into FeatureData and TextData as they are published, and
     `prvr data check DATA` names them.
@@ -190,9 +191,10 @@ class Proxy:
         return 0
 
 
-Command: TypeAlias = Make | Check | Convert | Synth | Proxy
+Command: TypeAlias = Make | Extract | Check | Convert | Synth | Proxy
 _COMMANDS: dict[str, type[Command]] = {
     "make": Make,
+    "extract": Extract,
     "check": Check,
     "convert": Convert,
     "synth": Synth,

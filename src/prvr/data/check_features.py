@@ -62,7 +62,8 @@ def check_features(root: Path, files: Collection, every: bool, stack: ExitStack)
     for number, (name, (rows, videos, words)) in enumerate(zip(names, checked, strict=True)):
         spare = number > 0 if by_default else any(usable)
         wrong: CheckState = "warning" if spare else "error"
-        label = f"{name}: " if len(names) > 1 else ""
+        known = recognise(files.name, name)
+        label = f"{known[0].name if known else name}: " if len(names) > 1 else ""
         report.rows += [
             replace(row, item=label + row.item, state=wrong if row.state == "error" else row.state) for row in rows
         ]

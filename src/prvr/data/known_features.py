@@ -51,7 +51,7 @@ KNOWN_FEATURES: dict[str, KnownFeature] = {
                 FeatureFiles("UEM's authors", "new_clip_vit_32_{}_vid_features",
                              ("clip_ViT_B_32_{}_query_feat_ours_word",)),
                 *_moment_detr(("clip_features", "clip_text_features"), ("clip", "clip_text"), ("vid_clip", "txt_clip")),
-                FeatureFiles("prvr data extract", "clip-b32", ("clip-b32",)),
+                FeatureFiles("prvr", "clip-b32", ("clip-b32",)),
             ),
             encoder="clip-base",
         ),
@@ -59,7 +59,7 @@ KNOWN_FEATURES: dict[str, KnownFeature] = {
             "clip-l14", "CLIP ViT-L/14", 768, 768,
             (
                 FeatureFiles("MSC-PRVR's authors", "{}_clip_L14", ("{}_clip_L14",)),
-                FeatureFiles("prvr data extract", "clip-l14", ("clip-l14",)),
+                FeatureFiles("prvr", "clip-l14", ("clip-l14",)),
             ),
             encoder="clip",
         ),
