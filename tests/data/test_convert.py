@@ -129,3 +129,8 @@ def test_bad_frames_stop_the_conversion(files: Any, tmp_path: Path) -> None:
     features["v3"][0, 0] = np.nan
     with pytest.raises(DataError, match="'v3' holds NaN"):
         convert_features(files.bigfile(tmp_path, features))
+
+
+def test_one_file_per_video_becomes_one_file(files: Any, tmp_path: Path) -> None:
+    features = many(5)
+    check_result(convert_features(files.folder(tmp_path / "clip_features", features)), features)

@@ -66,7 +66,7 @@ class FolderStore(Closing):
 
     def _file(self, name: str) -> Path:
         if name not in self._files:
-            raise DataError(f"{self.folder} has no file for '{name}'.")
+            raise DataError(f"{self.folder} has no entry '{name}'.")
         return self._files[name]
 
 
