@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,22 @@ def write_annotations(text: Path, collection: str, split: str, annotations: Sequ
     """Write one split's files into a collection's ``TextData`` folder."""
     captions = "".join(f"{a.id} {a.sentence}\n" for a in annotations)
     (text / f"{collection}{split}.caption.txt").write_text(captions, encoding="utf-8")
-    _write_lines(
+    write_json_lines(
         text / f"{collection}{split}.gt.jsonl",
         [{"query_id": a.id, "caption": a.sentence, "gt_video_ids": list(a.positives)} for a in annotations],
     )
-    _write_lines(
-        text / f"{collection}{split}.moments.jsonl", [{"query_id": a.id, **asdict(a.moment)} for a in annotations]
+    write_json_lines(
+        text / f"{collection}{split}.moments.jsonl",
+        [{"query_id": a.id, **describe_moment(a.moment)} for a in annotations],
     )
 
 
-def _write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+def describe_moment(moment: Moment) -> dict[str, Any]:
+    """A moment as a line of ``*.moments.jsonl``, without the query's id."""
+    row = {"video": moment.video, "start": moment.start, "end": moment.end, "duration": moment.duration}
+    return {**row, "windows": [list(window) for window in moment.windows]} if moment.more else row
+
+
+def write_json_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write one JSON object per line."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

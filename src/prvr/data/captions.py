@@ -10,10 +10,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from prvr.data.errors import DataError
 from prvr.data.text_files import text_lines
+
+Window: TypeAlias = tuple[float, float]  # start and end, in seconds
 
 _LONGEST_TIME = 1e12  # seconds; JSON can hold integers that are too large for a float
 
@@ -29,12 +31,31 @@ class Caption:
 
 @dataclass(frozen=True)
 class Moment:
-    """The stretch of its video that a query describes, in seconds."""
+    """Where in its video a query happens, in seconds: one window, or several (QVHighlights)."""
 
     video: str
-    start: float
+    start: float  # of the first window
     end: float
-    duration: float
+    duration: float  # of the video
+    more: tuple[Window, ...] = ()  # start and end of further windows
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """Start and end of every window; at least one."""
+        return ((self.start, self.end), *self.more)
+
+    @property
+    def seconds(self) -> float:
+        """The time that all windows cover together.
+
+        >>> Moment("a", 0, 4, 60, more=((2, 6), (10, 11))).seconds
+        7.0
+        """
+        total, reached = 0.0, -math.inf
+        for start, end in sorted(self.windows):
+            total += max(0.0, end - max(start, reached))
+            reached = max(reached, end)
+        return total
 
 
 def read_captions(path: Path) -> list[Caption]:
@@ -73,7 +94,10 @@ def read_positives(path: Path, collection: str = "") -> dict[str, tuple[str, ...
 
 
 def read_moments(path: Path) -> dict[str, Moment]:
-    """The moment of each query: JSON lines with ``query_id``, ``video``, ``start``, ``end``, ``duration``."""
+    """The moment of each query: JSON lines with ``query_id``, ``video``, ``start``, ``end``, ``duration``.
+
+    Where a query has several windows, ``windows`` lists them all, ``[[start, end], …]``, the first one again.
+    """
     moments: dict[str, Moment] = {}
     for number, query_id, row in _records(path):
         video = row.get("video")
@@ -84,8 +108,25 @@ def read_moments(path: Path) -> dict[str, Moment]:
                 f"found {video!r:.40} and {times!r:.80}."
             )
         start, end, duration = (float(time) for time in times if time is not None)
-        moments[query_id] = Moment(video, start, end, duration)
+        moments[query_id] = Moment(video, start, end, duration, _further(path, number, row.get("windows"), start, end))
     return moments
+
+
+def _further(path: Path, number: int, windows: object, start: float, end: float) -> tuple[Window, ...]:
+    """The windows after the first, which must be the start and end of the line."""
+    if windows is None:
+        return ()
+    if not isinstance(windows, list) or not all(is_window(window) for window in windows):
+        raise DataError(f"{path}:{number}: 'windows' must be a list of [start, end] in seconds, found {windows!r:.80}.")
+    found = [(float(first), float(last)) for first, last in windows]
+    if found[:1] != [(start, end)]:
+        raise DataError(f"{path}:{number}: the first of 'windows' must be 'start' and 'end', {[start, end]}.")
+    return tuple(found[1:])
+
+
+def is_window(value: object) -> bool:
+    """Whether a value read from JSON is the start and end of a stretch, in seconds."""
+    return isinstance(value, list) and len(value) == 2 and all(_is_time(time) for time in value)
 
 
 def _records(path: Path, collection: str = "") -> Iterator[tuple[int, str, dict[str, Any]]]:

@@ -56,7 +56,7 @@ class EvidenceCurves(Peaked):
     routed: Floats  # (M,) d + γρ
     activation: Floats  # (R,) π
     duration: float | None = None  # seconds
-    moment: tuple[float, float] | None = None  # annotated start and end, seconds
+    windows: tuple[tuple[float, float], ...] = ()  # annotated starts and ends, seconds
     found: tuple[float, float] | None = None  # the moment that a search found, seconds
 
     @staticmethod
@@ -66,7 +66,7 @@ class EvidenceCurves(Peaked):
         name: str,
         *,
         duration: float | None = None,
-        moment: tuple[float, float] | None = None,
+        windows: tuple[tuple[float, float], ...] = (),
     ) -> EvidenceCurves:
         """Cut one pair out of the evidence of many; padded frames, which hold −∞, are left out."""
         valid = pairs.direct[row].isfinite()
@@ -82,7 +82,7 @@ class EvidenceCurves(Peaked):
             routed=curve(pairs.routed),
             activation=pairs.activation[row].detach().double().cpu().numpy(),
             duration=duration,
-            moment=moment,
+            windows=windows,
         )
 
     def __post_init__(self) -> None:
@@ -231,8 +231,9 @@ def _curves(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> N
     axes.plot(times, video.routed, color=ROUTED, linewidth=1.8, label="routed  d + γρ")
     axes.plot(times[plain], video.direct[plain], "v", color=DIRECT, markersize=9, label="peak of plain max", **marker)
     axes.plot(times[traced], video.routed[traced], "*", color=ROUTED, markersize=14, label="peak of TRACE", **marker)
-    if video.moment is not None and in_seconds:
-        axes.axvspan(*video.moment, color=MOMENT, alpha=0.28, linewidth=0, zorder=0.5, label="annotated moment")
+    for number, window in enumerate(video.windows if in_seconds else ()):
+        label = "annotated moment" if number == 0 else None
+        axes.axvspan(*window, color=MOMENT, alpha=0.28, linewidth=0, zorder=0.5, label=label)
     if video.found is not None and in_seconds:
         edge: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "solid_capstyle": "butt", "zorder": 3}
         axes.plot(video.found, (0.985, 0.985), color=ROUTED, linewidth=5, label="found moment", **edge)

@@ -69,6 +69,7 @@ def open_subject(
     """Load a run's weights and the split to rank; ``labels`` lists all correct videos of each query."""
     config, device = run.config, torch.device(device)
     data, name = data or run.data, weights or config.selection
+    run.require_same_features(data)
     dataset = move_if_it_fits(load_split(config, data, _available(config, data, split)), device)
     known = None
     if labels is not None:
