@@ -15,6 +15,7 @@ from rich.text import Text
 
 from prvr.cli.console import print_table
 from prvr.cli.data_make import Make
+from prvr.cli.data_moments import Moments
 from prvr.cli.group import print_group_help
 from prvr.data import CheckReport, Collection, DataError, check_collections, convert_bigfile, find_collections
 from prvr.media import open_text_encoder
@@ -143,11 +144,12 @@ class Proxy:
         return 0
 
 
-Command: TypeAlias = Make | Check | Convert | Synth | Proxy
+Command: TypeAlias = Make | Check | Convert | Moments | Synth | Proxy
 _COMMANDS: dict[str, type[Command]] = {
     "make": Make,
     "check": Check,
     "convert": Convert,
+    "moments": Moments,
     "synth": Synth,
     "proxy": Proxy,
 }

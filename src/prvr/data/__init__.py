@@ -1,6 +1,6 @@
 """Captions and feature files on disk, and the batches made from them."""
 
-from prvr.data.annotation_files import Annotation, write_annotations
+from prvr.data.annotation_files import Annotation, write_annotations, write_moments
 from prvr.data.batches import epoch_batches, prefetch
 from prvr.data.caption_table import SPLIT_NAMES, CaptionRow, TableProblems, read_caption_table
 from prvr.data.captions import Caption, Moment, read_captions, read_moments, read_positives
@@ -9,7 +9,8 @@ from prvr.data.convert import convert_bigfile
 from prvr.data.dataset import Dataset
 from prvr.data.errors import DataError
 from prvr.data.feature_tables import FeatureTables, TableSettings
-from prvr.data.layout import DATASETS, RECIPE_FILE, Collection, DatasetSpec, has_collection
+from prvr.data.layout import DATASETS, RECIPE_FILE, Collection, DatasetSpec, collection_folder, has_collection
+from prvr.data.official_moments import OfficialMoment, match_moments, read_official_moments
 from prvr.data.progress_bar import show_progress
 from prvr.data.resample import normalise_rows, sample_clips, sample_frames, segment_edges
 from prvr.data.rules import PreparedVideo, prepare_video
@@ -33,15 +34,18 @@ __all__ = [
     "FeatureStore",
     "FeatureTables",
     "Moment",
+    "OfficialMoment",
     "PreparedVideo",
     "TableProblems",
     "TableSettings",
     "check_collections",
+    "collection_folder",
     "convert_bigfile",
     "epoch_batches",
     "feature_writer",
     "find_collections",
     "has_collection",
+    "match_moments",
     "normalise_rows",
     "open_feature_store",
     "prefetch",
@@ -49,6 +53,7 @@ __all__ = [
     "read_caption_table",
     "read_captions",
     "read_moments",
+    "read_official_moments",
     "read_positives",
     "require_space",
     "sample_clips",
@@ -57,4 +62,5 @@ __all__ = [
     "show_progress",
     "text_lines",
     "write_annotations",
+    "write_moments",
 ]

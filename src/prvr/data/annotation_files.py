@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,19 @@ def write_annotations(text: Path, collection: str, split: str, annotations: Sequ
         text / f"{collection}{split}.gt.jsonl",
         [{"query_id": a.id, "caption": a.sentence, "gt_video_ids": list(a.positives)} for a in annotations],
     )
-    _write_lines(
-        text / f"{collection}{split}.moments.jsonl", [{"query_id": a.id, **asdict(a.moment)} for a in annotations]
-    )
+    write_moments(text / f"{collection}{split}.moments.jsonl", {a.id: a.moment for a in annotations})
+
+
+def write_moments(path: Path, moments: Mapping[str, Moment]) -> None:
+    """Write the moments of queries, by query id; ``read_moments`` reads them."""
+    _write_lines(path, [{"query_id": name, **_plain(moment)} for name, moment in moments.items()])
+
+
+def _plain(moment: Moment) -> dict[str, Any]:
+    """A moment as JSON values; what most moments have not is left out."""
+    times = {"video": moment.video, "start": moment.start, "end": moment.end, "duration": moment.duration}
+    kind = {"type": moment.kind} if moment.kind else {}
+    return times | kind | ({"others": [list(window) for window in moment.others]} if moment.others else {})
 
 
 def _write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:

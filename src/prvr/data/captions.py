@@ -35,6 +35,13 @@ class Moment:
     start: float
     end: float
     duration: float
+    kind: str = ""  # what the query is about, where a dataset says it: TVR's v (video), t (subtitle), vt (both)
+    others: tuple[tuple[float, float], ...] = ()  # further stretches of the same video that the query describes
+
+    @property
+    def windows(self) -> tuple[tuple[float, float], ...]:
+        """Start and end of every stretch, in seconds."""
+        return ((self.start, self.end), *self.others)
 
 
 def read_captions(path: Path) -> list[Caption]:
@@ -73,18 +80,27 @@ def read_positives(path: Path, collection: str = "") -> dict[str, tuple[str, ...
 
 
 def read_moments(path: Path) -> dict[str, Moment]:
-    """The moment of each query: JSON lines with ``query_id``, ``video``, ``start``, ``end``, ``duration``."""
+    """The moment of each query: JSON lines with ``query_id``, ``video``, ``start``, ``end``, ``duration``.
+
+    Optional keys: ``type`` (what the query is about) and ``others`` (further stretches, a list of start and end).
+    """
     moments: dict[str, Moment] = {}
     for number, query_id, row in _records(path):
         video = row.get("video")
         times = [row.get(name) for name in ("start", "end", "duration")]
-        if not isinstance(video, str) or not all(_is_time(time) for time in times):
+        if not isinstance(video, str) or not all(is_time(time) for time in times):
             raise DataError(
                 f"{path}:{number}: expected a 'video' id and 'start', 'end', 'duration' in seconds, "
                 f"found {video!r:.40} and {times!r:.80}."
             )
         start, end, duration = (float(time) for time in times if time is not None)
-        moments[query_id] = Moment(video, start, end, duration)
+        kind, others = row.get("type", ""), row.get("others", [])
+        if not isinstance(kind, str) or not _are_windows(others):
+            raise DataError(
+                f"{path}:{number}: 'type' must be a word and 'others' a list of [start, end] in seconds, "
+                f"found {kind!r:.40} and {others!r:.80}."
+            )
+        moments[query_id] = Moment(video, start, end, duration, kind, tuple((float(a), float(b)) for a, b in others))
     return moments
 
 
@@ -111,7 +127,12 @@ def _refuse_repeat(path: Path, number: int, name: str, first_seen: dict[str, int
     first_seen[name] = number
 
 
-def _is_time(value: object) -> bool:
+def _are_windows(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(w, list) and len(w) == 2 and all(map(is_time, w)) for w in value)
+
+
+def is_time(value: object) -> bool:
+    """Whether a JSON value is a time in seconds that a float can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) <= _LONGEST_TIME and math.isfinite(value)
