@@ -4,7 +4,7 @@
 |---|---|---|
 | TVR | ``tvr_{train,val}_release.jsonl`` | vid_name, duration, ts, desc, type |
 | ActivityNet Captions | ``train.json``, ``val_1.json`` | by video: duration, timestamps, sentences |
-| Charades-STA | ``charades_sta_{train,test}.txt`` with ``Charades_v1_{train,test}.csv`` | VIDEO start end##sentence; id, length |
+| Charades-STA | ``charades_sta_*.txt`` with ``Charades_v1_*.csv`` | VIDEO start end##sentence; id, length |
 | QVHighlights | ``highlight_{train,val}_release.jsonl`` | vid, duration, query, relevant_windows |
 
 A caption ``VIDEO#enc#K`` is the K-th sentence of its video in such a file, in the file's order. Where the words there

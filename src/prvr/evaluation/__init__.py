@@ -12,12 +12,16 @@ from prvr.evaluation.figures import (
 )
 from prvr.evaluation.film_strip import Still
 from prvr.evaluation.findings import Study
+from prvr.evaluation.finer import Answers, Finer, Hubness, MomentSearch, Relevance, save_finer, search_moments
 from prvr.evaluation.goldens import Golden, read_golden, repository_goldens
 from prvr.evaluation.pair_account import PairAccount, find_query, find_video, pair_account
 from prvr.evaluation.published import CLIP_CAVEAT, PUBLISHED_CAVEAT, published_caveat, published_recall
+from prvr.evaluation.query_bank import BankCorrection, SentenceBank, sentence_bank
+from prvr.evaluation.ranked_data import RankedData, find_data
 from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, RecordError, load_record, save_record
 from prvr.evaluation.report import (
     COMPARISON_SECTIONS,
+    FINER_SECTIONS,
     REPORT_SECTIONS,
     ReportExtras,
     ReportSection,
@@ -59,30 +63,39 @@ from prvr.scoring import Positives, Recall, coverage, ranks, recalls
 __all__ = [
     "CLIP_CAVEAT",
     "COMPARISON_SECTIONS",
+    "FINER_SECTIONS",
     "PAPER_ANCHORS",
     "PAPER_LAMBDAS",
     "PUBLISHED_CAVEAT",
     "REPORT_SECTIONS",
     "TRANSFER_LAMBDAS",
     "WITNESS_ABLATIONS",
+    "Answers",
+    "BankCorrection",
     "Comparison",
     "Correction",
     "Estimate",
     "EvaluationProtocol",
     "EvaluationRecord",
     "EvidenceCurves",
+    "Finer",
     "Golden",
+    "Hubness",
+    "MomentSearch",
     "Outcome",
     "PairAccount",
     "Positives",
     "RankPair",
+    "RankedData",
     "Recall",
     "RecallSummary",
     "RecallTable",
     "RecordError",
+    "Relevance",
     "ReportExtras",
     "ReportSection",
     "ReportTable",
+    "SentenceBank",
     "Still",
     "Study",
     "Subject",
@@ -105,6 +118,7 @@ __all__ = [
     "evidence_figure",
     "explained_correction",
     "find_correction",
+    "find_data",
     "find_query",
     "find_video",
     "load_record",
@@ -122,7 +136,10 @@ __all__ = [
     "retrained_ranks",
     "run_study",
     "save_figure",
+    "save_finer",
     "save_record",
+    "search_moments",
+    "sentence_bank",
     "signed",
     "summarise",
     "terminal_chart",
