@@ -14,6 +14,14 @@ from prvr.evaluation.film_strip import Still
 from prvr.evaluation.findings import Study
 from prvr.evaluation.finer import Answers, Finer, Hubness, MomentSearch, Relevance, save_finer, search_moments
 from prvr.evaluation.goldens import Golden, read_golden, repository_goldens
+from prvr.evaluation.mistakes import (
+    MOST_MISTAKES,
+    Mistake,
+    WrittenMistakes,
+    choose_mistakes,
+    rank_queries,
+    write_mistakes,
+)
 from prvr.evaluation.pair_account import PairAccount, find_query, find_video, pair_account
 from prvr.evaluation.published import CLIP_CAVEAT, PUBLISHED_CAVEAT, published_caveat, published_recall
 from prvr.evaluation.query_bank import BankCorrection, SentenceBank, sentence_bank
@@ -64,6 +72,7 @@ __all__ = [
     "CLIP_CAVEAT",
     "COMPARISON_SECTIONS",
     "FINER_SECTIONS",
+    "MOST_MISTAKES",
     "PAPER_ANCHORS",
     "PAPER_LAMBDAS",
     "PUBLISHED_CAVEAT",
@@ -81,6 +90,7 @@ __all__ = [
     "Finer",
     "Golden",
     "Hubness",
+    "Mistake",
     "MomentSearch",
     "Outcome",
     "PairAccount",
@@ -104,10 +114,12 @@ __all__ = [
     "Verdict",
     "WitnessExperiment",
     "WitnessStudy",
+    "WrittenMistakes",
     "WrittenReport",
     "ZooRow",
     "backbone_ranks",
     "blank_figure",
+    "choose_mistakes",
     "compare",
     "compare_ranks",
     "correction_figure",
@@ -128,6 +140,7 @@ __all__ = [
     "pooled_change",
     "published_caveat",
     "published_recall",
+    "rank_queries",
     "ranks",
     "read_golden",
     "recall_table",
@@ -146,6 +159,7 @@ __all__ = [
     "transfer_trace",
     "word_figure",
     "write_comparison",
+    "write_mistakes",
     "write_report",
     "zoo_rows",
 ]

@@ -134,9 +134,9 @@ def evidence_figure(
             bars = figure.add_subplot(grid[row, 1], sharex=first[1])
             panels.append((axes, bars))
             if row == 0:
-                _limits(axes, in_seconds, *videos.values())
+                set_limits(axes, in_seconds, *videos.values())
                 bars.set_title("Activation π", loc="left", fontsize=9.5, fontweight="bold", pad=5)
-            _curves(axes, video, role, in_seconds)
+            draw_evidence(axes, video, role, in_seconds)
             _activation(bars, video)
             if row < len(videos) - 1:
                 axes.tick_params(labelbottom=False)
@@ -199,7 +199,7 @@ def save_figure(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
     return png, svg
 
 
-def _limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
+def set_limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
     """One scale for both panels, with room above for the peak markers and below for the gap's label."""
     values = np.concatenate(
         [curve for video in videos for curve in (video.direct, video.expected_support, video.routed)]
@@ -210,7 +210,8 @@ def _limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
     axes.set_xlim(0, max(video.end(in_seconds) for video in videos))
 
 
-def _curves(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> None:
+def draw_evidence(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> None:
+    """One video's curves, their peaks, and its annotated moment."""
     times, plain, traced = video.times(in_seconds), video.direct_peak, video.routed_peak
     marker: dict[str, Any] = {
         "linestyle": "none",

@@ -119,7 +119,7 @@ def corpus_moments_section(finer: Finer) -> ReportSection:
 def hubs_section(finer: Finer) -> ReportSection:
     """Whether few videos are answers to many queries, and which."""
     rows: list[list[Cell]] = []
-    count, videos = len(finer.ratios), len(finer.subject.dataset)
+    videos = len(finer.subject.dataset)
     for scoring, found in finer.hubness.items():
         label = SCORINGS[scoring]
         measures: list[Cell] = [found.skewness, found.largest, found.places, found.queries, found.antihubs]
@@ -141,17 +141,15 @@ def _top_hubs(finer: Finer) -> ReportTable:
     """The top hubs of the scoring that the run ranks by, and what the query bank makes of them."""
     scoring = "trace" if "trace" in finer.hubness else "base"
     corrected = finer.answers.get(f"{scoring}_bank")
-    after = (
-        None
-        if corrected is None
-        else dict(zip(finer.subject.dataset.video_ids, occurrences(corrected).tolist(), strict=True))
-    )
+    after: dict[str, int] = {}
+    if corrected is not None:
+        after = dict(zip(finer.subject.dataset.video_ids, occurrences(corrected).tolist(), strict=True))
     rows: list[list[Cell]] = []
     for hub in finer.hubness[scoring].hubs:
         cells: list[Cell] = [hub.video, hub.queries, 100 * hub.queries / len(finer.ratios), hub.queries - hub.correct]
-        rows.append([*cells, *([] if after is None else [after[hub.video]])])
+        rows.append([*cells, *([after[hub.video]] if after else [])])
     columns = [Column("video"), Column("N"), Column("of all queries, %"), Column("wrongly")]
-    columns += [] if after is None else [Column("N with query bank")]
+    columns += [Column("N with query bank")] if after else []
     note = "Wrongly: not one of the query's correct videos."
     return ReportTable("top_hubs", f"Top hubs of {SCORINGS[scoring]}", columns, rows, note)
 
