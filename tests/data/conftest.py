@@ -8,13 +8,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 Features = Mapping[str, NDArray[np.float32]]
 
 
 class Files:
-    """Writers of the two feature formats."""
+    """Writers of the feature formats."""
 
     @staticmethod
     def h5(path: Path, features: Features) -> Path:
@@ -35,6 +36,20 @@ class Files:
         (folder / "shape.txt").write_text(f"{len(names)} {matrix.shape[1]}\n")
         lists = {video: [f"{video}_{frame}" for frame in range(len(rows))] for video, rows in features.items()}
         (folder / "video2frames.txt").write_text(repr(lists), encoding="iso-8859-1")
+        return folder
+
+    @staticmethod
+    def folder(folder: Path, features: Features, ending: str = ".npz", key: str = "features") -> Path:
+        """One file per id."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, rows in features.items():
+            path = folder / f"{name}{ending}"
+            if ending == ".npy":
+                np.save(path, rows)
+            elif ending == ".npz":
+                np.savez(path, **{key: rows})
+            else:
+                torch.save(torch.from_numpy(rows), path)
         return folder
 
 

@@ -13,7 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from prvr.data import Caption, DataError, Moment, read_captions, read_moments, read_positives
+from prvr.data import (
+    Annotation,
+    Caption,
+    DataError,
+    Moment,
+    read_captions,
+    read_moments,
+    read_positives,
+    write_annotations,
+)
 
 
 def test_a_caption_is_an_id_a_blank_and_a_sentence(tmp_path: Path) -> None:
@@ -55,6 +64,14 @@ def test_moments_are_in_seconds(tmp_path: Path) -> None:
     assert read_moments(path) == {"a#0": Moment("a", 1.0, 2.5, 30.0)}
 
 
+def test_a_query_may_have_several_windows(tmp_path: Path) -> None:
+    moment = Moment("a", 4.0, 8.0, 30.0, more=((6.0, 10.0), (20.0, 21.0)))
+    write_annotations(tmp_path, "x", "val", [Annotation("a#0", "a dog", moment, ("a",))])
+    assert read_moments(tmp_path / "xval.moments.jsonl") == {"a#0": moment}
+    assert moment.windows == ((4.0, 8.0), (6.0, 10.0), (20.0, 21.0))
+    assert moment.seconds == 7.0  # what two windows share counts once
+
+
 @pytest.mark.parametrize(
     ("read", "line"),
     [
@@ -65,6 +82,8 @@ def test_moments_are_in_seconds(tmp_path: Path) -> None:
         (read_moments, '{"query_id": "a", "video": "a", "start": 0, "end": null, "duration": 1}'),
         (read_moments, '{"query_id": "a", "video": "a", "start": 0, "end": NaN, "duration": 1}'),
         (read_moments, '{"query_id": "a", "start": 0, "end": 1, "duration": 1}'),
+        (read_moments, '{"query_id": "a", "video": "a", "start": 0, "end": 1, "duration": 1, "windows": [[0]]}'),
+        (read_moments, '{"query_id": "a", "video": "a", "start": 0, "end": 1, "duration": 1, "windows": [[2, 3]]}'),
     ],
 )
 def test_a_bad_json_line_is_refused_with_its_number(tmp_path: Path, read: Callable[[Path], Any], line: str) -> None:

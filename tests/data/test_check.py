@@ -62,7 +62,11 @@ def test_known_datasets_are_held_against_what_was_published(files: Any, copy: Pa
     for path in list(text.iterdir()):
         path.rename(text / path.name.replace("synth", "charades"))
     (copy / "synth").rename(copy / "charades")
+    assert rows_of(copy)["published as"].state == "warning"  # a feature that nobody published
+    features = copy / "charades" / "FeatureData"
+    (features / "synth").rename(features / DATASETS["charades"].visual_feature)
     rows = rows_of(copy)
+    assert rows["published as"].found == "the standard features"
     assert rows["frame features"].state == "error"
     assert rows["frame features"].expected == f"{DATASETS['charades'].visual_width} wide"
     assert rows["test captions"].state == "warning"

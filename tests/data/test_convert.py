@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from prvr.data import DataError, convert_bigfile, open_feature_store
+from prvr.data import DataError, convert_features, open_feature_store
 from prvr.data import convert as convert_module
 from prvr.data.stores import BigFileStore
 
@@ -28,7 +28,7 @@ def convert_slowly(folder: Path) -> None:
         return read(self, name)
 
     BigFileStore.read = slowly  # type: ignore[method-assign]  # in this process alone
-    convert_bigfile(folder, progress=False)
+    convert_features(folder, progress=False)
 
 
 def many(videos: int) -> dict[str, NDArray[np.float32]]:
@@ -47,7 +47,7 @@ def check_result(path: Path, features: dict[str, NDArray[np.float32]]) -> None:
 def test_each_video_becomes_a_dataset_in_time_order(
     files: Any, tmp_path: Path, features: dict[str, NDArray[np.float32]]
 ) -> None:
-    check_result(convert_bigfile(files.bigfile(tmp_path, features)), features)
+    check_result(convert_features(files.bigfile(tmp_path, features)), features)
 
 
 def test_an_existing_file_is_kept_unless_forced(
@@ -56,9 +56,9 @@ def test_an_existing_file_is_kept_unless_forced(
     folder = files.bigfile(tmp_path, features)
     (folder / "feature.hdf5").write_text("precious")
     with pytest.raises(DataError, match="--force"):
-        convert_bigfile(folder)
+        convert_features(folder)
     assert (folder / "feature.hdf5").read_text() == "precious"
-    check_result(convert_bigfile(folder, force=True), features)
+    check_result(convert_features(folder, force=True), features)
 
 
 @pytest.mark.parametrize("at", [1, 20])
@@ -90,7 +90,7 @@ def test_a_killed_conversion_goes_on_where_it_stopped(
         return original(self, name)
 
     monkeypatch.setattr(BigFileStore, "read", counting)
-    path = convert_bigfile(folder)
+    path = convert_features(folder)
     assert read[: 60 - done] == list(features)[done:]  # what follows compares a sample with the source
     check_result(path, features)
 
@@ -101,10 +101,10 @@ def test_a_conversion_of_other_files_starts_again(
     folder = files.bigfile(tmp_path, many(9))
     (folder / "feature.hdf5.part").write_text("of yesterday")
     (folder / "feature.hdf5.journal").write_text('{"source": "of yesterday", "done": 4}')
-    check_result(convert_bigfile(folder), many(9))
+    check_result(convert_features(folder), many(9))
     (folder / "feature.hdf5").rename(folder / "feature.hdf5.part")
     (folder / "feature.hdf5.journal").write_text("torn")
-    check_result(convert_bigfile(folder), many(9))
+    check_result(convert_features(folder), many(9))
 
 
 def test_a_result_that_does_not_match_is_not_put_in_place(
@@ -120,7 +120,7 @@ def test_a_result_that_does_not_match_is_not_put_in_place(
 
     monkeypatch.setattr(BigFileStore, "read", other_numbers_at_first)
     with pytest.raises(DataError, match="does not match its source"):
-        convert_bigfile(folder)
+        convert_features(folder)
     assert not (folder / "feature.hdf5").exists()
 
 
@@ -128,4 +128,9 @@ def test_bad_frames_stop_the_conversion(files: Any, tmp_path: Path) -> None:
     features = many(5)
     features["v3"][0, 0] = np.nan
     with pytest.raises(DataError, match="'v3' holds NaN"):
-        convert_bigfile(files.bigfile(tmp_path, features))
+        convert_features(files.bigfile(tmp_path, features))
+
+
+def test_one_file_per_video_becomes_one_file(files: Any, tmp_path: Path) -> None:
+    features = many(5)
+    check_result(convert_features(files.folder(tmp_path / "clip_features", features)), features)

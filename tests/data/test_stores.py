@@ -1,4 +1,4 @@
-"""One set of statements, run over both formats."""
+"""One set of statements, run over all formats."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from prvr.data import DataError, FeatureStore, open_feature_store
 Make = Callable[[Any], FeatureStore]
 
 
-@pytest.fixture(params=["hdf5", "bigfile"])
+@pytest.fixture(params=["hdf5", "bigfile", ".npy", ".npz", ".pt"])
 def make(files: Any, request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     if request.param == "hdf5":
         return lambda features: open_feature_store(files.h5(tmp_path / "feature.hdf5", features))
+    if request.param.startswith("."):
+        return lambda features: open_feature_store(files.folder(tmp_path / "each", features, request.param))
     return lambda features: open_feature_store(files.bigfile(tmp_path / "big", features))
 
 

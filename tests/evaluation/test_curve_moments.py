@@ -14,8 +14,8 @@ def test_a_plateau_is_found_exactly() -> None:
     curve = np.zeros(20)
     curve[6:11] = 1.0
     assert curve_stretches(curve, 1)[0] == pytest.approx([6 / 20, 11 / 20])
-    assert best_overlaps(curve, (6 / 20, 11 / 20)) == pytest.approx([1.0, 1.0])
-    assert best_overlaps(curve, (0.8, 0.9))[0] == 0.0
+    assert best_overlaps(curve, [(6 / 20, 11 / 20)]) == pytest.approx([1.0, 1.0])
+    assert best_overlaps(curve, [(0.8, 0.9)])[0] == 0.0
 
 
 def test_the_second_answer_is_the_second_plateau() -> None:
@@ -23,7 +23,8 @@ def test_the_second_answer_is_the_second_plateau() -> None:
     curve[3:8], curve[20:24] = 1.0, 0.9
     found = curve_stretches(curve, 5)
     assert found[0] == pytest.approx([3 / 30, 8 / 30])
-    assert best_overlaps(curve, (20 / 30, 24 / 30)) == pytest.approx([0.0, 1.0])
+    assert best_overlaps(curve, [(20 / 30, 24 / 30)]) == pytest.approx([0.0, 1.0])
+    assert best_overlaps(curve, [(20 / 30, 24 / 30), (3 / 30, 8 / 30)]) == pytest.approx([1.0, 1.0])  # the best window
     for n in range(1, len(found)):
         assert temporal_iou(found[:n, 0], found[:n, 1], *found[n]).max() <= 0.5
 

@@ -42,7 +42,7 @@ def test_curves_leave_out_padded_frames_and_know_the_gap() -> None:
 
 
 def test_both_files_are_written_and_repeat_byte_for_byte(tmp_path: Path) -> None:
-    truth = curves("VID01", 40, 12, duration=30.0, moment=(8.0, 11.0))
+    truth = curves("VID01", 40, 12, duration=30.0, windows=((8.0, 11.0), (20.0, 22.0)))
     negative = curves("VID02", 60, 45, duration=41.0)
     written = [
         save_figure(correction_figure("a person opens a door", CASE, truth, negative), tmp_path / folder / "v1.2")
@@ -65,11 +65,11 @@ def test_the_heading_holds_sentence_ranks_and_margins() -> None:
 
 
 def test_a_known_moment_is_shaded_and_seconds_need_both_durations() -> None:
-    truth = curves("a", 20, 3, duration=10.0, moment=(1.0, 2.0))
+    truth = curves("a", 20, 3, duration=10.0, windows=((1.0, 2.0), (4.0, 5.0)))
     with_seconds = correction_figure("s", CASE, truth, curves("b", 20, 3, duration=10.0))
     without = correction_figure("s", CASE, truth, curves("b", 20, 3))
     labels = [figure.axes[0].get_legend_handles_labels()[1] for figure in (with_seconds, without)]
-    assert "annotated moment" in labels[0]
+    assert labels[0].count("annotated moment") == 1  # one entry for both windows
     assert "annotated moment" not in labels[1]
     assert with_seconds.axes[2].get_xlabel() == "time (s)"
 

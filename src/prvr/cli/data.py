@@ -1,8 +1,9 @@
-"""``prvr data``: make a dataset of your own videos, check one, convert its features, or write a synthetic one."""
+"""``prvr data``: make a dataset of your own videos, add features, check or convert one, or write a synthetic one."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -13,11 +14,23 @@ import tyro
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import print_table
+from prvr.cli.console import count, print_table
+from prvr.cli.data_extract import Extract
 from prvr.cli.data_make import Make
 from prvr.cli.data_moments import Moments
 from prvr.cli.group import print_group_help
-from prvr.data import CheckReport, Collection, DataError, check_collections, convert_bigfile, find_collections
+from prvr.data import (
+    CheckReport,
+    Collection,
+    DataError,
+    annotation_splits,
+    check_collections,
+    convert_annotations,
+    convert_features,
+    find_collections,
+    has_array_files,
+    has_collection,
+)
 from prvr.media import open_text_encoder
 from prvr.terminal import Console
 from prvr.worlds import (
@@ -55,10 +68,23 @@ class Check:
 
 @dataclass(frozen=True)
 class Convert:
-    """Turn feature.bin into feature.hdf5, one dataset per video. If interrupted, run it again to continue."""
+    """Turn published files into the form that training reads.
+
+    Features: feature.bin, or a folder with one .npy, .npz or .pt file per video, becomes feature.hdf5 beside it, with
+    one dataset per video. If interrupted, run it again to continue. Folders of one file per video are also read as they
+    are; converting them makes the first reading faster.
+
+    Annotations of QVHighlights (highlight_train_release.jsonl and so on; also other files of this form):
+    `prvr data convert ANNOTATIONS --out DATA/qvhighlights` writes captions, correct videos and moments into
+    DATA/qvhighlights/TextData. Then put the features into FeatureData and TextData as they are published, and
+    `prvr data check DATA` names them.
+    """
 
     dir: Annotated[Path, tyro.conf.Positional]
-    """The folder of feature.bin, or a collection's folder, or the folder that holds the collections."""
+    """The folder of the features, or a collection's folder, or the folder that holds the collections; or the folder of
+    the annotation files."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """For annotations: the folder of the new collection, whose name it gets."""
     collection: str | None = None
     """Which collection, if there are several."""
     visual_feature: str | None = None
@@ -67,16 +93,38 @@ class Convert:
     """Write feature.hdf5 again if it exists already."""
 
     def run(self) -> int:
-        path = convert_bigfile(self._folder(), force=self.force)
-        Console().print(f"wrote {path}", soft_wrap=True)
+        console = Console(highlight=False, markup=False, soft_wrap=True)
+        if self.out is not None or (annotation_splits(self.dir) and not has_collection(self.dir, self.dir.name)):
+            return self._annotations(console)
+        console.print(f"wrote {convert_features(self._folder(), force=self.force)}")
+        return 0
+
+    def _annotations(self, console: Console) -> int:
+        if self.out is None:
+            raise DataError(
+                f"{self.dir} holds annotations: say where the dataset goes, such as --out DATA/qvhighlights."
+            )
+        if not re.fullmatch(r"[\w.-]+", self.out.resolve().name):
+            raise DataError(f"--out {self.out}: choose a name of letters, digits, dots, - and _.")
+        made = convert_annotations(self.dir, self.out.resolve())
+        for split, (queries, videos, windows) in made.splits.items():
+            found = count(windows, "window") if windows else "no windows, so no moments"
+            console.print(f"{split}: {count(queries, 'sentence')} about {count(videos, 'video')}, {found}")
+        if made.cut:
+            console.print(f"shortened: {count(made.cut, 'window')} that ended after their video")
+        console.print(f"wrote {self.out / 'TextData'}")
+        console.print(f"next: put the features into {self.out}, then prvr data check {self.out}")
         return 0
 
     def _folder(self) -> Path:
-        if (self.dir / "feature.bin").is_file():
+        if (self.dir / "feature.bin").is_file() or (self.dir.is_dir() and has_array_files(self.dir)):
             return self.dir
         names = [self.collection] if self.collection else find_collections(self.dir)
         if not names:
-            raise DataError(f"{self.dir} holds neither feature.bin nor a collection (a folder with TextData).")
+            raise DataError(
+                f"{self.dir} holds neither features (feature.bin, or one .npy, .npz or .pt file per video) nor a "
+                "collection (a folder with TextData) nor annotations (highlight_train_release.jsonl …)."
+            )
         if len(names) != 1:
             raise DataError(f"{self.dir} holds {len(names)} collections ({', '.join(names)}); choose a --collection.")
         return Collection.find(self.dir, names[0], self.visual_feature).features
@@ -144,9 +192,10 @@ class Proxy:
         return 0
 
 
-Command: TypeAlias = Make | Check | Convert | Moments | Synth | Proxy
+Command: TypeAlias = Make | Extract | Check | Convert | Moments | Synth | Proxy
 _COMMANDS: dict[str, type[Command]] = {
     "make": Make,
+    "extract": Extract,
     "check": Check,
     "convert": Convert,
     "moments": Moments,

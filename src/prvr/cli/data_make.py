@@ -9,22 +9,13 @@ from typing import Annotated
 
 import tyro
 
-from prvr.cli.console import count, shown_name
+from prvr.cli.console import count
+from prvr.cli.extraction import open_feature_encoder, print_failures, require_sampling
 from prvr.data import DataError, read_caption_table
-from prvr.library import default_encoder, find_videos
-from prvr.media import (
-    AnnotatedVideos,
-    Encoder,
-    ExtractionResult,
-    TextFeatures,
-    match_captions,
-    open_encoder,
-    write_dataset,
-)
+from prvr.library import find_videos
+from prvr.media import AnnotatedVideos, Encoder, ExtractionResult, TextFeatures, match_captions, write_dataset
 from prvr.terminal import Console
 from prvr.training import preset_names
-
-_SHOWN = 20  # files that are listed one by one
 
 
 @dataclass(frozen=True)
@@ -50,10 +41,14 @@ class Make:
     """the sentences: a .csv, .tsv or .jsonl file with video, start, end, sentence and perhaps split"""
     out: Annotated[Path, tyro.conf.arg(metavar="DATA")]
     """folder to write the dataset to; it must not hold one yet"""
+    features: str | None = None
+    """make the same as published features, clip-b32 or clip-l14: chooses the encoder, and refuses other widths"""
     encoder: str | None = None
     """plain, a name that `prvr prepare --list` shows, or a folder [the one that is prepared on this machine]"""
     rate: float = 1.0
     """frames per second that are encoded"""
+    pool: int = 1
+    """frames whose mean is one row of the features"""
     repeats: float = 0.0
     """a frame is not encoded again if no part of it differs by more than this, of 255 levels, from the last encoded
     one; 0 encodes every frame. `prvr library add` uses 3"""
@@ -64,7 +59,8 @@ class Make:
     seed: int = 0
     """which videos are drawn; the same seed draws the same"""
     text: TextFeatures = "words"
-    """keep sentences word by word, as trained methods need them, or as one vector each, for the frozen backbone"""
+    """keep sentences word by word, as trained methods need them; word by word in the space of the pictures, ending with
+    the sentence's vector (CLIP); or as one vector each, for the frozen backbone"""
     workers: int = 1
     """processes that decode and encode, with the encoder plain"""
 
@@ -84,7 +80,9 @@ class Make:
                 encoder,
                 rate=self.rate,
                 repeats=self.repeats,
+                pool=self.pool,
                 text=self.text,
+                name=self.features,
                 workers=self.workers,
             )
         except KeyboardInterrupt:
@@ -102,13 +100,7 @@ class Make:
         return 1 if failed else 0
 
     def _open_encoder(self, console: Console) -> Encoder:
-        name = self.encoder or default_encoder()
-        if self.encoder is None:
-            console.print(f"encoder: {name}, which is prepared on this machine (--encoder names another)")
-        encoder = open_encoder(name)
-        if self.workers > 1 and encoder.weights != "none":
-            raise DataError(f"--workers is for the encoder plain: {encoder.name} uses all cores or the GPU by itself.")
-        return encoder
+        return open_feature_encoder(self.features, self.encoder, self.text, self.workers, console)
 
     def _require_sensible(self, out: Path) -> None:
         """Refuse what would only be found out after hours."""
@@ -118,10 +110,7 @@ class Make:
             raise DataError(f"--out {self.out}: choose a name of letters, digits, dots, - and _.")
         if (out / "TextData").exists():
             raise DataError(f"{self.out} holds a dataset already; delete it, or choose another --out.")
-        if not 0 < self.rate <= 1000:
-            raise DataError(f"--rate must be above 0 frames per second, not {self.rate:g}.")
-        if not 0 <= self.repeats <= 255:
-            raise DataError(f"--repeats must lie between 0 (encode every frame) and 255 levels, not {self.repeats:g}.")
+        require_sampling(self.rate, self.pool, self.repeats)
 
     def _match(self) -> AnnotatedVideos:
         rows = read_caption_table(self.captions)
@@ -141,11 +130,4 @@ class Make:
         if annotated.unused:
             console.print(f"left out: {count(len(annotated.unused), 'video')} in {self.folder} without sentences")
         unreadable = {str(path): reason for path, reason in annotated.unreadable.items()}
-        unreadable |= {str(annotated.videos[name]): reason for name, reason in made.failed.items()}
-        damaged = {str(annotated.videos[name]): reason for name, reason in made.damaged.items()}
-        for mark, files in (("damaged", damaged), ("failed", unreadable)):
-            for path, reason in list(files.items())[:_SHOWN]:
-                console.print(f"{mark} {shown_name(path)}: {reason}")
-            if len(files) > _SHOWN:
-                console.print(f"… and {len(files) - _SHOWN} more")
-        return bool(unreadable)
+        return print_failures(annotated.videos, made, console, unreadable)

@@ -26,7 +26,7 @@ class Moments:
     """Write COLLECTION{split}.moments.jsonl from published annotations, for moment tables, ratio bins and query types.
 
     Known: TVR (tvr_*_release.jsonl), ActivityNet Captions (train.json, val_1.json), Charades-STA (charades_sta_*.txt
-    with Charades_v1_*.csv), QVHighlights (highlight_*_release.jsonl); plain or gzipped.
+    with Charades_v1_*.csv); plain or gzipped. `prvr data convert` reads QVHighlights'.
     """
 
     dir: Annotated[Path, tyro.conf.Positional]

@@ -35,9 +35,10 @@ from prvr.training import (
 class TrainArguments:
     """Train a backbone, then TRACE on it: `prvr train DATASET --data DIR`, or `prvr train DIR` with your own data.
 
-    DATASET names a shipped preset (activitynet, charades, tvr, synth, proxy, rendered, demo) or a .toml file of your
-    own. DIR is the folder that holds the collection's TextData and FeatureData, such as `prvr data make` writes;
-    `prvr data check DIR` checks that it is complete. Every number of the preset has an option below.
+    DATASET names a shipped preset (activitynet, charades, tvr, qvhighlights, synth, proxy, rendered, demo) or a .toml
+    file of your own. DIR is the folder that holds the collection's TextData and FeatureData, such as `prvr data make`
+    writes; `prvr data check DIR` checks that it is complete and names the features in it (--data.features clip-l14).
+    Every number of the preset has an option below.
 
     `prvr train --resume RUN` continues a run after a kill or Ctrl-C; it remembers everything else. `prvr train --from
     RUN` trains TRACE on the backbone of a finished run, also an imported one. For several GPUs or processes, use
@@ -116,6 +117,7 @@ def _train(arguments: TrainArguments, argv: list[str]) -> int:
         trainer = Trainer(config, data, run, group, console)  # reads the data, and reports what is wrong with it
         if resumed:
             run.require_same_data(trainer.fingerprint)
+            run.require_same_features(data)
         elif arguments.start is None and trainer.model.backbone.starts_from_run:
             raise ConfigError("these settings train a part of a model: name the run that has the rest (--from RUN)")
         with run.locked(group):

@@ -25,7 +25,7 @@ def write_annotations(text: Path, collection: str, split: str, annotations: Sequ
     """Write one split's files into a collection's ``TextData`` folder."""
     captions = "".join(f"{a.id} {a.sentence}\n" for a in annotations)
     (text / f"{collection}{split}.caption.txt").write_text(captions, encoding="utf-8")
-    _write_lines(
+    write_json_lines(
         text / f"{collection}{split}.gt.jsonl",
         [{"query_id": a.id, "caption": a.sentence, "gt_video_ids": list(a.positives)} for a in annotations],
     )
@@ -34,15 +34,16 @@ def write_annotations(text: Path, collection: str, split: str, annotations: Sequ
 
 def write_moments(path: Path, moments: Mapping[str, Moment]) -> None:
     """Write the moments of queries, by query id; ``read_moments`` reads them."""
-    _write_lines(path, [{"query_id": name, **_plain(moment)} for name, moment in moments.items()])
+    write_json_lines(path, [{"query_id": name, **describe_moment(moment)} for name, moment in moments.items()])
 
 
-def _plain(moment: Moment) -> dict[str, Any]:
-    """A moment as JSON values; what most moments have not is left out."""
-    times = {"video": moment.video, "start": moment.start, "end": moment.end, "duration": moment.duration}
-    kind = {"type": moment.kind} if moment.kind else {}
-    return times | kind | ({"others": [list(window) for window in moment.others]} if moment.others else {})
+def describe_moment(moment: Moment) -> dict[str, Any]:
+    """A moment as a line of ``*.moments.jsonl``, without the query's id."""
+    row: dict[str, Any] = {"video": moment.video, "start": moment.start, "end": moment.end, "duration": moment.duration}
+    row |= {"type": moment.kind} if moment.kind else {}
+    return {**row, "windows": [list(window) for window in moment.windows]} if moment.more else row
 
 
-def _write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+def write_json_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write one JSON object per line."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -24,7 +24,8 @@ from prvr.data.errors import DataError
 from prvr.data.feature_tables import gather_padded, map_table
 from prvr.data.layout import Collection
 from prvr.data.preparation import write_words
-from prvr.data.stores import FeatureStore, open_feature_store, store_files
+from prvr.data.store_base import FeatureStore
+from prvr.data.stores import open_feature_store, store_files
 
 
 @dataclass(frozen=True)

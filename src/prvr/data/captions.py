@@ -10,10 +10,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from prvr.data.errors import DataError
 from prvr.data.text_files import text_lines
+
+Window: TypeAlias = tuple[float, float]  # start and end, in seconds
 
 _LONGEST_TIME = 1e12  # seconds; JSON can hold integers that are too large for a float
 
@@ -29,19 +31,32 @@ class Caption:
 
 @dataclass(frozen=True)
 class Moment:
-    """The stretch of its video that a query describes, in seconds."""
+    """Where in its video a query happens, in seconds: one window, or several (QVHighlights)."""
 
     video: str
-    start: float
+    start: float  # of the first window
     end: float
-    duration: float
+    duration: float  # of the video
+    more: tuple[Window, ...] = ()  # start and end of further windows
     kind: str = ""  # what the query is about, where a dataset says it: TVR's v (video), t (subtitle), vt (both)
-    others: tuple[tuple[float, float], ...] = ()  # further stretches of the same video that the query describes
 
     @property
-    def windows(self) -> tuple[tuple[float, float], ...]:
-        """Start and end of every stretch, in seconds."""
-        return ((self.start, self.end), *self.others)
+    def windows(self) -> tuple[Window, ...]:
+        """Start and end of every window; at least one."""
+        return ((self.start, self.end), *self.more)
+
+    @property
+    def seconds(self) -> float:
+        """The time that all windows cover together.
+
+        >>> Moment("a", 0, 4, 60, more=((2, 6), (10, 11))).seconds
+        7
+        """
+        total, reached = 0.0, -math.inf
+        for start, end in sorted(self.windows):
+            total += max(0.0, end - max(start, reached))
+            reached = max(reached, end)
+        return total
 
 
 def read_captions(path: Path) -> list[Caption]:
@@ -82,7 +97,8 @@ def read_positives(path: Path, collection: str = "") -> dict[str, tuple[str, ...
 def read_moments(path: Path) -> dict[str, Moment]:
     """The moment of each query: JSON lines with ``query_id``, ``video``, ``start``, ``end``, ``duration``.
 
-    Optional keys: ``type`` (what the query is about) and ``others`` (further stretches, a list of start and end).
+    Where a query has several windows, ``windows`` lists them all, ``[[start, end], …]``, the first one again.
+    ``type`` may say what the query is about.
     """
     moments: dict[str, Moment] = {}
     for number, query_id, row in _records(path):
@@ -94,14 +110,29 @@ def read_moments(path: Path) -> dict[str, Moment]:
                 f"found {video!r:.40} and {times!r:.80}."
             )
         start, end, duration = (float(time) for time in times if time is not None)
-        kind, others = row.get("type", ""), row.get("others", [])
-        if not isinstance(kind, str) or not _are_windows(others):
-            raise DataError(
-                f"{path}:{number}: 'type' must be a word and 'others' a list of [start, end] in seconds, "
-                f"found {kind!r:.40} and {others!r:.80}."
-            )
-        moments[query_id] = Moment(video, start, end, duration, kind, tuple((float(a), float(b)) for a, b in others))
+        kind = row.get("type", "")
+        if not isinstance(kind, str):
+            raise DataError(f"{path}:{number}: 'type' must be a word, found {kind!r:.40}.")
+        further = _further(path, number, row.get("windows"), start, end)
+        moments[query_id] = Moment(video, start, end, duration, further, kind)
     return moments
+
+
+def _further(path: Path, number: int, windows: object, start: float, end: float) -> tuple[Window, ...]:
+    """The windows after the first, which must be the start and end of the line."""
+    if windows is None:
+        return ()
+    if not isinstance(windows, list) or not all(is_window(window) for window in windows):
+        raise DataError(f"{path}:{number}: 'windows' must be a list of [start, end] in seconds, found {windows!r:.80}.")
+    found = [(float(first), float(last)) for first, last in windows]
+    if found[:1] != [(start, end)]:
+        raise DataError(f"{path}:{number}: the first of 'windows' must be 'start' and 'end', {[start, end]}.")
+    return tuple(found[1:])
+
+
+def is_window(value: object) -> bool:
+    """Whether a value read from JSON is the start and end of a stretch, in seconds."""
+    return isinstance(value, list) and len(value) == 2 and all(is_time(time) for time in value)
 
 
 def _records(path: Path, collection: str = "") -> Iterator[tuple[int, str, dict[str, Any]]]:
@@ -125,10 +156,6 @@ def _refuse_repeat(path: Path, number: int, name: str, first_seen: dict[str, int
     if name in first_seen:
         raise DataError(f"{path}:{number}: the id '{name}' is already on line {first_seen[name]}; ids must be unique.")
     first_seen[name] = number
-
-
-def _are_windows(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(w, list) and len(w) == 2 and all(map(is_time, w)) for w in value)
 
 
 def is_time(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Converts a BigFile to one HDF5 file with a dataset per video, so that reading a video is one read.
+"""Converts a BigFile, or one file per video, to one HDF5 file with a dataset per video, which is one read.
 
 Converting takes minutes, so it can be interrupted at any moment and continues where it stopped. HDF5 alone does not
 survive that: a process killed while it changes the file's directory leaves it unreadable. So the work is done in two
@@ -23,8 +23,10 @@ import numpy as np
 from prvr.data.bigfile import BIGFILE_NAMES
 from prvr.data.cache import fingerprint
 from prvr.data.errors import DataError
+from prvr.data.folder_store import FolderStore, array_files
 from prvr.data.progress_bar import show_progress
 from prvr.data.reserved import ReservedFile
+from prvr.data.store_base import FeatureStore
 from prvr.data.stores import BigFileStore, H5Store
 from prvr.files import whole_file, write_whole
 
@@ -32,15 +34,17 @@ _DIRECTORY, _ENTRY = 1 << 20, 1024  # bytes that HDF5 needs at most, for the fil
 GROUP_BYTES = 64 << 20  # written between two notes in the journal: about a second of work
 
 
-def convert_bigfile(folder: str | Path, *, force: bool = False, progress: bool = True) -> Path:
-    """Convert the BigFile in ``folder`` to ``folder/feature.hdf5`` and return that path."""
+def convert_features(folder: str | Path, *, force: bool = False, progress: bool = True) -> Path:
+    """Convert the BigFile or the array files in ``folder`` to ``folder/feature.hdf5`` and return that path."""
     folder = Path(folder)
     target = folder / "feature.hdf5"
     if target.exists() and not force:
         raise DataError(f"{target} exists already; use it as it is, or write it again with --force.")
     part, journal = folder / "feature.hdf5.part", folder / "feature.hdf5.journal"
-    with BigFileStore(folder) as source:
-        origin = fingerprint([folder / name for name in BIGFILE_NAMES])
+    per_video = not (folder / "feature.bin").is_file() and array_files(folder)
+    with FolderStore(folder) if per_video else BigFileStore(folder) as source:
+        files = per_video.values() if per_video else [folder / name for name in BIGFILE_NAMES]
+        origin = fingerprint([*files])
         state = _State.resume(part, journal, origin)
         try:
             if state is None:
@@ -85,7 +89,7 @@ class _State:
         write_whole(self.path, json.dumps({"source": self.source, "done": done}))
 
 
-def _allocate(part: Path, source: BigFileStore) -> None:
+def _allocate(part: Path, source: FeatureStore) -> None:
     """Create the HDF5 file with every dataset allocated and still empty.
 
     HDF5 does not survive a disk that fills up under it: it crashes while it closes the file. So room for all of it is
@@ -107,7 +111,7 @@ def _allocate(part: Path, source: BigFileStore) -> None:
             h5py.h5d.create(file.id, video.encode(), h5py.h5t.IEEE_F32LE, space, layout)
 
 
-def _fill(part: Path, source: BigFileStore, state: _State, progress: bool) -> None:
+def _fill(part: Path, source: FeatureStore, state: _State, progress: bool) -> None:
     """Write the videos that are missing, group by group."""
     with h5py.File(part, "r") as file:
         offsets = [int(file[video].id.get_offset()) for video in source.ids]
@@ -130,7 +134,7 @@ def _fill(part: Path, source: BigFileStore, state: _State, progress: bool) -> No
                 unsaved = 0
 
 
-def _verify(part: Path, source: BigFileStore) -> None:
+def _verify(part: Path, source: FeatureStore) -> None:
     """Read the result back through HDF5: every video with its length, and the numbers of a sample."""
     with H5Store(part) as result:
         wrong = [v for v in source.ids if v not in result or result.length(v) != source.length(v)]

@@ -8,77 +8,28 @@
     ROOT/charades/FeatureData/i3d_rgb_lgi/                   frame features: feature.hdf5, or feature.bin and its lists
     ROOT/charades/FeatureData/charades_clip_L14.h5           or one file, with its word features under the same name
     ROOT/charades/TextData/charades_clip_L14.h5
+    ROOT/charades/FeatureData/clip_features/VIDEO.npz        or one array file per video (.npy, .npz, .pt)
+    ROOT/charades/TextData/clip_text_features/qid12.npz      and per query
 
+``known_features`` knows names of published features. ``A+B`` as a feature's name is two of them side by side.
 Auxiliary captions and the two .jsonl files are optional. Features made by ``prvr`` have a ``recipe.json`` beside them,
 which says how they were made. Your own collection works in the same way, under its own name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from prvr.data.datasets import DATASETS
 from prvr.data.errors import DataError
+from prvr.data.folder_store import has_array_files
+from prvr.data.known_features import KNOWN_FEATURES, KnownFeature, recognise
 from prvr.files import NotAnObject, read_json_object
 
 RECIPE_FILE = "recipe.json"  # next to the features: how they were made
 _HDF5 = (".h5", ".hdf5")
-_UEM_FRAMES = "new_clip_vit_32_{}_vid_features"  # its authors' names
-_UEM_WORDS = "clip_ViT_B_32_{}_query_feat_ours_word"
-
-
-@dataclass(frozen=True)
-class DatasetSpec:
-    """What is published about a dataset's standard features."""
-
-    name: str
-    visual_feature: str  # folder under FeatureData
-    visual_width: int
-    query_width: int
-    videos: Mapping[str, int] = field(default_factory=dict)  # split -> published count
-    sentences: Mapping[str, int] = field(default_factory=dict)
-
-
-# Counts: the dataset note that came with the features; Charades' 5,538 there is a slip for the 5,338 annotated videos.
-# Nothing is published about `val`.
-DATASETS: dict[str, DatasetSpec] = {
-    spec.name: spec
-    for spec in (
-        DatasetSpec(
-            name="activitynet",
-            visual_feature="i3d",
-            visual_width=1024,
-            query_width=1024,
-            videos={"train": 9043, "test": 4430},
-            sentences={"train": 33721, "test": 15753},
-        ),
-        DatasetSpec(
-            name="charades",
-            visual_feature="i3d_rgb_lgi",
-            visual_width=1024,
-            query_width=1024,
-            videos={"train": 5338, "test": 1334},
-            sentences={"train": 12408, "test": 3720},
-        ),
-        DatasetSpec(
-            name="tvr",
-            visual_feature="i3d_resnet",
-            visual_width=3072,
-            query_width=768,
-            videos={"train": 17435, "test": 2179},
-            sentences={"train": 87175, "test": 10895},
-        ),
-    )
-}
-
-
-_ONE_FILE_WIDTHS = {  # features published as one file: width of frames, of words
-    "{}_clip_L14": (768, 768),  # CLIP ViT-L/14, by MSC-PRVR's authors
-    "{}_slowfast_clip": (2816, 512),  # SlowFast and CLIP ViT-B/32 side by side, for QVHighlights
-    _UEM_FRAMES: (512, 512),  # CLIP ViT-B/32
-}
 
 
 @dataclass(frozen=True)
@@ -106,11 +57,11 @@ class Collection:
     @property
     def published_widths(self) -> tuple[int | None, int | None]:
         """How wide frames and words of this feature are published; None where nothing is known about it."""
-        spec = DATASETS.get(self.name)
-        if spec is not None and (self.features.is_dir() or not self.visual_feature):
-            return spec.visual_width, spec.query_width
-        known = {name.format(self.name): widths for name, widths in _ONE_FILE_WIDTHS.items()}
-        return known.get(self.visual_feature, (None, None))
+        known, spec = recognise(self.name, self.visual_feature), DATASETS.get(self.name)
+        if known is not None:
+            return known[0].visual_width, known[0].query_width
+        standard = spec is not None and self.visual_feature in ("", spec.visual_feature)
+        return (spec.visual_width, spec.query_width) if spec is not None and standard else (None, None)
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -130,17 +81,23 @@ class Collection:
 
     @property
     def query_features(self) -> Path:
-        """The HDF5 file of word features, one dataset per caption id."""
-        if not self.features.is_dir():  # one file, whose words are published beside it
-            names = [self.visual_feature, f"{self.visual_feature}_text", _UEM_WORDS.format(self.name)]
-            names = names if self.visual_feature == _UEM_FRAMES.format(self.name) else names[:2]
-            paired = next((path for name in names if (path := _hdf5(self.text, name)) is not None), None)
-            if paired is not None:
-                return paired
+        """Word features, one array per caption id: an HDF5 file, or a folder that ``open_feature_store`` reads.
+
+        They are those that are published with the frames, or in a folder or file of the same name, or the usual ones.
+        """
+        known = recognise(self.name, self.visual_feature)
+        names = [name.format(self.name) for name in known[1].words] if known else []
+        names += [self.visual_feature, f"{self.visual_feature}_text"] if self.visual_feature else []
+        paired = next((path for name in names if (path := _place(self.text, name)) is not None), None)
+        if paired is not None:
+            return paired
         usual = self._word_features("query")
         path = _usual_or_only(usual, "*query_feat*.hdf5")
         if path is None:
-            raise DataError(f"{usual} is missing; put the word features (one dataset per caption id) there.")
+            known_names = f" (or {names[0]}, in TextData as well)" if known else ""
+            raise DataError(
+                f"{usual} is missing; put the word features (one dataset per caption id) there{known_names}."
+            )
         return path
 
     @property
@@ -155,13 +112,18 @@ class Collection:
 
     @property
     def video_features(self) -> Path:
-        """An HDF5 file, or the folder of a BigFile (``feature.bin`` and its lists). HDF5 is preferred."""
+        """Frame features: an HDF5 file, or a folder that ``open_feature_store`` reads. HDF5 is preferred."""
+        if "+" in self.visual_feature:
+            parts = [replace(self, visual_feature=part).video_features for part in self.visual_feature.split("+")]
+            return self.features.with_name("+".join(path.relative_to(self.features.parent).parts[0] for path in parts))
         folder = self.features
         if not folder.is_dir():
             file = _hdf5(folder.parent, self.visual_feature)
             if file is not None:
                 return file
-            raise DataError(f"{folder} is missing; found under FeatureData: {_named(_children(folder.parent))}.")
+            found = _children(folder.parent)
+            hint = "".join(f" --data.features {name} reads what is there." for name in self.known[:1])
+            raise DataError(f"{folder} is missing; found under FeatureData: {_named(found)}.{hint}")
         if (folder / "feature.hdf5").is_file():
             return folder / "feature.hdf5"
         others = sorted(folder.glob("*.hdf5"))
@@ -169,14 +131,36 @@ class Collection:
             raise DataError(f"{folder} holds several HDF5 files ({_named(others)}); name the right one feature.hdf5.")
         if others:
             return others[0]
-        if (folder / "feature.bin").is_file():
+        if (folder / "feature.bin").is_file() or has_array_files(folder):
             return folder
-        raise DataError(f"{folder} holds neither feature.hdf5 nor feature.bin; put the frame features there.")
+        raise DataError(
+            f"{folder} holds neither feature.hdf5 nor feature.bin nor one array file per video; put the frame features "
+            "there."
+        )
+
+    @property
+    def found_features(self) -> list[str]:
+        """Names of all features under FeatureData."""
+        found = _children(self.features.parent if self.visual_feature else self.folder / "FeatureData")
+        return [_stem(path) for path in found if path.is_dir() or path.suffix in _HDF5]
+
+    @property
+    def known(self) -> list[str]:
+        """Short names of the known features whose frames are all there."""
+        return [feature.name for feature in KNOWN_FEATURES.values() if self.files_of(feature) is not None]
+
+    def files_of(self, feature: KnownFeature) -> str | None:
+        """The name under which a known feature's frames are here; None where they are not."""
+        here = {*self.found_features}
+        names = (files.frames.format(self.name) for files in feature.files)
+        return next((name for name in names if {*name.split("+")} <= here), None)
 
     @property
     def recipes(self) -> dict[str, dict[str, Any]]:
         """How the features of frames and of queries were made, where a ``recipe.json`` says it."""
-        places = {"frames": self.features / RECIPE_FILE, "queries": self.text / RECIPE_FILE}
+        words = self.text / self.visual_feature if self.visual_feature else self.text
+        queries = words if words.is_dir() else self.text
+        places = {"frames": self.features / RECIPE_FILE, "queries": queries / RECIPE_FILE}
         try:
             return {what: read_json_object(path) for what, path in places.items() if path.is_file()}
         except NotAnObject as problem:
@@ -222,14 +206,23 @@ def _only_feature(folder: Path, collection: str) -> str:
     """The standard feature of a known dataset, otherwise the only one in the folder."""
     found = _children(folder / "FeatureData")
     candidates = [path for path in found if path.is_dir()] or [path for path in found if path.suffix in _HDF5]
-    spec = DATASETS.get(collection)
-    if spec is not None and any(path.name == spec.visual_feature for path in candidates):
+    names, spec = [_stem(path) for path in candidates], DATASETS.get(collection)
+    if spec is not None and {*spec.visual_feature.split("+")} <= {*names}:
         return spec.visual_feature
     if len(candidates) == 1:
-        return candidates[0].name.removesuffix(candidates[0].suffix if candidates[0].is_file() else "")
+        return names[0]
     if not candidates:
         raise DataError(f"{folder / 'FeatureData'} is missing or empty; put the frame features in a folder there.")
     raise DataError(f"{folder / 'FeatureData'} holds several features ({_named(candidates)}); choose a visual feature.")
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(path.suffix) if path.is_file() else path.name
+
+
+def _place(folder: Path, name: str) -> Path | None:
+    """A folder of features, or an HDF5 file under either ending."""
+    return folder / name if (folder / name).is_dir() else _hdf5(folder, name)
 
 
 def _usual_or_only(usual: Path, pattern: str) -> Path | None:

@@ -5,7 +5,6 @@
 | TVR | ``tvr_{train,val}_release.jsonl`` | vid_name, duration, ts, desc, type |
 | ActivityNet Captions | ``train.json``, ``val_1.json`` | by video: duration, timestamps, sentences |
 | Charades-STA | ``charades_sta_*.txt`` with ``Charades_v1_*.csv`` | VIDEO start end##sentence; id, length |
-| QVHighlights | ``highlight_{train,val}_release.jsonl`` | vid, duration, query, relevant_windows |
 
 A caption ``VIDEO#enc#K`` is the K-th sentence of its video in such a file, in the file's order. Where the words there
 differ, the sentence of the same video with the same words is taken.
@@ -43,7 +42,7 @@ def read_official_moments(paths: Sequence[Path]) -> list[OfficialMoment]:
     found: list[OfficialMoment] = []
     for file in files:
         if _kind(file) == "jsonl":
-            found += _json_lines(file)
+            found += _tvr(file)
         elif _kind(file) == "json":
             found += _activitynet(file)
         elif _kind(file) == "txt":
@@ -84,18 +83,12 @@ def _kind(path: Path) -> str:
     return name.rpartition(".")[2] if name.endswith((".jsonl", ".json", ".txt", ".csv")) else ""
 
 
-def _json_lines(path: Path) -> Iterator[OfficialMoment]:
+def _tvr(path: Path) -> Iterator[OfficialMoment]:
     for number, line in text_lines(path):
         row = _json(path, number, line)
-        if "vid_name" in row:
-            keys = ("vid_name", "desc", "duration")
-            windows, kind = [row.get("ts")], row.get("type", "")
-        else:
-            keys = ("vid", "query", "duration")
-            windows, kind = row.get("relevant_windows"), ""
-        if windows is None or windows == [None]:  # a test split keeps its moments secret
-            continue
-        yield _entry(f"{path}:{number}", *(row.get(key) for key in keys), windows, kind)
+        if row.get("ts") is not None:  # a test split keeps its moments secret
+            about = (row.get(key) for key in ("vid_name", "desc", "duration", "ts"))
+            yield _entry(f"{path}:{number}", *about, row.get("type", ""))
 
 
 def _activitynet(path: Path) -> Iterator[OfficialMoment]:
@@ -105,7 +98,7 @@ def _activitynet(path: Path) -> Iterator[OfficialMoment]:
         ):
             continue  # TVR's table of durations, say
         for sentence, window in zip(about["sentences"], about["timestamps"], strict=False):
-            yield _entry(f"{path}, {video}", video, sentence, about.get("duration"), [window], "")
+            yield _entry(f"{path}, {video}", video, sentence, about.get("duration"), window)
 
 
 def _charades(path: Path, lengths: dict[str, float]) -> Iterator[OfficialMoment]:
@@ -116,7 +109,7 @@ def _charades(path: Path, lengths: dict[str, float]) -> Iterator[OfficialMoment]
             return  # another text file, such as a list of classes
         if parts[0] not in lengths:
             raise DataError(f"{path}:{number}: how long is {parts[0]}? Give Charades_v1_train.csv and _test.csv too.")
-        yield _entry(f"{path}:{number}", parts[0], sentence, lengths[parts[0]], [[*map(_number, parts[1:])]], "")
+        yield _entry(f"{path}:{number}", parts[0], sentence, lengths[parts[0]], [*map(_number, parts[1:])])
 
 
 def _lengths(path: Path) -> Iterator[tuple[str, float]]:
@@ -143,10 +136,8 @@ def _json(path: Path, number: int, text: str) -> dict[str, Any]:
     return found
 
 
-def _entry(where: str, video: Any, sentence: Any, duration: Any, windows: Any, kind: Any) -> OfficialMoment:
+def _entry(where: str, video: Any, sentence: Any, duration: Any, window: Any, kind: Any = "") -> OfficialMoment:
     right = isinstance(video, str) and isinstance(sentence, str) and isinstance(kind, str) and is_time(duration)
-    right = right and isinstance(windows, list) and len(windows) > 0
-    if not right or not all(isinstance(w, list) and len(w) == 2 and all(map(is_time, w)) for w in windows):
-        raise DataError(f"{where}: expected a video, a sentence, a duration and times, found {windows!r:.60}.")
-    (start, end), *others = [(float(a), float(b)) for a, b in windows]
-    return OfficialMoment(sentence, Moment(video, start, end, float(duration), kind, tuple(others)))
+    if not right or not isinstance(window, list) or len(window) != 2 or not all(map(is_time, window)):
+        raise DataError(f"{where}: expected a video, a sentence, a duration, start and end, found {window!r:.60}.")
+    return OfficialMoment(sentence, Moment(video, float(window[0]), float(window[1]), float(duration), kind=kind))

@@ -17,7 +17,8 @@ from prvr.data.layout import Collection
 from prvr.data.progress_bar import show_progress
 from prvr.data.resample import normalise_rows
 from prvr.data.rules import prepare_video
-from prvr.data.stores import FeatureStore, open_feature_store, store_files, stored_name
+from prvr.data.store_base import FeatureStore
+from prvr.data.stores import open_feature_store, store_files, stored_name
 
 Array = NDArray[np.float32]
 
@@ -43,7 +44,7 @@ def prepare_tables(
         f"{collection.name}{split}-{collection.visual_feature}-c{settings.clips}-f{settings.frames}-w{settings.words}"
         + ("" if settings.rule == "standard" else f"-{settings.rule}")
     )
-    sources = [collection.captions(split), query_path, *store_files(video_path)]
+    sources = [collection.captions(split), *store_files(query_path), *store_files(video_path)]
     version = f"v{settings.version}-{fingerprint(sources)}"
     return read_tables(cached_folder(cache_home(collection.folder, cache_dir), name, version, build))
 
@@ -90,6 +91,7 @@ def _write_tables(
 
 def _require_sentence_vectors(store: FeatureStore, names: Sequence[str], words: int) -> None:
     """Refuse word features that are padded: their last row should be the sentence's own vector (CLIP's end token)."""
+    names = [stored_name(store, name) or name for name in names]
     lengths = {store.length(name) for name in names}
     if len(names) > 1 and len(lengths) == 1 and max(lengths) >= words > 1:
         found = f"all {len(names):,} captions have {max(lengths)} rows"
@@ -109,7 +111,8 @@ def write_words(folder: Path, store: FeatureStore, names: Sequence[str], words: 
     def first_words(raw: Array) -> tuple[Array, ...]:
         return (normalise_rows(raw[:words]),)
 
-    sentences = map(store.read, show_progress(names, total=len(names), label=f"preparing {label}"))
+    shown = show_progress(names, total=len(names), label=f"preparing {label}")
+    sentences = (store.read(stored_name(store, name) or name) for name in shown)
     (counts,) = _stream(folder, ("words",), sentences, first_words, store.width)
     return counts
 

@@ -1,98 +1,79 @@
 """Frame and word features on disk, behind one interface.
 
-A store is a mapping from an id to an array (rows, width) of float32. Two formats are read: an HDF5 file with one
-dataset per id, and the BigFile of ``prvr.data.bigfile``. What a store returns has been checked: right width, at
-least one row, no NaN or infinity. Anything else is a ``DataError`` that names the file and the id.
+A store is a mapping from an id to an array (rows, width) of float32. Three formats are read: an HDF5 file with one
+dataset per id, the BigFile of ``prvr.data.bigfile``, and a folder with one array file per id (``folder_store``). What a
+store returns has been checked: right width, at least one row, no NaN or infinity. Anything else is a ``DataError`` that
+names the file and the id.
 """
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from prvr.data.array_files import ARRAY_ENDINGS, MOST_PACKED, SMALL
 from prvr.data.bigfile import BIGFILE_NAMES, BigFile
 from prvr.data.errors import DataError
-
-Array = NDArray[np.float32]
-
-_MOST_PACKED = 64  # times that a compressed dataset may grow; features of real numbers grow less than ten times
-_SMALL = 1 << 24  # bytes that any compressed dataset may have
-
-
-class FeatureStore(Protocol):
-    """Read-only features by id; close it, or use it as a context."""
-
-    @property
-    def ids(self) -> tuple[str, ...]: ...
-
-    @property
-    def width(self) -> int: ...
-
-    def __contains__(self, name: object) -> bool: ...
-
-    def length(self, name: str) -> int:
-        """Rows of one id, without reading them."""
-        ...
-
-    def read(self, name: str) -> Array:
-        """Features of one id, (n, width)."""
-        ...
-
-    def close(self) -> None: ...
-
-    def __enter__(self) -> FeatureStore: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+from prvr.data.folder_store import FolderStore, JoinedStore, array_files
+from prvr.data.store_base import Array, Closing, FeatureStore, require_finite
 
 
 def open_feature_store(path: Path) -> FeatureStore:
-    """Open an HDF5 file, or a folder: its ``feature.hdf5`` if there is one, else its BigFile."""
+    """Open an HDF5 file, or a folder: its ``feature.hdf5`` if there is one, else its BigFile or its array files.
+
+    ``FOLDER/A+B``, where there is nothing of that name, is ``FOLDER/A`` and ``FOLDER/B`` side by side.
+    """
+    parts = side_by_side(path)
+    if len(parts) > 1:
+        return JoinedStore(path, [open_feature_store(part) for part in parts])
     if path.is_dir():
         converted = path / "feature.hdf5"
-        return H5Store(converted) if converted.is_file() else BigFileStore(path)
+        if converted.is_file():
+            return H5Store(converted)
+        return FolderStore(path) if not (path / "feature.bin").is_file() and array_files(path) else BigFileStore(path)
     if not path.exists():
-        raise DataError(f"{path} is missing; expected an HDF5 file or a folder with feature.bin.")
+        raise DataError(f"{path} is missing; expected an HDF5 file, or a folder with feature.bin or array files.")
+    if path.suffix in ARRAY_ENDINGS:
+        raise DataError(f"{path} is one video's features; give the folder that holds them all.")
     return H5Store(path)
 
 
+def side_by_side(path: Path) -> list[Path]:
+    """The places whose features a path joins; the path itself where it is one."""
+    return [path] if path.exists() or "+" not in path.name else [path.with_name(name) for name in path.name.split("+")]
+
+
 def stored_name(store: FeatureStore, name: str) -> str | None:
-    """The id under which a store keeps a video, or None. Some files of ActivityNet leave out the ``v_`` of its ids."""
-    short = name.removeprefix("v_")
-    return name if name in store else short if short in store else None
+    """The id under which a store keeps a video or a query, or None.
+
+    Some files of ActivityNet leave out the ``v_`` of its ids. Files of moment retrieval name a query ``qid`` and a
+    number, which is the end of our id there.
+    """
+    number = name.rpartition("#")[2]
+    names = (name, name.removeprefix("v_"), number if number.startswith("qid") else name)
+    return next((each for each in names if each in store), None)
 
 
 def store_files(path: Path) -> tuple[Path, ...]:
     """The files that ``open_feature_store(path)`` reads; their sizes and times show whether a cache is stale."""
+    parts = side_by_side(path)
+    if len(parts) > 1:
+        return tuple(file for part in parts for file in store_files(part))
     if path.is_dir():
-        converted = path / "feature.hdf5"
-        return (converted,) if converted.is_file() else tuple(path / name for name in BIGFILE_NAMES)
+        converted, items = path / "feature.hdf5", array_files(path)
+        if converted.is_file():
+            return (converted,)
+        whole = (path / "feature.bin").is_file() or not items
+        return tuple(path / name for name in BIGFILE_NAMES) if whole else tuple(items.values())
     return (path,)
 
 
-class _Closing:
-    """The context-manager half of a store."""
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class H5Store(_Closing):
+class H5Store(Closing):
     """One dataset (rows, width) per id, at the top of an HDF5 file."""
 
     def __init__(self, path: Path) -> None:
@@ -172,7 +153,7 @@ class H5Store(_Closing):
         claimed = max(dataset.size, math.prod(dataset.chunks or (0,))) * dataset.dtype.itemsize
         stored = min(dataset.id.get_storage_size(), self._bytes)
         if dataset.id.get_create_plist().get_nfilters():  # compressed
-            stored = max(stored * _MOST_PACKED, _SMALL)
+            stored = max(stored * MOST_PACKED, SMALL)
         if dataset.size and claimed > stored:
             raise DataError(
                 f"{self.path}: '{name}' claims {claimed:,} bytes {dataset.shape}, but the file does not hold them; "
@@ -180,7 +161,7 @@ class H5Store(_Closing):
             )
 
 
-class BigFileStore(_Closing):
+class BigFileStore(Closing):
     """A BigFile folder, its rows gathered video by video from the memory-mapped ``feature.bin``."""
 
     def __init__(self, folder: Path) -> None:
@@ -211,16 +192,3 @@ class BigFileStore(_Closing):
         if name not in self._big.rows:
             raise DataError(f"{self.folder / 'video2frames.txt'} has no entry '{name}'.")
         return self._big.rows[name]
-
-
-def require_finite(features: Array, path: Path, name: str) -> Array:
-    """Return ``features`` (n, D) unchanged; refuse an empty array, NaN and infinity."""
-    if len(features) == 0:
-        raise DataError(f"{path}: '{name}' has no rows; remove it from the captions, or extract its features again.")
-    # One sum finds any NaN or infinity. Only then is every number checked.
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = features.sum()
-    if not np.isfinite(total) and not np.isfinite(features).all():
-        row = int(np.flatnonzero(~np.isfinite(features).all(axis=1))[0])
-        raise DataError(f"{path}: '{name}' holds NaN or infinity in row {row}; extract its features again.")
-    return features

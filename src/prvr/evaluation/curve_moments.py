@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from prvr.data import Dataset
@@ -75,13 +75,13 @@ def curve_stretches(curve: Floats, count: int = 5) -> Floats:
     return torch.stack([found.start[0, kept], found.stop[0, kept]], 1).double().numpy() / len(curve)
 
 
-def best_overlaps(curve: Floats, moment: tuple[float, float], ranks: tuple[int, ...] = (1, 5)) -> list[float]:
+def best_overlaps(curve: Floats, windows: ArrayLike, ranks: tuple[int, ...] = (1, 5)) -> list[float]:
     """The best overlap with a moment among the first 1 and the first 5 stretches of a curve (m,).
 
-    ``moment`` is its start and end as shares of the video's length.
+    ``windows`` are the starts and ends of the moment as shares of the video's length, (W, 2); the best of them counts.
     """
-    found = curve_stretches(curve, max(ranks))
-    overlaps = temporal_iou(found[:, 0], found[:, 1], *moment)
+    found = curve_stretches(curve, max(ranks))[:, None]  # (N, 1, 2)
+    overlaps = temporal_iou(found[..., 0], found[..., 1], *np.asarray(windows).T).max(1)
     return [float(overlaps[:k].max()) for k in ranks]
 
 
@@ -99,12 +99,13 @@ class MomentOverlaps:
 def moment_overlaps(dataset: Dataset, curves: Mapping[str, Tensor]) -> MomentOverlaps:
     """Curves (Q, M) with −∞ on padding; queries without a usable moment are left out."""
     known = dataset.moments or {}
-    rows, shares = [], []
+    rows: list[int] = []
+    shares: list[Floats] = []  # (W, 2) each
     for row, caption in enumerate(dataset.captions):
         moment = known.get(caption.id)
-        if moment is not None and moment.duration > 0 and moment.end > moment.start:
+        if moment is not None and moment.duration > 0 and moment.seconds > 0:
             rows.append(row)
-            shares.append((moment.start / moment.duration, moment.end / moment.duration))
+            shares.append(np.array(moment.windows, dtype=np.float64) / moment.duration)
     if not rows or not curves:
         return MomentOverlaps((), {})
     found: dict[str, Floats] = {}
@@ -112,15 +113,13 @@ def moment_overlaps(dataset: Dataset, curves: Mapping[str, Tensor]) -> MomentOve
         lines = curve.double().numpy()[rows]
         pairs = zip(lines, shares, strict=True)
         found[name] = np.array([best_overlaps(line[np.isfinite(line)], share, RANKS) for line, share in pairs])
-    starts, stops = np.array(shares).T
-    whole = temporal_iou(starts, stops, 0.0, 1.0)
+    whole = np.array([temporal_iou(share[:, 0], share[:, 1], 0.0, 1.0).max() for share in shares])
     return MomentOverlaps(tuple(rows), {**found, "whole": np.stack([whole] * len(RANKS), 1)})
 
 
-def known_times(dataset: Dataset, query: int, video: int) -> tuple[float | None, tuple[float, float] | None]:
-    """A video's length in seconds, and where in it a query happens; None where that is not known."""
+def known_times(dataset: Dataset, query: int, video: int) -> tuple[float | None, tuple[tuple[float, float], ...]]:
+    """A video's length in seconds, None where it is not known, and the windows of it in which a query happens."""
     name, moments = dataset.video_ids[video], dataset.moments or {}
     moment = moments.get(dataset.captions[query].id)
-    span = (moment.start, moment.end) if moment is not None and moment.video == name else None
     length = next((m.duration for m in moments.values() if m.video == name), None)
-    return length, span
+    return length, moment.windows if moment is not None and moment.video == name else ()

@@ -188,7 +188,7 @@ def explained_correction(outcome: Outcome, stem: str | Path) -> tuple[Correction
     caption = dataset.captions[case.query]
     curves = []
     for row, video in enumerate((case.truth, case.negative)):
-        length, span = known_times(dataset, case.query, video)
-        curves.append(EvidenceCurves.of(evidence, row, dataset.video_ids[video], duration=length, moment=span))
+        length, windows = known_times(dataset, case.query, video)
+        curves.append(EvidenceCurves.of(evidence, row, dataset.video_ids[video], duration=length, windows=windows))
     figure = correction_figure(caption.sentence, case, *curves)
     return case, save_figure(figure, stem)[0]

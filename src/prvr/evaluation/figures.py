@@ -56,7 +56,7 @@ class EvidenceCurves(Peaked):
     routed: Floats  # (M,) d + γρ
     activation: Floats  # (R,) π
     duration: float | None = None  # seconds
-    moment: tuple[float, float] | None = None  # annotated start and end, seconds
+    windows: tuple[tuple[float, float], ...] = ()  # annotated starts and ends, seconds
     found: tuple[float, float] | None = None  # the moment that a search found, seconds
 
     @staticmethod
@@ -66,7 +66,7 @@ class EvidenceCurves(Peaked):
         name: str,
         *,
         duration: float | None = None,
-        moment: tuple[float, float] | None = None,
+        windows: tuple[tuple[float, float], ...] = (),
     ) -> EvidenceCurves:
         """Cut one pair out of the evidence of many; padded frames, which hold −∞, are left out."""
         valid = pairs.direct[row].isfinite()
@@ -82,7 +82,7 @@ class EvidenceCurves(Peaked):
             routed=curve(pairs.routed),
             activation=pairs.activation[row].detach().double().cpu().numpy(),
             duration=duration,
-            moment=moment,
+            windows=windows,
         )
 
     def __post_init__(self) -> None:
@@ -210,8 +210,8 @@ def set_limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
     axes.set_xlim(0, max(video.end(in_seconds) for video in videos))
 
 
-def draw_evidence(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> None:
-    """One video's curves, their peaks, and its annotated moment."""
+def draw_evidence(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool, *, brief: bool = False) -> None:
+    """One video's curves, their peaks, and its annotated moment; ``brief``: for a narrow figure."""
     times, plain, traced = video.times(in_seconds), video.direct_peak, video.routed_peak
     marker: dict[str, Any] = {
         "linestyle": "none",
@@ -232,20 +232,21 @@ def draw_evidence(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool
     axes.plot(times, video.routed, color=ROUTED, linewidth=1.8, label="routed  d + γρ")
     axes.plot(times[plain], video.direct[plain], "v", color=DIRECT, markersize=9, label="peak of plain max", **marker)
     axes.plot(times[traced], video.routed[traced], "*", color=ROUTED, markersize=14, label="peak of TRACE", **marker)
-    if video.moment is not None and in_seconds:
-        axes.axvspan(*video.moment, color=MOMENT, alpha=0.28, linewidth=0, zorder=0.5, label="annotated moment")
+    for number, window in enumerate(video.windows if in_seconds else ()):
+        label = "annotated moment" if number == 0 else None
+        axes.axvspan(*window, color=MOMENT, alpha=0.28, linewidth=0, zorder=0.5, label=label)
     if video.found is not None and in_seconds:
         edge: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "solid_capstyle": "butt", "zorder": 3}
         axes.plot(video.found, (0.985, 0.985), color=ROUTED, linewidth=5, label="found moment", **edge)
     if video.end(in_seconds) < axes.get_xlim()[1]:
         axes.axvspan(video.end(in_seconds), axes.get_xlim()[1], color="#F4F4F4", linewidth=0, zorder=2.5)
-    _gap(axes, video, float(times[plain]))
+    _gap(axes, video, float(times[plain]), brief)
     axes.set_title(f"{role} · {video.name}", loc="left", fontsize=9.5, fontweight="bold", pad=5, parse_math=False)
     axes.set_ylabel("evidence")
     axes.grid(axis="y", color="#E6E6E6", linewidth=0.6)
 
 
-def _gap(axes: Axes, video: EvidenceCurves, time: float) -> None:
+def _gap(axes: Axes, video: EvidenceCurves, time: float, brief: bool) -> None:
     """A bracket from support to direct evidence where direct evidence peaks; the numbers are below all curves."""
     top, bottom = video.direct[video.direct_peak], video.expected_support[video.direct_peak]
     floor, right = axes.get_ylim()[0], axes.get_xlim()[1]
@@ -254,7 +255,8 @@ def _gap(axes: Axes, video: EvidenceCurves, time: float) -> None:
     towards_left = time > 0.6 * right
     label = f"direct {top:.2f}, support {bottom:.2f}"
     if video.found is None:  # whether the answer of a search is supported is judged elsewhere, and measured
-        label = f"unsupported gap {signed(top - bottom)}  ({label})"
+        gap = f"unsupported gap {signed(top - bottom)}"
+        label = gap if brief else f"{gap}  ({label})"
     axes.annotate(
         label.replace("-", "−"),
         (time, floor), (-5 if towards_left else 5, 3.5), textcoords="offset points",

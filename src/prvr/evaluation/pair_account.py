@@ -90,8 +90,8 @@ def pair_account(subject: Subject, query: int, video: int, *, words: bool = True
         config = replace(model.trace.config, fusion_weight=subject.fusion_weight)
         explanation = Explanation.of(evidence, 0, base, config)
         final = explanation.final
-        length, span = known_times(dataset, query, video)
-        curves = EvidenceCurves.of(evidence, 0, name, duration=length, moment=span)
+        length, windows = known_times(dataset, query, video)
+        curves = EvidenceCurves.of(evidence, 0, name, duration=length, windows=windows)
     truth = int(dataset.query_video[query]) == video
     seen, explained = _word_evidence(subject, query, video) if words else ({}, {})
     return PairAccount(

@@ -113,8 +113,13 @@ def published_values(method: str, dataset: str, visual_feature: str | None = Non
 
     >>> published_values("msc_prvr", "tvr"), published_values("msc_prvr", "tvr", "tvr_clip_L14")[-1]
     (None, 263.1)
+    >>> published_values("xml", "tvr", "clip_features") is None
+    True
     """
-    return (_CLIP_TABLE if on_clip(visual_feature) else _TABLE).get(method, {}).get(dataset)
+    standard = DATASETS[dataset].visual_feature if dataset in DATASETS else visual_feature
+    if on_clip(visual_feature):
+        return _CLIP_TABLE.get(method, {}).get(dataset)
+    return _TABLE.get(method, {}).get(dataset) if visual_feature in (None, standard) else None
 
 
 def on_clip(visual_feature: str | None) -> bool:
@@ -141,7 +146,7 @@ def published_recall(method: str, dataset: str, visual_feature: str | None = Non
 
 def _queries(dataset: str) -> int:
     """Queries of the published test split; 0 where it is not known."""
-    return DATASETS[dataset].sentences["test"] if dataset in DATASETS else 0
+    return DATASETS[dataset].sentences.get("test", 0) if dataset in DATASETS else 0
 
 
 def published_sum_r(method: str, dataset: str, visual_feature: str | None = None) -> float | None:

@@ -88,6 +88,7 @@ def open_subject(
     """
     config, device = run.config, torch.device(device)
     place, name = find_data(run, data), weights or config.selection
+    run.require_same_features(place.path, place.config.data)
     dataset = move_if_it_fits(place.load(_available(place, split)), device)
     known = None
     if labels is not None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from prvr.media.buckets import BucketPath, VideoFile, video_path
     from prvr.media.checked import ONLY_BELOW, ExpectedFile, FileChanged, open_checked, open_place
     from prvr.media.clips import CLIP_PROGRAM, cut_clip
-    from prvr.media.dataset import ExtractionResult, TextFeatures, write_dataset
+    from prvr.media.dataset import ExtractionResult, TextFeatures, add_features, write_dataset
     from prvr.media.decoding import decode_videos
     from prvr.media.encoders import (
         SHORT_NAMES,
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     )
     from prvr.media.frame_batches import DecodedFile, FrameBatch, Sampling
     from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
+    from prvr.media.kept_features import Extraction
     from prvr.media.packages import require_onnx, require_onnxruntime, require_transformers
     from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
     from prvr.media.reader import Backend, VideoReader, decoder_name, longest_decoding, open_video
@@ -132,6 +133,7 @@ __all__ = [
     "ExportFormat",
     "ExportMoment",
     "ExportReport",
+    "Extraction",
     "ExtractionResult",
     "FeaturePart",
     "FileChanged",
@@ -161,6 +163,7 @@ __all__ = [
     "VideoFile",
     "VideoInfo",
     "VideoReader",
+    "add_features",
     "cached_models",
     "core_count",
     "cpu_name",

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -32,7 +32,7 @@ from prvr.processes import map_in_processes
 if TYPE_CHECKING:  # importing prvr.data loads torch, which reading a video does not need
     from prvr.data import Annotation
 
-TextFeatures = Literal["words", "vectors"]
+TextFeatures = Literal["words", "projected", "vectors"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ def write_dataset(
     *,
     rate: float = 1.0,
     repeats: float = 0.0,
+    pool: int = 1,
     text: TextFeatures = "words",
+    name: str | None = None,
     backend: Backend = "pyav",
     workers: int = 1,
     progress: bool = True,
@@ -73,8 +75,11 @@ def write_dataset(
         encoder: turns frames and sentences into features.
         rate: frames per second to read.
         repeats: a frame that differs less from the last encoded one gets its vector; 0: every frame is encoded.
+        pool: samples whose mean is one row.
         text: keep sentences word by word, or as one vector each. The ``frozen`` backbone needs vectors, because it
-            compares sentences with frames in the encoder's own space.
+            compares sentences with frames in the encoder's own space. Projected words lie in that space too, and the
+            last of them is the sentence's vector.
+        name: of the feature's folder; the encoder's by default.
         backend: what decodes the videos.
         workers: processes that decode and encode, for encoders without weights.
         progress: whether to show a progress bar.
@@ -84,28 +89,87 @@ def write_dataset(
     """
     from prvr.data import RECIPE_FILE, DataError, write_annotations
 
-    folder, name = Path(root) / collection, _file_name(encoder.name)
+    folder, name = Path(root) / collection, name or _file_name(encoder.name)
     if (folder / "TextData").exists():
         raise DataError(f"{folder} exists already. Delete it, or choose another folder or collection name.")
-    features = folder / "FeatureData" / name
-    finished = features.with_name(f".{name}.finished-videos")
-    features.parent.mkdir(parents=True, exist_ok=True)
-    with exclusive_lock(features.with_name(".lock")):
-        recover_folders(features.parent)
-        made_by = Extraction(encoder, rate, backend, keep=finished, repeats=repeats)
-        result = extract_features(videos, made_by, features, workers=workers, progress=progress)
-    if not result.frames:
-        why = "; ".join(sorted(set(result.failed.values()))[:3]) or "none were given"
-        raise DataError(f"No video could be read, so there is no dataset to write: {why}.")
+    finished = _finished(folder, name)
+    made_by = Extraction(encoder, rate, backend, keep=finished, repeats=repeats, pool=pool)
+    result = _extract(folder, name, videos, made_by, workers, progress)
     with whole_folder(folder / "TextData") as texts:
         kept = {split: [a for a in part if a.moment.video in result.frames] for split, part in annotations.items()}
         for split, part in kept.items():
             if part:
                 write_annotations(texts, collection, split, part)
-        sentences = [annotation for part in kept.values() for annotation in part]
-        _write_query_features(texts / f"{name}_{collection}_query_feat.hdf5", sentences, encoder, text)
-        write_whole(texts / RECIPE_FILE, encoder.text_recipe(words=text == "words").to_json())
+        sentences = {annotation.id: annotation.sentence for part in kept.values() for annotation in part}
+        _write_query_features(texts / f"{name}_{collection}_query_feat.hdf5", sentences, encoder, text, progress)
+        write_whole(texts / RECIPE_FILE, _text_recipe(encoder, text).to_json())
     shutil.rmtree(finished, ignore_errors=True)
+    return result
+
+
+def add_features(
+    folder: str | Path,
+    name: str,
+    videos: Mapping[str, Path],
+    sentences: Mapping[str, str],
+    made_by: Extraction,
+    *,
+    text: TextFeatures = "words",
+    workers: int = 1,
+    progress: bool = True,
+) -> ExtractionResult:
+    """Add a feature to a collection that has captions: ``FeatureData/NAME`` and ``TextData/NAME``.
+
+    If it is interrupted, the same call continues. Each folder appears when it is complete.
+
+    Args:
+        folder: the collection's folder.
+        name: the feature's name.
+        videos: a file for each video id.
+        sentences: the sentence of each caption id.
+        made_by: encoder, rate and pooling.
+        text: how sentences are kept, as ``write_dataset`` takes it.
+        workers: processes that decode and encode, for encoders without weights.
+        progress: whether to show a progress bar.
+
+    Raises:
+        DataError: the collection has this feature already, or no video could be read.
+    """
+    from prvr.data import RECIPE_FILE, DataError
+
+    folder = Path(folder)
+    finished, frames, words = _finished(folder, name), folder / "FeatureData" / name, folder / "TextData" / name
+    for place in (words, frames):
+        if place.exists() and not (place == frames and finished.exists()):  # that one was interrupted, and continues
+            raise DataError(f"{place} exists already. Delete it, or choose another name.")
+    _text_recipe(made_by.encoder, text)  # refuses before hours of work what the encoder cannot do
+    result = _extract(folder, name, videos, replace(made_by, keep=finished), workers, progress)
+    with whole_folder(words) as texts:
+        _write_query_features(texts / "feature.hdf5", sentences, made_by.encoder, text, progress)
+        write_whole(texts / RECIPE_FILE, _text_recipe(made_by.encoder, text).to_json())
+    shutil.rmtree(finished, ignore_errors=True)
+    return result
+
+
+def _finished(folder: Path, name: str) -> Path:
+    """Where the features of finished videos are kept until all are written."""
+    return folder / "FeatureData" / f".{name}.finished-videos"
+
+
+def _extract(
+    folder: Path, name: str, videos: Mapping[str, Path], made_by: Extraction, workers: int, progress: bool
+) -> ExtractionResult:
+    from prvr.data import DataError
+
+    features = folder / "FeatureData" / name
+    features.parent.mkdir(parents=True, exist_ok=True)
+    with exclusive_lock(features.with_name(".lock")):
+        recover_folders(features.parent)
+        result = extract_features(videos, made_by, features, workers=workers, progress=progress)
+    if not result.frames:
+        shutil.rmtree(features, ignore_errors=True)
+        why = "; ".join(sorted(set(result.failed.values()))[:3]) or "none were given"
+        raise DataError(f"No video could be read, so there is no dataset to write: {why}.")
     return result
 
 
@@ -148,16 +212,28 @@ def _features(made_by: Extraction, path: Path) -> ExtractedVideo | MediaError:
         return problem
 
 
-def _write_query_features(path: Path, annotations: Sequence[Annotation], encoder: Encoder, text: TextFeatures) -> None:
+def _write_query_features(
+    path: Path, sentences: Mapping[str, str], encoder: Encoder, text: TextFeatures, progress: bool
+) -> None:
     """One dataset per sentence: the features of its words (L, Dq), or its one vector (1, D)."""
     import h5py
 
+    from prvr.data import show_progress
+
+    names = show_progress(sentences, total=len(sentences), label="encoding sentences", show=progress)
     with h5py.File(path, "w", libver=("v110", "v110")) as store:
-        for annotation in annotations:
-            if text == "words":
-                store.create_dataset(annotation.id, data=encoder.encode_words(annotation.sentence))
+        for name in names:
+            if text == "vectors":
+                store.create_dataset(name, data=encoder.encode_texts([sentences[name]]))
             else:
-                store.create_dataset(annotation.id, data=encoder.encode_texts([annotation.sentence]))
+                words = encoder.encode_words(sentences[name])
+                store.create_dataset(name, data=encoder.project_words(words) if text == "projected" else words)
+
+
+def _text_recipe(encoder: Encoder, text: TextFeatures) -> Recipe:
+    if text == "projected":
+        encoder.project_words(encoder.encode_words("a"))  # raises where it cannot
+    return encoder.text_recipe(words=text == "words", projected=text == "projected")
 
 
 def _file_name(encoder: str) -> str:

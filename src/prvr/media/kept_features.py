@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ class Extraction:
     backend: Backend = "pyav"
     keep: Path | None = None
     repeats: float = 0.0  # as ``feature_parts`` takes it
+    pool: int = 1  # samples whose mean is one row
 
     def features(self, path: Path) -> ExtractedVideo:
         """The features of a video: those that were kept, if the file has not changed since.
@@ -49,7 +50,7 @@ class Extraction:
             found = ExtractedVideo(made.vectors, made.recipe, made.problem)
             if kept is not None:
                 _write(kept, found)
-        return found
+        return found if self.pool == 1 else _pooled(found, self.pool)
 
     def _kept_file(self, path: Path) -> Path | None:
         """Named after everything that the features depend on."""
@@ -59,6 +60,15 @@ class Extraction:
         recipe = self.encoder.recipe(self.rate, decoder_name(self.backend), self.repeats).to_json()
         facts = json.dumps([str(path.resolve()), status.st_size, status.st_mtime_ns, recipe])
         return self.keep / f"{hashlib.sha256(facts.encode()).hexdigest()[:32]}.npz"
+
+
+def _pooled(video: ExtractedVideo, count: int) -> ExtractedVideo:
+    """The mean of every ``count`` rows; the last row may be of fewer."""
+    starts = np.arange(0, len(video.vectors), count)
+    sizes = np.diff([*starts, len(video.vectors)])[:, None]
+    means = (np.add.reduceat(video.vectors, starts, axis=0) / sizes).astype(np.float32)
+    how = "; ".join(filter(None, (f"mean of {count}", video.recipe.preprocessing)))
+    return ExtractedVideo(means, replace(video.recipe, preprocessing=how), video.problem)
 
 
 def _read(path: Path) -> ExtractedVideo | None:

@@ -10,6 +10,7 @@ from typing import Any
 from prvr.media.errors import EncoderError
 
 WORDS = "words"  # begins the ``preprocessing`` of sentences that are kept word by word
+PROJECTED_WORDS = "projected words"  # likewise, of words in the space of the pictures
 
 
 class RecipeMismatch(EncoderError):

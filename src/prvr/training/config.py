@@ -31,7 +31,10 @@ class DataConfig:
     collection: str = "charades"
     """collection name, as in {collection}train.caption.txt"""
     visual_feature: str | None = None
-    """folder under FeatureData; not needed where there is only one"""
+    """folder under FeatureData; not needed where there is only one; A+B: two of them side by side"""
+    features: str | None = None
+    """published features by their short name, such as clip-l14, whatever their files are called; sets visual_feature
+    and both widths. `prvr data check DIR` names those that are there"""
     train_split: str = "train"
     """split to train on"""
     validation_split: str = "val"
@@ -196,7 +199,13 @@ def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
             text = path.read_text("utf-8")
         except UnicodeDecodeError:
             raise ConfigError(f"{path} is not UTF-8 text") from None
-        return config_from_dict(_parse(text, str(path)), str(path))
+        values = _parse(text, str(path))
+        return config_from_dict(_with_base(values, str(values.get("method", TrainConfig.method))), str(path))
+    return config_from_dict(_shipped(name, method_name), f"preset {name}")
+
+
+def _shipped(name: str, method_name: str) -> dict[str, Any]:
+    """The tables of a shipped preset."""
     if method_name not in RECIPES:
         method(method_name)
     names = preset_names(method_name)
@@ -205,7 +214,26 @@ def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
         hint = did_you_mean(name, names)
         raise ConfigError(f"no preset {name!r} for {method_name}.{hint} {choices} a .toml file or a dataset's folder")
     text = (files("prvr") / "presets" / method_name / f"{name}.toml").read_text("utf-8")
-    return config_from_dict(_parse(text, f"preset {name}"), f"preset {name}")
+    return _with_base(_parse(text, f"preset {name}"), method_name)
+
+
+def _with_base(values: dict[str, Any], method_name: str) -> dict[str, Any]:
+    """Tables that begin with ``like = "NAME"`` change the shipped preset of that name."""
+    base = values.pop("like", None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise ConfigError(f"like: expected the name of a preset, found {base!r}")
+    return _changed(_shipped(base, method_name), values)
+
+
+def _changed(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    tables = {name: _changed(base[name], table) for name, table in values.items() if _are_tables(base.get(name), table)}
+    return base | values | tables
+
+
+def _are_tables(*values: Any) -> bool:
+    return all(isinstance(value, dict) for value in values)
 
 
 def config_from_dict(values: Mapping[str, Any], where: str) -> TrainConfig:

@@ -11,7 +11,7 @@ from prvr.trace import Trace
 from prvr.training.config import load_preset
 from prvr.training.model import TraceModel
 from prvr.training.run import Run
-from prvr.training.splits import require_widths
+from prvr.training.splits import require_widths, resolve_config
 
 
 def import_checkpoint(
@@ -33,7 +33,7 @@ def import_checkpoint(
     """
     official = read_official_checkpoint(file, config)
     backbone = from_official(method, official.state_dict, official.config)
-    preset = load_preset(dataset, method)
+    preset = resolve_config(load_preset(dataset, method), data)
     settings = replace(
         preset, model=backbone.config, selection="last", trace_stage=replace(preset.trace_stage, epochs=0)
     )

@@ -35,7 +35,7 @@ def preset_for_data(data: str | Path, method_name: str = "dreamprvr") -> TrainCo
         raise DataError(f"{root} should hold a dataset, and holds {found}.")
     shipped = preset_names(method_name)
     if names[0] in DATASETS and names[0] in shipped:
-        return load_preset(names[0], method_name)
+        return _on_what_is_there(load_preset(names[0], method_name), root)
     config = load_preset(OWN_PRESET if OWN_PRESET in shipped else _OTHER_METHODS, method_name)
     files = Collection.find(root, names[0])
     with open_feature_store(files.video_features) as videos, open_feature_store(files.query_features) as queries:
@@ -54,6 +54,15 @@ def preset_for_data(data: str | Path, method_name: str = "dreamprvr") -> TrainCo
     train = {caption.video for caption in read_captions(files.captions(config.data.train_split))}
     planned, steps = (math.ceil(videos / config.batch_size) for videos in (_PLANNED_VIDEOS, len(train)))
     return _with_times_the_epochs(config, max(1, round(planned / steps)))
+
+
+def _on_what_is_there(config: TrainConfig, root: Path) -> TrainConfig:
+    """The preset of a published dataset, on other published features where the folder holds only those."""
+    files = Collection.find(root, config.data.collection, config.data.visual_feature)
+    missing = {*files.visual_feature.split("+")} - {*files.found_features}
+    if not missing or len(files.known) != 1:
+        return config
+    return replace(config, data=replace(config.data, features=files.known[0]))
 
 
 def _with_times_the_epochs(config: TrainConfig, times: int) -> TrainConfig:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prvr.data import Collection, DataError, Dataset
+from prvr.data import Collection, DataError, Dataset, known_feature, open_feature_store
 from prvr.training.config import TrainConfig
 
 
@@ -66,12 +66,36 @@ def require_widths(config: TrainConfig, data: str | Path, widths: Iterable[tuple
 
 
 def resolve_config(config: TrainConfig, data: str | Path) -> TrainConfig:
-    """Decide what the configuration leaves to the data: auxiliary captions are read where the data has them."""
+    """Decide what the configuration leaves to the data.
+
+    Features that are named by their short name get the name of their files and their widths. Auxiliary captions are
+    read where the data has them.
+    """
+    config = _with_features(config, data)
     if getattr(config.model, "captions", False) is not None:
         return config
     collection = Collection.find(data, config.data.collection, config.data.visual_feature)
     changed: dict[str, Any] = {"captions": collection.caption_features is not None}
     return replace(config, model=replace(config.model, **changed))
+
+
+def _with_features(config: TrainConfig, data: str | Path) -> TrainConfig:
+    if config.data.features is None:
+        return config
+    feature = known_feature(config.data.features)
+    files = Collection.find(data, config.data.collection, feature.name)
+    name = files.files_of(feature)
+    if name is None:
+        expected = ", ".join(dict.fromkeys(each.frames.format(files.name) for each in feature.files))
+        found = ", ".join(files.found_features) or "nothing"
+        raise DataError(f"{files.features.parent} holds no {feature.name} features ({expected}); found: {found}.")
+    files = replace(files, visual_feature=name)
+    visual, query = feature.visual_width, feature.query_width
+    if visual is None or query is None:  # nothing verified is published about it
+        with open_feature_store(files.video_features) as videos, open_feature_store(files.query_features) as queries:
+            visual, query = videos.width, queries.width
+    widths: dict[str, Any] = {"visual_width": visual, "query_width": query}
+    return replace(config, data=replace(config.data, visual_feature=name), model=replace(config.model, **widths))
 
 
 def training_splits(config: TrainConfig, data: str | Path) -> Splits:

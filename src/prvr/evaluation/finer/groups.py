@@ -23,9 +23,8 @@ def moment_ratios(dataset: Dataset) -> Tensor:
     known, ratios = dataset.moments or {}, []
     for caption in dataset.captions:
         moment = known.get(caption.id)
-        length = 0.0 if moment is None else sum(max(0.0, end - start) for start, end in moment.windows)
-        usable = moment is not None and moment.duration > 0 and length > 0
-        ratios.append(min(1.0, length / moment.duration) if usable and moment is not None else torch.nan)
+        usable = moment is not None and moment.duration > 0 and moment.seconds > 0
+        ratios.append(min(1.0, moment.seconds / moment.duration) if usable and moment is not None else torch.nan)
     return torch.tensor(ratios, dtype=torch.float64)
 
 

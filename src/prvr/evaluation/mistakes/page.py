@@ -123,31 +123,33 @@ def _figures(dataset: Dataset, mistake: Mistake, roles: Mapping[str, PairAccount
     times = [known_times(dataset, mistake.query, video) for video in (mistake.truth, mistake.other)]
     in_seconds = all(length is not None for length, _ in times)
     drawn = []
-    for (role, account), (length, moment) in zip(roles.items(), times, strict=True):
+    for (role, account), (length, windows) in zip(roles.items(), times, strict=True):
         with blank_figure(_WIDTH, _HEIGHT) as figure:
             axes = figure.add_axes((0.12, 0.19, 0.86, 0.7))
             if account.curves is None:
                 values = [value for other in roles.values() for value in other.curve]
                 axes.set_ylim(min(values) - 0.02, max(values) + 0.06)
                 end = length if in_seconds and length is not None else float(len(account.curve))
-                _draw_cosines(axes, account, role, end, moment if in_seconds else None)
+                _draw_cosines(axes, account, role, end, windows if in_seconds else ())
             else:
                 set_limits(axes, in_seconds, *(other.curves for other in roles.values() if other.curves is not None))
                 axes.set_xlim(0, account.curves.end(in_seconds))
-                draw_evidence(axes, account.curves, role, in_seconds)
+                draw_evidence(axes, account.curves, role, in_seconds, brief=True)
             axes.set_xlabel("time (s)" if in_seconds else "frame")
         drawn.append(figure)
     return drawn
 
 
-def _draw_cosines(axes: Axes, account: PairAccount, role: str, end: float, moment: tuple[float, float] | None) -> None:
+def _draw_cosines(
+    axes: Axes, account: PairAccount, role: str, end: float, windows: Sequence[tuple[float, float]]
+) -> None:
     """The curve of a run without TRACE, its peak, and the annotated moment; ``end`` is the last time on the axis."""
     times = (np.arange(len(account.curve)) + 0.5) * end / len(account.curve)
     peak = int(np.argmax(account.curve))
     axes.plot(times, account.curve, color=DIRECT, linewidth=1.8)
     axes.plot(times[peak], account.curve[peak], "v", color=DIRECT, markersize=9, markeredgecolor="white")
-    if moment is not None:
-        axes.axvspan(*moment, color=MOMENT, alpha=0.28, linewidth=0, zorder=0.5)
+    for window in windows:
+        axes.axvspan(*window, color=MOMENT, alpha=0.28, linewidth=0, zorder=0.5)
     axes.set_title(f"{role} · {account.video_id}", loc="left", fontsize=9.5, fontweight="bold", pad=5, parse_math=False)
     axes.set(ylabel="cos(q, frame)", xlim=(0, end))
     axes.grid(axis="y", color="#E6E6E6", linewidth=0.6)

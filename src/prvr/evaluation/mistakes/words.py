@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from prvr.data import Dataset
 from prvr.evaluation.curve_moments import known_times
 from prvr.evaluation.mistakes.choose import Mistake, RankedQueries
@@ -32,7 +34,7 @@ def mistake_words(
         text = f"The right video has rank {after} and is only {lead:.4f} behind {name}."
     else:
         text = f"{name} leads by {lead:.4f}, and the right video has rank {after}: the model sees something else in it."
-    return f"{text}{_moment(dataset, mistake, truth)}"
+    return re.sub(r"(?<=[ (])-(?=\d)", "−", f"{text}{_moment(dataset, mistake, truth)}")
 
 
 def _supports(truth: PairAccount | None, other: PairAccount | None) -> str:
@@ -56,15 +58,16 @@ def _peak(account: PairAccount | None) -> str:
 
 
 def _gap(account: PairAccount) -> str:
-    return "not known" if account.curves is None else f"{account.curves.unsupported_gap:+.2f}".replace("-", "−")
+    return "not known" if account.curves is None else f"{account.curves.unsupported_gap:.2f}"
 
 
 def _moment(dataset: Dataset, mistake: Mistake, truth: PairAccount | None) -> str:
     """Whether the best frame of the right video lies in the annotated moment; empty where that is not known."""
-    length, span = known_times(dataset, mistake.query, mistake.truth)
-    if truth is None or length is None or span is None:
+    length, windows = known_times(dataset, mistake.query, mistake.truth)
+    if truth is None or length is None or not windows:
         return ""
     curve = truth.curve if truth.curves is None else truth.curves.routed.tolist()
     time = (max(range(len(curve)), key=curve.__getitem__) + 0.5) * length / len(curve)
-    where = "lies in" if span[0] <= time <= span[1] else "does not lie in"
-    return f" Its best frame, at {time:.1f} s, {where} the annotated moment ({span[0]:.1f} to {span[1]:.1f} s)."
+    where = "lies in" if any(start <= time <= end for start, end in windows) else "does not lie in"
+    named = ", ".join(f"{start:.1f} to {end:.1f} s" for start, end in windows[:3])
+    return f" The right video's best frame, at {time:.1f} s, {where} the annotated moment ({named})."

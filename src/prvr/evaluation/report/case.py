@@ -85,5 +85,5 @@ def _peaks(role: str, video: EvidenceCurves) -> list[Cell]:
 def _curves(study: Study, evidence: PairEvidence, query: int, video: int) -> EvidenceCurves:
     """One query's curves in one video, with times where they are known."""
     dataset = study.subject.dataset
-    length, span = known_times(dataset, query, video)
-    return EvidenceCurves.of(evidence, query, dataset.video_ids[video], duration=length, moment=span)
+    length, windows = known_times(dataset, query, video)
+    return EvidenceCurves.of(evidence, query, dataset.video_ids[video], duration=length, windows=windows)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from prvr.media.errors import EncoderError
 from prvr.media.frames import Fit, Image
-from prvr.media.recipe import WORDS, Recipe
+from prvr.media.recipe import PROJECTED_WORDS, WORDS, Recipe
 from prvr.media.resize import fit_picture
 
 Array = NDArray[np.float32]
@@ -47,6 +47,14 @@ class TextEncoder(ABC):
         """``encode_words`` of many texts. Override it where encoding many at once is faster."""
         return [self.encode_words(text) for text in texts]
 
+    def project_words(self, words: Array) -> Array:
+        """Word features of a text in the space of the vectors, (L, Dq) → (L, D); its last row is the text's own vector.
+
+        Raises:
+            EncoderError: the model has no such map.
+        """
+        raise EncoderError(f"{self.name} cannot project single words; keep words, or one vector per sentence.")
+
     def understanding(self, text: str) -> Understanding | None:
         """Which words of a text are used, for an encoder with a limited vocabulary; None if it reads every word."""
         return None
@@ -55,8 +63,11 @@ class TextEncoder(ABC):
         """The text with one word exchanged for another of its kind, for an encoder that knows kinds of words."""
         return ()
 
-    def text_recipe(self, *, words: bool = False) -> Recipe:
-        """The recipe of sentence vectors, or of word features."""
+    def text_recipe(self, *, words: bool = False, projected: bool = False) -> Recipe:
+        """The recipe of sentence vectors, of word features, or of those in the space of the vectors."""
+        if projected:
+            how = _joined(PROJECTED_WORDS, self.text_preprocessing)
+            return Recipe(self.name, self.weights, self.width, preprocessing=how)
         if words:
             return Recipe(
                 self.name, self.weights, self.word_width, preprocessing=_joined(WORDS, self.text_preprocessing)

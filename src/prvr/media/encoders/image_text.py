@@ -93,6 +93,14 @@ class ImageTextEncoder(Encoder):
     def encode_word_lists(self, texts: Sequence[str]) -> list[Array]:
         return [*encode_in_batches(texts, self.device, self._words)]
 
+    def project_words(self, words: Array) -> Array:
+        projection = getattr(self.model, "text_projection", None)
+        if not isinstance(projection, torch.nn.Linear) or projection.in_features != words.shape[1]:
+            return super().project_words(words)
+        with torch.no_grad():
+            states = torch.from_numpy(words).to(self.device, projection.weight.dtype)
+            return projection(states).float().cpu().numpy()
+
     def _sentences(self, texts: Sequence[str]) -> Array:
         return _vectors(self.model.get_text_features(**self._inputs(texts)[0]))
 

@@ -1,0 +1,132 @@
+"""``prvr data extract``: add features to a dataset that has captions, from its raw videos."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from prvr.cli.console import count
+from prvr.cli.extraction import open_feature_encoder, print_failures, require_sampling
+from prvr.data import DATASETS, KNOWN_FEATURES, Collection, DataError, find_collections, read_captions
+from prvr.library import find_videos
+from prvr.media import Extraction, TextFeatures, add_features
+from prvr.terminal import Console
+
+_NAMED = 3  # missing videos that are named
+
+
+@dataclass(frozen=True)
+class Extract:
+    """Add features to a dataset that has captions, made from its raw videos.
+
+    `prvr data extract DATA/charades --videos VIDEOS --features clip-l14` encodes the videos that the captions of
+    DATA/charades name (VIDEOS/3MSZA.mp4, at any depth) and the captions themselves, and writes FeatureData/clip-l14 and
+    TextData/clip-l14. Both keep their recipe: encoder, weights, rate, preprocessing. Then
+    `prvr train charades --data DATA --data.features clip-l14` trains on them, with any method.
+
+    clip-b32 needs `prvr prepare clip-base`, clip-l14 `prvr prepare clip`, or --encoder with the model's folder. You can
+    stop with Ctrl-C and run the same command again to continue. The exit status is 1 if videos are missing or cannot be
+    read.
+    """
+
+    dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
+    """the collection's folder, with its captions in TextData, or the folder that holds the collection"""
+    videos: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
+    """the folder with the videos, named after their ids; folders in it are searched as well"""
+    features: str
+    """clip-b32 or clip-l14, for the same as published; with --encoder, also a name of your own"""
+    collection: str | None = None
+    """which collection, if there are several"""
+    encoder: str | None = None
+    """plain, a name that `prvr prepare --list` shows, or a folder [the one that makes the features]"""
+    rate: float = 1.0
+    """frames per second that are encoded; Moment-DETR's features have one row for two seconds, which is 0.5"""
+    pool: int = 1
+    """frames whose mean is one row of the features"""
+    repeats: float = 0.0
+    """a frame is not encoded again if no part of it differs by more than this, of 255 levels, from the last encoded
+    one; 0 encodes every frame"""
+    text: TextFeatures = "words"
+    """keep sentences word by word (the encoder's last hidden states), as trained methods need them; word by word in the
+    space of the pictures, ending with the sentence's vector, which also suits tf_prvr; or as one vector each"""
+    workers: int = 1
+    """processes that decode and encode, with the encoder plain"""
+
+    def run(self) -> int:
+        console = Console(highlight=False, markup=False, soft_wrap=True)
+        require_sampling(self.rate, self.pool, self.repeats)
+        files, sentences, wanted = self._captions()
+        self._require_new(files)
+        found = self._find(wanted)
+        known = self.features if self.features in KNOWN_FEATURES else None
+        encoder = open_feature_encoder(known, self.encoder, self.text, self.workers, console)
+        made_by = Extraction(encoder, self.rate, repeats=self.repeats, pool=self.pool)
+        try:
+            made = add_features(
+                files.folder, self.features, found, sentences, made_by, text=self.text, workers=self.workers
+            )
+        except KeyboardInterrupt:
+            console.print("stopped; finished videos are kept, and the same command continues from here")
+            raise
+        written = f"{count(len(made.frames), 'video')}, {count(len(sentences), 'sentence')}"
+        console.print(f"wrote {self.features} into {files.folder}: {written}")
+        missing = [name for name in wanted if name not in found]
+        if missing:
+            names = ", ".join(missing[:_NAMED]) + (" …" if len(missing) > _NAMED else "")
+            console.print(f"not in {self.videos}: {count(len(missing), 'video')} ({names})")
+        failed = print_failures(found, made, console)
+        if missing or failed:
+            console.print("to train without these videos, remove their lines from the caption files")
+        if files.name in DATASETS:
+            flag = f"--data.features {self.features}" if known else f"--data.visual-feature {self.features}"
+            console.print(f"next: prvr train {files.name} --data {self.dir} {flag}")
+        return 1 if missing or failed else 0
+
+    def _captions(self) -> tuple[Collection, dict[str, str], list[str]]:
+        """The collection, the sentence of each caption, and the videos that they are about."""
+        names = [self.collection] if self.collection else find_collections(self.dir)
+        if len(names) != 1:
+            found = (
+                f"{len(names)} collections ({', '.join(names)}); choose a --collection" if names else "no collection"
+            )
+            raise DataError(f"{self.dir} holds {found}.")
+        files = Collection.find(self.dir, names[0], self.features)
+        if not files.splits:
+            raise DataError(
+                f"{files.text} has no captions ({files.name}train.caption.txt …); there is nothing to encode."
+            )
+        captions = [caption for split in files.splits for caption in read_captions(files.captions(split))]
+        videos = dict.fromkeys(caption.video for caption in captions)
+        return files, {caption.id: caption.sentence for caption in captions}, [*videos]
+
+    def _require_new(self, files: Collection) -> None:
+        if not re.fullmatch(r"[\w.-]+", self.features):
+            raise DataError(f"--features {self.features}: choose a name of letters, digits, dots, - and _.")
+        if self.features not in KNOWN_FEATURES and self.encoder is None:
+            made = ", ".join(name for name, feature in KNOWN_FEATURES.items() if feature.encoder)
+            raise DataError(
+                f"--features {self.features} is none of {made}; name the --encoder that makes features of your own."
+            )
+
+    def _find(self, wanted: list[str]) -> dict[str, Path]:
+        """The file of each video: the only one of its name, with or without the v_ of ActivityNet's ids."""
+        if not self.videos.is_dir():
+            raise DataError(f"{self.videos} is not a folder; give the folder with the videos.")
+        by_name: dict[str, list[Path]] = {}
+        for path in find_videos([self.videos]):
+            if isinstance(path, Path) and path.is_file():
+                by_name.setdefault(path.stem, []).append(path)
+        found: dict[str, Path] = {}
+        for name in wanted:
+            files = by_name.get(name) or by_name.get(name.removeprefix("v_")) or by_name.get(f"v_{name}") or []
+            if len(files) > 1:
+                raise DataError(f"{name} may be {' or '.join(map(str, files[:3]))}; keep one of them in {self.videos}.")
+            if files:
+                found[name] = files[0]
+        if not found:
+            raise DataError(f"{self.videos} holds none of the {len(wanted):,} videos, such as {wanted[0]}.mp4.")
+        return found
