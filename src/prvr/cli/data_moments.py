@@ -39,8 +39,8 @@ class Moments:
     def run(self) -> int:
         names = [self.collection] if self.collection else find_collections(self.dir)
         if len(names) != 1:
-            found = f"{len(names)} collections ({', '.join(names)}); choose a --collection" if names else "none"
-            raise DataError(f"{self.dir} should hold a collection, and holds {found}.")
+            there = f"{len(names)} collections ({', '.join(names)}); choose a --collection" if names else "none"
+            raise DataError(f"{self.dir} should hold a collection, and holds {there}.")
         missing = [str(path) for path in self.annotations if not path.exists()]
         if missing or not self.annotations:
             raise DataError(f"no annotations: {', '.join(missing) or 'name at least one file'}.")

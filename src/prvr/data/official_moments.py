@@ -87,8 +87,8 @@ def _tvr(path: Path) -> Iterator[OfficialMoment]:
     for number, line in text_lines(path):
         row = _json(path, number, line)
         if row.get("ts") is not None:  # a test split keeps its moments secret
-            about = (row.get(key) for key in ("vid_name", "desc", "duration", "ts"))
-            yield _entry(f"{path}:{number}", *about, row.get("type", ""))
+            kind = row.get("type", "")
+            yield _entry(f"{path}:{number}", row.get("vid_name"), row.get("desc"), row.get("duration"), row["ts"], kind)
 
 
 def _activitynet(path: Path) -> Iterator[OfficialMoment]:

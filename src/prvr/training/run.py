@@ -103,16 +103,18 @@ class Run:
     def require_same_features(self, data: str | Path, names: DataConfig | None = None) -> None:
         """Raise ``RunError`` where features were made otherwise than those that the run was trained on.
 
-        ``names``: collection and feature there, where they are not the run's own. Only features with a recipe can be compared. Versions of a decoder, and which pictures were not encoded again,
-        do not count, as for libraries.
+        ``names``: collection and feature there, where they are not the run's own. Only features with a recipe can be
+        compared. Versions of a decoder, and which pictures were not encoded again, do not count, as for libraries.
         """
         c = names or self.config.data
         now = Collection.find(data, c.collection, c.visual_feature).recipes
         for what, before in self.features.items():
             recipe = now.get(what, before)
-            names = [name for name in before if name not in ("decoder", "repeats") and before[name] != recipe.get(name)]
-            if names:
-                changes = "; ".join(f"{name} {before[name]!s:.60} → {recipe.get(name)!s:.60}" for name in names)
+            changed = [
+                name for name in before if name not in ("decoder", "repeats") and before[name] != recipe.get(name)
+            ]
+            if changed:
+                changes = "; ".join(f"{name} {before[name]!s:.60} → {recipe.get(name)!s:.60}" for name in changed)
                 raise RunError(
                     f"the {what} in {data} were not made as those that {self.path} was trained on ({changes}): "
                     "use the features of that time, or train again"

@@ -27,7 +27,7 @@ class Answers:
     def of(scores: Tensor, positives: Sequence[Sequence[int]], first: int = FIRST) -> Answers:
         """From scores (Q, V) and the rows of the correct videos of each query."""
         top, values = [], []
-        for part in scores.split(_ROWS):
+        for part in torch.split(scores, _ROWS):
             ordered = part.sort(dim=1, descending=True, stable=True)
             top.append(ordered.indices[:, :first].cpu())
             values.append(ordered.values[:, :first].float().cpu())

@@ -137,7 +137,7 @@ def _look(split: EncodedSplit, config: TraceConfig, name: str, video: int, rows:
 
 def _parts(cells: Tensor, frames: int, device: torch.device) -> Iterator[Tensor]:
     budget = _NUMBERS.get(device.type, _NUMBERS["cpu"])
-    return iter(cells.split(max(1, budget // frames**2)) if len(cells) else ())
+    return iter(torch.split(cells, max(1, budget // frames**2)) if len(cells) else ())
 
 
 def _curves(split: EncodedSplit, config: TraceConfig, name: str, video: int, queries: Tensor) -> Tensor:

@@ -10,8 +10,9 @@ With correct videos at ranks r₁ < … < r_P of a query:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import fmean
 
 NEAR, FAR = 10, 100  # the k of nDCG and coverage
@@ -36,10 +37,18 @@ class Relevance:
         >>> round(found.mean_average_precision, 1), round(found.ndcg_10, 1), found.coverage_10
         (83.3, 92.0, 100.0)
         """
-        gains = [(ndcg(places, NEAR), ndcg(places, FAR)) for places in positives]
-        shares = [(share_within(places, NEAR), share_within(places, FAR)) for places in positives]
-        columns = ([average_precision(places) for places in positives], *zip(*gains, strict=True))
-        return Relevance(*(100.0 * fmean(column) for column in (*columns, *zip(*shares, strict=True))), len(positives))
+
+        def mean(measure: Callable[[Sequence[int]], float]) -> float:
+            return 100.0 * fmean(map(measure, positives))
+
+        return Relevance(
+            mean_average_precision=mean(average_precision),
+            ndcg_10=mean(partial(ndcg, k=NEAR)),
+            ndcg_100=mean(partial(ndcg, k=FAR)),
+            coverage_10=mean(partial(share_within, k=NEAR)),
+            coverage_100=mean(partial(share_within, k=FAR)),
+            queries=len(positives),
+        )
 
     def as_dict(self) -> dict[str, float]:
         return asdict(self)
