@@ -149,7 +149,7 @@ def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
         console.print(f"{outcome.folder}  weights: {outcome.selection}", highlight=False, markup=False, soft_wrap=True)
         if outcome.model.backbone.notice:
             console.print(f"  {outcome.model.backbone.notice}", highlight=False, markup=False, soft_wrap=True)
-        for scoring, shares in outcome.coverage.items():
+        for scoring, shares in outcome.coverage.items() if outcome.finer is None else ():
             within = ", ".join(f"{share:.1f} % within {k}" for k, share in shares.items())
             console.print(f"  {ROWS[scoring]}, share of all correct videos: {within}", highlight=False, markup=False)
         if outcome.trust is not None:

@@ -106,10 +106,13 @@ def _one(arguments: ReportArguments, device: torch.device) -> WrittenReport:
         def tick(done: int, total: int) -> None:
             progress.update(task, description="ranking in every way", completed=done, total=total)
 
+        def look(done: int, total: int) -> None:
+            progress.update(task, description="searching moments", completed=done, total=total)
+
         timed = not arguments.only or "efficiency" in arguments.only
         corpus = not arguments.only or "vcmr" in arguments.only
         bank = sentence_bank(subject) if arguments.query_bank else None
-        found = run_study(subject, tick, timed=timed, corpus_moments=corpus, bank=bank)
+        found = run_study(subject, tick, timed=timed, corpus_moments=corpus, moments_tick=look, bank=bank)
         progress.update(task, description="tables and figures", total=None)
         folder = arguments.out or run.path / "report" / subject.name
         return write_report(found, folder, only=arguments.only, extras=extras, command=_command(arguments))

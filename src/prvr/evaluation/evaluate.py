@@ -105,7 +105,11 @@ def evaluate_run(
     if subject.several_positives:
         columns |= {f"{column}_any": ranks(matrix, dataset.positives).cpu() for column, matrix in matrices.items()}
         covered = {c: {k: _coverage(subject, m, k) for k in (10, 100)} for c, m in matrices.items()}
-    protocol = subject.protocol if bank is None else replace(subject.protocol, notes=bank.note)
+    notes = [] if bank is None else [bank.note]
+    if labels is not None:
+        named = f"{int(subject.judged.sum()):,} of {len(dataset.captions):,} queries"
+        notes.append(f"labels: {labels.name}, which names {named}")
+    protocol = replace(subject.protocol, notes="; ".join(notes))
     record = EvaluationRecord(dataset.query_ids, subject.owners, columns, protocol)
     folder = run.path / "eval" / subject.name
     remove_finer(folder)

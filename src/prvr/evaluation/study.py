@@ -38,6 +38,7 @@ def run_study(
     *,
     timed: bool = True,
     corpus_moments: bool = True,
+    moments_tick: Tick | None = None,
     bank: SentenceBank | None = None,
 ) -> Study:
     """Encode the split, rank it in every way, and look at each query's own video and hard negative.
@@ -47,6 +48,7 @@ def run_study(
         tick: called as queries are ranked, with the queries done and all queries.
         timed: also score as a search does, only to measure how long that takes.
         corpus_moments: search every query's moment in its 100 best videos.
+        moments_tick: called while that is done, with the videos looked into and all videos.
         bank: also rank with the query-bank correction.
     """
     split = encode_subject(subject, timed=timed)
@@ -73,7 +75,7 @@ def run_study(
             for letter, values in found.sweeps.items()
         },
         answers=answers,
-        searches=search_moments(subject.dataset, split, config, answers) if corpus_moments else {},
+        searches=search_moments(subject.dataset, split, config, answers, moments_tick) if corpus_moments else {},
         bank="" if bank is None else bank.note,
         rivals=rivals.to("cpu"),
         spread=None if registers is None else RegisterSpread.of(registers),
