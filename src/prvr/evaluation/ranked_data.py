@@ -16,7 +16,7 @@ class RankedData:
 
     path: str | Path
     config: TrainConfig  # the run's, with the collection and features that are ranked
-    trained_on: str = ""  # the collection that the run was trained on, where this is another dataset
+    trained_on: str = ""  # what the run was trained on, where this is another dataset
     prefix: str = ""  # of the folders that results go to, where this is another dataset
 
     def load(self, split: str) -> Dataset:
@@ -47,7 +47,7 @@ def find_data(run: Run, data: str | Path | None = None) -> RankedData:
         return RankedData(run.data, config)
     if has_collection(data, own) and own in find_collections(Path(data)):
         if _captions_differ(config, run.record.get("data"), data):
-            return RankedData(data, config, own, _as_prefix(Path(data).resolve().name))
+            return RankedData(data, config, f"another {own}", _as_prefix(Path(data).resolve().name))
         return RankedData(data, config)
     names = find_collections(Path(data))
     if len(names) != 1:

@@ -123,7 +123,7 @@ def _look(split: EncodedSplit, config: TraceConfig, name: str, video: int, rows:
     cells = filled.cells(video)
     mask = split.videos.evidence_mask[video]
     frames = int(mask.sum())
-    for part in _parts(cells, frames, mask.device):
+    for part in _parts(cells, frames, mask.device) if frames else ():
         queries = rows[part // filled.videos.shape[1]].to(mask.device)
         curves = _curves(split, config, name, video, queries)[:, mask]
         found = best_stretches(curves, STRETCHES)
@@ -155,6 +155,7 @@ def _ranked(
 ) -> MomentSearch:
     videos, contrast = filled.videos[:, :-1], filled.contrast[:, :-1]
     fused = answers.scores[rows, :VIDEOS, None] - (contrast[..., :1] - contrast)
+    fused = fused.nan_to_num(nan=-torch.inf, neginf=-torch.inf)  # a video without frames has no stretches
     order = fused.flatten(1).sort(dim=1, descending=True, stable=True)
     chosen = order.indices[:, :PREDICTIONS]
     named = videos.gather(1, chosen // STRETCHES)
