@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prvr.data import Collection, DataError, Dataset, find_collections, has_collection
-from prvr.training import Run, TrainConfig, load_split
+from prvr.training import Run, TrainConfig, load_split, resolve_config
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,13 @@ def find_data(run: Run, data: str | Path | None = None) -> RankedData:
 
 
 def _with_collection(config: TrainConfig, data: str | Path, name: str) -> TrainConfig:
-    """A run's configuration for another collection: its feature of the same name, or its usual or only one."""
-    wanted = config.data.visual_feature
-    folder = Collection.find(data, name, wanted or "").folder / "FeatureData"
-    kept = wanted if wanted and any(folder.glob(f"{wanted}*")) else None
-    return replace(config, data=replace(config.data, collection=name, visual_feature=kept))
+    """A run's configuration for another collection: the feature of the same name there, or its usual or only one."""
+    wanted = config.data.visual_feature or ""
+    folder = Collection.find(data, name, wanted).folder / "FeatureData"
+    named = dict.fromkeys([wanted, wanted.replace(config.data.collection, name)])  # charades_clip_L14 → tvr_clip_L14
+    kept = next((feature for feature in named if feature and any(folder.glob(f"{feature}*"))), None)
+    changed = replace(config, data=replace(config.data, collection=name, visual_feature=kept))
+    return resolve_config(changed, data) if config.data.features else changed
 
 
 def _captions_differ(config: TrainConfig, first: object, second: str | Path) -> bool:
