@@ -63,7 +63,7 @@ def _with_collection(config: TrainConfig, data: str | Path, name: str) -> TrainC
     named = dict.fromkeys([wanted, wanted.replace(config.data.collection, name)])  # charades_clip_L14 → tvr_clip_L14
     kept = next((feature for feature in named if feature and any(folder.glob(f"{feature}*"))), None)
     changed = replace(config, data=replace(config.data, collection=name, visual_feature=kept))
-    return resolve_config(changed, data) if config.data.features else changed
+    return replace(resolve_config(changed, data), model=config.model) if config.data.features else changed
 
 
 def _captions_differ(config: TrainConfig, first: object, second: str | Path) -> bool:
