@@ -89,7 +89,7 @@ def open_subject(
     config, device = run.config, torch.device(device)
     place, name = find_data(run, data), weights or config.selection
     run.require_same_features(place.path, place.config.data)
-    dataset = move_if_it_fits(place.load(_available(place, split)), device)
+    dataset = move_if_it_fits(place.load(available_split(place.config, place.path, split)), device)
     known = None
     if labels is not None:
         dataset, known = with_labels(dataset, labels)
@@ -132,10 +132,10 @@ def with_labels(dataset: Dataset, path: Path) -> tuple[Dataset, Tensor]:
     return replace(dataset, positives=positives), named
 
 
-def _available(place: RankedData, split: str) -> str:
+def available_split(config: TrainConfig, data: str | Path, split: str) -> str:
     """The requested split; where a collection has no test captions, the validation split."""
-    c = place.config.data
-    has_test = "test" in Collection.find(place.path, c.collection, c.visual_feature).splits
+    c = config.data
+    has_test = "test" in Collection.find(data, c.collection, c.visual_feature).splits
     return c.validation_split if split == "test" and not has_test else split
 
 
