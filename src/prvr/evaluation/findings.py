@@ -45,7 +45,9 @@ class Study:
     ranks: Mapping[str, Tensor]  # base, and with TRACE every variant's key
     sweeps: Mapping[str, Mapping[float, Tensor]]  # by λ, γ, η: ranks at each value
     answers: Mapping[str, Answers]  # base, trace, and with a query bank base_bank, trace_bank
-    searches: Mapping[str, MomentSearch]  # moments in the corpus; empty where they are not known or were not asked for
+    searches: (
+        Mapping[str, MomentSearch] | None
+    )  # moments in the corpus; empty where they are not known, None: not asked
     bank: str  # which sentences the query bank has; empty without one
     rivals: Rivals
     spread: RegisterSpread | None  # whether registers differ; None where there are none
@@ -68,7 +70,7 @@ class Study:
     def finer(self) -> Finer:
         """Groups of queries, several correct videos, moments in the corpus, and hubs."""
         ranked = {name: self.ranks[name] for name in (*self.answers, *({"witness"} & {*self.ranks}))}
-        return Finer(self.subject, ranked, self.answers, self.searches)
+        return Finer(self.subject, ranked, self.answers, self.searches or {})
 
     @cached_property
     def curves(self) -> Mapping[str, Tensor]:

@@ -75,7 +75,7 @@ def run_study(
             for letter, values in found.sweeps.items()
         },
         answers=answers,
-        searches=search_moments(subject.dataset, split, config, answers, moments_tick) if corpus_moments else {},
+        searches=search_moments(subject.dataset, split, config, answers, moments_tick) if corpus_moments else None,
         bank="" if bank is None else bank.note,
         rivals=rivals.to("cpu"),
         spread=None if registers is None else RegisterSpread.of(registers),

@@ -22,7 +22,8 @@ from prvr.evaluation.subject import Subject
 from prvr.files import whole_file, write_whole
 from prvr.scoring import recalls
 
-SUMMARY_FILE, QUERIES_FILE, PREDICTIONS_FILE = "finer.json", "queries.csv", "predictions.jsonl.gz"
+SUMMARY_FILE, QUERIES_FILE = "finer.json", "queries.csv"
+MOMENTS_FILE, PREDICTIONS_FILE = "moments.csv", "predictions.jsonl.gz"
 FORMAT = "prvr-finer/1"
 
 
@@ -110,10 +111,15 @@ class Finer:
             found[f"{name}_positive_ranks"] = [" ".join(map(str, places)) for places in answers.positives]
             top = answers.top[:, :WITHIN].tolist()
             found[f"{name}_top{WITHIN}"] = [" ".join(data.video_ids[row] for row in line) for line in top]
+        return found
+
+    def moment_columns(self) -> dict[str, Sequence[object]]:
+        """Per query, scoring and IoU: the rank of the first right prediction, 0 where none is; empty without a moment."""
+        found: dict[str, Sequence[object]] = {}
         for name, search in self.searches.items():
             for iou in IOUS:
                 for what, first in (("vcmr", search.first_right(iou)), ("svmr", search.first_own(iou))):
-                    cells: list[object] = [""] * len(data.captions)
+                    cells: list[object] = [""] * len(self.subject.dataset.captions)
                     for row, place in zip(search.rows.tolist(), first.tolist(), strict=True):
                         cells[row] = place
                     found[f"{name}_{what}_{iou:g}"] = cells
@@ -122,18 +128,25 @@ class Finer:
 
 def save_finer(finer: Finer, folder: Path) -> None:
     """Write the numbers (finer.json), every query's (queries.csv), and the predicted moments where there are any."""
-    data = finer.subject.dataset
     write_whole(folder / SUMMARY_FILE, json.dumps(finer.as_dict(), indent=2, ensure_ascii=False) + "\n")
-    names = {"query_id": data.query_ids, "video_id": finer.subject.owners}
-    write_columns(folder / QUERIES_FILE, {**names, **finer.columns()})
-    save_predictions(finer, folder)
+    write_columns(folder / QUERIES_FILE, {**_names(finer), **finer.columns()})
+    save_moments(finer, folder)
 
 
-def save_predictions(finer: Finer, folder: Path) -> None:
-    """Predicted moments as JSON lines: query_id, scoring, and predictions of video, start and end (shares), score."""
+def _names(finer: Finer) -> dict[str, Sequence[object]]:
+    return {"query_id": finer.subject.dataset.query_ids, "video_id": finer.subject.owners}
+
+
+def save_moments(finer: Finer, folder: Path) -> None:
+    """Write moments.csv, and predicted moments as JSON lines.
+
+    A line holds query_id, scoring, and predictions of video, start and end (shares of the video), and score.
+    """
     if not finer.searches:
+        (folder / MOMENTS_FILE).unlink(missing_ok=True)
         (folder / PREDICTIONS_FILE).unlink(missing_ok=True)
         return
+    write_columns(folder / MOMENTS_FILE, {**_names(finer), **finer.moment_columns()})
     data, lines = finer.subject.dataset, []
     for name, search in finer.searches.items():
         parts = (search.video, search.start, search.end, search.score)
@@ -151,5 +164,5 @@ def save_predictions(finer: Finer, folder: Path) -> None:
 
 def remove_finer(folder: Path) -> None:
     """Remove the files of an earlier evaluation, which may be of other weights."""
-    for name in (SUMMARY_FILE, QUERIES_FILE, PREDICTIONS_FILE):
+    for name in (SUMMARY_FILE, QUERIES_FILE, MOMENTS_FILE, PREDICTIONS_FILE):
         (folder / name).unlink(missing_ok=True)

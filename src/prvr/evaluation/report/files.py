@@ -9,7 +9,7 @@ from pathlib import Path
 from prvr.evaluation.curve_moments import RANKS
 from prvr.evaluation.figures import save_figure
 from prvr.evaluation.findings import Study
-from prvr.evaluation.finer.measure import save_predictions
+from prvr.evaluation.finer.measure import save_moments
 from prvr.evaluation.records import write_columns
 from prvr.evaluation.report.content import ReportSection
 from prvr.evaluation.report.localisation import agreement_flags
@@ -58,7 +58,8 @@ def write_query_files(study: Study, folder: Path) -> None:
     write_columns(folder / "ranks.csv", {**names, **ranked, **swept})
     details = {**_details(study), **study.finer.columns()}
     write_columns(folder / "queries.csv", {**names, "sentence": [c.sentence for c in captions], **details})
-    save_predictions(study.finer, folder)
+    if study.searches is not None:  # a part of a report leaves them as they are
+        save_moments(study.finer, folder)
 
 
 def _details(study: Study) -> dict[str, Sequence[object]]:
