@@ -45,9 +45,7 @@ class Study:
     ranks: Mapping[str, Tensor]  # base, and with TRACE every variant's key
     sweeps: Mapping[str, Mapping[float, Tensor]]  # by λ, γ, η: ranks at each value
     answers: Mapping[str, Answers]  # base, trace, and with a query bank base_bank, trace_bank
-    searches: (
-        Mapping[str, MomentSearch] | None
-    )  # moments in the corpus; empty where they are not known, None: not asked
+    searches: Mapping[str, MomentSearch] | None  # moments in the corpus; empty: not known; None: not searched
     bank: str  # which sentences the query bank has; empty without one
     rivals: Rivals
     spread: RegisterSpread | None  # whether registers differ; None where there are none

@@ -114,7 +114,7 @@ class Finer:
         return found
 
     def moment_columns(self) -> dict[str, Sequence[object]]:
-        """Per query, scoring and IoU: the rank of the first right prediction, 0 where none is; empty without a moment."""
+        """Per query, scoring and IoU: the rank of the first right prediction; 0: none, empty: no known moment."""
         found: dict[str, Sequence[object]] = {}
         for name, search in self.searches.items():
             for iou in IOUS:
