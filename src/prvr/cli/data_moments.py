@@ -22,7 +22,7 @@ from prvr.terminal import Console
 
 
 @dataclass(frozen=True)
-class Moments:
+class FindMoments:
     """Write COLLECTION{split}.moments.jsonl from published annotations, for moment tables, ratio bins and query types.
 
     Known: TVR (tvr_*_release.jsonl), ActivityNet Captions (train.json, val_1.json), Charades-STA (charades_sta_*.txt

@@ -125,7 +125,7 @@ def _figures(dataset: Dataset, mistake: Mistake, roles: Mapping[str, PairAccount
     drawn = []
     for (role, account), (length, windows) in zip(roles.items(), times, strict=True):
         with blank_figure(_WIDTH, _HEIGHT) as figure:
-            axes = figure.add_axes((0.12, 0.19, 0.86, 0.7))
+            axes = figure.add_axes((0.145, 0.19, 0.84, 0.7))
             if account.curves is None:
                 values = [value for other in roles.values() for value in other.curve]
                 axes.set_ylim(min(values) - 0.02, max(values) + 0.06)
