@@ -37,7 +37,7 @@ from prvr.files import (
     write_checksums,
     write_whole,
 )
-from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
+from prvr.training.config import ConfigError, DataConfig, TrainConfig, config_from_dict, config_to_dict
 from prvr.training.distributed import Processes
 from prvr.training.model import TraceModel
 
@@ -100,19 +100,21 @@ class Run:
         if self.record.get("fingerprint", fingerprint) != fingerprint:
             raise RunError(f"{self.path} was started on other data ({self.data}): give that --data to resume it")
 
-    def require_same_features(self, data: str | Path) -> None:
+    def require_same_features(self, data: str | Path, names: DataConfig | None = None) -> None:
         """Raise ``RunError`` where features were made otherwise than those that the run was trained on.
 
-        Only features with a recipe can be compared. Versions of a decoder, and which pictures were not encoded again,
-        do not count, as for libraries.
+        ``names``: collection and feature there, where they are not the run's own. Only features with a recipe can be
+        compared. Versions of a decoder, and which pictures were not encoded again, do not count, as for libraries.
         """
-        c = self.config.data
+        c = names or self.config.data
         now = Collection.find(data, c.collection, c.visual_feature).recipes
         for what, before in self.features.items():
             recipe = now.get(what, before)
-            names = [name for name in before if name not in ("decoder", "repeats") and before[name] != recipe.get(name)]
-            if names:
-                changes = "; ".join(f"{name} {before[name]!s:.60} → {recipe.get(name)!s:.60}" for name in names)
+            changed = [
+                name for name in before if name not in ("decoder", "repeats") and before[name] != recipe.get(name)
+            ]
+            if changed:
+                changes = "; ".join(f"{name} {before[name]!s:.60} → {recipe.get(name)!s:.60}" for name in changed)
                 raise RunError(
                     f"the {what} in {data} were not made as those that {self.path} was trained on ({changes}): "
                     "use the features of that time, or train again"
