@@ -189,14 +189,7 @@ def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
     8
     """
     if name.endswith(".toml"):
-        path = Path(name)
-        if not path.is_file():
-            raise ConfigError(f"there is no preset file {path}")
-        try:
-            text = path.read_text("utf-8")
-        except UnicodeDecodeError:
-            raise ConfigError(f"{path} is not UTF-8 text") from None
-        return config_from_dict(_parse(text, str(path)), str(path))
+        return config_from_dict(read_toml(Path(name), "preset"), name)
     if method_name not in RECIPES:
         method(method_name)
     names = preset_names(method_name)
@@ -273,6 +266,17 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         expected = " or ".join(kind.__name__ for kind in kinds)
         raise ConfigError(f"{where}: expected {expected}, found {value!r}")
     return value
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The tables of a TOML file; ``what`` it should hold is for the error where it is missing."""
+    if not path.is_file():
+        raise ConfigError(f"there is no {what} file {path}")
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text") from None
+    return _parse(text, str(path))
 
 
 def _parse(text: str, where: str) -> dict[str, Any]:
