@@ -10,19 +10,16 @@ from typing import Annotated
 
 import torch
 import tyro
-from rich.box import SIMPLE_HEAD
 from rich.progress import Progress
-from rich.table import Table as RichTable
 from rich.text import Text
 
-from prvr.cli.console import print_table
+from prvr.cli.console import print_table, report_table
 from prvr.errors import did_you_mean
 from prvr.evaluation import (
     COMPARISON_SECTIONS,
     REPORT_SECTIONS,
     ReportExtras,
     ReportSection,
-    ReportTable,
     WrittenReport,
     backbone_ranks,
     evaluate_run,
@@ -149,7 +146,7 @@ def _show(section: ReportSection, console: Console) -> None:
     if section.absent or section.lead:
         console.print(Text(section.absent or section.lead, style="dim"))
     for table in section.tables:
-        print_table(console, _rich(table))
+        print_table(console, report_table(table))
     _show_verdicts([section], console)
 
 
@@ -161,14 +158,3 @@ def _show_verdicts(sections: Sequence[ReportSection], console: Console) -> None:
             console.print(
                 Text.assemble((f"{word:>5}  ", colour), f"{section.title}: " if len(sections) > 1 else "", verdict.text)
             )
-
-
-def _rich(table: ReportTable) -> RichTable:
-    drawn = RichTable(box=SIMPLE_HEAD, title=Text(table.title), title_justify="left", caption_justify="left")
-    drawn.caption = Text(table.note) if table.note else None
-    for number, column in enumerate(table.columns):
-        words = table.is_text(number)
-        drawn.add_column(Text(column.title), justify="left" if words else "right", no_wrap=not words)
-    for row, cells in enumerate(table.shown()):
-        drawn.add_row(*(Text(cell, style="bold" if row in table.strong else "") for cell in cells))
-    return drawn

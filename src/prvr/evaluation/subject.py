@@ -69,7 +69,7 @@ def open_subject(
     """Load a run's weights and the split to rank; ``labels`` lists all correct videos of each query."""
     config, device = run.config, torch.device(device)
     data, name = data or run.data, weights or config.selection
-    dataset = move_if_it_fits(load_split(config, data, _available(config, data, split)), device)
+    dataset = move_if_it_fits(load_split(config, data, available_split(config, data, split)), device)
     known = None
     if labels is not None:
         dataset, known = with_labels(dataset, labels)
@@ -111,7 +111,7 @@ def with_labels(dataset: Dataset, path: Path) -> tuple[Dataset, Tensor]:
     return replace(dataset, positives=positives), named
 
 
-def _available(config: TrainConfig, data: str | Path, split: str) -> str:
+def available_split(config: TrainConfig, data: str | Path, split: str) -> str:
     """The requested split; where a collection has no test captions, the validation split."""
     c = config.data
     has_test = "test" in Collection.find(data, c.collection, c.visual_feature).splits

@@ -68,7 +68,8 @@ def _table(table: ReportTable) -> str:
     lines = []
     for number, row in enumerate(table.shown()):
         cells = "".join(
-            f"<td{_kind(words, len(cell) > 34)}>{escape(cell)}</td>" for cell, words in zip(row, text, strict=True)
+            f"<td{_kind(words, len(cell) > 34)}>{_marked(cell, (number, place) in table.best)}</td>"
+            for place, (cell, words) in enumerate(zip(row, text, strict=True))
         )
         lines.append(f"<tr{' class=strong' if number in table.strong else ''}>{cells}</tr>")
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
@@ -77,6 +78,10 @@ def _table(table: ReportTable) -> str:
         f'<h3>{escape(table.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>{note}{files}"
     )
+
+
+def _marked(cell: str, best: bool) -> str:
+    return f"<b>{escape(cell)}</b>" if best else escape(cell)
 
 
 def _kind(words: bool, long: bool = False) -> str:
