@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -115,8 +116,8 @@ def _costs(benchmarks: Sequence[Benchmark], device: torch.device | None) -> dict
     costs: dict[str, dict[str, RunCost]] = {}
     for benchmark in benchmarks:
         for label, each in {row.label: row.runs[0] for row in benchmark.rows}.items():
-            text = f"timing {label} on {benchmark.name}"
-            cost = measure_cost(each, device, lambda text=text: progress.print(text, markup=False, style="dim"))
+            doing = partial(progress.print, f"timing {label} on {benchmark.name}", markup=False, style="dim")
+            cost = measure_cost(each, device, doing)
             if cost is not None:
                 costs.setdefault(benchmark.name, {})[label] = cost
     return costs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ class SweepArguments:
 
     `settings` takes the names of the options of `prvr train`. A list is a grid: one run with each value. The settings
     of one method or dataset stand under [methods.NAME.settings] or [datasets.NAME.settings]. Paths are relative to the
-    file. docs/research.md explains every key.
+    file. With such tables, write [methods.NAME] for every method in place of the list. docs/research.md explains all.
 
     The same command goes on after Ctrl-C or a crash: finished runs are skipped, others are resumed. A run that fails
     does not stop the others; its log is in FOLDER/logs. `prvr compare FOLDER` makes the tables.
@@ -75,12 +76,19 @@ def sweep_command(argv: list[str]) -> int:
         return 0
     device = choose_device(arguments.device)
     fit = MemoryFit(gpu_memory(device)) if arguments.at_once == "auto" else FixedNumber(arguments.at_once)
+    _stop_when_the_terminal_closes()
     with folder.opened(), _Events(folder, console) as events:
         threads = threads_for(fit.most, device.type == "cpu")
         runner = SweepRunner(folder, fit, events, device=str(device), threads=threads)
         _announce(folder, runner, console)
         runner.train()
     return _end(folder, runner, console)
+
+
+def _stop_when_the_terminal_closes() -> None:
+    """Trainings have sessions of their own, which a closing terminal does not reach: stop as with Ctrl-C."""
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
 
 
 def _show_plan(folder: SweepFolder, console: Console) -> None:

@@ -224,7 +224,7 @@ class ClusterDraws:
         """The estimate of one column, in percentage points."""
         parts = (self.observed[column], self.drawn[:, column], self.flipped[:, column])
         observed, drawn, flipped = (100.0 * part for part in parts)
-        return _clustered_estimate(float(observed), drawn, flipped)
+        return _clustered_estimate(round(float(observed), 10) + 0.0, drawn, flipped)  # means of seeds are not exact
 
     @staticmethod
     def average(several: Sequence[ClusterDraws]) -> ClusterDraws:

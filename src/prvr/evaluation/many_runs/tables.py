@@ -47,7 +47,7 @@ def published_rows(benchmark: Benchmark, which: PublishedRows) -> dict[str, list
     return found
 
 
-def recall_table_of(benchmark: Benchmark, which: PublishedRows, reference: str) -> ReportTable:
+def recall_table_of(benchmark: Benchmark, which: PublishedRows) -> ReportTable:
     """Table 1 of one benchmark: every row's recalls, then the published ones."""
     rows: list[list[Cell]] = [[row.name, len(row.ranks), *recall_rows(row)] for row in benchmark.rows]
     measured = len(rows)
@@ -55,12 +55,24 @@ def recall_table_of(benchmark: Benchmark, which: PublishedRows, reference: str) 
     rows += [[f"{method}, published", None, *cells] for method, cells in known.items()]
     queries, videos = len(benchmark.query_ids), len(set(benchmark.video_ids))
     note = f"{benchmark.split}: {queries:,} queries of {videos:,} videos. Mean ± standard deviation over seeds."
+    note += _weights(benchmark)
     note += f" {_sentence(published_caveat(benchmark.feature))}" if known else ""
     columns = [Column("method"), Column("seeds"), *RECALL_COLUMNS]
     best = best_cells([row[2:] for row in rows[:measured]], offset=2)
     title = f"Retrieval on {benchmark.name} (%)"
-    strong = [number for number, row in enumerate(benchmark.rows) if row.name == reference]
-    return ReportTable(f"recalls-{slug(benchmark.name)}", title, columns, rows, note, strong, best)
+    return ReportTable(f"recalls-{slug(benchmark.name)}", title, columns, rows, note, best=best)
+
+
+def _weights(benchmark: Benchmark) -> str:
+    """Which weights were ranked, where not all rows have the same."""
+    kinds: dict[str, list[str]] = {}
+    for row in benchmark.rows:
+        for name in {each.folder.name.rpartition("-")[2]: 0 for each in row.runs}:
+            kinds.setdefault(name, []).append(row.label)
+    if len(kinds) < 2:
+        return ""
+    told = [f"{name} ({', '.join(dict.fromkeys(labels))})" for name, labels in kinds.items()]
+    return f" Weights: {'; '.join(told)}."
 
 
 def best_cells(rows: Sequence[Sequence[Cell]], offset: int = 0) -> set[tuple[int, int]]:
@@ -110,11 +122,19 @@ def cost_table(benchmark: Benchmark, costs: Mapping[str, RunCost], which: Publis
     caveat = ""
     if which != "none" and benchmark.collection == "charades":
         methods = {row.method for row in benchmark.rows} | {"trace"} if which == "same" else set(COSTS)
-        for method, cost in COSTS.items():
+        for method, published in COSTS.items():
             if method in methods:
                 sum_r = published_sum_r(method, "charades", benchmark.feature)
-                printed = [cost.train_ms, cost.parameters, cost.gallery_ms, cost.retrieval_ms]
-                rows.append([f"{method}, published", *printed, sum_r])
+                rows.append(
+                    [
+                        f"{method}, published",
+                        published.train_ms,
+                        published.parameters,
+                        published.gallery_ms,
+                        published.retrieval_ms,
+                        sum_r,
+                    ]
+                )
                 caveat = f" {_sentence(COST_CAVEAT)}"
     columns = [Column("method"), Column("train, ms/epoch"), Column("parameters, M", 2), Column("gallery, ms")]
     columns += [Column("retrieval, ms"), Column("SumR")]
@@ -147,18 +167,14 @@ def runs_table(benchmarks: Sequence[Benchmark]) -> ReportTable:
     """Every run, with its own SumR by the scoring that it ranks with."""
     rows: list[list[Cell]] = []
     for benchmark in benchmarks:
-        seen = set()
-        for row in reversed(benchmark.rows):  # the last scoring of a method is its final one
+        final = {row.label: row for row in benchmark.rows}  # the last scoring of a method
+        for row in final.values():
             for each in row.runs:
-                if each.run.path not in seen:
-                    seen.add(each.run.path)
-                    sum_r = recalls(row.ranks[each.seed]).sum_r
-                    cells = [benchmark.name, row.name, each.seed, sum_r]
-                    rows.append([*cells, each.record.protocol.selection, str(each.folder)])
+                sum_r = recalls(row.ranks[each.seed]).sum_r
+                chosen = each.record.protocol.selection
+                rows.append([benchmark.name, row.name, each.seed, sum_r, chosen, str(each.folder)])
     names = ("dataset", "method", "seed", "SumR", "weights", "ranks of every query")
     columns = [Column(name, 2) for name in names]
-    order = {benchmark.name: number for number, benchmark in enumerate(benchmarks)}
-    rows.sort(key=lambda cells: (order[str(cells[0])], str(cells[1]), cells[2]))
     return ReportTable("runs", "All runs", columns, rows)
 
 

@@ -43,7 +43,7 @@ class RunsComparison:
     notes: Sequence[str] = ()
 
     def recall_tables(self) -> list[ReportTable]:
-        return [recall_table_of(benchmark, self.published, self.reference) for benchmark in self.benchmarks]
+        return [recall_table_of(benchmark, self.published) for benchmark in self.benchmarks]
 
     def change_tables(self) -> list[ReportTable]:
         found = [

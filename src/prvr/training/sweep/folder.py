@@ -38,7 +38,7 @@ class SweepFolder:
 
     def state(self, planned: PlannedRun) -> SweepState:
         run = self.run(planned)
-        if not (run.path / "run.json").exists():
+        if not _has_begun(run):
             return "new"
         moved = run.data != str(planned.data.resolve())  # the training looks whether it is the same data
         return "finished" if not moved and is_finished(run) else "started"
@@ -64,6 +64,7 @@ class SweepFolder:
     def create(self, planned: PlannedRun) -> None:
         """Write the run's configuration, from which ``prvr train --resume`` trains it."""
         about: dict[str, Any] = {"label": planned.label, "dataset": planned.dataset}
+        (self.run(planned).path / "run.json").unlink(missing_ok=True)  # of one that failed before it began
         command = shlex.join(["prvr", "sweep", str(self.plan.file), "--out", str(self.path)])
         self.run(planned).create(planned.config, planned.data, command=command, **{SWEPT: about})
 
@@ -75,7 +76,7 @@ class SweepFolder:
     def _require_same_runs(self) -> None:
         for planned in self.plan.runs:
             run = self.run(planned)
-            if not (run.path / "run.json").exists():
+            if not _has_begun(run):
                 continue
             changes = config_changes(run.config, planned.config)
             told = [f"{name} was {before} and is {now} now" for name, (before, now) in changes.items()]
@@ -88,6 +89,11 @@ class SweepFolder:
                     f"{run.path} was trained as {self.plan.file} does not say any more: {'; '.join(told[:5])}{more}. "
                     "Change it back, choose another --out, or delete that run"
                 )
+
+
+def _has_begun(run: Run) -> bool:
+    """Whether something was trained that can be continued."""
+    return (run.path / "run.json").exists() and any((run.path / part).is_dir() for part in ("checkpoints", "weights"))
 
 
 def is_finished(run: Run) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prvr.backbones import methods
 from prvr.data import Collection
 from prvr.errors import UserError, did_you_mean
 from prvr.training.changes import flat_settings
@@ -72,18 +73,18 @@ def read_sweep(file: str | Path, out: Path | None = None) -> SweepPlan:
         ConfigError: something in the file is wrong; the message names the key.
     """
     path = Path(file)
-    values = read_toml(path, "sweep")
+    values = _read(path)
     _require_keys(values, _KEYS, str(path))
-    methods = _entries(values, "methods", _METHOD_KEYS, path)
+    rows = _entries(values, "methods", _METHOD_KEYS, path)
     datasets = _entries(values, "datasets", _DATASET_KEYS, path)
     seeds = _seeds(values.get("seeds", [0]), path)
     common = _settings(values, f"{path}, settings")
     runs: list[PlannedRun] = []
-    for (dataset, on), (label, of) in itertools.product(datasets.items(), methods.items()):
+    for (dataset, on), (label, of) in itertools.product(datasets.items(), rows.items()):
         source = _Source(
             path, dataset, on, _folder(on.get("data", values.get("data")), f"datasets.{dataset}.data", path)
         )
-        method = _text(of, "method", label, f"{path}, methods.{label}")
+        method = _method(of, label, path)
         preset = source.preset(method)
         layers = {"settings": common, f"datasets.{dataset}.settings": _settings(on, f"{path}, datasets.{dataset}")}
         layers[f"methods.{label}.settings"] = _settings(of, f"{path}, methods.{label}")
@@ -97,6 +98,18 @@ def read_sweep(file: str | Path, out: Path | None = None) -> SweepPlan:
     named = values.get("out")
     place = _folder(named, "out", path) if named is not None else _FOLDERS / path.stem
     return SweepPlan(path, out or place, tuple(runs))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return read_toml(path, "sweep")
+    except ConfigError as problem:
+        if not any(word in str(problem) for word in ("twice", "immutable", "overwrite")):
+            raise
+        raise ConfigError(
+            f"{problem}: a list such as methods = […] and tables such as [methods.NAME] exclude each other; write a "
+            "table for each name"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -198,6 +211,15 @@ def _entries(values: Mapping[str, Any], key: str, keys: Sequence[str], path: Pat
 
 
 _EXAMPLE = {"methods": "dreamprvr", "datasets": "charades"}
+
+
+def _method(entry: Mapping[str, Any], label: str, path: Path) -> str:
+    name = _text(entry, "method", label, f"{path}, methods.{label}")
+    known = [*methods(), *RECIPES]
+    if name not in known:
+        hint = did_you_mean(name, known)
+        raise ConfigError(f"{path}, methods.{label}: there is no method {name!r}.{hint} `prvr zoo` lists them")
+    return name
 
 
 def _require_keys(values: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
