@@ -98,6 +98,18 @@ def test_a_folder_with_other_runs_of_that_name_is_refused(file: Path) -> None:
         pass
 
 
+def test_the_example_is_the_one_in_the_documents(world: Path, tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "examples" / "four_methods.toml").read_text("utf-8")
+    assert f"```toml\n{text}```" in (root / "docs" / "research.md").read_text("utf-8")
+    file = tmp_path / "four_methods.toml"
+    file.write_text(text.replace('"WORLD"', f'"{world}"'), encoding="utf-8")
+    plan = read_sweep(file)
+    assert plan.out == Path("sweeps/four_methods")
+    assert len(plan.runs) == 4 * 3
+    assert {run.config.model.visual_width for run in plan.runs} == {24}, "as the data has it"
+
+
 def test_trainings_start_while_the_memory_of_a_gpu_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prvr.training.sweep.memory.usable_cores", lambda: 16)
     each, total = 20, 100
