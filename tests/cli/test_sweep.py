@@ -42,20 +42,20 @@ def test_a_sweep_goes_on_where_it_was_stopped(
 ) -> None:
     file, out = tmp_path / "small.toml", tmp_path / "out"
     file.write_text(SWEEP.format(world=world, preset=preset), encoding="utf-8")
-    words = ["sweep", str(file), "--out", str(out), "--at-once", "2", "--device", "cpu"]
+    words = ["sweep", str(file), "--out", str(out), "--device", "cpu"]
     assert prvr([*words, "--plan"]) == 0
     assert "2 runs" in capsys.readouterr().out
     assert not out.exists()
     threading.Thread(target=interrupt_after_a_checkpoint, args=(out,)).start()
     assert prvr(words) == 130
     told = capsys.readouterr().out
-    assert "save and end" in told
+    assert "to be saved first" in told
     assert "continues from here" in told
     first = Run(out / "tiny-dreamprvr-seed0")
     assert not first.has_weights("average"), "it was stopped before its end"
     assert "stopped; `prvr train --resume" in (out / "logs" / "tiny-dreamprvr-seed0.log").read_text("utf-8")
 
-    assert prvr(words) == 1
+    assert prvr([*words, "--at-once", "2"]) == 1
     told = capsys.readouterr()
     assert "resumed: dreamprvr on tiny, seed 0" in told.out
     assert "2/2" in told.out

@@ -75,7 +75,8 @@ def compare_command(argv: list[str]) -> int:
     evaluated = _evaluate(runs, arguments, device)
     benchmarks, apart = gather_benchmarks(evaluated, same_data=arguments.same_data)
     reference = _reference(benchmarks, arguments.against)
-    changes, pooled = measure_changes(benchmarks, reference)
+    with Console(stderr=True).status("drawing videos again and again for the intervals"):
+        changes, pooled = measure_changes(benchmarks, reference)
     notes += [*apart, *_remarks(benchmarks, reference, arguments.split)]
     found = RunsComparison(
         benchmarks, reference, changes, pooled, _costs(benchmarks, device), arguments.published, notes

@@ -167,7 +167,7 @@ class _Events:
         words = ["prvr", "sweep", str(self.folder.plan.file), "--out", str(self.folder.path)]
         if trainings:
             what = count(len(trainings), "training")
-            self._say(f"stopping: {what} save and end (Ctrl-C again: end at once, unsaved)")
+            self._say(f"stopping; {what} to be saved first (Ctrl-C again: end at once, unsaved)")
         self._say(f"`{shlex.join(words)}` continues from here")
 
     def _end(self, planned: PlannedRun, text: str, training: TrainingProcess | None = None) -> None:

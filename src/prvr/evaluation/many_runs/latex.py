@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from prvr.evaluation.many_runs.benchmarks import Benchmark
 from prvr.evaluation.many_runs.tables import PublishedRows, best_cells, published_rows, recall_rows
@@ -44,7 +44,7 @@ def wide_table(benchmarks: Sequence[Benchmark], which: PublishedRows) -> str:
     return "\n".join([r"\begin{table*}[t]", *inside, r"\end{table*}", ""])
 
 
-def _cells(cells: Sequence[Cell], best: set[int] = frozenset()) -> list[str]:  # type: ignore[assignment]
+def _cells(cells: Sequence[Cell], best: Collection[int] = ()) -> list[str]:
     return [tex_cell(RECALL_COLUMNS[at].show(cell), at in best) for at, cell in enumerate(cells)]
 
 
