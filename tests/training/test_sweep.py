@@ -65,6 +65,7 @@ def test_every_combination_is_a_run(file: Path) -> None:
         ("dreamprvr = {}", "dreamprvr = {epochs = 3}", "methods.dreamprvr: unknown key 'epochs'"),
         ("dreamprvr = {}", "dreampvr = {}", "no method 'dreampvr'. Did you mean 'dreamprvr'?"),
         ("[methods]", 'methods = ["dreamprvr"]\n[methods]', "write a table for each name"),
+        ("[datasets.synth]\npreset", "[datasets.sinth]\n#", "there is no preset 'sinth'. Did you mean 'synth'?"),
         ('preset = "', 'data = "nowhere"\npreset = "', "datasets.synth:"),
     ],
 )

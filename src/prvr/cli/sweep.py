@@ -151,10 +151,10 @@ class _Events:
             quiet = time.monotonic() - self.spoken[planned.name] > _LINE_SECONDS
             if quiet and epochs and not self.console.is_terminal:
                 self.spoken[planned.name] = time.monotonic()
-                self._say(f"  {planned.title}: epoch {epochs}/{planned.config.epochs}, {_score(training)}")
+                self._say(f"  {planned.title}: epoch {epochs}/{planned.config.epochs}{_score(training, ', ')}")
 
     def finished(self, training: TrainingProcess) -> None:
-        self._end(training.planned, f"finished: {training.planned.title}, {_score(training)}", training)
+        self._end(training.planned, f"finished: {training.planned.title}{_score(training, ', ')}", training)
 
     def failed(self, planned: PlannedRun, problem: str) -> None:
         self._end(planned, f"failed: {planned.title}: {problem}")
@@ -182,5 +182,5 @@ class _Events:
         self.console.print(text, markup=False)
 
 
-def _score(training: TrainingProcess) -> str:
-    return "" if training.sum_r is None else f"validation SumR {training.sum_r:.2f}"
+def _score(training: TrainingProcess, before: str = "") -> str:
+    return "" if training.sum_r is None else f"{before}validation SumR {training.sum_r:.2f}"

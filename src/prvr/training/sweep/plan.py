@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from prvr.backbones import methods
-from prvr.data import Collection
+from prvr.data import Collection, find_collections
 from prvr.errors import UserError, did_you_mean
 from prvr.training.changes import flat_settings
 from prvr.training.config import (
@@ -130,10 +130,11 @@ class _Source:
                 config = load_preset(str(self.file.parent / chosen))
             elif chosen in {*preset_names(method), *preset_names()} - {OWN_PRESET}:
                 config = load_preset(chosen, method)
-            elif chosen in (OWN_PRESET, self.name):
+            elif chosen == OWN_PRESET or chosen in find_collections(self.data):
                 config = preset_for_data(self.data, method)
             else:
-                config = load_preset(chosen, method)  # which says what there is
+                hint = did_you_mean(chosen, preset_names(method))
+                raise ConfigError(f'there is no preset {chosen!r}.{hint} For data of your own, write preset = "own"')
             Collection.find(self.data, config.data.collection, config.data.visual_feature)
         except UserError as problem:
             raise ConfigError(f"{where}: {problem}") from None

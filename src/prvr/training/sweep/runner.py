@@ -41,7 +41,7 @@ class TrainingProcess:
         self.planned, self.run, self.log = planned, run, log
         self.started = time.monotonic()
         self.begin = log.stat().st_size if log.exists() else 0
-        self.last: dict[str, Any] = {}  # the last epoch
+        self.metrics: list[dict[str, Any]] = []  # of every epoch
         self.size = -1
         more = {"PYTHONUNBUFFERED": "1"} | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
         with log.open("ab") as file:
@@ -60,13 +60,14 @@ class TrainingProcess:
     def epochs(self) -> int:
         """Epochs that are done."""
         self._read()
-        return int(self.last["epoch"]) + 1 if self.last else 0
+        return int(self.metrics[-1]["epoch"]) + 1 if self.metrics else 0
 
     @property
     def sum_r(self) -> float | None:
         """The newest SumR on validation."""
         self._read()
-        return self.last["final"]["sum_r"] if "final" in self.last else None
+        validated = [epoch for epoch in self.metrics if "final" in epoch]
+        return float(validated[-1]["final"]["sum_r"]) if validated else None
 
     def _read(self) -> None:
         path = self.run.path / "metrics.jsonl"
@@ -74,7 +75,7 @@ class TrainingProcess:
         if size != self.size:
             self.size = size
             with suppress(RunError):  # shown when something reads it on purpose
-                self.last = (read_metrics(self.run.path) or [{}])[-1]
+                self.metrics = read_metrics(self.run.path)
 
     def problem(self) -> str:
         """Why it failed, in one sentence."""
