@@ -92,7 +92,7 @@ def read_sweep(file: str | Path, out: Path | None = None) -> SweepPlan:
             for seed in seeds:
                 name = "-".join([dataset, label, *(f"{key}={value}" for key, value in varied.items()), f"seed{seed}"])
                 config = _changed(preset, chosen | {"seed": seed}, f"{path}, {label} on {dataset}")
-                config = resolve_config(config, source.data)
+                config = source.resolve(config)
                 runs.append(PlannedRun(_as_name(name), label, dataset, config, source.data, varied))
     _require_different([run.name for run in runs], path)
     named = values.get("out")
@@ -122,7 +122,7 @@ class _Source:
     data: Path
 
     def preset(self, method: str) -> TrainConfig:
-        """The configuration that the settings change. Also checks that the data is there."""
+        """The configuration that the settings change."""
         where = f"{self.file}, datasets.{self.name}"
         chosen = _text(self.entry, "preset", self.name, where).replace("{method}", method)
         try:
@@ -135,7 +135,6 @@ class _Source:
             else:
                 hint = did_you_mean(chosen, preset_names(method))
                 raise ConfigError(f'there is no preset {chosen!r}.{hint} For data of your own, write preset = "own"')
-            Collection.find(self.data, config.data.collection, config.data.visual_feature)
         except UserError as problem:
             raise ConfigError(f"{where}: {problem}") from None
         if method not in (*RECIPES, config.method):
@@ -143,6 +142,15 @@ class _Source:
                 f"{where}: the preset {chosen} is of {config.method}, and the sweep also trains {method}: write "
                 "{method} in the preset's path, or name a preset that both have"
             )
+        return config
+
+    def resolve(self, config: TrainConfig) -> TrainConfig:
+        """Decide what the data decides. Also checks that it is there."""
+        try:
+            config = resolve_config(config, self.data)
+            Collection.find(self.data, config.data.collection, config.data.visual_feature)
+        except UserError as problem:
+            raise ConfigError(f"{self.file}, datasets.{self.name}: {problem}") from None
         return config
 
 
