@@ -41,7 +41,8 @@ def report_table(table: ReportTable) -> Table:
         drawn.add_column(Text(column.title), justify="left" if words else "right", no_wrap=not words)
     for row, cells in enumerate(table.shown()):
         bold = [row in table.strong or (row, place) in table.best for place in range(len(cells))]
-        drawn.add_row(*(Text(cell, style="bold" if own else "") for cell, own in zip(cells, bold, strict=True)))
+        plain = "dim" if row in table.soft else ""
+        drawn.add_row(*(Text(cell, style="bold" if own else plain) for cell, own in zip(cells, bold, strict=True)))
     return drawn
 
 

@@ -60,7 +60,9 @@ def recall_table_of(benchmark: Benchmark, which: PublishedRows) -> ReportTable:
     columns = [Column("method"), Column("seeds"), *RECALL_COLUMNS]
     best = best_cells([row[2:] for row in rows[:measured]], offset=2)
     title = f"Retrieval on {benchmark.name} (%)"
-    return ReportTable(f"recalls-{slug(benchmark.name)}", title, columns, rows, note, best=best)
+    return ReportTable(
+        f"recalls-{slug(benchmark.name)}", title, columns, rows, note, best=best, soft=range(measured, len(rows))
+    )
 
 
 def _weights(benchmark: Benchmark) -> str:
@@ -89,7 +91,7 @@ def best_cells(rows: Sequence[Sequence[Cell]], offset: int = 0) -> set[tuple[int
 def change_table(name: str, title: str, changes: Sequence[MethodChange], reference: str) -> ReportTable:
     """Rows against the reference."""
     columns = [Column("method"), *(Column(f"ΔR@{k}", 2, True) for k in CUTOFFS), Column("ΔSumR", 2, True)]
-    columns += [Column("2.5 %", 2, True), Column("97.5 %", 2, True), Column("p", 4), Column("p, Holm", 4)]
+    columns += [Column("2.5 %", 2, True), Column("97.5 %", 2, True), Column("p", 5), Column("p, Holm", 5)]
     rows: list[list[Cell]] = [
         [
             change.row,
@@ -119,7 +121,7 @@ def cost_table(benchmark: Benchmark, costs: Mapping[str, RunCost], which: Publis
         times = [None, None] if cost is None else [cost.gallery(trace), cost.retrieval(trace)]
         train = sum(known) / len(known) if known else None
         rows.append([row.name, _ms(train), parameters, *map(_ms, times), row.sum_r])
-    caveat = ""
+    caveat, measured = "", len(rows)
     if which != "none" and benchmark.collection == "charades":
         methods = {row.method for row in benchmark.rows} | {"trace"} if which == "same" else set(COSTS)
         for method, published in COSTS.items():
@@ -139,7 +141,8 @@ def cost_table(benchmark: Benchmark, costs: Mapping[str, RunCost], which: Publis
     columns = [Column("method"), Column("train, ms/epoch"), Column("parameters, M", 2), Column("gallery, ms")]
     columns += [Column("retrieval, ms"), Column("SumR")]
     note = " ".join([*_where(benchmark, costs)]) + caveat
-    return ReportTable(f"cost-{slug(benchmark.name)}", f"Cost on {benchmark.name}", columns, rows, note)
+    title = f"Cost on {benchmark.name}"
+    return ReportTable(f"cost-{slug(benchmark.name)}", title, columns, rows, note, soft=range(measured, len(rows)))
 
 
 def _ms(seconds: float | None) -> float | None:

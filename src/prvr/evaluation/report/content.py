@@ -60,6 +60,7 @@ class ReportTable:
     note: str = ""
     strong: Sequence[int] = ()  # rows that are highlighted
     best: Collection[tuple[int, int]] = ()  # (row, column) of cells that are highlighted
+    soft: Collection[int] = ()  # rows that are not one's own: published numbers
 
     def __post_init__(self) -> None:
         wrong = [row for row in self.rows if len(row) != len(self.columns)]

@@ -71,7 +71,8 @@ def _table(table: ReportTable) -> str:
             f"<td{_kind(words, len(cell) > 34)}>{_marked(cell, (number, place) in table.best)}</td>"
             for place, (cell, words) in enumerate(zip(row, text, strict=True))
         )
-        lines.append(f"<tr{' class=strong' if number in table.strong else ''}>{cells}</tr>")
+        kind = "strong" if number in table.strong else "soft" if number in table.soft else ""
+        lines.append(f"<tr{f' class={kind}' if kind else ''}>{cells}</tr>")
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     files = f'<p class="from">tables/{table.name}.csv · tables/{table.name}.tex</p>'
     return (
