@@ -12,7 +12,9 @@ __all__ = ["main"]
 
 COMMANDS = {  # name: (module with NAME_command(argv) -> exit code, one line of help)
     "train": ("train", "train a backbone, then TRACE on it, from feature files"),
+    "sweep": ("sweep", "train many runs from one file: seeds, methods, datasets and settings"),
     "eval": ("evaluate", "rank a split with one or several runs: recalls of base and TRACE side by side"),
+    "compare": ("compare", "tables over methods, datasets and seeds, with paired tests and published numbers"),
     "report": ("report", "write a page with every table and figure for a run, or compare two runs"),
     "explain": ("explain", "show why a query matches a video: evidence over time, as text and as a picture"),
     "transfer": ("transfer", "apply TRACE to a frozen backbone; anchors and λ are chosen on validation"),

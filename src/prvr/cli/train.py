@@ -7,7 +7,7 @@ import itertools
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -20,8 +20,8 @@ from prvr.training import (
     Run,
     TrainConfig,
     Trainer,
+    config_changes,
     config_from_run,
-    config_to_dict,
     copy_start,
     join_processes,
     load_preset,
@@ -176,22 +176,12 @@ def _announce(run: Run, arguments: TrainArguments, console: Console) -> None:
 
 
 def _refuse_changes(run: Run, config: TrainConfig) -> None:
-    before, now = _flat(config_to_dict(run.config)), _flat(config_to_dict(config))
-    harmless = ("checkpoint_seconds", "checkpoint_steps", "graphs", "compile")  # do not change what is learned
-    different = [name for name in now if before.get(name) != now[name] and name not in harmless]
-    changed = [f"{name} {before.get(name)} → {now[name]}" for name in different]
+    changed = [f"{name} {before} → {now}" for name, (before, now) in config_changes(run.config, config).items()]
     if changed:
         raise ConfigError(
             f"{run.path} was started with another configuration ({'; '.join(changed[:5])}): "
             "repeat the original flags to resume it, or choose another --out"
         )
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _preset_of(argv: list[str]) -> tuple[str, str]:
