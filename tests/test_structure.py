@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "scoring": {"tokens", "files", "backbones", "trace"},
     "training": {"terminal", "words", "compiler", "tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
+    "sharing": {"files", "backbones", "training", "evaluation", "media"},
     "library": {
         "words",
         "times",
@@ -80,6 +81,7 @@ MAY_IMPORT = {
         "training",
         "data",
         "evaluation",
+        "sharing",
         "bench",
         "media",
         "library",

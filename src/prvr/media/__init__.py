@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     )
     from prvr.media.frame_batches import DecodedFile, FrameBatch, Sampling
     from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
-    from prvr.media.packages import require_onnx, require_onnxruntime, require_transformers
+    from prvr.media.packages import require_hub, require_onnx, require_onnxruntime, require_transformers
     from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
     from prvr.media.reader import Backend, VideoReader, decoder_name, longest_decoding, open_video
     from prvr.media.recipe import Recipe, RecipeMismatch
@@ -198,6 +198,7 @@ __all__ = [
     "processor_types",
     "read_subtitles",
     "remembered_choices",
+    "require_hub",
     "require_onnx",
     "require_onnxruntime",
     "require_transformers",
