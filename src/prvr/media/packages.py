@@ -6,7 +6,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-from prvr.media.errors import MissingExtra
+from prvr.errors import MissingExtra
 
 
 def require_av(purpose: str = "decodes videos") -> Any:

@@ -87,7 +87,7 @@ def query_tower(run: Run, weights: str | None = None) -> tuple[QueryTower, Tower
 def _drop_other_parts(tower: QueryTower, vectors: Tensor) -> None:
     """Remove parameters that queries do not pass through: those of the video encoder."""
     if vectors.requires_grad:
-        vectors.sum().backward()
+        torch.autograd.backward(vectors.sum())
         for module in tower.modules():
             for name, parameter in list(module.named_parameters(recurse=False)):
                 if parameter.grad is None:
