@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(403, {"error": "You don't have the rights to create a model under this namespace"})
             return
         status = 409 if name in self.hub.repositories else 200
-        self.hub.repositories.setdefault(name, Repository(bool(wanted.get("private"))))
+        self.hub.repositories.setdefault(name, Repository(wanted.get("visibility") == "private"))
         self._answer(status, {"url": f"{self.hub.address}/{name}", "name": name})
 
     def _check_card(self, body: bytes) -> None:

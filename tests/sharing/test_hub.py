@@ -18,7 +18,8 @@ from prvr.training import Run
 from tests.sharing.hub_server import TOKEN, Repository, StandInHub
 
 NAME = "ann/tiny"
-FILES = {"model.safetensors", "backbone.safetensors", "calibration.json", "README.md", "config.json"}
+FILES = {f"{name}.safetensors" for name in ("model", "backbone", "witness")}
+FILES |= {"calibration.json", "README.md", "config.json"}
 
 
 def push(run: Run, name: str = NAME, **options: bool) -> None:

@@ -12,9 +12,9 @@ import torch
 from prvr.backbones import methods
 from prvr.cli import main
 from prvr.media import file_hash
-from prvr.sharing import SharingError, query_tower, write_onnx, write_torch_export
+from prvr.sharing import SharingError, load_query_tower, write_onnx, write_torch_export
 from prvr.sharing.query_tower import QueryTower, made_queries
-from prvr.training import Run, TraceModel, load_preset, load_split
+from prvr.training import Run, TraceModel, config_from_dict, load_split
 
 runtime = pytest.importorskip("onnxruntime")
 WORDS_APART = {"cap4video", "conquer", "ral"}  # their queries are not one vector each
@@ -22,7 +22,10 @@ WORDS_APART = {"cap4video", "conquer", "ral"}  # their queries are not one vecto
 
 def fresh(method: str, folder: Path) -> Run:
     """A run of a method at toy size, not trained."""
-    config = load_preset("synth", method)
+    learns = methods()[method].trainable
+    shape = {"visual_width": 20, "query_width": 20, "frames": 24} | ({"width": 32, "heads": 4} if learns else {})
+    stages = {"backbone_stage": {"epochs": int(learns)}, "trace_stage": {"epochs": 0}}
+    config = config_from_dict({"method": method, "model": shape, **stages}, method)
     torch.manual_seed(0)
     run = Run(folder / method)
     run.create(config, folder)
@@ -33,7 +36,7 @@ def fresh(method: str, folder: Path) -> Run:
 @pytest.mark.parametrize("method", sorted(methods().keys() - WORDS_APART))
 def test_onnx_gives_the_models_vectors(method: str, tmp_path: Path) -> None:
     run, file = fresh(method, tmp_path), tmp_path / "query.onnx"
-    write_onnx(*query_tower(run), file)
+    write_onnx(*load_query_tower(run), file)
     session = runtime.InferenceSession(str(file))
     backbone = run.load_model()[0].backbone
     for count, length in ((1, 1), (4, backbone.config.words), (9, 6)):
@@ -58,7 +61,7 @@ def test_real_queries_of_a_trained_run(trained: Run, world: Path, tmp_path: Path
     loaded = torch.export.load(program, extra_files=stored).module()
     torch.testing.assert_close(loaded(batch.tokens, mask), expected, atol=1e-5, rtol=0)
     about = json.loads(session.get_modelmeta().custom_metadata_map["prvr"])
-    assert about == json.loads(stored["prvr"]) == asdict(query_tower(trained)[1])
+    assert about == json.loads(stored["prvr"]) == asdict(load_query_tower(trained)[1])
     assert (about["method"], about["query_width"], about["width"], about["data"]) == ("dreamprvr", 20, 16, "f" * 64)
     assert about["weights"] == file_hash(trained.path / "weights" / "average" / "model.safetensors")
     video_part = sum(p.numel() for p in trained.load_model()[0].backbone.parameters()) * 4
@@ -68,11 +71,11 @@ def test_real_queries_of_a_trained_run(trained: Run, world: Path, tmp_path: Path
 @pytest.mark.parametrize("method", sorted(WORDS_APART))
 def test_a_method_without_query_vectors_says_so(method: str, tmp_path: Path) -> None:
     with pytest.raises(SharingError, match=f"{method} compares single words"):
-        query_tower(fresh(method, tmp_path))
+        load_query_tower(fresh(method, tmp_path))
 
 
 def test_a_file_that_differs_gets_no_name(trained: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tower, described = query_tower(trained)
+    tower, described = load_query_tower(trained)
     monkeypatch.setattr("prvr.sharing.query_tower.TOLERANCE", -1.0)
     for write in (write_onnx, write_torch_export):
         with pytest.raises(SharingError, match="is not written"):
@@ -83,7 +86,7 @@ def test_a_file_that_differs_gets_no_name(trained: Run, tmp_path: Path, monkeypa
 def test_what_torch_cannot_convert_is_said_in_one_sentence(
     trained: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    tower, described = query_tower(trained)
+    tower, described = load_query_tower(trained)
 
     class Stubborn(QueryTower):
         def forward(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from prvr.cli.console import format_bytes
-from prvr.sharing import SharingError, query_tower, write_onnx, write_torch_export
+from prvr.sharing import SharingError, load_query_tower, write_onnx, write_torch_export
 from prvr.terminal import Console
 from prvr.training import Run
 
@@ -42,7 +42,7 @@ def convert_command(argv: list[str]) -> int:
     for path, _ in wanted:
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise SharingError(f"{path} cannot be written: it is a folder, or is in a folder that does not exist")
-    tower, described = query_tower(Run(arguments.run), arguments.weights)
+    tower, described = load_query_tower(Run(arguments.run), arguments.weights)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for path, write in wanted:
         if path is not None:

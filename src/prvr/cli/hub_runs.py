@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _TAKE_RUNS = ["train", "eval", "report", "explain", "transfer", "push", "convert", "library", "sweep", "compare"]
-_SCHEME = "hf://"
 
 
 def with_loaded_runs(command: str, argv: list[str]) -> list[str]:
@@ -21,17 +21,12 @@ def with_loaded_runs(command: str, argv: list[str]) -> list[str]:
 
 def _loaded(argv: list[str], number: int) -> str:
     option, equals, value = argv[number].rpartition("=") if argv[number].startswith("--") else ("", "", argv[number])
-    if not value.startswith(_SCHEME) and not _is_layout(value):
+    if not value.startswith("hf://") and not os.path.isfile(os.path.join(value, "config.json")):
         return argv[number]
-    from prvr.sharing import SharingError, load_run  # imported here: few commands need it
+    from prvr.sharing import SCHEME, SharingError, is_layout, load_run  # imported here: few commands need it
 
+    if not value.startswith(SCHEME) and not is_layout(Path(value)):
+        return argv[number]
     if "--resume" in (option, argv[number - 1] if number else ""):
         raise SharingError(f"{value} cannot be resumed, because it has no checkpoints: start from it with --from")
     return f"{option}{equals}{load_run(value).path}"
-
-
-def _is_layout(word: str) -> bool:
-    """Whether a word is a folder that `prvr push --to` wrote."""
-    folder = Path(word)
-    names = ("model.safetensors", "config.json")
-    return bool(word) and all((folder / name).is_file() for name in names) and not (folder / "run.json").exists()

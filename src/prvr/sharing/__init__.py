@@ -6,7 +6,7 @@ from prvr.sharing.layout import LAYOUT_FILES, SharedRun, SharingError, is_layout
 from prvr.sharing.query_tower import (
     QueryTower,
     TowerDescription,
-    query_tower,
+    load_query_tower,
     write_onnx,
     write_torch_export,
 )
@@ -21,10 +21,10 @@ __all__ = [
     "TowerDescription",
     "evaluations",
     "is_layout",
+    "load_query_tower",
     "load_run",
     "model_card",
     "push_run",
-    "query_tower",
     "read_layout",
     "write_layout",
     "write_onnx",

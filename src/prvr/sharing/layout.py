@@ -23,9 +23,20 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from prvr.errors import UserError
+from prvr.evaluation import describe_weights
 from prvr.files import NotAnObject, read_json_object, whole_file, whole_folder, write_whole
 from prvr.media import file_hash
-from prvr.training import ConfigError, Run, RunError, TraceModel, TrainConfig, config_from_dict, config_to_dict
+from prvr.training import (
+    ConfigError,
+    Run,
+    RunError,
+    TraceModel,
+    TrainConfig,
+    config_from_dict,
+    config_to_dict,
+    load_run_witness,
+    read_calibration,
+)
 
 FORMAT = 1  # of config.json
 CONFIG_FILE, CALIBRATION_FILE, CARD_FILE = "config.json", "calibration.json", "README.md"
@@ -152,20 +163,31 @@ def read_layout(folder: Path, target: Path, source: str) -> Run:
         new = Run(partial)
         for name in (name for name in WEIGHT_FILES if name in files):
             weights = {MODEL_FILE: selection, BACKBONE_FILE: "backbone", WITNESS_FILE: "witness"}[name]
-            try:
-                new.save_weights(weights, _tensors(folder / name), **dict(files[name].get("about", {})))
-            except (SafetensorError, OSError, TypeError) as problem:
-                raise SharingError(f"{name} of {source} cannot be read ({problem}): fetch or write it again") from None
+            new.save_weights(weights, _tensors(folder / name, source), **files[name].get("about") or {})
         if CALIBRATION_FILE in files:
             shutil.copyfile(folder / CALIBRATION_FILE, partial / "weights" / selection / CALIBRATION_FILE)
         record = {key: value for key, value in content["run"].items() if key in _KEPT}
         record |= {"format": 1, "config": config_to_dict(config), "loaded_from": source}
         write_whole(partial / "run.json", json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-        try:
-            new.load_model()
-        except RunError as problem:
-            raise SharingError(f"{source} does not hold a complete model: {problem}") from None
+        _require_usable(new, source)
     return run
+
+
+def _require_usable(run: Run, source: str) -> None:
+    """Read everything that commands will read, so that what is wrong is found before the run has its name."""
+    try:
+        load_run_witness(run, "meta")  # without memory for what its description claims
+        _, about = run.load_model()
+        read_calibration(run)
+        describe_weights(run.config.selection, about, run.config)
+        float(about.get("fusion_weight", 0.0))
+        if not all(isinstance(recipe, dict) for recipe in run.features.values()):
+            raise TypeError("its features have no recipes")
+    except (RunError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, NotImplementedError) as problem:
+        first = next(iter(str(problem).splitlines()), "").replace(f"{run.path}/", "")
+        raise SharingError(
+            f"{source} does not hold a run that can be used ({type(problem).__name__}: {first})"
+        ) from None
 
 
 def _read_json(path: Path, source: str) -> dict[str, Any]:
@@ -186,7 +208,9 @@ def _checked_content(content: Mapping[str, Any], source: str) -> tuple[TrainConf
     if not isinstance(version, int) or version > FORMAT:
         raise SharingError(f"{source} was written by a newer prvr (format {version!r}): update prvr")
     files, run = content.get("files"), content.get("run")
-    if not isinstance(run, dict) or not isinstance(files, dict) or not all(isinstance(f, dict) for f in files.values()):
+    tables = (run, files, *(files.values() if isinstance(files, dict) else ()))
+    abouts = (about.get("about") or {} for about in tables[2:] if isinstance(about, dict))
+    if not all(isinstance(table, dict) for table in (*tables, *abouts)):
         raise SharingError(f"{CONFIG_FILE} of {source} does not describe a run: it is damaged, or was changed by hand")
     try:
         config = config_from_dict(run.get("config", {}), f"{CONFIG_FILE} of {source}")
@@ -229,6 +253,13 @@ def _require_shapes(path: Path, config: TrainConfig, source: str) -> None:
         raise SharingError(f"the weights of {source} do not fit its {CONFIG_FILE}: {differing[0]} differs")
 
 
-def _tensors(path: Path) -> dict[str, torch.Tensor]:
-    with safe_open(path, "pt") as stored:
-        return {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+def _tensors(path: Path, source: str) -> dict[str, torch.Tensor]:
+    try:
+        with safe_open(path, "pt") as stored:
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as problem:
+        raise SharingError(f"{path.name} of {source} cannot be read ({problem}): fetch or write it again") from None
+    broken = [name for name, tensor in tensors.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
+    if broken:
+        raise SharingError(f"{path.name} of {source}: {broken[0]} holds NaN or infinity")
+    return tensors

@@ -57,7 +57,7 @@ class QueryTower(nn.Module):
         return self.backbone.encode_queries(words, mask)
 
 
-def query_tower(run: Run, weights: str | None = None) -> tuple[QueryTower, TowerDescription]:
+def load_query_tower(run: Run, weights: str | None = None) -> tuple[QueryTower, TowerDescription]:
     """The query encoder of a run. Raises ``SharingError`` for a method whose queries are not one vector each."""
     model, _ = run.load_model(weights)
     config, backbone = run.config, model.backbone
