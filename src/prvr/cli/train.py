@@ -104,7 +104,8 @@ def _without_recipe(argv: list[str]) -> list[str]:
 def _started(start: Path, argv: list[str]) -> TrainArguments:
     """Options of a training that starts from a run, whose settings are the defaults."""
     source = Run(start)
-    default = TrainArguments("", data=Path(source.data), start=start, config=config_from_run(source))
+    data = Path(source.data) if "data" in source.record else None  # a run from the hub does not have any
+    default = TrainArguments("", data=data, start=start, config=config_from_run(source))
     arguments = tyro.cli(TrainArguments, prog="prvr train", args=argv, default=default)
     if arguments.dataset or arguments.config.method != source.config.method:
         raise ConfigError(f"--from {start} gives dataset and method: leave out DATASET and --method")

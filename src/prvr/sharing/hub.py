@@ -82,23 +82,23 @@ def load_run(place: str | Path, runs: Path = LOADED_RUNS) -> Run:
 def _download(address: HubAddress) -> Path:
     """Fetch the files of a shared run into the hub's cache; without a connection, what is there already."""
     api = require_hub().HfApi()
+    wanted = {"revision": address.revision, "allow_patterns": list(LAYOUT_FILES)}
     with _explained(address, "read"):
         try:
             info = api.model_info(address.name, revision=address.revision)
         except Exception as problem:  # the client raises whatever its network library does
             if not _is_unreachable(problem):
                 raise
-            return Path(api.snapshot_download(address.name, revision=address.revision, local_files_only=True))
+            return Path(api.snapshot_download(address.name, **wanted, local_files_only=True))
         names = {file.rfilename for file in info.siblings or []}
         missing = sorted({CONFIG_FILE, MODEL_FILE} - names)
         if missing:
             others = ", ".join(sorted(names - {".gitattributes", "README.md"})[:5]) or "nothing"
             raise SharingError(
-                f"{address} has no {' and no '.join(missing)} (it has {others}). Only what `prvr push` wrote is "
-                "loaded; pickled weights are never read"
+                f"{address} has no {' and no '.join(missing)} (it has {printable(others, one_line=True)}). Only what "
+                "`prvr push` wrote is loaded; pickled weights are never read"
             )
-        wanted = list(LAYOUT_FILES)
-        return Path(api.snapshot_download(address.name, revision=address.revision, allow_patterns=wanted))
+        return Path(api.snapshot_download(address.name, **wanted))
 
 
 def push_run(shared: SharedRun, name: str, card: str, *, private: bool = False, message: str | None = None) -> str:
