@@ -72,6 +72,7 @@ def test_a_revision_stays_what_it_was(run: Run, hub: StandInHub) -> None:
         load_run(f"hf://{NAME}@v9")
 
 
+@pytest.mark.slow  # a new process
 def test_the_real_command_finds_hub_and_token_in_its_environment(run: Run, tmp_path: Path, hub: StandInHub) -> None:
     variables = {"HF_ENDPOINT": hub.address, "HF_TOKEN": TOKEN, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
     command = [sys.executable, "-m", "prvr", "push", str(run.path), NAME, "--license", "apache-2.0"]

@@ -167,6 +167,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "path in weights": (lambda f: change(f, lambda c: c["run"]["config"].update(selection="../../x")), "not one of"),
     "no epochs": (lambda f: change(f, lambda c: c["files"]["model.safetensors"].update(about={})), "can be used"),
     "no table": (lambda f: change(f, lambda c: c["files"]["model.safetensors"].update(about=[1])), "describe a run"),
+    "names of ours": (
+        lambda f: change(f, lambda c: c["files"]["model.safetensors"].update(about={"name": "../x"})),
+        "describe a run",
+    ),
     "no recipes": (lambda f: change(f, lambda c: c["run"].update(features={"frames": 1})), "can be used"),
     "no witness": (lambda f: change(f, lambda c: c["files"]["witness.safetensors"].update(about={})), "can be used"),
     "witness of other widths": (

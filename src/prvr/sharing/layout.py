@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from prvr.errors import UserError
+from prvr.errors import UserError, printable
 from prvr.evaluation import describe_weights
 from prvr.files import NotAnObject, read_json_object, whole_file, whole_folder, write_whole
 from prvr.media import file_hash
@@ -163,7 +164,7 @@ def read_layout(folder: Path, target: Path, source: str) -> Run:
         new = Run(partial)
         for name in (name for name in WEIGHT_FILES if name in files):
             weights = {MODEL_FILE: selection, BACKBONE_FILE: "backbone", WITNESS_FILE: "witness"}[name]
-            new.save_weights(weights, _tensors(folder / name, source), **files[name].get("about") or {})
+            new.save_weights(weights, _tensors(folder / name, source), **files[name].get("about", {}))
         if CALIBRATION_FILE in files:
             shutil.copyfile(folder / CALIBRATION_FILE, partial / "weights" / selection / CALIBRATION_FILE)
         record = {key: value for key, value in content["run"].items() if key in _KEPT}
@@ -176,7 +177,9 @@ def read_layout(folder: Path, target: Path, source: str) -> Run:
 def _require_usable(run: Run, source: str) -> None:
     """Read everything that commands will read, so that what is wrong is found before the run has its name."""
     try:
-        load_run_witness(run, "meta")  # without memory for what its description claims
+        with torch.device("meta"), warnings.catch_warnings():  # no memory for what the witness's description claims
+            warnings.simplefilter("ignore")  # torch says that no tensor was copied
+            load_run_witness(run, "meta")
         _, about = run.load_model()
         read_calibration(run)
         describe_weights(run.config.selection, about, run.config)
@@ -185,9 +188,8 @@ def _require_usable(run: Run, source: str) -> None:
             raise TypeError("its features have no recipes")
     except (RunError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, NotImplementedError) as problem:
         first = next(iter(str(problem).splitlines()), "").replace(f"{run.path}/", "")
-        raise SharingError(
-            f"{source} does not hold a run that can be used ({type(problem).__name__}: {first})"
-        ) from None
+        found = f"{type(problem).__name__}: {printable(first, one_line=True)}"
+        raise SharingError(f"{source} does not hold a run that can be used ({found})") from None
 
 
 def _read_json(path: Path, source: str) -> dict[str, Any]:
@@ -208,9 +210,7 @@ def _checked_content(content: Mapping[str, Any], source: str) -> tuple[TrainConf
     if not isinstance(version, int) or version > FORMAT:
         raise SharingError(f"{source} was written by a newer prvr (format {version!r}): update prvr")
     files, run = content.get("files"), content.get("run")
-    tables = (run, files, *(files.values() if isinstance(files, dict) else ()))
-    abouts = (about.get("about") or {} for about in tables[2:] if isinstance(about, dict))
-    if not all(isinstance(table, dict) for table in (*tables, *abouts)):
+    if not isinstance(run, dict) or not isinstance(files, dict) or not all(map(_is_described, files.values())):
         raise SharingError(f"{CONFIG_FILE} of {source} does not describe a run: it is damaged, or was changed by hand")
     try:
         config = config_from_dict(run.get("config", {}), f"{CONFIG_FILE} of {source}")
@@ -219,6 +219,12 @@ def _checked_content(content: Mapping[str, Any], source: str) -> tuple[TrainConf
     if getattr(config.model, "first_stage", None) is not None:
         raise SharingError(f"{source} needs a run of the machine that made it: it cannot be loaded")
     return config, {name: about for name, about in files.items() if name in LAYOUT_FILES}
+
+
+def _is_described(file: Any) -> bool:
+    """Whether what is said of a file is a table, with a table of what is known about its weights."""
+    about = file.get("about", {}) if isinstance(file, dict) else None
+    return isinstance(about, dict) and not {"name", "tensors"} & about.keys()  # what ``Run.save_weights`` calls its own
 
 
 def _require_file(folder: Path, name: str, files: Mapping[str, Mapping[str, Any]], source: str) -> None:
@@ -230,18 +236,15 @@ def _require_file(folder: Path, name: str, files: Mapping[str, Mapping[str, Any]
     if name == CALIBRATION_FILE:
         _read_json(path, source)
     if file_hash(path) != files.get(name, {}).get("sha256"):
-        raise SharingError(
-            f"{name} of {source} is not the file that {CONFIG_FILE} names: it is damaged or was replaced"
-        )
+        raise SharingError(f"{name} of {source} is not what {CONFIG_FILE} names: it is damaged or was replaced")
 
 
 def _require_shapes(path: Path, config: TrainConfig, source: str) -> None:
     """Compare names and shapes before memory is taken for a model as large as a configuration claims."""
     try:
         with torch.device("meta"):
-            expected = {
-                name: tuple(tensor.shape) for name, tensor in TraceModel.from_config(config).state_dict().items()
-            }
+            model = TraceModel.from_config(config)
+        expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         with safe_open(path, "pt") as stored:
             found = {name: tuple(stored.get_slice(name).get_shape()) for name in stored.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as problem:
