@@ -51,6 +51,7 @@ MAY_IMPORT = {
         "data",
     },
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
+    "sharing": {"files", "backbones", "training", "evaluation", "media"},
     "library": {
         "words",
         "times",
@@ -92,6 +93,7 @@ MAY_IMPORT = {
         "training",
         "data",
         "evaluation",
+        "sharing",
         "bench",
         "media",
         "library",

@@ -67,7 +67,7 @@ from prvr.evaluation.significance import (
     signed,
 )
 from prvr.evaluation.study import run_study
-from prvr.evaluation.subject import Subject, open_subject
+from prvr.evaluation.subject import Subject, describe_weights, open_subject
 from prvr.evaluation.tables import RecallSummary, RecallTable, recall_table, summarise
 from prvr.evaluation.terminal import terminal_chart
 from prvr.evaluation.transfer import (
@@ -148,6 +148,7 @@ __all__ = [
     "correction_figure",
     "cosine_figure",
     "coverage",
+    "describe_weights",
     "encode_split",
     "evaluate_run",
     "evaluated_run",

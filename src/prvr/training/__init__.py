@@ -29,6 +29,7 @@ from prvr.training.config import (
 )
 from prvr.training.distributed import Processes, choose_device, join_processes
 from prvr.training.imports import import_checkpoint
+from prvr.training.loggers import LOGGERS, parse_loggers
 from prvr.training.loop import Trainer, TrainingError
 from prvr.training.metrics import read_metrics
 from prvr.training.model import TraceModel
@@ -70,6 +71,7 @@ from prvr.training.witness_run import FittedWitness, fit_run_witness, load_run_w
 
 __all__ = [
     "HARMLESS",
+    "LOGGERS",
     "OWN_PRESET",
     "RECIPES",
     "STARTED_FROM",
@@ -121,6 +123,7 @@ __all__ = [
     "load_run_witness",
     "load_split",
     "move_if_it_fits",
+    "parse_loggers",
     "phase_at",
     "preset_for_data",
     "preset_names",

@@ -4,7 +4,7 @@ RUN/run.json                  configuration, seed, revision, versions
 RUN/metrics.jsonl             one line per epoch
 RUN/checkpoints/00001234/     where training can continue: model, optimiser, progress
 RUN/weights/<name>/           model.safetensors and model.json: backbone, best, last, average, epoch-0157 …
-RUN/tensorboard/              the same metrics for TensorBoard
+RUN/tensorboard/, wandb/      the same metrics for TensorBoard and Weights & Biases
 """
 
 from __future__ import annotations
