@@ -45,6 +45,31 @@ def usable_cores() -> int:
         return cores
 
 
+def usable_memory() -> int:
+    """Bytes of memory that this process may use: those of the machine, or as many as its container is given."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):  # Windows
+        memory = 8 << 30
+    try:
+        return min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):  # no such limit
+        return memory
+
+
+def allow_many_files() -> bool:
+    """Let this process open as many files as its owner may. Returns False if that is no more than before."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return False
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return True
+
+
 def python_command(module: str, *arguments: str) -> list[str]:
     """The command line that runs a module without the working folder on its path (``python -P -m``)."""
     return [sys.executable, "-P", "-m", module, *arguments]

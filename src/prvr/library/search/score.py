@@ -13,7 +13,8 @@ import numpy as np
 from prvr.library.errors import DamagedVectors
 from prvr.library.search.query import TrackQuery
 from prvr.library.store.background import Floats
-from prvr.library.store.sections import Ids, SectionBlock, TrackSections
+from prvr.library.store.blocks import Ids, SectionBlock
+from prvr.library.store.sections import TrackSections
 from prvr.scoring import NumpyScores, RowEvidence
 
 if TYPE_CHECKING:
