@@ -298,10 +298,10 @@ def read_snapshot(
     with explained(tables["videos"].lake):
         if last is not None and all(each.latest_version == each.version for each in last.opened):
             return last
-    for _ in range(_TRIES):
-        found = _read_version(tables, projection, cache, record, damaged)
-        if found.complete or tables["videos"].require().version == found.opened[0].version:
-            break  # if incomplete, then not because a video was replaced meanwhile: ``verify`` names it
+        for _ in range(_TRIES):
+            found = _read_version(tables, projection, cache, record, damaged)
+            if found.complete or tables["videos"].require().version == found.opened[0].version:
+                break  # if incomplete, then not because a video was replaced meanwhile: ``verify`` names it
     for track, sections in found.tracks.items():
         if last is not None and track in last.tracks:
             sections.keep_background(last.tracks[track])
@@ -315,8 +315,7 @@ def _read_version(
     table = tables["videos"].require()  # before the sections: those of every video in it are there already
     opened = {track: tables[track].open() for track in TRACKS}
     columns = [*VIDEO_COLUMNS, "part", *(f"{track}_sections" for track in TRACKS)]
-    with explained(table.uri):
-        videos = LakeVideos(table.to_table(columns=columns, filter=f"id != {HEAD} AND state = 'ok'"))
+    videos = LakeVideos(table.to_table(columns=columns, filter=f"id != {HEAD} AND state = 'ok'"))
     found = {track: of_track for track, of_track in opened.items() if of_track is not None}
     for track in TRACKS:
         if track not in found and videos.sections(track) and not damaged:

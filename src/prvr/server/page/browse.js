@@ -19,7 +19,7 @@ export function setUpBrowsing(whenTokenIsNeeded) {
   byId("fresh").addEventListener("click", () => { byId("fresh").hidden = true; scrollTo({ top: 0 }); shownFor = null; showLibrary(); });
   moveBetweenCards(byId("films"), ".film > button");
   retryPictures();
-  atTheEnd = new IntersectionObserver(([entry]) => { if (entry.isIntersecting && cursor && !running && pages < BY_ITSELF) load(true); }, { rootMargin: "900px" });
+  atTheEnd = new IntersectionObserver((entries) => { if (entries.at(-1).isIntersecting && cursor && !running && pages < BY_ITSELF) load(true); }, { rootMargin: "900px" });
 }
 
 export function hideLibrary() { byId("browse").hidden = true; }
