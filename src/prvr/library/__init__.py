@@ -18,7 +18,7 @@ from prvr.doors import lazy_door
 if TYPE_CHECKING:
     from prvr.library.activity import ActivityKind, ActivityState, LibraryActivity
     from prvr.library.copying import copy_videos
-    from prvr.library.errors import LibraryError, NoCandidates
+    from prvr.library.errors import DamagedVectors, LibraryError, NoCandidates
     from prvr.library.folder import FolderStore, require_empty
     from prvr.library.ingest.add import Adder, AddProgress, AddReport, ProgressClock
     from prvr.library.ingest.choice import PLAIN_LIMITS, default_encoder, library_limits, usual_encoder
@@ -124,6 +124,7 @@ __all__ = [
     "CandidateIndex",
     "CandidateRecall",
     "Committer",
+    "DamagedVectors",
     "EncoderOverrides",
     "Filters",
     "FolderStore",

@@ -31,6 +31,10 @@ class SectionBlock:
         return len(self.arrays["pages"])
 
     @cached_property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays.values())
+
+    @cached_property
     def numpy_gallery(self) -> NumpyGallery:
         """The sections, to be scored with NumPy."""
         return NumpyGallery(self.about, self.arrays, self.query_projection)

@@ -105,11 +105,10 @@ class ShardFiles:
 
     def keep(self, key: BlockKey, block: SectionBlock, *, at_once: bool = False) -> None:
         """Keep a block in memory if it was read before and there is room; commands that search once keep nothing."""
-        size = sum(array.nbytes for array in block.arrays.values())
         with self.lock:
             for old in [each for each in self.kept if each[0] == key[0]]:  # rows were added to it since
                 self._drop(old)
-            if (at_once or self.seen.get(key[0]) == key) and MEMORY.take(size, at_once):
+            if (at_once or self.seen.get(key[0]) == key) and MEMORY.take(block.nbytes, at_once):
                 self.kept[key] = block
             self.seen[key[0]] = key
 
@@ -120,7 +119,7 @@ class ShardFiles:
                 self._drop(key)
 
     def _drop(self, key: BlockKey) -> None:
-        MEMORY.give_back(sum(array.nbytes for array in self.kept.pop(key).arrays.values()))
+        MEMORY.give_back(self.kept.pop(key).nbytes)
 
     def __del__(self) -> None:
         for handle in self.handles.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +42,7 @@ class Snapshot:
     record: LibraryRecord  # how its vectors were made
     problems: tuple[str, ...] = ()  # what cannot be read and is left out, for people
     damaged: frozenset[int] = frozenset()  # videos of which vectors are left out
+    stamps: Mapping[Path, tuple[int, int] | None] = field(default_factory=dict)  # of files: size and time; None: gone
 
     @property
     def damage_note(self) -> str:
@@ -99,7 +100,9 @@ def take_snapshot(
         with catalogue.reading() as db:
             now = read_generation(db)
             if previous is not None and previous.generation == now and _is_whole(previous):
-                return previous
+                if not previous.problems or _stamps(previous.stamps) == previous.stamps:
+                    return previous
+                previous = None  # a damaged file has changed: perhaps it was restored
             kept = kept_record(db, folder)
             current = record if kept is None or kept == record else kept
             try:
@@ -111,6 +114,18 @@ def take_snapshot(
 
 def _is_whole(snapshot: Snapshot) -> bool:
     return all(sections.is_whole() for sections in snapshot.tracks.values() if isinstance(sections, ShardSections))
+
+
+def _stamps(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
+    """What shows that files were changed."""
+    found: dict[Path, tuple[int, int] | None] = {}
+    for file in files:
+        try:
+            about = file.stat()
+            found[file] = about.st_size, about.st_mtime_ns
+        except OSError:
+            found[file] = None
+    return found
 
 
 def _open_files(snapshot: Snapshot | None) -> dict[int, ShardFiles]:
@@ -136,6 +151,8 @@ def _open_tracks(
     columns: dict[str, list[Ids]] = {}
     wrong: list[int] = []
     described = [shard for shard in read_shards(db, wrong) if not is_new(shard.track)]
+    places = {shard.id: folder / SHARDS_FOLDER / str(shard.id) for shard in described}
+    stamps = _stamps(path for place in places.values() for path in (place, *place.glob("*.bin")))
     problems = [f"the catalogue does not describe shard {number} as it was written" for number in wrong]
     damaged: set[int] = set()
     for number in wrong:
@@ -158,8 +175,9 @@ def _open_tracks(
             problems.append(f"shard {shard.id} is not as it was written ({problem})")
         else:
             if len(of_rows) < len(rows):
-                place = folder / SHARDS_FOLDER / str(shard.id)
-                problems.append(f"some vectors in {place} are damaged: `prvr library verify` names the files")
+                problems.append(
+                    f"some vectors in {places[shard.id]} are damaged: `prvr library verify` names the files"
+                )
             if len(of_rows):
                 shards.setdefault(shard.track, []).append(stored)
                 columns.setdefault(shard.track, []).append(of_rows)
@@ -169,7 +187,7 @@ def _open_tracks(
     if problems and not shards:
         raise LibraryError(problems[0])
     tracks = {track: ShardSections(shards[track], columns[track]) for track in shards}
-    return Snapshot(now, videos, tracks, record, tuple(problems), frozenset(damaged & videos.keys()))
+    return Snapshot(now, videos, tracks, record, tuple(problems), frozenset(damaged & videos.keys()), stamps)
 
 
 def _sound_rows(stored: StoredShard, rows: Sequence[SectionRow], videos: Ids) -> tuple[StoredShard, Ids]:
