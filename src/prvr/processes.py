@@ -57,17 +57,18 @@ def usable_memory() -> int:
         return memory
 
 
-def allow_many_files() -> bool:
-    """Let this process open as many files as its owner may. Returns False if that is no more than before."""
+def allow_open_files(wanted: int) -> int:
+    """How many files this process may open. Raises the limit towards ``wanted`` if the system allows it."""
     try:
         import resource
-    except ImportError:  # Windows
-        return False
+    except ImportError:  # not available on Windows
+        return 512
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == hard:
-        return False
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return True
+    target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft == resource.RLIM_INFINITY or soft >= target:
+        return target
+    resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    return target
 
 
 def python_command(module: str, *arguments: str) -> list[str]:

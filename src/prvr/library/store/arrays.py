@@ -60,6 +60,12 @@ class Shard:
     def bytes(self, name: str) -> int:
         return self.length(name) * int(self.about["arrays"][name]["item"])
 
+    def is_complete(self, library: Path) -> bool:
+        """Whether its files are as long as they should be."""
+        place = library / SHARDS_FOLDER / str(self.id)
+        needed = ((place / f"{name}.bin", self.bytes(name)) for name in self.about["arrays"])
+        return all(size == 0 or (path.is_file() and path.stat().st_size >= size) for path, size in needed)
+
 
 @dataclass(frozen=True)
 class Section:
@@ -158,9 +164,7 @@ class Appender:
     def _is_complete(self, shard: Shard) -> bool:
         """Whether the files of a shard are as long as they should be. To a damaged one nothing is added."""
         if shard.id not in self.complete:
-            place = self.folder / SHARDS_FOLDER / str(shard.id)
-            files = ((place / f"{name}.bin", shard.bytes(name)) for name in shard.about["arrays"])
-            self.complete[shard.id] = all(path.is_file() and path.stat().st_size >= size for path, size in files)
+            self.complete[shard.id] = shard.is_complete(self.folder)
         return self.complete[shard.id]
 
     def _handle(self, shard: Shard, name: str, place: int) -> int:

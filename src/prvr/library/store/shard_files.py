@@ -15,9 +15,10 @@ from pathlib import Path
 
 from prvr.library.errors import LibraryError
 from prvr.library.store.blocks import SectionBlock
-from prvr.processes import allow_many_files, usable_memory
+from prvr.processes import allow_open_files, usable_memory
 
 CACHE_MEGABYTES = "PRVR_LIBRARY_CACHE"  # environment variable: memory for blocks that were read
+_FILES = 1 << 16  # that may be open at a time, where the system allows it: a large library has many
 _SHARE = 4  # of the memory that this process may use, by default
 
 BlockKey = tuple[int, int, int, int]  # first row and the row after the last, first page and the page after the last
@@ -132,6 +133,7 @@ def _open(path: Path) -> int:
     try:
         return os.open(path, flags)
     except OSError as problem:
-        if problem.errno != errno.EMFILE or not allow_many_files():
+        if problem.errno != errno.EMFILE:
             raise
+        allow_open_files(_FILES)
         return os.open(path, flags)
