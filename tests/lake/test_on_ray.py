@@ -16,7 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-ray = pytest.importorskip("ray", reason='clusters need Ray: pip install "prvr[scale]"')
+pytest.importorskip("ray", reason='clusters need Ray: pip install "prvr[scale]"')
+
+import ray
 
 from prvr.lake import add_on_cluster, create_library
 from prvr.library import AddProgress, Library, LibrarySettings, find_videos
