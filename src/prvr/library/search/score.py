@@ -62,10 +62,11 @@ class SectionScorer:
         # If most rows of a block are asked for, scoring the others too is cheaper than copying some.
         few = [2 * len(rows) < len(block) for _, block, rows in parts]
         if not self.uses_torch(sections):
-            found = [
-                block.numpy_gallery.score(queries, rows if chosen else None)
-                for (_, block, rows), chosen in zip(parts, few, strict=True)
-            ]
+            with np.errstate(all="ignore"):  # rows that are left out may be damaged
+                found = [
+                    block.numpy_gallery.score(queries, rows if chosen else None)
+                    for (_, block, rows), chosen in zip(parts, few, strict=True)
+                ]
         else:
             found = self._score_with_torch(queries, parts, few)
         return [
