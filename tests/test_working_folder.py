@@ -97,7 +97,7 @@ def request(address: str, body: dict[str, Any] | None = None) -> bytes:
         return bytes(answer.read())
 
 
-@pytest.mark.parametrize("start", ["script", "module"])
+@pytest.mark.parametrize("start", ["script", pytest.param("module", marks=pytest.mark.slow)])
 def test_a_server_s_thumbnails_and_jobs(
     start: str, hostile: Path, command: list[str], films: RenderedWorld, tmp_path: Path
 ) -> None:

@@ -88,6 +88,7 @@ def test_an_interrupted_demo_ends_without_a_traceback(
     assert "starts from the beginning" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_demo_of_features_ends_with_a_table_and_a_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,6 +33,7 @@ WORKS = {
     "int8": [["-c", "from prvr.media.packages import require_quantization as r; r()"]],
     "speech": [["-c", "from prvr.media.packages import require_faster_whisper as r; r()"]],
     "candidates": [["-c", "import lance, pyarrow"]],
+    "numba": [["-c", "import prvr.scoring.engines.numba_kernel"]],
     "tensorboard": [["-c", "import tensorboard"]],
     "media-torchcodec": [["-c", "import importlib.metadata as m; m.version('torchcodec')"]],
     "scale": [["-c", "import ray, lance; from prvr.lake import open_library"]],

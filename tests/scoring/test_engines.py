@@ -12,6 +12,7 @@ from torch import Tensor
 
 from prvr.backbones import TokenSet
 from prvr.scoring import Engine, FusedEngine, Gallery, ScoringEngine, gallery_ranks, ranks, score, score_parts, top_k
+from prvr.scoring.engines import best_routes
 from prvr.scoring.engines.factorised import TILE_ELEMENTS, FactorisedEngine
 from prvr.scoring.engines.reference import ReferenceEngine
 from prvr.scoring.storage import Storage
@@ -317,6 +318,36 @@ def test_a_broken_token_shows(clips: bool) -> None:
     scores = score(questions(), gallery_of(tokens, None, Corpus(clips), "torch"))
     assert bool(scores[:, 0].isnan().all())
     assert bool(scores[:, 1].isfinite().all())
+
+
+@pytest.fixture
+def one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass that Numba compiles, whatever the size of the work."""
+    pytest.importorskip("numba", reason='needs Numba: pip install "prvr[numba]"')
+    monkeypatch.setattr(best_routes, "WORTH", 1)
+
+
+@pytest.mark.usefixtures("one_pass")
+@pytest.mark.parametrize("page", [1, 15, 16])
+@pytest.mark.parametrize("registers", [1, 5])
+def test_one_pass_finds_the_same_routes(page: int, registers: int) -> None:
+    tokens = videos([40, 1, 33, 15, 64], registers)
+    check("torch", tokens, trace_of(), Corpus(), questions(70), page=page)
+    check("torch", tokens, trace_of(temperature=0.05), Corpus(), questions(70), page=page, storage="bf16")
+    check("torch", tokens, trace_of(temperature=0.01), Corpus(), questions(70), page=page)  # too low for it
+
+
+@pytest.mark.usefixtures("one_pass")
+def test_one_pass_hides_no_broken_token() -> None:
+    tokens, queries = videos([16, 3, 9]), questions(70)
+    gallery = gallery_of(tokens, trace_of(), Corpus(), "torch")
+    gallery.keys.values[0, 2, 0] = torch.nan  # type: ignore[union-attr]
+    gallery.routes.grounding[1, 1, 2] = torch.nan  # type: ignore[union-attr]
+    queries[5, 0] = torch.nan
+    scores = score_parts(queries, gallery).trace
+    assert scores is not None
+    assert bool(scores[:, :2].isnan().all())
+    assert scores[:, 2].isnan().nonzero().flatten().tolist() == [5]
 
 
 def test_how_far_a_batch_is_padded_does_not_matter() -> None:

@@ -22,6 +22,9 @@ from prvr.bench.corpus import (
 )
 from prvr.bench.measure import DeviceTimer, MachineLimits, Measurement
 from prvr.scoring import FusedEngine, Gallery, Storage, fused_obstacle, prepare_queries, ranks, score_parts, top_k
+from prvr.scoring.engines.best_routes import pays
+from prvr.scoring.engines.factorised import FactorisedEngine
+from prvr.scoring.engines.products import stored_products
 
 
 def all_pairs(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:
@@ -43,13 +46,42 @@ def all_pairs(machine: MachineLimits, device: torch.device, sizes: BenchmarkSize
             "FLOP/s",
             rate / machine.matrix_rate,
             max(0, taken.memory - outputs),
-            note=f"{columns} columns multiplied, {shape.columns()} of them needed; memory beyond gallery and scores",
+            note=f"{columns} columns multiplied, {shape.columns()} of them needed; memory beyond gallery and scores"
+            + (f"; {_passes(shape, gallery)}" if not cuda else ""),
         )
         if cuda:
             yield from _plain(machine, device, shape, gallery)
+        else:
+            yield _products_alone(machine, device, shape, gallery, taken.seconds)
         if number == 0:
             yield from _against_naive(device, shape, gallery, shape.queries if cuda else sizes.baseline_queries)
         del gallery
+
+
+def _passes(shape: Shape, gallery: Gallery) -> str:
+    fused = pays(shape.queries, gallery)
+    return "routes in one pass, by Numba" if fused else 'routes in four passes: pip install "prvr[numba]" for one'
+
+
+def _products_alone(
+    machine: MachineLimits, device: torch.device, shape: Shape, gallery: Gallery, whole: float
+) -> Measurement:
+    """The matrix products of the torch engine without anything that follows them."""
+    engine, queries = FactorisedEngine(), prepare_queries(random_queries(shape.queries, device), gallery)
+    tiles = engine.plan(shape.queries, gallery)
+
+    def multiply() -> None:
+        for tile in tiles:
+            part, columns = gallery[tile.videos], queries.unit[tile.queries].T.contiguous()
+            for vectors in (part.local, part.fixed, part.keys, part.registers, part.values):
+                if vectors is not None:
+                    stored_products(vectors, columns, engine.workspace, "alone")
+
+    seconds = DeviceTimer(device)(multiply, repeats=3).seconds
+    rate = 2 * shape.queries * shape.videos * WIDTH * shape.columns() / seconds
+    note = f"{100 * seconds / whole:.0f} % of the time with what follows them"
+    work = f"{shape.name}: the products alone"
+    return Measurement("scoring", work, seconds, rate, "FLOP/s", rate / machine.matrix_rate, note=note)
 
 
 def _plain(machine: MachineLimits, device: torch.device, shape: Shape, gallery: Gallery) -> Iterator[Measurement]:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.scoring.engines import simd
+from prvr.scoring.engines.best_routes import best_routes, pays
 from prvr.scoring.engines.common import Queries, Scores, Tile, per_video, slices, video_slices
 from prvr.scoring.engines.products import enough_columns, stored_products
 from prvr.scoring.gallery import Gallery
@@ -32,9 +33,11 @@ class FactorisedEngine:
         self.workspace = Workspace()
         self.tile_elements = tile_elements
         self.queries_per_tile = queries_per_tile
+        self.one_pass = False  # ``best_routes`` by Numba: ``plan`` sees whether the work is worth it
 
     def plan(self, queries: int, gallery: Gallery) -> list[Tile]:
         step = min(queries, self.queries_per_tile)
+        self.one_pass = pays(queries, gallery)
         # For a few queries the largest temporary of a tile is not a product but the stored vectors turned into floats.
         widest = step if gallery.storage in ("fp32", "fp64") else max(step, gallery.width)
         elements = self.tile_elements or TILE_ELEMENTS.get(gallery.device.type, 1 << 24)
@@ -74,10 +77,7 @@ class FactorisedEngine:
         paths = reach if precise is logits else precise.exp_()
         # max_i d_i + γτ·log(A·B)_i, then the terms that are the same for every frame
         routed = self._products("tokens", gallery.keys, projected) if direct is None else direct  # d (P, page, Q)
-        routed.add_(
-            self._paths(routes.grounding, _of_pages(paths, gallery)).log_(), alpha=config.routing_strength * tau
-        )
-        route = per_video(routed.amax(1), gallery)
+        route = per_video(self._best(routed, routes.grounding, _of_pages(paths, gallery), gallery), gallery)
         route.add_((strongest.squeeze(1) + routes.ceiling[:, None]), alpha=config.routing_strength)
         # π = A/ΣA, and the sum cancels in the cosine
         along = (reach * self._products("values", gallery.values, projected)).sum(1)
@@ -85,6 +85,13 @@ class FactorisedEngine:
         soft = op.soft_cosine(along, squared)
         activation = (reach / reach.sum(1, keepdim=True)).transpose(1, 2) if config.gate else reach.transpose(1, 2)
         return op.evidence_score(route, soft, activation, config.soft_weight, config.gate)
+
+    def _best(self, direct: Tensor, grounding: Tensor, reach: Tensor, gallery: Gallery) -> Tensor:
+        """max_i d_i + γτ·log(A·B)_i of each page: (P, page, Q), (P, R, page), (P, R, Q) → (P, Q)."""
+        strength = gallery.config.routing_strength * gallery.config.temperature
+        if self.one_pass:
+            return best_routes(direct, grounding, reach, strength)
+        return direct.add_(self._paths(grounding, reach).log_(), alpha=strength).amax(1)
 
     def _paths(self, grounding: Tensor, reach: Tensor) -> Tensor:
         """``A·B``, the sum over registers: (P, R, page), (P, R, Q) → (P, page, Q) in the precision of the grounding."""
