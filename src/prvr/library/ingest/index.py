@@ -188,7 +188,8 @@ def index_parts(
         raise MediaError(video.path, opened.problem or "no picture could be decoded from it")
     problem = opened.problem
     sections = {FRAMES: pictures}
-    lines, subtitles, unread = (), video.subtitles, None
+    lines: tuple[TimedLine, ...] = ()
+    subtitles, unread = video.subtitles, None
     if with_lines:
         lines, subtitles, unread = _read_lines(
             video, transcriber, lambda heard: progress(info.duration or count / rate, info.duration, heard=heard)

@@ -68,7 +68,7 @@ class SectionScorer:
                     for (_, block, rows), chosen in zip(parts, few, strict=True)
                 ]
         else:
-            found = self._score_with_torch(queries, parts, few)
+            found = [*self._score_with_torch(queries, parts, few)]
         return [
             scores if chosen else NumpyScores(scores.base[:, part.rows], scores.trace[:, part.rows])
             for scores, part, chosen in zip(found, parts, few, strict=True)
