@@ -149,8 +149,8 @@ def _create(run: Run, trainer: Trainer, arguments: TrainArguments, command: str)
     if arguments.start is None:
         run.create(trainer.config, arguments.data or "", **about)
         return
+    new = copy_start(Run(arguments.start), run, trainer.config, trainer.model)
     run.create(trainer.config, arguments.data or "", **about, **{STARTED_FROM: str(arguments.start)})
-    new = copy_start(Run(arguments.start), run, trainer.model)
     if new and trainer.console is not None:
         parts = ", ".join(new)
         trainer.console.print(f"{parts}: not in {arguments.start}, so it starts anew", markup=False, soft_wrap=True)
