@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "training": {"terminal", "words", "compiler", "tokens", "files", "losses", "backbones", "trace", "scoring", "data"},
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
     "library": {
+        "processes",
         "words",
         "times",
         "tokens",
@@ -231,6 +232,7 @@ NOT_FOR_PEOPLE = {
     "Interrupted",  # ends a training after Ctrl-C
     "Problem",  # an answer of the server
     "ShardMissing",  # a reader looks again
+    "UnreadableShard",  # a search leaves videos out
 }
 
 
