@@ -114,8 +114,8 @@ def corpus_moments_section(finer: Finer) -> ReportSection:
     lead = (
         f"{count:,} queries with a known moment. Predictions are the {STRETCHES} best stretches of the curve in each "
         f"of the {VIDEOS} best videos, ranked by the video's score, minus how much less clear the stretch is than the "
-        "video's best one. One is right if it is in the labelled video and overlaps the moment enough. The last columns rank the "
-        "stretches of the labelled video alone (SVMR)."
+        "video's best one. One is right if it is in the labelled video and overlaps the moment enough. The last "
+        "columns rank the stretches of the labelled video alone (SVMR)."
     )
     return ReportSection("vcmr", MOMENTS, lead, [ReportTable("vcmr", "Moment retrieval (%)", columns, rows)])
 
