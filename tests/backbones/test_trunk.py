@@ -274,7 +274,7 @@ def test_defaults_are_the_charades_preset(method: str) -> None:
 
 
 def test_presets_open_with_the_command_that_uses_them(method: str) -> None:
-    assert preset_names(method) == ["activitynet", "charades", "synth", "tvr"]
+    assert preset_names(method) == ["activitynet", "charades", "qvhighlights", "synth", "tvr"]
     for name in preset_names(method):
         text = (files("prvr") / "presets" / method / f"{name}.toml").read_text("utf-8")
         assert text.startswith("# prvr ")

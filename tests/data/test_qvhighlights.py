@@ -56,7 +56,7 @@ def test_windows_sentences_and_videos_are_kept(tmp_path: Path) -> None:
         ("bb_60.0_210.0#qid8", "a dog jumps."),
     ]
     moments = read_moments(text / "qvtrain.moments.jsonl")
-    assert moments["aa_0.0_150.0#qid7"] == Moment("aa_0.0_150.0", 4.0, 9.0, 150.0, more=((20.0, 22.0),))
+    assert moments["aa_0.0_150.0#qid7"] == Moment("aa_0.0_150.0", 4.0, 10.0, 150.0, more=((20.0, 22.0),))
     assert moments["bb_60.0_210.0#qid8"].windows == ((100.0, 126.0),)  # no later than the video
     assert len(moments) == 2  # nothing is known about the third
     positives = read_positives(text / "qvtrain.gt.jsonl")

@@ -11,7 +11,6 @@ import torch
 
 from prvr.backbones import from_official, methods
 from prvr.cli import main
-from prvr.data import DATASETS
 from prvr.evaluation.goldens import Golden, check_scores, read_golden, repository_goldens
 from prvr.evaluation.published import published_recall, published_sum_r
 from prvr.evaluation.zoo import zoo_rows
@@ -54,7 +53,7 @@ def test_every_method_is_there_verified_and_loads_its_authors_keys() -> None:
     assert rows["gmmformer_v2"].published_clip["tvr"] == 258.1
 
 
-@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("dataset", ["activitynet", "charades", "tvr"])
 def test_published_recalls_add_up_to_the_published_sum(dataset: str) -> None:
     checked = 0
     for method in (*LEARNING, "trace"):

@@ -1,19 +1,23 @@
-"""Files of a dataset: captions, labels, moments, BigFiles, HDF5, annotations of proxies."""
+"""Files of a dataset: captions, labels, moments, BigFiles, HDF5, arrays, annotations."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
 import h5py
 import numpy as np
+import torch
 
+from prvr.data.array_files import ARRAY_ENDINGS
 from prvr.data.bigfile import BIGFILE_NAMES, BigFile, parse_frame_lists
 from prvr.data.captions import read_captions, read_moments, read_positives
 from prvr.data.errors import DataError
+from prvr.data.qvhighlights import convert_annotations
 from prvr.data.stores import open_feature_store
 from prvr.worlds import read_activitynet, read_charades
 from tests.fuzz.target import BREAK, Target, of_file, of_files
@@ -25,6 +29,12 @@ LABELS = b"\n".join(
 )
 MOMENTS = b"\n".join(
     json.dumps({"query_id": f"v{n}#0", "video": f"v{n}", "start": 1.5, "end": 3, "duration": 30.0}).encode()
+    for n in range(3)
+)
+HIGHLIGHTS = b"\n".join(
+    json.dumps(
+        {"qid": n, "query": "a cat", "vid": f"v{n}", "duration": 30, "relevant_windows": [[1, 3], [4, 9]]}
+    ).encode()
     for n in range(3)
 )
 FRAMES = b"{'v1': ['v1_0', 'v1_1'], \"v2\": ('v2_0',), 'v\\x33': [\"v'3\", 'v\\\\3']}"
@@ -57,6 +67,22 @@ def _hdf5() -> bytes:
         for name in ("v1#0", "v2#0"):
             file.create_dataset(name, data=np.ones((2, 4), np.float32))
     return out.getvalue()
+
+
+def _array(ending: str) -> bytes:
+    out, rows = io.BytesIO(), np.ones((2, 4), np.float32)
+    if ending == ".npy":
+        np.save(out, rows)
+    elif ending == ".npz":
+        np.savez(out, features=rows)
+    else:
+        torch.save(torch.from_numpy(rows), out)
+    return out.getvalue()
+
+
+def _read_annotations(path: Path) -> None:
+    shutil.rmtree(path.parent / "qv", ignore_errors=True)
+    convert_annotations(path, path.parent / "qv")
 
 
 def _read_store(path: Path) -> None:
@@ -99,6 +125,11 @@ TARGETS = (
     ),
     Target("bigfile", (DataError,), [_bigfile()], of_files(BIGFILE_NAMES, _read_bigfile)),
     Target("hdf5", (DataError,), [_hdf5()], of_file("feature.hdf5", _read_store)),
+    *(
+        Target(f"array-{ending[1:]}", (DataError,), [_array(ending)], of_files((f"a{ending}",), _read_store))
+        for ending in ARRAY_ENDINGS
+    ),
+    Target("qvhighlights", (DataError,), [HIGHLIGHTS], of_file("highlight_val_release.jsonl", _read_annotations)),
     Target(
         "proxy-activitynet",
         (DataError,),

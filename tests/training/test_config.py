@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from prvr.data import DATASETS
+from prvr.data.known_features import recognise
 from prvr.training import ConfigError, config_from_dict, config_to_dict, load_preset, preset_names
 
 # spec: DreamPRVR's released hyper-parameters and the TRACE paper's section B.1
@@ -78,3 +79,24 @@ def test_a_missing_preset_lists_the_others() -> None:
         load_preset("charade")
     with pytest.raises(ConfigError, match=r"no preset file nowhere.toml"):
         load_preset("nowhere.toml")
+
+
+def test_a_preset_may_build_on_another(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('method = "xml"\nlike = "charades"\n[model]\nvisual_width = 768\n')
+    config, base = load_preset(str(path)), load_preset("charades", "xml")
+    assert (config.model.visual_width, config.model.query_width) == (768, base.model.query_width)
+    assert config.backbone_stage == base.backbone_stage
+    for like in ("'charade'", "3"):
+        path.write_text(f"like = {like}\n")
+        with pytest.raises(ConfigError, match=r"Did you mean 'charades'|expected the name of a preset"):
+            load_preset(str(path))
+
+
+@pytest.mark.parametrize("method", sorted(path.name for path in (files("prvr") / "presets").iterdir()))
+def test_every_method_has_a_preset_for_qvhighlights(method: str) -> None:
+    config = load_preset("qvhighlights", method)
+    assert config.data.collection == "qvhighlights"
+    known = recognise("qvhighlights", str(config.data.visual_feature))
+    assert known is not None
+    assert (config.model.visual_width, config.model.query_width) == (known[0].visual_width, known[0].query_width)

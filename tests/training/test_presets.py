@@ -72,7 +72,7 @@ def test_presets_hold_the_published_numbers(method: str, name: str) -> None:
 def test_defaults_are_the_charades_preset_and_every_preset_names_its_command(method: str) -> None:
     charades = load_preset("charades", method)
     assert charades.model == type(charades.model)()
-    assert preset_names(method) == ["activitynet", "charades", "synth", "tvr"]
+    assert preset_names(method) == ["activitynet", "charades", "qvhighlights", "synth", "tvr"]
     for name in preset_names(method):
         text = (files("prvr") / "presets" / method / f"{name}.toml").read_text("utf-8")
         assert f"prvr train {name} --method {method} --data DIR" in text.splitlines()[0]

@@ -34,7 +34,7 @@ def draw_hit(hit: Hit, sentence: str, truth: tuple[float, float] | None, stem: P
         routed=seen.routed.astype(np.float64),
         activation=seen.activation.astype(np.float64),
         duration=length,
-        moment=truth,
+        windows=() if truth is None else (truth,),
         found=(hit.start, hit.end),
     )
     facts = [f"found moment {hit.start:.1f}–{hit.end:.1f} s"]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import print_table
-from prvr.evaluation import ReportSection, ReportTable
+from prvr.cli.console import print_table, report_table
+from prvr.evaluation import ReportSection
 from prvr.terminal import Console
 
 _MARKS = {True: ("holds", "green"), False: ("fails", "red"), None: ("open", "yellow")}
@@ -21,7 +19,7 @@ def print_section(section: ReportSection, console: Console) -> None:
     if section.absent or section.lead:
         console.print(Text(section.absent or section.lead, style="dim"))
     for table in section.tables:
-        print_table(console, _rich(table))
+        print_table(console, report_table(table))
     print_verdicts([section], console)
 
 
@@ -33,14 +31,3 @@ def print_verdicts(sections: Sequence[ReportSection], console: Console) -> None:
             console.print(
                 Text.assemble((f"{word:>5}  ", colour), f"{section.title}: " if len(sections) > 1 else "", verdict.text)
             )
-
-
-def _rich(table: ReportTable) -> Table:
-    drawn = Table(box=SIMPLE_HEAD, title=Text(table.title), title_justify="left", caption_justify="left")
-    drawn.caption = Text(table.note) if table.note else None
-    for number, column in enumerate(table.columns):
-        words = table.is_text(number)
-        drawn.add_column(Text(column.title), justify="left" if words else "right", no_wrap=not words)
-    for row, cells in enumerate(table.shown()):
-        drawn.add_row(*(Text(cell, style="bold" if row in table.strong else "") for cell in cells))
-    return drawn

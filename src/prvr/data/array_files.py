@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Collection as AnyCollection
@@ -27,7 +29,8 @@ SMALL = 1 << 24  # bytes that anything compressed may have
 _NAMES = ("features", "last_hidden_state")
 _UNREADABLE = (
     *(OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, AssertionError, OverflowError),
-    *(zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError, pickle.UnpicklingError),
+    *(zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError, pickle.UnpicklingError, struct.error),
+    *(SyntaxError, tokenize.TokenError),  # NumPy parses the head of an array as Python's literals
 )
 
 

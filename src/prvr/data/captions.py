@@ -50,7 +50,7 @@ class Moment:
         """The time that all windows cover together.
 
         >>> Moment("a", 0, 4, 60, more=((2, 6), (10, 11))).seconds
-        7
+        7.0
         """
         total, reached = 0.0, -math.inf
         for start, end in sorted(self.windows):

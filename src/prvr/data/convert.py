@@ -23,7 +23,7 @@ import numpy as np
 from prvr.data.bigfile import BIGFILE_NAMES
 from prvr.data.cache import fingerprint
 from prvr.data.errors import DataError
-from prvr.data.folder_store import FolderStore, array_files
+from prvr.data.folder_store import ArrayFolderStore, array_files
 from prvr.data.progress_bar import show_progress
 from prvr.data.reserved import ReservedFile
 from prvr.data.store_base import FeatureStore
@@ -42,7 +42,7 @@ def convert_features(folder: str | Path, *, force: bool = False, progress: bool 
         raise DataError(f"{target} exists already; use it as it is, or write it again with --force.")
     part, journal = folder / "feature.hdf5.part", folder / "feature.hdf5.journal"
     per_video = not (folder / "feature.bin").is_file() and array_files(folder)
-    with FolderStore(folder) if per_video else BigFileStore(folder) as source:
+    with ArrayFolderStore(folder) if per_video else BigFileStore(folder) as source:
         files = per_video.values() if per_video else [folder / name for name in BIGFILE_NAMES]
         origin = fingerprint([*files])
         state = _State.resume(part, journal, origin)

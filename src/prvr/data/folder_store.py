@@ -30,7 +30,7 @@ def has_array_files(folder: Path) -> bool:
     return any(path.suffix in ARRAY_ENDINGS and not path.name.startswith(".") for path in folder.iterdir())
 
 
-class FolderStore(Closing):
+class ArrayFolderStore(Closing):
     """A folder with one .npy, .npz or .pt file per id, named after it."""
 
     def __init__(self, folder: Path) -> None:

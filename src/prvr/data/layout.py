@@ -141,7 +141,7 @@ class Collection:
     @property
     def found_features(self) -> list[str]:
         """Names of all features under FeatureData."""
-        found = _children(self.features.parent if self.visual_feature else self.folder / "FeatureData")
+        found = _children(self.folder / "FeatureData")
         return [_stem(path) for path in found if path.is_dir() or path.suffix in _HDF5]
 
     @property
@@ -158,7 +158,10 @@ class Collection:
     @property
     def recipes(self) -> dict[str, dict[str, Any]]:
         """How the features of frames and of queries were made, where a ``recipe.json`` says it."""
-        words = self.text / self.visual_feature if self.visual_feature else self.text
+        try:
+            words = self.query_features
+        except DataError:  # there are none yet
+            words = self.text
         queries = words if words.is_dir() else self.text
         places = {"frames": self.features / RECIPE_FILE, "queries": queries / RECIPE_FILE}
         try:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from prvr.data.array_files import ARRAY_ENDINGS, MOST_PACKED, SMALL
 from prvr.data.bigfile import BIGFILE_NAMES, BigFile
 from prvr.data.errors import DataError
-from prvr.data.folder_store import FolderStore, JoinedStore, array_files
+from prvr.data.folder_store import ArrayFolderStore, JoinedStore, array_files
 from prvr.data.store_base import Array, Closing, FeatureStore, require_finite
 
 
@@ -35,7 +35,9 @@ def open_feature_store(path: Path) -> FeatureStore:
         converted = path / "feature.hdf5"
         if converted.is_file():
             return H5Store(converted)
-        return FolderStore(path) if not (path / "feature.bin").is_file() and array_files(path) else BigFileStore(path)
+        return (
+            ArrayFolderStore(path) if not (path / "feature.bin").is_file() and array_files(path) else BigFileStore(path)
+        )
     if not path.exists():
         raise DataError(f"{path} is missing; expected an HDF5 file, or a folder with feature.bin or array files.")
     if path.suffix in ARRAY_ENDINGS:

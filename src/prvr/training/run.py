@@ -4,7 +4,7 @@ RUN/run.json                  configuration, seed, revision, versions
 RUN/metrics.jsonl             one line per epoch
 RUN/checkpoints/00001234/     where training can continue: model, optimiser, progress
 RUN/weights/<name>/           model.safetensors and model.json: backbone, best, last, average, epoch-0157 …
-RUN/tensorboard/              the same metrics for TensorBoard
+RUN/tensorboard/, wandb/      the same metrics for TensorBoard and Weights & Biases
 """
 
 from __future__ import annotations
@@ -96,8 +96,14 @@ class Run:
             raise RunError(f"{self.path} already holds a run: {resume}, or choose another --out")
 
     def require_same_data(self, fingerprint: str) -> None:
-        """Raise ``RunError`` where a resumed run does not find the videos and queries that it was started on."""
-        if self.record.get("fingerprint", fingerprint) != fingerprint:
+        """Raise ``RunError`` where a resumed run does not find the videos and queries that it was started on.
+
+        A run that was created before its data was read (by a sweep) remembers them from here on.
+        """
+        before = self.record.get("fingerprint")
+        if before is None:
+            _write_json(self.path / "run.json", self.record | {"fingerprint": fingerprint})
+        elif before != fingerprint:
             raise RunError(f"{self.path} was started on other data ({self.data}): give that --data to resume it")
 
     def require_same_features(self, data: str | Path, names: DataConfig | None = None) -> None:

@@ -73,15 +73,21 @@ def _table(table: ReportTable) -> str:
     lines = []
     for number, row in enumerate(table.shown()):
         cells = "".join(
-            f"<td{_kind(words, len(cell) > 34)}>{escape(cell)}</td>" for cell, words in zip(row, text, strict=True)
+            f"<td{_kind(words, len(cell) > 34)}>{_marked(cell, (number, place) in table.best)}</td>"
+            for place, (cell, words) in enumerate(zip(row, text, strict=True))
         )
-        lines.append(f"<tr{' class=strong' if number in table.strong else ''}>{cells}</tr>")
+        kind = "strong" if number in table.strong else "soft" if number in table.soft else ""
+        lines.append(f"<tr{f' class={kind}' if kind else ''}>{cells}</tr>")
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     files = f'<p class="from">tables/{table.name}.csv · tables/{table.name}.tex</p>'
     return (
         f'<h3>{escape(table.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>{note}{files}"
     )
+
+
+def _marked(cell: str, best: bool) -> str:
+    return f"<b>{escape(cell)}</b>" if best else escape(cell)
 
 
 def _kind(words: bool, long: bool = False) -> str:
