@@ -41,7 +41,8 @@ USER prvr
 WORKDIR /data
 VOLUME /data
 EXPOSE 7870
+# By HTTPS as well (serve --certfile …). -I: files in /data are not imported.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --retries=3 \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:7870/v1/health', timeout=4)"]
+    CMD ["python", "-I", "-c", "import ssl, urllib.request as request\ntry: request.urlopen('http://127.0.0.1:7870/v1/health', timeout=2)\nexcept Exception: request.urlopen('https://127.0.0.1:7870/v1/health', timeout=2, context=ssl._create_unverified_context())"]
 ENTRYPOINT ["prvr"]
 CMD ["serve", "--host", "0.0.0.0"]

@@ -7,8 +7,7 @@
 # make lock   renews locks/*.txt (versions and hashes) after a change of pyproject.toml or constraints.txt
 # make sbom   lists what the locks hold, for programs that look for known problems: dist/prvr.cdx.json (CycloneDX)
 #
-# Packages are installed from locks/, by hash, apart from torch, whose build depends on the machine (docs/supply-chain.md),
-# and Ray, which only `make test-all` needs.
+# Packages are installed from locks/, by hash, apart from torch, whose build depends on the machine (docs/supply-chain.md).
 # `make setup TORCH="--no-deps --require-hashes -r locks/torch.txt"` takes the build of the usual index, by hash.
 PYTHON ?= python3
 VENV   := .venv
@@ -70,7 +69,6 @@ strace:
 	else echo "== no strace and no way to install it here: the tests of power cuts will be skipped"; fi
 
 test-all: setup
-	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev,scale]"
 	$(BIN)/python -m pytest
 
 wheel: setup

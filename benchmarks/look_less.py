@@ -53,7 +53,7 @@ from prvr.media import (
 from prvr.processes import map_in_processes
 from prvr.worlds import RENDERED_SIZES, render_world
 
-CHOOSING, REPORTING = (0, 1), (10, 11)  # seeds of the films
+CHOOSING, REPORTING = (0, 1, 10, 11), (20, 21)  # seeds of the films
 RENDERED = "rendered films"
 THRESHOLDS = (2.0, 4.0, 6.0, 8.0)
 

@@ -1,4 +1,4 @@
-"""The base of every error that a person can fix, what ends a training, and how names are shown."""
+"""The base of every error that a person can fix, packages that are missing, what ends a training, and shown names."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ class UserError(Exception):
     The message names what was found, what was expected and what to do. The command line prints it as one line, the
     server answers with it (without paths of its machine). Anything else that is raised is a mistake in this program.
     """
+
+
+class MissingExtra(UserError, ImportError):
+    """An optional package is not installed; the message holds the command that installs it.
+
+    Also an ``ImportError``, because some modules raise it while they are imported.
+    """
+
+    def __init__(self, what: str, extra: str, problem: ImportError | None = None):
+        because = f" ({problem})" if problem is not None else ""
+        super().__init__(f'{what} is not installed{because}: pip install "prvr[{extra}]"')
 
 
 class Interrupted(Exception):

@@ -45,6 +45,32 @@ def usable_cores() -> int:
         return cores
 
 
+def usable_memory() -> int:
+    """Bytes of memory that this process may use: those of the machine, or as many as its container is given."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):  # Windows
+        memory = 8 << 30
+    try:
+        return min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):  # no such limit
+        return memory
+
+
+def allow_open_files(wanted: int) -> int:
+    """How many files this process may open. Raises the limit towards ``wanted`` if the system allows it."""
+    try:
+        import resource
+    except ImportError:  # not available on Windows
+        return 512
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft == resource.RLIM_INFINITY or soft >= target:
+        return target
+    resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    return target
+
+
 def python_command(module: str, *arguments: str) -> list[str]:
     """The command line that runs a module without the working folder on its path (``python -P -m``)."""
     return [sys.executable, "-P", "-m", module, *arguments]

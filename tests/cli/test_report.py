@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -35,10 +36,10 @@ epochs = 0
 
 
 @pytest.fixture(scope="module")
-def runs(world: Path, preset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(trained: Path, world: Path, preset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run with TRACE, the same backbone without it, and a method that scores pairs anew."""
     out = tmp_path_factory.mktemp("runs")
-    assert prvr(["train", str(preset), "--data", str(world), "--out", str(out / "trace"), *FLAGS]) == 0
+    shutil.copytree(trained, out / "trace")
     alone = ["--trace-stage.epochs", "0", "--selection", "last"]
     assert prvr(["train", str(preset), "--data", str(world), "--out", str(out / "alone"), *alone, *FLAGS]) == 0
     mssl = out / "mssl.toml"

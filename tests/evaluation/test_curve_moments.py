@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from prvr.evaluation.curve_moments import best_overlaps, curve_stretches
+from prvr.evaluation.curve_moments import best_overlaps, best_stretches, curve_stretches
 from prvr.trace import temporal_iou
 
 
@@ -35,3 +36,27 @@ def test_the_shortest_videos_have_an_answer(frames: int) -> None:
     assert (found[:, 0] < found[:, 1]).all()
     assert found.min() >= 0
     assert found.max() <= 1
+
+
+@pytest.mark.parametrize("frames", [2, 5, 17])
+def test_many_curves_at_once_give_what_a_simple_loop_gives(frames: int) -> None:
+    curves = torch.rand(6, frames, dtype=torch.float64)
+    found = best_stretches(curves, 4)
+    for row, curve in enumerate(curves.tolist()):
+        pairs = [(a, b) for a in range(frames) for b in range(a + 1, frames + 1) if b - a < frames]
+        left = {(a, b): split_score(curve, a, b) for a, b in pairs}
+        for place in range(4):
+            if not left:
+                assert found.score[row, place] == -torch.inf
+                continue
+            best = max(left, key=lambda pair: left[pair])
+            assert (int(found.start[row, place]), int(found.stop[row, place])) == best
+            assert float(found.score[row, place]) == pytest.approx(left[best])
+            left = {p: s for p, s in left.items() if temporal_iou(*p, *best) <= 0.5}
+
+
+def split_score(curve: list[float], start: int, stop: int) -> float:
+    """Mean inside minus mean outside, times √(n·(m − n))/m."""
+    inside, outside = curve[start:stop], curve[:start] + curve[stop:]
+    contrast = sum(inside) / len(inside) - sum(outside) / len(outside)
+    return contrast * (len(inside) * len(outside)) ** 0.5 / len(curve)

@@ -15,13 +15,13 @@ from prvr.library import Library
 
 
 class Nodes:
-    """A head without work, and nodes of one CPU that come and go."""
+    """A head, by default without work, and nodes of one CPU that come and go."""
 
-    def __init__(self, nodes: int):
+    def __init__(self, nodes: int, head_cpus: int = 0):
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         from ray.cluster_utils import Cluster
 
-        head = {"num_cpus": 0, "object_store_memory": 200 << 20, "include_dashboard": False}
+        head = {"num_cpus": head_cpus, "object_store_memory": 200 << 20, "include_dashboard": False}
         self.cluster = Cluster(initialize_head=True, head_node_args=head)
         self.nodes = [self.add() for _ in range(nodes)]
 

@@ -130,3 +130,22 @@ def test_a_kill_while_a_lake_is_created_leaves_nothing_in_the_way(drawn: Library
     library = opened(place, drawn)
     library.store.commit(drawn_videos(drawn, 2, 4))
     require_unique(library, 2)
+
+
+def test_a_changed_bit_in_vectors_is_found_by_a_search(drawn: Library, lake: Library) -> None:
+    """A search compares the checksum of every section that it reads, and leaves out what is not as it was written."""
+    (data,) = (Path(lake.address) / "frames.lance" / "data").iterdir()
+    content, chance, left_out = data.read_bytes(), random.Random(3), 0
+    for _ in range(20):
+        changed = bytearray(content)
+        changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+        data.write_bytes(changed)
+        library = opened(lake.address, drawn)
+        with suppress(UserError):
+            found = library.search("sentence 0 1", limit=200)
+            damaged = library.verify().damaged
+            assert not damaged & {hit.video.id for hit in found}
+            assert ("1 damaged video was left out" in found.message) == bool(damaged)
+            assert bool(library.damage()) == bool(damaged)
+            left_out += len(damaged)
+    assert left_out > 10

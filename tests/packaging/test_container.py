@@ -38,7 +38,9 @@ def test_everything_that_is_copied_into_the_image_exists_and_is_not_ignored() ->
 
 def test_health_is_asked_where_the_server_answers() -> None:
     port = ServerOptions().port
-    assert f"http://127.0.0.1:{port}/v1/health" in DOCKERFILE
+    assert f"http://127.0.0.1:{port}/v1/health" in DOCKERFILE  # tests/server/test_access.py runs it
+    assert f"https://127.0.0.1:{port}/v1/health" in DOCKERFILE
+    assert '"-I"' in DOCKERFILE  # a file in /data must not be imported
     assert f"EXPOSE {port}\n" in DOCKERFILE
     assert "/health" in {getattr(route, "path", "") for route in router.routes}
 

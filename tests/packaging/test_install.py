@@ -35,6 +35,9 @@ WORKS = {
     "candidates": [["-c", "import lance, pyarrow"]],
     "numba": [["-c", "import prvr.scoring.engines.numba_kernel"]],
     "tensorboard": [["-c", "import tensorboard"]],
+    "wandb": [["-c", "import wandb"]],
+    "hub": [["-c", "from prvr.media import require_hub as r; r().HfApi"]],
+    "onnx": [["-c", "from prvr.media import require_onnx as r, require_onnxruntime as s; r(), s()"]],
     "media-torchcodec": [["-c", "import importlib.metadata as m; m.version('torchcodec')"]],
     "scale": [["-c", "import ray, lance; from prvr.lake import open_library"]],
 }

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import json
+import re
+import socket
 import ssl
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from prvr.server import ServerOptions, create_app
+from prvr.library import Library
+from prvr.server import ServerOptions, build_server, create_app
 from prvr.server.access import COOKIE
 from tests.server.conftest import Served
 from tests.server.test_serving import serving, stopped
@@ -63,9 +72,26 @@ def test_a_token_for_viewing_changes_nothing(client: TestClient) -> None:
             client.delete("/v1/videos/1", headers=use),
             client.post("/v1/jobs/1/cancel", headers=use),
             client.get("/v1/folders", headers=use),
+            client.get("/v1/jobs", headers=use),
+            client.get("/v1/jobs/1", headers=use),
+            client.get("/v1/jobs/1/events", headers=use),
         ]
-        assert [answer.status_code for answer in refused] == [403] * 5
+        assert [answer.status_code for answer in refused] == [403] * 8
     assert client.get("/v1/library", headers=bearer(TOKEN)).json()["roots"] == ["new"]
+
+
+def test_viewers_see_that_something_is_added_and_not_what(client: TestClient) -> None:
+    """Names of files that are being added, and what is wrong with them, are for those who may add."""
+    job = client.post("/v1/videos", json={"root": "new", "path": ""}, headers=bearer(TOKEN)).json()["id"]
+    shown: dict[str, list[dict[str, Any]]] = {TOKEN: [], VIEW: []}
+    while not all(shown.values()):
+        for token, seen in shown.items():
+            seen += client.get("/v1/activity", headers=bearer(token)).json()["running"]
+    client.post(f"/v1/jobs/{job}/cancel", headers=bearer(TOKEN))
+    assert {each["folder"] for each in shown[TOKEN]} == {"new"}
+    assert {(each["what"], each["folder"], each["file"], each["message"]) for each in shown[VIEW]} == {
+        ("add", "", None, "")
+    }
 
 
 def test_wrong_tokens_are_slowed_down(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +118,63 @@ def test_a_page_over_https(base: Path, certificate: tuple[Path, Path]) -> None:
             assert client.get("/v1/videos").status_code == 200
         with pytest.raises(httpx.TransportError):
             httpx.get(f"{url.replace('https', 'http')}/v1/health")
+        check_health(url)  # as the container's image does
         assert "Traceback" not in stopped(server)
+
+
+def check_health(url: str) -> None:
+    """The health check of the image, with this server's port."""
+    text = (Path(__file__).parents[2] / "Dockerfile").read_text("utf-8")
+    (line,) = re.findall(r"^    CMD (\[.*\])$", text, re.MULTILINE)
+    command = [sys.executable, *json.loads(line.replace("127.0.0.1:7870", url.split("/")[2]))[1:]]
+    subprocess.run(command, check=True, timeout=30)
+
+
+def test_a_handshake_that_never_ends_is_ended(base: Path, certificate: tuple[Path, Path]) -> None:
+    """As with headers that never end: a connection costs a file, so nobody may hold one for nothing."""
+    cert, key = certificate
+    script = """
+import sys, prvr.server.http_server as http
+http.HEAD_SECONDS = 0.5
+from prvr.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+    words = ["serve", str(base / "library"), "--port", "0", "--certfile", str(cert), "--keyfile", str(key)]
+    with subprocess.Popen([sys.executable, "-c", script, *words], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = int(re.findall(r":(\d+)/", server.stdout.readline())[0])
+        with socket.create_connection(("127.0.0.1", port), 30) as silent:
+            assert silent.recv(1) == b""  # it was closed; a timeout would raise
+        check_health(f"https://127.0.0.1:{port}")
+        server.terminate()
+
+
+@pytest.mark.parametrize(("proxies", "secure"), [(("127.0.0.0/8",), True), ((), False), (("10.0.0.1",), False)])
+def test_only_a_trusted_proxy_is_believed(base: Path, proxies: tuple[str, ...], secure: bool) -> None:
+    """Behind a proxy that speaks HTTPS, the cookie travels only there, and each client has its own wrong tokens."""
+    options = ServerOptions(token=TOKEN, proxies=proxies)
+    with running(build_server(create_app(Library.open(base / "library"), options))) as url:
+        told = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.7"}
+        cookie = httpx.post(f"{url}/v1/session", json={"token": TOKEN}, headers=told).headers["set-cookie"]
+        assert ("Secure" in cookie) == secure
+        for _ in range(11):
+            httpx.get(f"{url}/v1/videos", headers={**told, **bearer("not the right token")})
+        other = {**told, "X-Forwarded-For": "192.0.2.8", **bearer(TOKEN)}
+        assert httpx.get(f"{url}/v1/videos", headers=other).status_code == (200 if secure else 429)
+        assert httpx.get(f"{url}/v1/videos", headers={**told, **bearer(TOKEN)}).status_code == 429
+
+
+@contextmanager
+def running(server: Any) -> Iterator[str]:
+    """A server in a thread of this process; yields its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(20)
 
 
 @pytest.fixture

@@ -103,3 +103,23 @@ def test_cap4video_trains_its_branches_one_after_the_other(
     assert model.train().training
     assert not model.get_submodule("towers").training  # frozen parts run without dropout
     assert main(["eval", str(both.path), "--device", "cpu"]) == 0
+
+
+def test_a_kill_before_the_first_step_leaves_a_run_that_can_be_resumed_or_none(
+    backbone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weights that it starts from are there before the run is: killed in between, the same command begins anew."""
+    command = ["train", "--from", str(backbone.path), "--out", str(tmp_path / "run"), *TRACE]
+    command += ["--trace.anchors", "hybrid", "--device", "cpu"]
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "create", killed)
+        assert main(command) == 130
+    assert not (tmp_path / "run" / "run.json").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("prvr.training.loop.Trainer.train", killed)
+        assert main(command) == 130
+    assert main(["train", "--resume", str(tmp_path / "run"), "--device", "cpu"]) == 0

@@ -12,11 +12,15 @@ __all__ = ["main"]
 
 COMMANDS = {  # name: (module with NAME_command(argv) -> exit code, one line of help)
     "train": ("train", "train a backbone, then TRACE on it, from feature files"),
+    "sweep": ("sweep", "train many runs from one file: seeds, methods, datasets and settings"),
     "eval": ("evaluate", "rank a split with one or several runs: recalls of base and TRACE side by side"),
+    "compare": ("compare", "tables over methods, datasets and seeds, with paired tests and published numbers"),
     "report": ("report", "write a page with every table and figure for a run, or compare two runs"),
     "explain": ("explain", "show why a query matches a video: evidence over time, as text and as a picture"),
     "transfer": ("transfer", "apply TRACE to a frozen backbone; anchors and λ are chosen on validation"),
     "import-checkpoint": ("import_checkpoint", "turn a checkpoint published by a method's authors into a run"),
+    "push": ("push", "share a run on the Hugging Face hub, with a model card made from its evaluation"),
+    "convert": ("convert", "write a run's query encoder as ONNX or torch.export, for other programs"),
     "zoo": ("zoo", "list all methods: size, inputs, published numbers, what is verified here"),
     "bench": ("bench", "measure speed on this machine, compared with its limits and a naive implementation"),
     "data": ("data", "make a dataset of your own annotated videos, check or convert one, or write a synthetic one"),
@@ -52,9 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         module = import_module(f"prvr.cli.{COMMANDS[words[0]][0]}")
         command = getattr(module, f"{words[0].replace('-', '_')}_command")
         from prvr.cli.errors import guarded
+        from prvr.cli.hub_runs import with_loaded_runs
     except KeyboardInterrupt:
         return 130
-    return guarded(command, words[1:])
+    return guarded(lambda argv: command(with_loaded_runs(words[0], argv)), words[1:])
 
 
 def _help() -> str:

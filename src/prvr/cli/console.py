@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from prvr.errors import printable
 from prvr.terminal import Console
+
+if TYPE_CHECKING:
+    from prvr.evaluation import ReportTable
 
 UNLIMITED = 100_000  # columns: cells are never wrapped
 _TABLE_WIDTH = 100  # a narrower terminal wraps whole lines, which reads better than wrapped cells
@@ -24,6 +30,20 @@ def print_table(console: Console, table: RenderableType, width: int = _TABLE_WID
         text = Text.assemble(*((part.text, part.style or "") for part in line if not part.control))
         text.rstrip()
         console.print(text, soft_wrap=True, highlight=False)
+
+
+def report_table(table: ReportTable) -> Table:
+    """A table of a report, as the terminal shows it."""
+    drawn = Table(box=SIMPLE_HEAD, title=Text(table.title), title_justify="left", caption_justify="left")
+    drawn.caption = Text(table.note) if table.note else None
+    for number, column in enumerate(table.columns):
+        words = table.is_text(number)
+        drawn.add_column(Text(column.title), justify="left" if words else "right", no_wrap=not words)
+    for row, cells in enumerate(table.shown()):
+        bold = [row in table.strong or (row, place) in table.best for place in range(len(cells))]
+        plain = "dim" if row in table.soft else ""
+        drawn.add_row(*(Text(cell, style="bold" if own else plain) for cell, own in zip(cells, bold, strict=True)))
+    return drawn
 
 
 def shown_name(path: PurePath | str) -> str:

@@ -17,6 +17,7 @@ from rich.text import Text
 from prvr.cli.console import count, print_table
 from prvr.cli.data_extract import Extract
 from prvr.cli.data_make import Make
+from prvr.cli.data_moments import FindMoments
 from prvr.cli.group import print_group_help
 from prvr.data import (
     CheckReport,
@@ -191,12 +192,13 @@ class Proxy:
         return 0
 
 
-Command: TypeAlias = Make | Extract | Check | Convert | Synth | Proxy
+Command: TypeAlias = Make | Extract | Check | Convert | FindMoments | Synth | Proxy
 _COMMANDS: dict[str, type[Command]] = {
     "make": Make,
     "extract": Extract,
     "check": Check,
     "convert": Convert,
+    "moments": FindMoments,
     "synth": Synth,
     "proxy": Proxy,
 }

@@ -8,9 +8,22 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.status import Status
+from rich.text import Text
 
 from prvr.cli.console import print_table
-from prvr.evaluation import Outcome, Recall, evaluate_run, published_caveat, published_recall, recall_table
+from prvr.cli.sections import print_section
+from prvr.evaluation import (
+    FINER_SECTIONS,
+    Finer,
+    Outcome,
+    Recall,
+    compare_ranks,
+    evaluate_run,
+    published_caveat,
+    published_recall,
+    recall_table,
+)
 from prvr.terminal import Console
 from prvr.training import Run, RunError, choose_device
 
@@ -22,6 +35,10 @@ ROWS = {  # column of the record -> what is printed
     "base_any": "base, any",
     "trace_any": "TRACE, any",
     "witness_any": "witness, any",
+    "base_bank": "base, query bank",
+    "trace_bank": "TRACE, query bank",
+    "base_bank_any": "base, query bank, any",
+    "trace_bank_any": "TRACE, query bank, any",
 }
 
 
@@ -31,16 +48,26 @@ class EvalArguments:
 
     Every query's rank is saved in RUN/eval/SPLIT-WEIGHTS/ranks.csv. If the data lists several correct videos per
     query, the rank of the best of them and the share of them that was found (coverage) are shown too.
+
+    `--finer` adds tables by moment-to-video ratio and query type, mAP and nDCG, moment retrieval in the whole corpus,
+    and hubs. `--data OTHER` ranks a dataset that the run was not trained on (cross-dataset).
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """folders of runs, as `prvr train` writes them"""
     data: Path | None = None
-    """folder with the dataset [default: the one the run was trained on]"""
+    """folder with the dataset, also another one with features of the same widths [default: the one the run was
+    trained on]"""
     split: str = "test"
     """split to rank"""
     weights: str | None = None
     """which weights: average, best, last or backbone [default: the run's selection]"""
+    finer: bool = False
+    """measure more: groups of queries, several positives, moments in the corpus, hubs (finer.json, queries.csv)"""
+    query_bank: bool = False
+    """also rank with scores corrected for hubs by a bank of training sentences"""
+    labels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """file with all correct videos of each query: a *.gt.jsonl, plain, gzipped or in a .zip"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1"""
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
@@ -55,10 +82,22 @@ def eval_command(argv: list[str]) -> int:
     device = choose_device(arguments.device)
     outcomes = []
     for path in arguments.runs:
-        with Console(stderr=True).status(f"ranking {arguments.split} with {path}"):
+        with Console(stderr=True).status(f"ranking {arguments.split} with {path}") as status:
+
+            def tick(done: int, total: int, show: Status = status) -> None:
+                show.update(f"searching moments: {done:,} of {total:,} videos")
+
             outcomes.append(
                 evaluate_run(
-                    Run(path), data=arguments.data, split=arguments.split, weights=arguments.weights, device=device
+                    Run(path),
+                    data=arguments.data,
+                    split=arguments.split,
+                    weights=arguments.weights,
+                    device=device,
+                    labels=arguments.labels,
+                    query_bank=arguments.query_bank,
+                    finer=arguments.finer,
+                    tick=tick,
                 )
             )
     if arguments.as_json:
@@ -69,7 +108,18 @@ def eval_command(argv: list[str]) -> int:
     if len({(outcome.record.query_ids, tuple(outcome.record.ranks)) for outcome in outcomes}) > 1:
         raise RunError("these runs were ranked on different queries or in different ways: evaluate them one by one")
     print_outcomes(outcomes, console)
+    for outcome in outcomes:
+        if outcome.finer is not None:
+            print_finer(outcome.finer, console, title=str(outcome.folder) if len(outcomes) > 1 else "")
     return 0
+
+
+def print_finer(finer: Finer, console: Console, title: str = "") -> None:
+    """Print the finer tables; what a run or dataset cannot show is said in a line."""
+    if title:
+        console.print(Text(f"\n{title}", style="bold underline"), soft_wrap=True)
+    for make in FINER_SECTIONS.values():
+        print_section(make(finer), console)
 
 
 def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
@@ -81,14 +131,17 @@ def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
         if found:
             rows[name] = found
     notes = [f"{first.dataset} {first.split}: {outcomes[0].record.recalls()['base'].count} queries"]
+    if first.trained_on:
+        notes.append(f"cross-dataset: trained on {first.trained_on}")
     own, feature = outcomes[0].model.backbone.method, outcomes[0].dataset.visual_feature
-    for method in (own, "trace") if own == "dreamprvr" else (own,):
+    for method in () if first.trained_on else (own, "trace") if own == "dreamprvr" else (own,):
         known = published_recall(method, first.dataset, feature)
         if known is not None:
             rows[f"{method} (published)"] = known
             notes = [*dict.fromkeys([*notes, published_caveat(feature)])]
     if any(name.endswith("any") for name in rows):
         notes.append("any: the best of all correct videos")
+    notes += [first.notes] if first.notes else []
     if len(outcomes) > 1:
         notes.append(f"mean ± sd of {len(outcomes)} runs")
     print_table(console, recall_table(rows, note="; ".join(notes)))
@@ -96,7 +149,7 @@ def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
         console.print(f"{outcome.folder}  weights: {outcome.selection}", highlight=False, markup=False, soft_wrap=True)
         if outcome.model.backbone.notice:
             console.print(f"  {outcome.model.backbone.notice}", highlight=False, markup=False, soft_wrap=True)
-        for scoring, shares in outcome.coverage.items():
+        for scoring, shares in outcome.coverage.items() if outcome.finer is None else ():
             within = ", ".join(f"{share:.1f} % within {k}" for k, share in shares.items())
             console.print(f"  {ROWS[scoring]}, share of all correct videos: {within}", highlight=False, markup=False)
         if outcome.trust is not None:
@@ -114,6 +167,10 @@ def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
             console.print(
                 f"  TRACE against base: {c} (paired, 95 %); {moved}", highlight=False, markup=False, soft_wrap=True
             )
+        final = "trace" if outcome.comparison is not None else "base"
+        if outcome.bank is not None:
+            change = compare_ranks(outcome.record.ranks[final], outcome.record.ranks[f"{final}_bank"])
+            console.print(f"  with the query bank: {change} (paired, 95 %)", highlight=False, markup=False)
 
 
 def outcome_dict(outcome: Outcome) -> dict[str, object]:
@@ -125,9 +182,11 @@ def outcome_dict(outcome: Outcome) -> dict[str, object]:
         "weights": outcome.selection,
         "recalls": recalls,
         "comparison": comparison,
+        "protocol": asdict(outcome.record.protocol),
         "coverage": outcome.coverage,
         "probabilities": None if outcome.trust is None else asdict(outcome.trust.quality),
         "verdicts": None
         if outcome.trust is None or outcome.trust.verdicts is None
         else outcome.trust.verdicts.to_dict(),
+        **({} if outcome.finer is None else {"finer": outcome.finer.as_dict()}),
     }

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import tyro
-from rich.box import SIMPLE_HEAD
 from rich.progress import Progress
-from rich.table import Table as RichTable
-from rich.text import Text
 
-from prvr.cli.console import print_table
+from prvr.cli.sections import print_section, print_verdicts
 from prvr.errors import did_you_mean
 from prvr.evaluation import (
     COMPARISON_SECTIONS,
     REPORT_SECTIONS,
     ReportExtras,
-    ReportSection,
-    ReportTable,
     WrittenReport,
     backbone_ranks,
     evaluate_run,
@@ -30,13 +24,12 @@ from prvr.evaluation import (
     pair_runs,
     retrained_ranks,
     run_study,
+    sentence_bank,
     write_comparison,
     write_report,
 )
 from prvr.terminal import Console
 from prvr.training import Run, RunError, choose_device
-
-_MARKS = {True: ("holds", "green"), False: ("fails", "red"), None: ("open", "yellow")}
 
 
 @dataclass(frozen=True)
@@ -52,18 +45,21 @@ class ReportArguments:
     """one run, or two to compare"""
     only: tuple[str, ...] = ()
     """only these sections, which are also printed: retrieval positives ablation corruption subsets significance
-    rank-changes sensitivity efficiency registers case corrections agreement moments;
+    rank-changes sensitivity efficiency registers case corrections agreement moments ratio types vcmr hubs;
     of a comparison: recalls difference changes"""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """folder to write [default: RUN/report/SPLIT-WEIGHTS; of a comparison RUN_B/report/against-RUN_A]"""
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """folder with the dataset [default: the one the run was trained on]"""
+    """folder with the dataset, also another one with features of the same widths [default: the one the run was
+    trained on]"""
     split: str = "test"
     """split to rank"""
     weights: str | None = None
     """which weights: average, best, last or backbone [default: the run's selection]"""
     labels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """file with all correct videos of each query: a *.gt.jsonl, plain, gzipped or in a .zip"""
+    query_bank: bool = False
+    """also rank with scores corrected for hubs by a bank of training sentences"""
     retrained: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN")] = ()
     """runs trained as ablation rows (1), (2), (4) or (7), shown next to the rows read on this run's weights"""
     videos: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
@@ -85,9 +81,9 @@ def report_command(argv: list[str]) -> int:
     console = Console()
     written = make(arguments, choose_device(arguments.device))
     for section in written.sections if arguments.only else ():
-        _show(section, console)
+        print_section(section, console)
     if not arguments.only:
-        _show_verdicts(written.sections, console)
+        print_verdicts(written.sections, console)
     console.print(f"wrote {written.page}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
@@ -110,8 +106,13 @@ def _one(arguments: ReportArguments, device: torch.device) -> WrittenReport:
         def tick(done: int, total: int) -> None:
             progress.update(task, description="ranking in every way", completed=done, total=total)
 
+        def look(done: int, total: int) -> None:
+            progress.update(task, description="searching moments", completed=done, total=total)
+
         timed = not arguments.only or "efficiency" in arguments.only
-        found = run_study(subject, tick, timed=timed)
+        corpus = not arguments.only or "vcmr" in arguments.only
+        bank = sentence_bank(subject) if arguments.query_bank else None
+        found = run_study(subject, tick, timed=timed, corpus_moments=corpus, moments_tick=look, bank=bank)
         progress.update(task, description="tables and figures", total=None)
         folder = arguments.out or run.path / "report" / subject.name
         return write_report(found, folder, only=arguments.only, extras=extras, command=_command(arguments))
@@ -139,36 +140,7 @@ def _command(arguments: ReportArguments) -> str:
     given |= {"--labels": arguments.labels, "--videos": arguments.videos}
     for flag, value in given.items():
         words += [] if value is None else [flag, str(value)]
+    words += ["--query-bank"] if arguments.query_bank else []
     words += [] if arguments.split == "test" else ["--split", arguments.split]
     words += ["--retrained", *map(str, arguments.retrained)] if arguments.retrained else []
     return shlex.join(words)
-
-
-def _show(section: ReportSection, console: Console) -> None:
-    console.print(Text(f"\n{section.title}", style="bold"))
-    if section.absent or section.lead:
-        console.print(Text(section.absent or section.lead, style="dim"))
-    for table in section.tables:
-        print_table(console, _rich(table))
-    _show_verdicts([section], console)
-
-
-def _show_verdicts(sections: Sequence[ReportSection], console: Console) -> None:
-    """Print each expectation of the sections and whether it holds."""
-    for section in sections:
-        for verdict in section.verdicts:
-            word, colour = _MARKS[verdict.holds]
-            console.print(
-                Text.assemble((f"{word:>5}  ", colour), f"{section.title}: " if len(sections) > 1 else "", verdict.text)
-            )
-
-
-def _rich(table: ReportTable) -> RichTable:
-    drawn = RichTable(box=SIMPLE_HEAD, title=Text(table.title), title_justify="left", caption_justify="left")
-    drawn.caption = Text(table.note) if table.note else None
-    for number, column in enumerate(table.columns):
-        words = table.is_text(number)
-        drawn.add_column(Text(column.title), justify="left" if words else "right", no_wrap=not words)
-    for row, cells in enumerate(table.shown()):
-        drawn.add_row(*(Text(cell, style="bold" if row in table.strong else "") for cell in cells))
-    return drawn

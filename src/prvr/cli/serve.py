@@ -49,6 +49,8 @@ class ServeArguments:
     """serve over HTTPS, with this certificate (PEM)"""
     keyfile: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """the certificate's private key (PEM, without a password)"""
+    trusted_proxy: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ADDRESS")] = ()
+    """addresses or networks of proxies in front, whose X-Forwarded-For and X-Forwarded-Proto are believed"""
     allow_root: Annotated[tuple[str, ...], tyro.conf.arg(metavar="DIR|URI")] = ()
     """folders, or their addresses in a bucket, that videos may be added from, through the page or the API"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
@@ -66,6 +68,7 @@ def serve_command(argv: list[str]) -> int:
         view_token=find_token(arguments.view_token, arguments.view_token_file, "PRVR_VIEW_TOKEN"),
         certfile=arguments.certfile,
         keyfile=arguments.keyfile,
+        proxies=arguments.trusted_proxy,
         roots=tuple(video_path(root) for root in arguments.allow_root),
     )
     library = open_library(arguments.library)

@@ -7,7 +7,7 @@ import itertools
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -20,15 +20,18 @@ from prvr.training import (
     Run,
     TrainConfig,
     Trainer,
+    config_changes,
     config_from_run,
-    config_to_dict,
     copy_start,
     join_processes,
     load_preset,
+    parse_loggers,
     preset_for_data,
     preset_names,
     resolve_config,
 )
+
+_LOG = "log"  # in run.json: the loggers that were chosen, for a training that is resumed
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class TrainArguments:
     """in place of DATASET: start from this run's backbone and train TRACE on it; the run gives data and settings"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1"""
+    log: Annotated[str | None, tyro.conf.arg(metavar="NAMES")] = None
+    """where curves go: tensorboard, wandb, both with a comma, or none [default: tensorboard, if it is installed]"""
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=TrainConfig)
 
 
@@ -70,15 +75,16 @@ class ResumeArguments:
     """folder with the dataset, if it was moved"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1"""
+    log: Annotated[str | None, tyro.conf.arg(metavar="NAMES")] = None
+    """where curves go: tensorboard, wandb, both with a comma, or none [default: as before]"""
 
 
 def train_command(argv: list[str]) -> int:
     if argv[:1] and argv[0].startswith("-") and any(word.partition("=")[0] == "--resume" for word in argv):
         resumed = tyro.cli(ResumeArguments, prog="prvr train", args=argv)
         config = Run(resumed.resume).config
-        whole = TrainArguments(
-            "", data=resumed.data, out=resumed.resume, resume=True, device=resumed.device, config=config
-        )
+        whole = TrainArguments("", out=resumed.resume, resume=True, config=config)
+        whole = dataclasses.replace(whole, data=resumed.data, device=resumed.device, log=resumed.log)
         return _train(whole, argv)
     start = _option(argv, "--from")
     if start is not None:
@@ -99,7 +105,8 @@ def _without_recipe(argv: list[str]) -> list[str]:
 def _started(start: Path, argv: list[str]) -> TrainArguments:
     """Options of a training that starts from a run, whose settings are the defaults."""
     source = Run(start)
-    default = TrainArguments("", data=Path(source.data), start=start, config=config_from_run(source))
+    data = Path(source.data) if "data" in source.record else None  # a run from the hub does not have any
+    default = TrainArguments("", data=data, start=start, config=config_from_run(source))
     arguments = tyro.cli(TrainArguments, prog="prvr train", args=argv, default=default)
     if arguments.dataset or arguments.config.method != source.config.method:
         raise ConfigError(f"--from {start} gives dataset and method: leave out DATASET and --method")
@@ -114,7 +121,9 @@ def _train(arguments: TrainArguments, argv: list[str]) -> int:
         config, data = _stored(run, arguments) if resumed else _fresh(arguments)
         if not resumed:
             run.require_free()
-        trainer = Trainer(config, data, run, group, console)  # reads the data, and reports what is wrong with it
+        log = arguments.log or (run.record.get(_LOG) if resumed else None)
+        # Reads the data, and reports what is wrong with it.
+        trainer = Trainer(config, data, run, group, console, parse_loggers(log))
         if resumed:
             run.require_same_data(trainer.fingerprint)
             run.require_same_features(data)
@@ -136,11 +145,12 @@ def _train(arguments: TrainArguments, argv: list[str]) -> int:
 
 def _create(run: Run, trainer: Trainer, arguments: TrainArguments, command: str) -> None:
     about = {"fingerprint": trainer.fingerprint, "command": command}
+    about |= {} if arguments.log is None else {_LOG: arguments.log}
     if arguments.start is None:
         run.create(trainer.config, arguments.data or "", **about)
         return
+    new = copy_start(Run(arguments.start), run, trainer.config, trainer.model)
     run.create(trainer.config, arguments.data or "", **about, **{STARTED_FROM: str(arguments.start)})
-    new = copy_start(Run(arguments.start), run, trainer.model)
     if new and trainer.console is not None:
         parts = ", ".join(new)
         trainer.console.print(f"{parts}: not in {arguments.start}, so it starts anew", markup=False, soft_wrap=True)
@@ -176,22 +186,12 @@ def _announce(run: Run, arguments: TrainArguments, console: Console) -> None:
 
 
 def _refuse_changes(run: Run, config: TrainConfig) -> None:
-    before, now = _flat(config_to_dict(run.config)), _flat(config_to_dict(config))
-    harmless = ("checkpoint_seconds", "checkpoint_steps", "graphs", "compile")  # do not change what is learned
-    different = [name for name in now if before.get(name) != now[name] and name not in harmless]
-    changed = [f"{name} {before.get(name)} → {now[name]}" for name in different]
+    changed = [f"{name} {before} → {now}" for name, (before, now) in config_changes(run.config, config).items()]
     if changed:
         raise ConfigError(
             f"{run.path} was started with another configuration ({'; '.join(changed[:5])}): "
             "repeat the original flags to resume it, or choose another --out"
         )
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _preset_of(argv: list[str]) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Captions and feature files on disk, and the batches made from them."""
 
-from prvr.data.annotation_files import Annotation, write_annotations
+from prvr.data.annotation_files import Annotation, write_annotations, write_moments
 from prvr.data.batches import epoch_batches, prefetch
 from prvr.data.caption_table import SPLIT_NAMES, CaptionRow, TableProblems, read_caption_table
 from prvr.data.captions import Caption, Moment, read_captions, read_moments, read_positives
@@ -13,7 +13,8 @@ from prvr.data.errors import DataError
 from prvr.data.feature_tables import FeatureTables, TableSettings
 from prvr.data.folder_store import has_array_files
 from prvr.data.known_features import KNOWN_FEATURES, KnownFeature, known_feature
-from prvr.data.layout import RECIPE_FILE, Collection, has_collection
+from prvr.data.layout import RECIPE_FILE, Collection, collection_folder, has_collection
+from prvr.data.official_moments import OfficialMoment, match_moments, read_official_moments
 from prvr.data.progress_bar import show_progress
 from prvr.data.qvhighlights import annotation_splits, convert_annotations
 from prvr.data.resample import normalise_rows, sample_clips, sample_frames, segment_edges
@@ -41,11 +42,13 @@ __all__ = [
     "FeatureTables",
     "KnownFeature",
     "Moment",
+    "OfficialMoment",
     "PreparedVideo",
     "TableProblems",
     "TableSettings",
     "annotation_splits",
     "check_collections",
+    "collection_folder",
     "convert_annotations",
     "convert_features",
     "epoch_batches",
@@ -54,6 +57,7 @@ __all__ = [
     "has_array_files",
     "has_collection",
     "known_feature",
+    "match_moments",
     "normalise_rows",
     "open_feature_store",
     "prefetch",
@@ -61,6 +65,7 @@ __all__ = [
     "read_caption_table",
     "read_captions",
     "read_moments",
+    "read_official_moments",
     "read_positives",
     "require_space",
     "sample_clips",
@@ -69,4 +74,5 @@ __all__ = [
     "show_progress",
     "text_lines",
     "write_annotations",
+    "write_moments",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,15 +29,18 @@ def write_annotations(text: Path, collection: str, split: str, annotations: Sequ
         text / f"{collection}{split}.gt.jsonl",
         [{"query_id": a.id, "caption": a.sentence, "gt_video_ids": list(a.positives)} for a in annotations],
     )
-    write_json_lines(
-        text / f"{collection}{split}.moments.jsonl",
-        [{"query_id": a.id, **describe_moment(a.moment)} for a in annotations],
-    )
+    write_moments(text / f"{collection}{split}.moments.jsonl", {a.id: a.moment for a in annotations})
+
+
+def write_moments(path: Path, moments: Mapping[str, Moment]) -> None:
+    """Write the moments of queries, by query id; ``read_moments`` reads them."""
+    write_json_lines(path, [{"query_id": name, **describe_moment(moment)} for name, moment in moments.items()])
 
 
 def describe_moment(moment: Moment) -> dict[str, Any]:
     """A moment as a line of ``*.moments.jsonl``, without the query's id."""
-    row = {"video": moment.video, "start": moment.start, "end": moment.end, "duration": moment.duration}
+    row: dict[str, Any] = {"video": moment.video, "start": moment.start, "end": moment.end, "duration": moment.duration}
+    row |= {"type": moment.kind} if moment.kind else {}
     return {**row, "windows": [list(window) for window in moment.windows]} if moment.more else row
 
 

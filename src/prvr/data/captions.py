@@ -38,6 +38,7 @@ class Moment:
     end: float
     duration: float  # of the video
     more: tuple[Window, ...] = ()  # start and end of further windows
+    kind: str = ""  # what the query is about, where a dataset says it: TVR's v (video), t (subtitle), vt (both)
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -97,18 +98,23 @@ def read_moments(path: Path) -> dict[str, Moment]:
     """The moment of each query: JSON lines with ``query_id``, ``video``, ``start``, ``end``, ``duration``.
 
     Where a query has several windows, ``windows`` lists them all, ``[[start, end], …]``, the first one again.
+    ``type`` may say what the query is about.
     """
     moments: dict[str, Moment] = {}
     for number, query_id, row in _records(path):
         video = row.get("video")
         times = [row.get(name) for name in ("start", "end", "duration")]
-        if not isinstance(video, str) or not all(_is_time(time) for time in times):
+        if not isinstance(video, str) or not all(is_time(time) for time in times):
             raise DataError(
                 f"{path}:{number}: expected a 'video' id and 'start', 'end', 'duration' in seconds, "
                 f"found {video!r:.40} and {times!r:.80}."
             )
         start, end, duration = (float(time) for time in times if time is not None)
-        moments[query_id] = Moment(video, start, end, duration, _further(path, number, row.get("windows"), start, end))
+        kind = row.get("type", "")
+        if not isinstance(kind, str):
+            raise DataError(f"{path}:{number}: 'type' must be a word, found {kind!r:.40}.")
+        further = _further(path, number, row.get("windows"), start, end)
+        moments[query_id] = Moment(video, start, end, duration, further, kind)
     return moments
 
 
@@ -126,7 +132,7 @@ def _further(path: Path, number: int, windows: object, start: float, end: float)
 
 def is_window(value: object) -> bool:
     """Whether a value read from JSON is the start and end of a stretch, in seconds."""
-    return isinstance(value, list) and len(value) == 2 and all(_is_time(time) for time in value)
+    return isinstance(value, list) and len(value) == 2 and all(is_time(time) for time in value)
 
 
 def _records(path: Path, collection: str = "") -> Iterator[tuple[int, str, dict[str, Any]]]:
@@ -152,7 +158,8 @@ def _refuse_repeat(path: Path, number: int, name: str, first_seen: dict[str, int
     first_seen[name] = number
 
 
-def _is_time(value: object) -> bool:
+def is_time(value: object) -> bool:
+    """Whether a JSON value is a time in seconds that a float can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) <= _LONGEST_TIME and math.isfinite(value)

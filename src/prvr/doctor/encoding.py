@@ -13,6 +13,7 @@ from prvr.media import (
     cpu_name,
     has_vnni,
     int8_installed,
+    is_x86,
     processor_types,
     remembered_choices,
 )
@@ -22,8 +23,8 @@ def encoding_types() -> list[str]:
     """Lines for people: the types of this machine, then one for each model that was measured on this processor."""
     there = "bf16 on the GPU; on the processor " if torch.cuda.is_available() else ""
     bf16 = "fp32 and bf16" if "bf16" in processor_types() else "fp32 (no instructions for bf16)"
-    vnni = "with VNNI" if has_vnni() else "without VNNI, which makes it fast"
-    int8 = f"int8 ({vnni})" if int8_installed() else f'int8 ({vnni}) after pip install "prvr[int8]"'
+    vnni = " (with VNNI)" if has_vnni() else " (without VNNI, which makes it fast)"
+    int8 = f"int8{vnni if is_x86() else ''}" + ("" if int8_installed() else ' after pip install "prvr[int8]"')
     lines = [f"{there}{bf16}, {int8}"]
     if setting := os.environ.get(ENGINE_SETTING):
         lines.append(f"{ENGINE_SETTING} is {setting}, whatever was measured")

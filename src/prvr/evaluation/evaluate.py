@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -11,7 +12,12 @@ from torch import Tensor
 from prvr.data import Dataset
 from prvr.evaluation.corrections import Correction, find_correction
 from prvr.evaluation.curve_moments import known_times
+from prvr.evaluation.encoded_split import encode_subject
 from prvr.evaluation.figures import EvidenceCurves, correction_figure, save_figure
+from prvr.evaluation.finer.answers import Answers
+from prvr.evaluation.finer.corpus_moments import Tick, search_moments
+from prvr.evaluation.finer.measure import Finer, remove_finer, save_finer
+from prvr.evaluation.query_bank import SentenceBank, sentence_bank
 from prvr.evaluation.records import EvaluationRecord, save_record
 from prvr.evaluation.significance import Comparison, compare_ranks
 from prvr.evaluation.subject import Subject, open_subject, witness_ranking
@@ -42,6 +48,8 @@ class Outcome:
     selection: str
     folder: Path
     trust: Trust | None = None  # None for a run that is not calibrated, or other weights than its final ones
+    finer: Finer | None = None  # where it was asked for
+    bank: SentenceBank | None = None  # the sentences of the query-bank correction, where it was asked for
 
     @property
     def final_scores(self) -> Tensor:
@@ -55,20 +63,38 @@ def evaluate_run(
     split: str = "test",
     weights: str | None = None,
     device: torch.device | str = "cpu",
+    labels: Path | None = None,
+    query_bank: bool = False,
+    finer: bool = False,
+    tick: Tick | None = None,
 ) -> Outcome:
     """Rank a split with a run's weights and save every query's rank under ``RUN/eval/<split>-<weights>``.
 
     Columns: ``base`` and ``trace`` (the labelled video), ``backbone`` (before TRACE joined), ``witness`` (where the run
-    has one), and where the data lists several correct videos ``base_any``, ``trace_any`` and ``witness_any`` (the best
-    of them).
+    has one), ``base_bank`` and ``trace_bank`` (with the query-bank correction), and where the data lists several
+    correct videos ``base_any``, ``trace_any`` and so on (the best of them).
+
+    Args:
+        run: the run.
+        data: folder of the dataset, also another one than it was trained on; its own by default.
+        split: which split.
+        weights: which weights; the run's selection by default.
+        device: where to compute.
+        labels: a file with all correct videos of each query.
+        query_bank: also rank with the correction of ``prvr.evaluation.query_bank``.
+        finer: also measure groups of queries, moments in the corpus, mAP, nDCG and hubs.
+        tick: called as moments are searched, with the videos done and all videos.
     """
-    subject = open_subject(run, data=data, split=split, weights=weights, device=device)
+    subject = open_subject(run, data=data, split=split, weights=weights, device=device, labels=labels)
     model, dataset, weight, with_trace = subject.model, subject.dataset, subject.fusion_weight, subject.with_trace
     scores = split_scores(model, dataset, use_trace=with_trace)
     matrices = {"base": scores.base} | ({"trace": scores.final(weight)} if with_trace else {})
     by_witness = witness_ranking(subject)
     if by_witness is not None:
         matrices["witness"] = by_witness
+    bank = sentence_bank(subject) if query_bank else None
+    for name, correction in ({} if bank is None else bank.corrections).items():
+        matrices[f"{name}_bank"] = correction.apply(matrices[name])
     truth = dataset.query_video.to(scores.base.device)
     columns = {column: ranks(matrix, truth).cpu() for column, matrix in matrices.items()}
     comparison = compare_ranks(columns["base"], columns["trace"]) if with_trace else None
@@ -78,11 +104,51 @@ def evaluate_run(
     covered: dict[str, dict[int, float]] = {}
     if subject.several_positives:
         columns |= {f"{column}_any": ranks(matrix, dataset.positives).cpu() for column, matrix in matrices.items()}
-        covered = {c: {k: coverage(m, dataset.positives, k) for k in (10, 100)} for c, m in matrices.items()}
-    record = EvaluationRecord(dataset.query_ids, subject.owners, columns, subject.protocol)
-    folder = save_record(record, run.path / "eval" / subject.name)
-    trust = measure_trust(subject, scores)
-    return Outcome(record, comparison, covered, scores, weight, model, dataset, subject.selection, folder, trust)
+        covered = {c: {k: _coverage(subject, m, k) for k in (10, 100)} for c, m in matrices.items()}
+    notes = [] if bank is None else [bank.note]
+    if labels is not None:
+        named = f"{int(subject.judged.sum()):,} of {len(dataset.captions):,} queries"
+        notes.append(f"labels: {labels.name}, which names {named}")
+    protocol = replace(subject.protocol, notes="; ".join(notes))
+    record = EvaluationRecord(dataset.query_ids, subject.owners, columns, protocol)
+    folder = run.path / "eval" / subject.name
+    remove_finer(folder)
+    save_record(record, folder)
+    measured = _measure(subject, {name: columns[name] for name in matrices}, matrices, tick) if finer else None
+    if measured is not None:
+        save_finer(measured, folder)
+    return Outcome(
+        record=record,
+        comparison=comparison,
+        coverage=covered,
+        scores=scores,
+        fusion_weight=weight,
+        model=model,
+        dataset=dataset,
+        selection=subject.selection,
+        folder=folder,
+        trust=measure_trust(subject, scores),
+        finer=measured,
+        bank=bank,
+    )
+
+
+def _coverage(subject: Subject, scores: Tensor, k: int) -> float:
+    """Over the queries whose correct videos are all known, percent."""
+    judged = subject.judged.nonzero().squeeze(1)
+    return coverage(scores[judged.to(scores.device)], [subject.dataset.positives[row] for row in judged.tolist()], k)
+
+
+def _measure(
+    subject: Subject, ranked: Mapping[str, Tensor], matrices: Mapping[str, Tensor], tick: Tick | None
+) -> Finer:
+    dataset = subject.dataset
+    answers = {name: Answers.of(matrix, dataset.positives) for name, matrix in matrices.items()}
+    searches = {}
+    if dataset.moments:
+        split = encode_subject(subject, timed=False)
+        searches = search_moments(dataset, split, subject.model.trace.config, answers, tick)
+    return Finer(subject, ranked, answers, searches)
 
 
 def measure_trust(subject: Subject, scores: Scores) -> Trust | None:

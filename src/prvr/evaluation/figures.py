@@ -134,9 +134,9 @@ def evidence_figure(
             bars = figure.add_subplot(grid[row, 1], sharex=first[1])
             panels.append((axes, bars))
             if row == 0:
-                _limits(axes, in_seconds, *videos.values())
+                set_limits(axes, in_seconds, *videos.values())
                 bars.set_title("Activation π", loc="left", fontsize=9.5, fontweight="bold", pad=5)
-            _curves(axes, video, role, in_seconds)
+            draw_evidence(axes, video, role, in_seconds)
             _activation(bars, video)
             if row < len(videos) - 1:
                 axes.tick_params(labelbottom=False)
@@ -199,7 +199,7 @@ def save_figure(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
     return png, svg
 
 
-def _limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
+def set_limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
     """One scale for both panels, with room above for the peak markers and below for the gap's label."""
     values = np.concatenate(
         [curve for video in videos for curve in (video.direct, video.expected_support, video.routed)]
@@ -210,7 +210,8 @@ def _limits(axes: Axes, in_seconds: bool, *videos: EvidenceCurves) -> None:
     axes.set_xlim(0, max(video.end(in_seconds) for video in videos))
 
 
-def _curves(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> None:
+def draw_evidence(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool, *, brief: bool = False) -> None:
+    """One video's curves, their peaks, and its annotated moment; ``brief``: for a narrow figure."""
     times, plain, traced = video.times(in_seconds), video.direct_peak, video.routed_peak
     marker: dict[str, Any] = {
         "linestyle": "none",
@@ -239,13 +240,13 @@ def _curves(axes: Axes, video: EvidenceCurves, role: str, in_seconds: bool) -> N
         axes.plot(video.found, (0.985, 0.985), color=ROUTED, linewidth=5, label="found moment", **edge)
     if video.end(in_seconds) < axes.get_xlim()[1]:
         axes.axvspan(video.end(in_seconds), axes.get_xlim()[1], color="#F4F4F4", linewidth=0, zorder=2.5)
-    _gap(axes, video, float(times[plain]))
+    _gap(axes, video, float(times[plain]), brief)
     axes.set_title(f"{role} · {video.name}", loc="left", fontsize=9.5, fontweight="bold", pad=5, parse_math=False)
     axes.set_ylabel("evidence")
     axes.grid(axis="y", color="#E6E6E6", linewidth=0.6)
 
 
-def _gap(axes: Axes, video: EvidenceCurves, time: float) -> None:
+def _gap(axes: Axes, video: EvidenceCurves, time: float, brief: bool) -> None:
     """A bracket from support to direct evidence where direct evidence peaks; the numbers are below all curves."""
     top, bottom = video.direct[video.direct_peak], video.expected_support[video.direct_peak]
     floor, right = axes.get_ylim()[0], axes.get_xlim()[1]
@@ -254,7 +255,8 @@ def _gap(axes: Axes, video: EvidenceCurves, time: float) -> None:
     towards_left = time > 0.6 * right
     label = f"direct {top:.2f}, support {bottom:.2f}"
     if video.found is None:  # whether the answer of a search is supported is judged elsewhere, and measured
-        label = f"unsupported gap {signed(top - bottom)}  ({label})"
+        gap = f"unsupported gap {signed(top - bottom)}"
+        label = gap if brief else f"{gap}  ({label})"
     axes.annotate(
         label.replace("-", "−"),
         (time, floor), (-5 if towards_left else 5, 3.5), textcoords="offset points",

@@ -9,6 +9,9 @@ from functools import cached_property
 from torch import Tensor
 
 from prvr.evaluation.curve_moments import MomentOverlaps, moment_overlaps
+from prvr.evaluation.finer.answers import Answers
+from prvr.evaluation.finer.corpus_moments import MomentSearch
+from prvr.evaluation.finer.measure import Finer
 from prvr.evaluation.subject import Subject
 from prvr.evaluation.views import PairViews
 from prvr.tokens import TensorRecord
@@ -41,8 +44,9 @@ class Study:
     subject: Subject
     ranks: Mapping[str, Tensor]  # base, and with TRACE every variant's key
     sweeps: Mapping[str, Mapping[float, Tensor]]  # by λ, γ, η: ranks at each value
-    any_ranks: Mapping[str, Tensor]  # base, trace: the best of several correct videos; empty where there is one each
-    covered: Mapping[str, Mapping[int, float]]  # share of all correct videos within k, percent
+    answers: Mapping[str, Answers]  # base, trace, and with a query bank base_bank, trace_bank
+    searches: Mapping[str, MomentSearch] | None  # moments in the corpus; empty: not known; None: not searched
+    bank: str  # which sentences the query bank has; empty without one
     rivals: Rivals
     spread: RegisterSpread | None  # whether registers differ; None where there are none
     activation: Tensor | None  # (Q, R) of the registers of each query's own video; None where there are none
@@ -53,6 +57,18 @@ class Study:
     def final(self) -> str:
         """The scoring this run ranks by."""
         return "trace" if self.subject.with_trace else "base"
+
+    @property
+    def any_ranks(self) -> Mapping[str, Tensor]:
+        """Ranks of the best of several correct videos; empty where there is one each."""
+        found = {name: answers.any_ranks for name, answers in self.answers.items()}
+        return found if self.subject.several_positives else {}
+
+    @cached_property
+    def finer(self) -> Finer:
+        """Groups of queries, several correct videos, moments in the corpus, and hubs."""
+        ranked = {name: self.ranks[name] for name in (*self.answers, *({"witness"} & {*self.ranks}))}
+        return Finer(self.subject, ranked, self.answers, self.searches or {})
 
     @cached_property
     def curves(self) -> Mapping[str, Tensor]:

@@ -62,11 +62,14 @@ def find_video(dataset: Dataset, name: str) -> int:
 
 
 @torch.no_grad()
-def pair_account(subject: Subject, query: int, video: int) -> PairAccount:
-    """Encode one query and one video, and collect the parts of the pair's score."""
+def pair_account(subject: Subject, query: int, video: int, *, words: bool = True) -> PairAccount:
+    """Encode one query and one video, and collect the parts of the pair's score.
+
+    ``words``: also what each word sees, where the run has a witness.
+    """
     dataset, model = subject.dataset, subject.model
-    words = dataset.query_batch([query]).to(subject.device)
-    vector = model.backbone.encode_queries(words.tokens, words.mask)
+    asked = dataset.query_batch([query]).to(subject.device)
+    vector = model.backbone.encode_queries(asked.tokens, asked.mask)
     tokens = model.backbone.encode_video_batch(dataset.video_batch([video]).to(subject.device))
     base = float(model.backbone.base_score(vector, tokens))
     tokens = tokens.to(torch.float32)
@@ -90,7 +93,7 @@ def pair_account(subject: Subject, query: int, video: int) -> PairAccount:
         length, windows = known_times(dataset, query, video)
         curves = EvidenceCurves.of(evidence, 0, name, duration=length, windows=windows)
     truth = int(dataset.query_video[query]) == video
-    seen, explained = _word_evidence(subject, query, video)
+    seen, explained = _word_evidence(subject, query, video) if words else ({}, {})
     return PairAccount(
         caption.sentence, caption.id, name, truth, base, curve, explanation, curves, final, seen, explained
     )

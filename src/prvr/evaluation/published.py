@@ -122,6 +122,16 @@ def published_values(method: str, dataset: str, visual_feature: str | None = Non
     return _TABLE.get(method, {}).get(dataset) if visual_feature in (None, standard) else None
 
 
+def published_methods(dataset: str, visual_feature: str | None = None) -> list[str]:
+    """Methods with published numbers on a dataset, on features of the same kind.
+
+    >>> published_methods("charades", "charades_clip_L14")
+    ['msc_prvr', 'gmmformer_v2', 'gmmformer', 'mssl', 'tf_prvr']
+    """
+    table = _CLIP_TABLE if on_clip(visual_feature) else _TABLE
+    return [method for method, known in table.items() if dataset in known]
+
+
 def on_clip(visual_feature: str | None) -> bool:
     """Whether features are CLIP's. Numbers on them and on the standard ones never share a column."""
     return visual_feature is not None and visual_feature.endswith(_CLIP_FILES)

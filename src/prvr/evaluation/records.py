@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class EvaluationProtocol:
     selection: str  # how the weights were chosen, in words: "best epoch on validation", "mean of the last 3 epochs"
     seeds: tuple[int, ...] = ()
     notes: str = ""
+    trained_on: str = ""  # the dataset of the training, where ``dataset`` is another one (cross-dataset)
 
 
 @dataclass(frozen=True)
@@ -72,20 +73,26 @@ def save_record(record: EvaluationRecord, folder: str | Path) -> Path:
     """Write a record into a folder, creating it if needed; each file appears when it is complete."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow([*KEYS, *record.ranks])
-    columns = [column.tolist() for column in record.ranks.values()]
-    writer.writerows(zip(record.query_ids, record.video_ids, *columns, strict=True))
+    columns = {name: column.tolist() for name, column in record.ranks.items()}
     summary = {
         "format": FORMAT,
         "queries": len(record.query_ids),
         "protocol": asdict(record.protocol),
         "recalls": {name: recall.as_dict() for name, recall in record.recalls().items()},
     }
-    write_whole(folder / RANKS_FILE, table.getvalue())
+    names = dict(zip(KEYS, (record.query_ids, record.video_ids), strict=True))
+    write_columns(folder / RANKS_FILE, {**names, **columns})
     write_whole(folder / SUMMARY_FILE, json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
     return folder
+
+
+def write_columns(path: Path, columns: Mapping[str, Sequence[object]]) -> None:
+    """Write named columns as a CSV file."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    write_whole(path, out.getvalue())
 
 
 def load_record(folder: str | Path) -> EvaluationRecord:

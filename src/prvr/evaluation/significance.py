@@ -25,6 +25,7 @@ DRAWS = 20_000
 SEED = 20260712  # the seed the paper names for its tests
 
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ def pooled_change(pairs: Sequence[RankPair], *, draws: int = DRAWS, seed: int = 
         raise ValueError("no pairs of rankings were given to pool")
     rng = np.random.default_rng(seed)
     total, flipped, observed = np.zeros(draws), np.zeros(draws), 0.0
+    weight = 100.0 / len(pairs)
     for dataset in dict.fromkeys(pair.dataset for pair in pairs):
         some = [pair for pair in pairs if pair.dataset == dataset]
         names = sorted({video for pair in some for video in pair.videos})
@@ -203,17 +205,77 @@ def pooled_change(pairs: Sequence[RankPair], *, draws: int = DRAWS, seed: int = 
             owners = [row[video] for video in pair.videos]
             np.add.at(sums[:, column], owners, pair.differences)
             np.add.at(counts[:, column], owners, 1)
-        weight = 100.0 / len(pairs)
-        share = sums / counts.sum(0)
-        observed += weight * float(share.sum())
-        for part in np.array_split(np.arange(draws), max(1, draws * len(names) // 20_000_000)):
-            drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=len(part))
-            total[part] += weight * ((drawn @ sums) / (drawn @ counts)).sum(1)
-            signs = 2.0 * rng.integers(2, size=(len(part), len(names)), dtype=np.int8) - 1.0
-            flipped[part] += weight * (signs @ share).sum(1)
-    low, high = np.percentile(total, [2.5, 97.5])
+        found = draw_clusters(sums, counts, draws, rng)
+        observed += weight * float(found.observed.sum())
+        total += weight * found.drawn.sum(1)
+        flipped += weight * found.flipped.sum(1)
+    return _clustered_estimate(observed, total, flipped)
+
+
+@dataclass(frozen=True)
+class ClusterDraws:
+    """Means of C columns of differences over the same queries, and how they would spread."""
+
+    observed: Floats  # (C,)
+    drawn: Floats  # (draws, C) with whole videos drawn again
+    flipped: Floats  # (draws, C) with the sign of whole videos flipped
+
+    def estimate(self, column: int) -> Estimate:
+        """The estimate of one column, in percentage points."""
+        parts = (self.observed[column], self.drawn[:, column], self.flipped[:, column])
+        observed, drawn, flipped = (100.0 * part for part in parts)
+        return _clustered_estimate(round(float(observed), 10) + 0.0, drawn, flipped)  # means of seeds are not exact
+
+    @staticmethod
+    def average(several: Sequence[ClusterDraws]) -> ClusterDraws:
+        """The same columns averaged over datasets, each with the same weight."""
+        parts = ("observed", "drawn", "flipped")
+        return ClusterDraws(*(np.mean([getattr(each, part) for each in several], axis=0) for part in parts))
+
+
+def cluster_changes(
+    differences: Floats, videos: Sequence[str], *, draws: int = DRAWS, seed: int = SEED
+) -> ClusterDraws:
+    """Draw whole videos, for many columns of differences at once.
+
+    Args:
+        differences: (Q, C), one row per query; for several seeds, their mean.
+        videos: the right video of each query; its queries are drawn together.
+
+    >>> found = cluster_changes(np.array([[1.0], [0.0], [0.0], [2.0]]), ["a", "a", "b", "b"], draws=1000)
+    >>> found.estimate(0).delta
+    75.0
+    """
+    names = {name: row for row, name in enumerate(sorted(set(videos)))}
+    owners = [names[video] for video in videos]
+    sums, counts = np.zeros((len(names), differences.shape[1])), np.zeros((len(names), 1))
+    np.add.at(sums, owners, differences)
+    np.add.at(counts, owners, 1)
+    return draw_clusters(sums, counts, draws, np.random.default_rng(seed))
+
+
+def draw_clusters(sums: Floats, counts: Floats, draws: int, rng: np.random.Generator) -> ClusterDraws:
+    """Draw V videos again and again, and flip the signs of all their queries together.
+
+    Args:
+        sums: (V, C), of the differences of each video's queries.
+        counts: (V, C), or (V, 1) where all columns have the same queries: how many these are.
+    """
+    share = sums / counts.sum(0)
+    drawn, flipped = np.zeros((draws, sums.shape[1])), np.zeros((draws, sums.shape[1]))
+    size = len(sums)
+    for part in np.array_split(np.arange(draws), max(1, draws * size // 20_000_000)):
+        again = rng.multinomial(size, np.full(size, 1 / size), size=len(part))
+        drawn[part] = (again @ sums) / (again @ counts)
+        signs = 2.0 * rng.integers(2, size=(len(part), size), dtype=np.int8) - 1.0
+        flipped[part] = signs @ share
+    return ClusterDraws(share.sum(0), drawn, flipped)
+
+
+def _clustered_estimate(observed: float, drawn: Floats, flipped: Floats) -> Estimate:
+    low, high = np.percentile(drawn, [2.5, 97.5])
     reached = int((flipped >= observed - 1e-9).sum())
-    return Estimate(observed, float(low), float(high), (1 + reached) / (1 + draws))
+    return Estimate(observed, float(low), float(high), (1 + reached) / (1 + len(drawn)))
 
 
 def signed(value: float, digits: int = 2) -> str:

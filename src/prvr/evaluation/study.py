@@ -14,41 +14,59 @@ from torch import Tensor
 
 from prvr.evaluation.encoded_split import EncodedSplit, encode_subject
 from prvr.evaluation.findings import Rivals, Study
+from prvr.evaluation.finer.answers import Answers
+from prvr.evaluation.finer.corpus_moments import search_moments
+from prvr.evaluation.query_bank import SentenceBank
 from prvr.evaluation.subject import Subject, witness_ranking
 from prvr.evaluation.views import PairViews, pair_views
-from prvr.scoring import coverage, ranks
+from prvr.scoring import ranks
 from prvr.trace import TRACE_VARIANT, VARIANTS, RegisterSpread, VariantFactors, fuse, route_name, variant_parts
 from prvr.trace import operator as op
 
 LAMBDAS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
 GAMMAS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
 ETAS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
-COVERAGE_AT = (10, 100)
 QUERY_CHUNK = 512
 TILE_ELEMENTS = 1 << 20  # pairs × frames of a tile: a few MB, so that the passes over it stay in a core's cache
 
 Tick = Callable[[int, int], None]  # queries done, queries in all
 
 
-def run_study(subject: Subject, tick: Tick | None = None, *, timed: bool = True) -> Study:
+def run_study(
+    subject: Subject,
+    tick: Tick | None = None,
+    *,
+    timed: bool = True,
+    corpus_moments: bool = True,
+    moments_tick: Tick | None = None,
+    bank: SentenceBank | None = None,
+) -> Study:
     """Encode the split, rank it in every way, and look at each query's own video and hard negative.
 
-    ``timed`` also scores as a search does, only to measure how long that takes.
+    Args:
+        subject: run and split.
+        tick: called as queries are ranked, with the queries done and all queries.
+        timed: also score as a search does, only to measure how long that takes.
+        corpus_moments: search every query's moment in its 100 best videos.
+        moments_tick: called while that is done, with the videos looked into and all videos.
+        bank: also rank with the query-bank correction.
     """
     split = encode_subject(subject, timed=timed)
-    found = _Collected(subject)
+    found = _Collected(subject, bank)
     total = len(subject.dataset.captions)
     for rows in _slices(total, QUERY_CHUNK):
         found.add(rows, *_scores(subject, split, rows))
         if tick is not None:
             tick(rows.stop, total)
-    rivals, judged = Rivals.cat(found.rivals), int(subject.judged.sum())
+    rivals = Rivals.cat(found.rivals)
     truth = subject.dataset.query_video
     by_witness = witness_ranking(subject)
     if by_witness is not None:
         found.ranks["witness"] = [ranks(by_witness, truth).cpu()]
     views = pair_views(subject, split, truth, rivals.negative.cpu()) if split.has_vectors else None
     registers = _registers(split)
+    answers = {name: Answers.join(parts) for name, parts in found.answers.items()}
+    config = subject.model.trace.config
     return Study(
         subject=subject,
         ranks={name: torch.cat(parts) for name, parts in found.ranks.items()},
@@ -56,8 +74,9 @@ def run_study(subject: Subject, tick: Tick | None = None, *, timed: bool = True)
             letter: {value: torch.cat(parts) for value, parts in values.items()}
             for letter, values in found.sweeps.items()
         },
-        any_ranks={name: torch.cat(parts) for name, parts in found.any_ranks.items()},
-        covered={name: {k: share / judged for k, share in shares.items()} for name, shares in found.covered.items()},
+        answers=answers,
+        searches=search_moments(subject.dataset, split, config, answers, moments_tick) if corpus_moments else None,
+        bank="" if bank is None else bank.note,
         rivals=rivals.to("cpu"),
         spread=None if registers is None else RegisterSpread.of(registers),
         activation=_activation(subject, split, views),
@@ -124,19 +143,19 @@ def _part(factors: VariantFactors, tile: slice) -> VariantFactors:
 class _Collected:
     """Ranks, collected chunk by chunk."""
 
-    def __init__(self, subject: Subject):
+    def __init__(self, subject: Subject, bank: SentenceBank | None):
         self.subject = subject
+        self.bank = {} if bank is None else bank.corrections
         self.ranks: dict[str, list[Tensor]] = {}
         self.sweeps: dict[str, dict[float, list[Tensor]]] = {}
-        self.any_ranks: dict[str, list[Tensor]] = {}
-        self.covered: dict[str, dict[int, float]] = {}
+        self.answers: dict[str, list[Answers]] = {}
         self.rivals: list[Rivals] = []
 
     def add(self, rows: slice, base: Tensor, parts: Mapping[str, Tensor]) -> None:
         subject, config = self.subject, self.subject.model.trace.config
         weight, eta = subject.fusion_weight, config.soft_weight
         truth = subject.dataset.query_video[rows].to(base.device)
-        self._several(rows, "base", base)
+        self._answer(rows, "base", base)
         if not parts:
             self.ranks.setdefault("base", []).append(ranks(base, truth).cpu())
             self.rivals.append(_rivals(base, base, torch.zeros_like(base), truth))
@@ -147,7 +166,7 @@ class _Collected:
             self.ranks.setdefault(variant.key, []).append(ranks(final, truth).cpu())
         evidence = parts["route"] + eta * parts["soft"]
         final = fuse(base, evidence, weight)
-        self._several(rows, TRACE_VARIANT.key, final)
+        self._answer(rows, TRACE_VARIANT.key, final)
         self.rivals.append(_rivals(base, final, evidence, truth))
         strengths = with_value(GAMMAS, config.routing_strength)
         tried = {"λ": {value: (value, evidence) for value in with_value(LAMBDAS, weight)}}
@@ -158,18 +177,14 @@ class _Collected:
                 place = self.sweeps.setdefault(letter, {}).setdefault(value, [])
                 place.append(ranks(fuse(base, score, fusion), truth).cpu())
 
-    def _several(self, rows: slice, name: str, scores: Tensor) -> None:
-        if not self.subject.several_positives:
-            return
+    def _answer(self, rows: slice, name: str, scores: Tensor) -> None:
         positives = self.subject.dataset.positives[rows]
-        self.any_ranks.setdefault(name, []).append(ranks(scores, positives).cpu())
-        shares = self.covered.setdefault(name, dict.fromkeys(COVERAGE_AT, 0.0))
-        judged = self.subject.judged[rows].nonzero().squeeze(1)
-        if not len(judged):
-            return
-        scores, known = scores[judged.to(scores.device)], [positives[row] for row in judged.tolist()]
-        for k in COVERAGE_AT:
-            shares[k] += len(known) * coverage(scores, known, k)
+        self.answers.setdefault(name, []).append(Answers.of(scores, positives))
+        if name in self.bank:
+            corrected = self.bank[name].apply(scores)
+            self.answers.setdefault(f"{name}_bank", []).append(Answers.of(corrected, positives))
+            truth = self.subject.dataset.query_video[rows].to(scores.device)
+            self.ranks.setdefault(f"{name}_bank", []).append(ranks(corrected, truth).cpu())
 
 
 def _rivals(base: Tensor, final: Tensor, evidence: Tensor, truth: Tensor) -> Rivals:

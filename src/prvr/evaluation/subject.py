@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from prvr.data import Collection, DataError, Dataset, read_positives
+from prvr.evaluation.ranked_data import RankedData, find_data
 from prvr.evaluation.records import EvaluationProtocol
-from prvr.training import Run, TraceModel, TrainConfig, load_run_witness, load_split, move_if_it_fits
+from prvr.training import Run, TraceModel, TrainConfig, load_run_witness, move_if_it_fits
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Subject:
     with_trace: bool
     fusion_weight: float  # λ in force
     labelled: Tensor | None = None  # (Q,) bool: queries that a label file given by hand names; None without one
+    data: RankedData | None = None  # where the split is from; None for one that was made by hand
 
     @property
     def device(self) -> torch.device:
@@ -34,12 +36,26 @@ class Subject:
 
     @property
     def protocol(self) -> EvaluationProtocol:
-        return EvaluationProtocol(self.config.data.collection, self.dataset.split, self.selection, (self.config.seed,))
+        seeds = (self.config.seed,)
+        return EvaluationProtocol(
+            self.dataset.collection, self.dataset.split, self.selection, seeds, trained_on=self.trained_on
+        )
+
+    @property
+    def trained_on(self) -> str:
+        """The dataset that the run was trained on, where another one is ranked; otherwise an empty word."""
+        return "" if self.data is None else self.data.trained_on
+
+    @property
+    def ranked(self) -> str:
+        """Dataset and split in words."""
+        name = f"{self.dataset.collection} {self.dataset.split}"
+        return f"{name} (cross-dataset: trained on {self.trained_on})" if self.trained_on else name
 
     @property
     def name(self) -> str:
-        """Split and weights: the folder that results of this evaluation go to."""
-        return f"{self.dataset.split}-{self.weights}"
+        """Split and weights, and the dataset if it is another one: the folder that results of this evaluation go to."""
+        return f"{'' if self.data is None else self.data.prefix}{self.dataset.split}-{self.weights}"
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -66,11 +82,14 @@ def open_subject(
     device: torch.device | str = "cpu",
     labels: Path | None = None,
 ) -> Subject:
-    """Load a run's weights and the split to rank; ``labels`` lists all correct videos of each query."""
+    """Load a run's weights and the split to rank; ``labels`` lists all correct videos of each query.
+
+    ``data`` may hold another dataset than the one that the run was trained on, with features of the same widths.
+    """
     config, device = run.config, torch.device(device)
-    data, name = data or run.data, weights or config.selection
-    run.require_same_features(data)
-    dataset = move_if_it_fits(load_split(config, data, _available(config, data, split)), device)
+    place, name = find_data(run, data), weights or config.selection
+    run.require_same_features(place.path, place.config.data)
+    dataset = move_if_it_fits(place.load(available_split(place.config, place.path, split)), device)
     known = None
     if labels is not None:
         dataset, known = with_labels(dataset, labels)
@@ -86,6 +105,7 @@ def open_subject(
         # A best epoch may precede the full λ.
         fusion_weight=float(about.get("fusion_weight", config.trace.fusion_weight)),
         labelled=known,
+        data=place,
     )
 
 
@@ -112,7 +132,7 @@ def with_labels(dataset: Dataset, path: Path) -> tuple[Dataset, Tensor]:
     return replace(dataset, positives=positives), named
 
 
-def _available(config: TrainConfig, data: str | Path, split: str) -> str:
+def available_split(config: TrainConfig, data: str | Path, split: str) -> str:
     """The requested split; where a collection has no test captions, the validation split."""
     c = config.data
     has_test = "test" in Collection.find(data, c.collection, c.visual_feature).splits

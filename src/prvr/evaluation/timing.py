@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -56,3 +59,16 @@ def time_retrieval(
     assert scores is not None
     with times.measure("ranking"):
         ranks(scores, subject.dataset.query_video.to(scores.device))
+
+
+def processor_name(device: torch.device) -> str:
+    """The processor that computes, in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    name = platform.processor() or platform.machine()
+    listed = Path("/proc/cpuinfo")
+    if listed.is_file():
+        names = [line.partition(":")[2].strip() for line in listed.read_text().splitlines() if "model name" in line]
+        name = names[0] if names else name
+    threads = torch.get_num_threads()
+    return f"{threads} thread{'' if threads == 1 else 's'} of {os.cpu_count()} cores ({name})"

@@ -112,7 +112,8 @@ def commit_results(
     store: LakeStore, adder: Adder, sources: Sequence[SourceFile], results: Iterable[GroupResult]
 ) -> None:
     """Commit what workers have written, as it comes. If something goes wrong, what was finished is committed first."""
-    clock, committer = ProgressClock(adder, sources), store.committer(adder.note_committed)
+    clock = ProgressClock(sources, adder.report, adder.began, adder.progress)
+    committer = store.committer(adder.note_committed)
     try:
         for group, written in results:
             if written is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.lake.rows import HEAD, VIDEO_COLUMNS, SectionLayout, read_video
+from prvr.lake.rows import HEAD, VIDEO_COLUMNS, SectionLayout, checksum_of, read_video
 from prvr.lake.tables import DamagedTable, LakeError, Table, explained
 from prvr.library import (
     FRAMES,
     TEXT,
     BlockRows,
+    DamagedVectors,
     Filters,
     Ids,
     LibraryRecord,
@@ -127,12 +128,13 @@ class LakeSections(TrackSections):
         self.table, self.track, self.projection, self.cache = table, track, projection, cache
         self.layout = SectionLayout.from_schema(table.schema)
         self.fusion_weight = float(self.layout.about["trace"]["fusion_weight"])
-        rows, _ = scan_sections(table, ["part", "section", "tokens"], damaged=damaged)
+        rows, _ = scan_sections(table, ["part", "section", "tokens", "checksum"], damaged=damaged)
         owners = videos.naming(rows["part"])
         order = np.lexsort((rows["section"], owners))
         self.positions: Ids = order[owners[order] >= 0]  # (S,) places in the table
         self.owners = owners[self.positions]
         self.tokens = rows["tokens"][self.positions].astype(np.int64)
+        self.checksums: Ids = rows["checksum"][self.positions].astype(np.int64)
         self.row_ids: Ids = rows["_rowid"][self.positions].astype(np.int64)
         self.keys: Ids = np.stack([rows["part"], rows["section"]], 1)[self.positions]  # (S, 2)
 
@@ -155,11 +157,24 @@ class LakeSections(TrackSections):
         """Sections as a block whose rows are in this order."""
 
         def from_table(places: list[int]) -> list[bytes]:
-            values: list[bytes] = self.take(numbers[places], ["arrays"])["arrays"].to_pylist()
+            some = numbers[places]
+            values: list[bytes] = self.take(some, ["arrays"])["arrays"].to_pylist()
+            sums = np.array([*map(checksum_of, self.background_scores(some), values)], np.int64)
+            if (wrong := sums != self.checksums[some]).any():
+                raise DamagedVectors(self.owners[some[wrong]].tolist())
             return values
 
         keys = [(self.track, *key) for key in self.keys[numbers].tolist()]
         return self.layout.block(self.cache.get(keys, from_table), self.projection)
+
+    def without(self, videos: Iterable[int]) -> LakeSections | None:
+        kept = ~np.isin(self.owners, [*videos])
+        rest = object.__new__(LakeSections)
+        for name in ("table", "track", "projection", "cache", "layout", "fusion_weight"):
+            setattr(rest, name, getattr(self, name))
+        for name in ("positions", "owners", "tokens", "checksums", "row_ids", "keys"):
+            setattr(rest, name, getattr(self, name)[kept])
+        return rest if kept.any() else None
 
     def take(self, numbers: Ids, columns: Sequence[str]) -> pa.Table:
         """Columns of sections in the table."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
 from prvr.library import LibraryError, is_lance_error, require_lance
@@ -77,7 +77,8 @@ class Table:
         """The newest version; None if the table does not exist."""
         try:
             with explained(self.lake):
-                return _lance().dataset(self.uri, storage_options=self.options, **options)
+                made = _lance().dataset(self.uri, storage_options=self.options, **options)
+            return cast("LanceDataset", _Guarded(made, self.lake))
         except _NotFound:
             return None
 
@@ -177,6 +178,31 @@ _SENTENCES: tuple[tuple[str, type[LakeError], str], ...] = (  # pattern, error, 
     ),
     (r"was not found|not found|no such file", _NotFound, "a part of the library is missing"),
 )
+
+
+class _Guarded:
+    """An object of Lance. Whatever is read from it or called on it ends in errors that say what to do.
+
+    Over damaged files, even reading a property (``schema``, ``version``) may fail, and not only with exceptions: Rust
+    code panics.
+    """
+
+    def __init__(self, made: Any, lake: str):
+        self._made, self._lake = made, lake
+
+    def __getattr__(self, name: str) -> Any:
+        with explained(self._lake):
+            return self._guard(getattr(self._made, name))
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        with explained(self._lake):
+            return self._guard(self._made(*arguments, **options))
+
+    def _guard(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._guard(each) for each in value]
+        of_lance = type(value).__module__.partition(".")[0] == "lance"
+        return _Guarded(value, self._lake) if of_lance or callable(value) else value
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from prvr.doors import lazy_door
 if TYPE_CHECKING:
     from prvr.library.activity import ActivityKind, ActivityState, LibraryActivity
     from prvr.library.copying import copy_videos
-    from prvr.library.errors import LibraryError, NoCandidates
+    from prvr.library.errors import DamagedVectors, LibraryError, NoCandidates
     from prvr.library.folder import FolderStore, require_empty
     from prvr.library.ingest.add import Adder, AddProgress, AddReport, ProgressClock
     from prvr.library.ingest.choice import PLAIN_LIMITS, default_encoder, library_limits, usual_encoder
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from prvr.library.search.words import WORDS, TextMatch, find_words
     from prvr.library.store.arrays import Section
     from prvr.library.store.background import Background
+    from prvr.library.store.blocks import BlockRows, Ids, SectionBlock
     from prvr.library.store.buffer import IndexedVideo, SectionBuffer
     from prvr.library.store.catalogue import NewVideo, Video
     from prvr.library.store.claims import HeldClaim
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
     from prvr.library.store.model import model_problem
     from prvr.library.store.rebuild import Rebuild
     from prvr.library.store.rows import PAGED_ARRAYS
-    from prvr.library.store.sections import BlockRows, Ids, SectionBlock, TrackSections
+    from prvr.library.store.sections import TrackSections
     from prvr.library.store.settings import (
         RECORD_FILE,
         LibraryRecord,
@@ -123,6 +124,7 @@ __all__ = [
     "CandidateIndex",
     "CandidateRecall",
     "Committer",
+    "DamagedVectors",
     "EncoderOverrides",
     "Filters",
     "FolderStore",

@@ -7,15 +7,15 @@ running the same command again continues.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.library.ingest.add import AddProgress
+from prvr.library.ingest.add import AddProgress, AddReport, ProgressClock
 from prvr.library.ingest.frozen import FrozenEmbedding
-from prvr.library.ingest.index import Decoding, FileProgress, index_files
+from prvr.library.ingest.index import Decoding, index_files
 from prvr.library.ingest.setup import plan_library
 from prvr.library.ingest.tracks import FRAMES, Track
 from prvr.library.store.buffer import IndexedVideo
@@ -110,7 +110,7 @@ def _encode(
 ) -> None:
     """Build the new vectors of these videos. Files that cannot be read are an error, after all others are done."""
     failed: dict[Video, str] = {}
-    clock = _Clock(videos, began, progress)
+    clock = ProgressClock(videos, AddReport(), began, progress)
     numbers = iter(videos)
     indexing = index_files(
         scratch,
@@ -119,9 +119,11 @@ def _encode(
         rate,
         lambda _: clock.start(next(numbers)),
         decoding=Decoding(files=len(videos), bytes=sum(video.size for video in videos)),
+        lines=False,
     )
     with closing(indexing):
         for video, indexed in zip(videos, indexing, strict=True):
+            clock.finish(video)
             if indexed.video.state == "ok":
                 rebuild.put(video, _with_text_problem(video, indexed))
             else:
@@ -134,38 +136,6 @@ def _encode(
             f"({named}{others}). Put the files back, or take them out of the library (`prvr library remove "
             "--missing`, or remove FILE), and run the command again: what is done stays done"
         )
-
-
-class _Clock:
-    """Turns progress within files into progress of the whole."""
-
-    def __init__(self, videos: Sequence[Video], began: float, progress: Callable[[AddProgress], None] | None):
-        self.videos, self.began, self.progress = videos, began, progress
-        self.bytes = sum(video.size for video in videos)
-        self.number, self.bytes_done, self.seconds_done = -1, 0, 0.0
-
-    def start(self, video: Video) -> FileProgress:
-        if self.number >= 0:
-            last = self.videos[self.number]
-            self.bytes_done, self.seconds_done = self.bytes_done + last.size, self.seconds_done + (last.duration or 0.0)
-        self.number += 1
-
-        def show(seconds: float, duration: float | None, heard: float | None = None) -> None:
-            if self.progress is not None:
-                share = min(1.0, seconds / duration) if duration else 0.0
-                self.progress(
-                    AddProgress(
-                        path=video.path,
-                        files=len(self.videos),
-                        files_done=self.number,
-                        bytes=self.bytes,
-                        bytes_done=self.bytes_done + round(share * video.size),
-                        video_seconds=self.seconds_done + seconds,
-                        elapsed=time.perf_counter() - self.began,
-                    )
-                )
-
-        return show
 
 
 def _known(video: Video) -> NewVideo:

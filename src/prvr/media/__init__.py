@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 from prvr.doors import lazy_door
 
 if TYPE_CHECKING:
+    from prvr.errors import MissingExtra
     from prvr.media.annotated import AnnotatedVideos, match_captions
     from prvr.media.bucket_files import FileStatus
     from prvr.media.buckets import BucketPath, VideoFile, video_path
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         cpu_name,
         has_vnni,
         int8_installed,
+        is_x86,
         least_cosine,
         processor_types,
         remembered_choices,
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
     from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
     from prvr.media.encoders.hashes import file_hash, require_unchanged
     from prvr.media.encoders.weights import cached_models, find_model, hub_cache, model_folder, weights_hash
-    from prvr.media.errors import EncoderError, MediaError, MissingExtra, StorageError
+    from prvr.media.errors import EncoderError, MediaError, StorageError
     from prvr.media.export.formats import EXPORT_SUFFIXES, ExportFormat, ExportReport, export_moments
     from prvr.media.export.moments import ExportError, ExportMoment, parse_moments
     from prvr.media.features import (
@@ -85,7 +87,7 @@ if TYPE_CHECKING:
     from prvr.media.frame_batches import DecodedFile, FrameBatch, Sampling
     from prvr.media.frames import USUAL_RATE, Fit, Frame, Image, StreamInfo, VideoInfo
     from prvr.media.kept_features import Extraction
-    from prvr.media.packages import require_onnx, require_onnxruntime, require_transformers
+    from prvr.media.packages import require_hub, require_onnx, require_onnxruntime, require_transformers
     from prvr.media.pictures import PICTURE_PROGRAM, decode_picture, load_picture, picture_bytes, save_picture
     from prvr.media.reader import Backend, VideoReader, decoder_name, longest_decoding, open_video
     from prvr.media.recipe import Recipe, RecipeMismatch
@@ -181,6 +183,7 @@ __all__ = [
     "has_vnni",
     "hub_cache",
     "int8_installed",
+    "is_x86",
     "least_cosine",
     "load_picture",
     "longest_decoding",
@@ -201,6 +204,7 @@ __all__ = [
     "processor_types",
     "read_subtitles",
     "remembered_choices",
+    "require_hub",
     "require_onnx",
     "require_onnxruntime",
     "require_transformers",

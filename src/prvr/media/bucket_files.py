@@ -17,7 +17,8 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from prvr.media.errors import MediaError, MissingExtra, StorageError
+from prvr.errors import MissingExtra
+from prvr.media.errors import MediaError, StorageError
 
 _BLOCK = 1 << 18  # bytes; the least that is fetched
 _MOST_AHEAD = 32  # blocks in one request, while a file is read in sequence

@@ -33,14 +33,3 @@ class StorageError(UserError):
 
 class EncoderError(UserError):
     """An encoder that is not available or does not fit; the message says what to do."""
-
-
-class MissingExtra(UserError, ImportError):
-    """An optional package is not installed; the message holds the command that installs it.
-
-    Also an ``ImportError``, because some modules raise it while they are imported.
-    """
-
-    def __init__(self, what: str, extra: str, problem: ImportError | None = None):
-        because = f" ({problem})" if problem is not None else ""
-        super().__init__(f'{what} is not installed{because}: pip install "prvr[{extra}]"')

@@ -6,7 +6,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-from prvr.media.errors import MissingExtra
+from prvr.errors import MissingExtra
 
 
 def require_av(purpose: str = "decodes videos") -> Any:
@@ -21,7 +21,7 @@ def require_transformers() -> Any:
 
 def require_hub() -> Any:
     """The client of the Hugging Face hub."""
-    return _require("huggingface_hub", "huggingface_hub, which finds models on this machine,", "encoders")
+    return _require("huggingface_hub", "huggingface_hub, which fetches and pushes models,", "hub")
 
 
 def require_faster_whisper() -> Any:
@@ -31,14 +31,14 @@ def require_faster_whisper() -> Any:
 
 
 def require_onnxruntime() -> Any:
-    """ONNX Runtime, which computes in int8 on a processor."""
+    """ONNX Runtime, which runs converted models on a processor."""
     _keep_onnxruntime_quiet()
-    return _require("onnxruntime", "onnxruntime, which runs picture models in int8,", "int8")
+    return _require("onnxruntime", "onnxruntime, which runs converted models,", "onnx")
 
 
 def require_onnx() -> Any:
     """The package ``onnx``, which writes the files that ONNX Runtime reads."""
-    return _require("onnx", "onnx, which converts picture models to int8,", "int8")
+    return _require("onnx", "onnx, which converts models,", "onnx")
 
 
 def require_quantization() -> Any:

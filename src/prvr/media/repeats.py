@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from prvr.media.encoders.base import Array
 from prvr.media.frames import Image
 
-USUAL_REPEATS = 3.0  # levels of 255; chosen by `benchmarks/look_less.py --choose`
+USUAL_REPEATS = 2.0  # levels of 255; chosen by `benchmarks/look_less.py --choose`
 CELLS = 16  # along each side
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
+from prvr.errors import MissingExtra
 from prvr.media.buckets import VideoFile
-from prvr.media.errors import EncoderError, MediaError, MissingExtra
+from prvr.media.errors import EncoderError, MediaError
 from prvr.media.frames import Fit, Frame, Image, StreamInfo, VideoInfo
 from prvr.media.reader import VideoReader
 from prvr.media.resize import fit_picture, resize

@@ -28,7 +28,17 @@ if TYPE_CHECKING:
     from prvr.scoring.pairwise import pairwise_scores, rerank
     from prvr.scoring.pool import ScoringPool
     from prvr.scoring.rank_stream import gallery_ranks
-    from prvr.scoring.recall import CUTOFFS, Positives, Recall, coverage, positive_pairs, ranks, recalls, require_ranks
+    from prvr.scoring.recall import (
+        CUTOFFS,
+        Positives,
+        Recall,
+        coverage,
+        positive_pairs,
+        positive_ranks,
+        ranks,
+        recalls,
+        require_ranks,
+    )
     from prvr.scoring.storage import STORAGE, Storage, Vectors
     from prvr.scoring.sweep import sweep_anchors
 else:
@@ -78,6 +88,7 @@ __all__ = [
     "map_array",
     "pairwise_scores",
     "positive_pairs",
+    "positive_ranks",
     "prepare_queries",
     "ranks",
     "recalls",

@@ -96,10 +96,19 @@ def ranks(scores: Tensor, positives: Positives, *, budget: int = ELEMENT_BUDGET)
     Returns:
         (Q,) int64, on the device of the scores.
     """
-    query, video = positive_pairs(scores, positives)
-    found = _pair_ranks(scores, query, video, budget)
+    query, found = positive_ranks(scores, positives, budget=budget)
     best = torch.full((len(scores),), scores.shape[1] + 1, device=scores.device)
     return best.scatter_reduce(0, query, found, "amin")
+
+
+def positive_ranks(scores: Tensor, positives: Positives, *, budget: int = ELEMENT_BUDGET) -> tuple[Tensor, Tensor]:
+    """The rank of every positive, not only of the best: query rows (N,), ascending, and 1-based ranks (N,).
+
+    >>> positive_ranks(torch.tensor([[0.9, 0.5, 0.1]]), [[0, 2]])
+    (tensor([0, 0]), tensor([1, 3]))
+    """
+    query, video = positive_pairs(scores, positives)
+    return query, _pair_ranks(scores, query, video, budget)
 
 
 def coverage(scores: Tensor, positives: Positives, k: int, *, budget: int = ELEMENT_BUDGET) -> float:
@@ -112,8 +121,8 @@ def coverage(scores: Tensor, positives: Positives, k: int, *, budget: int = ELEM
     """
     if len(scores) == 0:
         raise ValueError("coverage over no queries is undefined; expected at least one row of scores")
-    query, video = positive_pairs(scores, positives)
-    inside = (_pair_ranks(scores, query, video, budget) <= k).double()
+    query, found = positive_ranks(scores, positives, budget=budget)
+    inside = (found <= k).double()
     counts = torch.bincount(query, minlength=len(scores)).double()
     shares = torch.zeros_like(counts).index_add(0, query, inside) / counts
     return 100.0 * float(shares.mean())

@@ -26,7 +26,8 @@ SESSION_SECONDS = 7 * 24 * 3600
 _WRONG, _WITHIN = 10, 60.0  # wrong tokens from one address, and seconds; then it must wait
 _ADDRESSES = 10_000  # remembered with their wrong tokens
 _CHANGES_NOTHING = {"/v1/search", "/v1/export", "/v1/session"}  # although these are POST
-_ROOTS = "/v1/folders"  # folders of the machine, which need not be in the library
+# What is not in the library: folders of the machine, and files that somebody adds or could not add.
+_NOT_FOR_VIEWERS = ("/v1/folders", "/v1/jobs")
 
 
 class Doorkeeper:
@@ -112,10 +113,14 @@ def may(access: Access, method: str, path: str) -> bool:
 
     >>> may("view", "GET", "/v1/videos"), may("view", "POST", "/v1/search"), may("view", "POST", "/v1/videos")
     (True, True, False)
+    >>> may("view", "GET", "/v1/jobs"), may("view", "GET", "/v1/jobs/1/events"), may("all", "GET", "/v1/jobs")
+    (False, False, True)
     """
     if access == "all":
         return True
-    return (method in ("GET", "HEAD") and path != _ROOTS) or (method == "POST" and path in _CHANGES_NOTHING)
+    if any(path == place or path.startswith(f"{place}/") for place in _NOT_FOR_VIEWERS):
+        return False
+    return method in ("GET", "HEAD") or (method == "POST" and path in _CHANGES_NOTHING)
 
 
 def access_of(request: HTTPConnection) -> Access:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from prvr.library import ActivityKind, ActivityState, LibraryActivity
 from prvr.media import video_path
+from prvr.server.access import access_of
 from prvr.server.jobs import ENDED, Job
 from prvr.server.problems import without_paths
 from prvr.server.roots import LibraryFolders
@@ -60,21 +61,20 @@ class ActivityList(BaseModel):
 
 
 @router.get("/activity")
-def activity(state: Shared) -> ActivityList:
+def activity(state: Shared, request: Request) -> ActivityList:
     """What is being done to the library now: watchers, adds and reindexing, of this server and of other processes.
 
-    Of a lake, only the jobs of this server are known.
+    Of a lake, only the jobs of this server are known. With a token for viewing, folders, files and messages are empty.
     """
     jobs = [job for job in state.jobs.all.values() if job.state not in ENDED]
     own = {job.process.pid for job in jobs if job.process is not None}
     others = [each for each in state.library.activities() if each.process not in own]
     folders = state.lister().folders
-    return ActivityList(
-        running=[
-            *(ActivityModel.of(each, folders, state.library.address) for each in others),
-            *map(ActivityModel.of_job, jobs),
-        ]
-    )
+    running = [*(ActivityModel.of(each, folders, state.library.address) for each in others)]
+    running += map(ActivityModel.of_job, jobs)
+    if access_of(request) == "view":
+        running = [each.model_copy(update={"folder": "", "file": None, "message": ""}) for each in running]
+    return ActivityList(running=running)
 
 
 def _folder_name(folder: str, folders: LibraryFolders) -> str:

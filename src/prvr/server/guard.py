@@ -117,7 +117,7 @@ class Guard:
                 {"WWW-Authenticate": "Bearer"},
             )
         if not may(access, scope["method"], scope["path"]):
-            raise Problem(403, "This token can search and watch, and change nothing.", "Use the server's other token.")
+            raise Problem(403, "This token is for searching and watching only.", "Use the server's other token.")
         scope["prvr.access"] = access
 
     async def _read(self, receive: Receive, path: str, held: ExitStack) -> Receive:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from prvr.library import Library
+from prvr.processes import allow_open_files
 from prvr.server.app import create_app
 from prvr.server.guard import Guard
 from prvr.server.jobs import Jobs
 from prvr.server.metrics import Metrics
 from prvr.server.options import ServerError, ServerOptions
-from prvr.server.protocol import TimeLimitedProtocol
+from prvr.server.protocol import HEAD_SECONDS, TimeLimitedProtocol
 
 _GRACE = 5  # seconds for open responses to finish when the server is stopped
 _FILES = 8192  # open files to ask the system for; half of them are for connections
@@ -25,12 +29,19 @@ _FILES = 8192  # open files to ask the system for; half of them are for connecti
 class _Server(uvicorn.Server):
     """Stops jobs before it closes connections, so that clients who follow a job are told."""
 
-    def __init__(self, config: uvicorn.Config, jobs: Jobs):
+    def __init__(self, config: uvicorn.Config, jobs: Jobs | None = None):
         super().__init__(config)
         self.jobs = jobs
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.config.is_ssl:  # uvicorn leaves it at a minute
+            loop: Any = asyncio.get_running_loop()
+            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=HEAD_SECONDS)
+        await super().startup(sockets)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self.jobs.close()
+        if self.jobs is not None:
+            await self.jobs.close()
         await super().shutdown(sockets)
 
 
@@ -73,7 +84,7 @@ def serve_app(app: ASGIApp, options: ServerOptions, ready: Callable[[str], None]
         ready: called with the address.
     """
     listening = listen(options)
-    server = uvicorn.Server(_config(Guard(app, options, Metrics()), options))
+    server = _Server(_config(Guard(app, options, Metrics()), options))
     listening.listen()
     ready(f"{options.scheme}://{options.shown_host}:{listening.getsockname()[1]}/")
     with listening:
@@ -94,26 +105,13 @@ def _config(app: ASGIApp, options: ServerOptions) -> uvicorn.Config:
         ssl_keyfile=options.keyfile,
         ws="none",
         h11_max_incomplete_event_size=options.max_head,
-        proxy_headers=False,
+        proxy_headers=bool(options.proxies),
+        forwarded_allow_ips=[*options.proxies],
         log_level="warning",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_GRACE,
         timeout_keep_alive=30,
-        limit_concurrency=_open_files() // 2,
+        limit_concurrency=allow_open_files(_FILES) // 2,
         lifespan="on",
     )
-
-
-def _open_files() -> int:
-    """How many files this process may open. Raises the limit if the system allows it, because it is often low."""
-    try:
-        import resource
-    except ImportError:  # not available on Windows
-        return 512
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    target = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-    if soft == resource.RLIM_INFINITY or soft >= target:
-        return target
-    resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
-    return target

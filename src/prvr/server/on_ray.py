@@ -51,6 +51,8 @@ def serve_on_cluster(
         raise ServerError(f"at least one replica must answer, not {replicas}")
     if options.certfile is not None:
         raise ServerError("Ray Serve has no HTTPS: leave --certfile and --keyfile out, and put a proxy in front")
+    if options.proxies:
+        raise ServerError("Ray Serve decides itself which proxies it believes: leave --trusted-proxy out")
     if options.roots and replicas > 1:
         raise ServerError("only one replica can add videos: leave --allow-root out, and use `prvr library add`")
     with listen(options) as listening:

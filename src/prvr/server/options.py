@@ -26,6 +26,7 @@ class ServerOptions:
     view_token: str | None = None  # with this one, requests that change something are refused
     certfile: Path | None = None  # with keyfile: HTTPS
     keyfile: Path | None = None
+    proxies: tuple[str, ...] = ()  # addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed
     roots: tuple[VideoFile, ...] = ()  # folders that videos may be added from
     max_body: int = 64 * 1024  # bytes of a request's body
     max_search: int = 12 << 20  # the same for a search, which may hold a picture
@@ -63,6 +64,11 @@ class ServerOptions:
             raise ServerError("HTTPS needs both --certfile and --keyfile (or both in one file, named twice)")
         if self.certfile is not None and self.keyfile is not None:
             _check_certificate(self.certfile, self.keyfile)
+        for proxy in self.proxies:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                raise ServerError(f"--trusted-proxy {proxy}: name an address or a network, as in 10.0.0.0/8") from None
         for root in self.roots:
             if not root.is_dir():
                 raise ServerError(f"--allow-root {root}: there is no such folder")

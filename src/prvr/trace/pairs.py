@@ -47,6 +47,19 @@ class PairProducts(TensorRecord):
             gram=op.gram_matrix(videos.attended),
         )
 
+    @staticmethod
+    def of_one(queries: Tensor, video: TraceFactors, temperature: float) -> PairProducts:
+        """From projected unit queries (N, D) that all look at one video: its factors have a single row."""
+        count, one = len(queries), PairProducts.of(queries[:1], video, temperature)
+        return PairProducts(
+            direct=queries @ video.frames[0].T,
+            affinity=queries @ video.registers[0].T,
+            responses=queries @ video.attended[0].T,
+            grounded=one.grounded.expand(count, -1, -1, -1),
+            ceiling=one.ceiling.expand(count),
+            gram=one.gram.expand(count, -1, -1),
+        )
+
 
 @dataclass(frozen=True)
 class PairEvidence(TensorRecord):

@@ -14,6 +14,7 @@ Train a preset, then load what it learned::
 
 from prvr.errors import Interrupted
 from prvr.training.calibration import RunCalibration, calibrate_run, read_calibration, support_of_first_answers
+from prvr.training.changes import HARMLESS, config_changes, flat_settings
 from prvr.training.config import (
     RECIPES,
     BackboneStage,
@@ -28,6 +29,7 @@ from prvr.training.config import (
 )
 from prvr.training.distributed import Processes, choose_device, join_processes
 from prvr.training.imports import import_checkpoint
+from prvr.training.loggers import LOGGERS, parse_loggers
 from prvr.training.loop import Trainer, TrainingError
 from prvr.training.metrics import read_metrics
 from prvr.training.model import TraceModel
@@ -39,6 +41,21 @@ from prvr.training.schedule import PhaseEpoch, backbone_rate, phase_at
 from prvr.training.splits import load_split, move_if_it_fits, resolve_config
 from prvr.training.start import STARTED_FROM, config_from_run, copy_start
 from prvr.training.step import PlainStep, Step
+from prvr.training.sweep import (
+    SWEEP_FILE,
+    SWEPT,
+    FixedNumber,
+    MemoryFit,
+    PlannedRun,
+    SweepFolder,
+    SweepPlan,
+    SweepRunner,
+    TrainingProcess,
+    gpu_memory,
+    read_sweep,
+    sweep_runs,
+    threads_for,
+)
 from prvr.training.validation import split_scores, validate
 from prvr.training.witness import (
     WitnessMaterial,
@@ -53,32 +70,44 @@ from prvr.training.witness import (
 from prvr.training.witness_run import FittedWitness, fit_run_witness, load_run_witness
 
 __all__ = [
+    "HARMLESS",
+    "LOGGERS",
     "OWN_PRESET",
     "RECIPES",
     "STARTED_FROM",
+    "SWEEP_FILE",
+    "SWEPT",
     "BackboneStage",
     "ConfigError",
     "FittedWitness",
+    "FixedNumber",
     "Interrupted",
+    "MemoryFit",
     "PhaseEpoch",
     "PhaseSetup",
     "PlainStep",
+    "PlannedRun",
     "Processes",
     "Run",
     "RunCalibration",
     "RunError",
     "Step",
+    "SweepFolder",
+    "SweepPlan",
+    "SweepRunner",
     "TraceModel",
     "TraceStage",
     "TrainConfig",
     "Trainer",
     "TrainingError",
+    "TrainingProcess",
     "WitnessMaterial",
     "WitnessStage",
     "backbone_optimiser",
     "backbone_rate",
     "calibrate_run",
     "choose_device",
+    "config_changes",
     "config_from_dict",
     "config_from_run",
     "config_to_dict",
@@ -86,23 +115,29 @@ __all__ = [
     "fit_hubs",
     "fit_run_witness",
     "fit_weight",
+    "flat_settings",
+    "gpu_memory",
     "import_checkpoint",
     "join_processes",
     "load_preset",
     "load_run_witness",
     "load_split",
     "move_if_it_fits",
+    "parse_loggers",
     "phase_at",
     "preset_for_data",
     "preset_names",
     "read_calibration",
     "read_metrics",
+    "read_sweep",
     "rescored",
     "resolve_config",
     "same_sentence",
     "set_rate",
     "split_scores",
     "support_of_first_answers",
+    "sweep_runs",
+    "threads_for",
     "train_witness",
     "validate",
     "witness_material",

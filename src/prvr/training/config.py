@@ -192,15 +192,8 @@ def load_preset(name: str, method_name: str = "dreamprvr") -> TrainConfig:
     8
     """
     if name.endswith(".toml"):
-        path = Path(name)
-        if not path.is_file():
-            raise ConfigError(f"there is no preset file {path}")
-        try:
-            text = path.read_text("utf-8")
-        except UnicodeDecodeError:
-            raise ConfigError(f"{path} is not UTF-8 text") from None
-        values = _parse(text, str(path))
-        return config_from_dict(_with_base(values, str(values.get("method", TrainConfig.method))), str(path))
+        values = read_toml(Path(name), "preset")
+        return config_from_dict(_with_base(values, str(values.get("method", TrainConfig.method))), name)
     return config_from_dict(_shipped(name, method_name), f"preset {name}")
 
 
@@ -301,6 +294,17 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         expected = " or ".join(kind.__name__ for kind in kinds)
         raise ConfigError(f"{where}: expected {expected}, found {value!r}")
     return value
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The tables of a TOML file; ``what`` it should hold is for the error where it is missing."""
+    if not path.is_file():
+        raise ConfigError(f"there is no {what} file {path}")
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text") from None
+    return _parse(text, str(path))
 
 
 def _parse(text: str, where: str) -> dict[str, Any]:

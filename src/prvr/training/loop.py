@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -21,10 +22,11 @@ from prvr.training import optim
 from prvr.training.batches import TrainingBatches
 from prvr.training.calibration import calibrate_run, read_calibration
 from prvr.training.checkpoints import Checkpoints, Progress
-from prvr.training.config import TrainConfig
+from prvr.training.config import TrainConfig, config_to_dict
 from prvr.training.distributed import Processes
 from prvr.training.first_stage import listed_negatives
 from prvr.training.interrupt import watch_interrupt
+from prvr.training.loggers import parse_loggers
 from prvr.training.model import TraceModel
 from prvr.training.phases import PhaseSetup, uses_bf16
 from prvr.training.reporter import EpochSummary, Reporter
@@ -54,10 +56,20 @@ class Trainer:
         run: where weights, checkpoints and metrics go; it must have been created.
         group: this process among those that train together.
         console: where progress is shown; None: nowhere, and no metrics are written.
+        loggers: where epochs are shown besides (``LOGGERS``); None: in TensorBoard's files, if it is installed.
     """
 
-    def __init__(self, config: TrainConfig, data: str | Path, run: Run, group: Processes, console: Console | None):
+    def __init__(
+        self,
+        config: TrainConfig,
+        data: str | Path,
+        run: Run,
+        group: Processes,
+        console: Console | None,
+        loggers: Sequence[str] | None = None,
+    ):
         self.config, self.run, self.group, self.console = config, run, group, console
+        self.loggers = parse_loggers(None) if loggers is None else tuple(loggers)
         splits = training_splits(config, data)
         self.train_set = train_set = move_if_it_fits(splits.train, group.device)
         self.validation_set = move_if_it_fits(splits.validation, group.device)
@@ -94,7 +106,9 @@ class Trainer:
             return
         console = self.console if self.group.is_first else None
         total, done = self._epochs() * self.batches.steps, self.progress.total_steps
-        reporter = Reporter(self.run.path, console, total, done, self.progress.epoch)
+        about = config_to_dict(self.config)
+        reporter = Reporter(self.run.path, console, total, done, self.progress.epoch, self.loggers, about)
+        exit_code = 1
         if self.model.backbone.notice:
             reporter.say(self.model.backbone.notice)
         try:
@@ -108,13 +122,15 @@ class Trainer:
                 self._calibrate()
                 weights = f"(weights: {self.config.selection})"
                 reporter.say(f"done: {self.run.path} {weights}; next: prvr eval {self.run.path}")
+                exit_code = 0
         except Interrupted:
+            exit_code = 130
             self._checkpoint()
             command = shlex.join(["prvr", "train", "--resume", str(self.run.path)])
             reporter.say(f"stopped; `{command}` continues from here")
             raise
         finally:
-            reporter.close()
+            reporter.close(exit_code)
 
     def _keep_as_it_is(self) -> None:
         """Make a run of a method without parameters, so that every command that takes a run can use it."""

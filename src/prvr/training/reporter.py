@@ -1,9 +1,9 @@
-"""What is shown of a run: a progress bar, a line per epoch, ``metrics.jsonl`` and TensorBoard."""
+"""What is shown of a run: a progress bar, a line per epoch, ``metrics.jsonl``, and loggers such as TensorBoard."""
 
 from __future__ import annotations
 
-import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from prvr.terminal import Console
+from prvr.training.loggers import EpochLoggers
 from prvr.training.metrics import append_metrics, drop_metrics
 from prvr.training.schedule import PhaseEpoch
 from prvr.training.validation import Validation
@@ -64,17 +65,28 @@ class Reporter:
         total_steps: of the whole run.
         done_steps: how many of them an earlier start has taken.
         from_epoch: the epoch that training begins or continues with; later records are removed.
+        loggers: names of further places that epochs are shown in (``prvr.training.loggers``).
+        about: settings of the training, for those.
     """
 
-    def __init__(self, folder: Path, console: Console | None, total_steps: int, done_steps: int, from_epoch: int):
+    def __init__(
+        self,
+        folder: Path,
+        console: Console | None,
+        total_steps: int,
+        done_steps: int,
+        from_epoch: int,
+        loggers: Sequence[str] = (),
+        about: Mapping[str, Any] | None = None,
+    ):
         self.folder, self.console = folder, console
-        self.board: Any = None
+        self.loggers: EpochLoggers | None = None
         self.bar: Progress | None = None
         self.printed_at = time.monotonic()
         if console is None:
             return
         drop_metrics(folder, from_epoch)
-        self.board = _tensorboard(folder, from_epoch, console)
+        self.loggers = EpochLoggers(loggers, folder, from_epoch, about or {}, self.say)
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -109,11 +121,8 @@ class Reporter:
         self.say(summary.line)
         record = summary.record
         append_metrics(self.folder, record)
-        if self.board is not None:
-            for name, value in _flat(record).items():
-                if name != "epoch" and math.isfinite(value):
-                    self.board.add_scalar(name, value, record["epoch"])
-            self.board.flush()
+        if self.loggers is not None:
+            self.loggers.log(record)
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
@@ -121,27 +130,9 @@ class Reporter:
         if self.console is not None:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def close(self) -> None:
+    def close(self, exit_code: int = 0) -> None:
+        """End the bar and the loggers; ``exit_code`` is 0 for a training that came to its end."""
         if self.bar is not None:
             self.bar.stop()
-        if self.board is not None:
-            self.board.close()
-
-
-def _flat(record: dict[str, Any], prefix: str = "") -> dict[str, float]:
-    flat: dict[str, float] = {}
-    for key, value in record.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}/")
-        elif isinstance(value, int | float):
-            flat[f"{prefix}{key}"] = float(value)
-    return flat
-
-
-def _tensorboard(folder: Path, from_epoch: int, console: Console) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        console.print('no TensorBoard log: it needs `pip install "prvr[tensorboard]"`', style="dim", markup=False)
-        return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=from_epoch)
+        if self.loggers is not None:
+            self.loggers.close(exit_code)

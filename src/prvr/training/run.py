@@ -4,7 +4,7 @@ RUN/run.json                  configuration, seed, revision, versions
 RUN/metrics.jsonl             one line per epoch
 RUN/checkpoints/00001234/     where training can continue: model, optimiser, progress
 RUN/weights/<name>/           model.safetensors and model.json: backbone, best, last, average, epoch-0157 …
-RUN/tensorboard/              the same metrics for TensorBoard
+RUN/tensorboard/, wandb/      the same metrics for TensorBoard and Weights & Biases
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from prvr.files import (
     write_checksums,
     write_whole,
 )
-from prvr.training.config import ConfigError, TrainConfig, config_from_dict, config_to_dict
+from prvr.training.config import ConfigError, DataConfig, TrainConfig, config_from_dict, config_to_dict
 from prvr.training.distributed import Processes
 from prvr.training.model import TraceModel
 
@@ -96,23 +96,31 @@ class Run:
             raise RunError(f"{self.path} already holds a run: {resume}, or choose another --out")
 
     def require_same_data(self, fingerprint: str) -> None:
-        """Raise ``RunError`` where a resumed run does not find the videos and queries that it was started on."""
-        if self.record.get("fingerprint", fingerprint) != fingerprint:
+        """Raise ``RunError`` where a resumed run does not find the videos and queries that it was started on.
+
+        A run that was created before its data was read (by a sweep) remembers them from here on.
+        """
+        before = self.record.get("fingerprint")
+        if before is None:
+            _write_json(self.path / "run.json", self.record | {"fingerprint": fingerprint})
+        elif before != fingerprint:
             raise RunError(f"{self.path} was started on other data ({self.data}): give that --data to resume it")
 
-    def require_same_features(self, data: str | Path) -> None:
+    def require_same_features(self, data: str | Path, names: DataConfig | None = None) -> None:
         """Raise ``RunError`` where features were made otherwise than those that the run was trained on.
 
-        Only features with a recipe can be compared. Versions of a decoder, and which pictures were not encoded again,
-        do not count, as for libraries.
+        ``names``: collection and feature there, where they are not the run's own. Only features with a recipe can be
+        compared. Versions of a decoder, and which pictures were not encoded again, do not count, as for libraries.
         """
-        c = self.config.data
+        c = names or self.config.data
         now = Collection.find(data, c.collection, c.visual_feature).recipes
         for what, before in self.features.items():
             recipe = now.get(what, before)
-            names = [name for name in before if name not in ("decoder", "repeats") and before[name] != recipe.get(name)]
-            if names:
-                changes = "; ".join(f"{name} {before[name]!s:.60} → {recipe.get(name)!s:.60}" for name in names)
+            changed = [
+                name for name in before if name not in ("decoder", "repeats") and before[name] != recipe.get(name)
+            ]
+            if changed:
+                changes = "; ".join(f"{name} {before[name]!s:.60} → {recipe.get(name)!s:.60}" for name in changed)
                 raise RunError(
                     f"the {what} in {data} were not made as those that {self.path} was trained on ({changes}): "
                     "use the features of that time, or train again"

@@ -37,10 +37,11 @@ def config_from_run(source: Run) -> TrainConfig:
     )
 
 
-def copy_start(source: Run, run: Run, model: TraceModel) -> list[str]:
+def copy_start(source: Run, run: Run, config: TrainConfig, model: TraceModel) -> list[str]:
     """Copy a run's backbone into a new run as the weights it starts from; TRACE starts anew.
 
-    A run that has been through the second phase gives the backbone that it entered it with.
+    Do this before ``run.create``: a run that exists can then be resumed. A run that has been through the second phase
+    gives the backbone that it entered it with.
 
     Returns:
         parts of the new model that the other run does not have; they keep their initial values.
@@ -59,7 +60,7 @@ def copy_start(source: Run, run: Run, model: TraceModel) -> list[str]:
             "differ): --from needs the run's own method and model settings"
         )
     made_of = {"epoch": about.get("epoch", max(about.get("epochs", [0]))), STARTED_FROM: str(source.path)}
-    run.save_weights(start_name(run.config), own | given, **made_of)
+    run.save_weights(start_name(config), own | given, **made_of)
     new = {key.split(".")[1] for key in own if key.startswith("backbone.") and key not in given}
     return sorted(new)
 

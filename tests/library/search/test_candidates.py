@@ -27,7 +27,7 @@ from prvr.library.search import candidate_build, candidates
 from prvr.library.search.stretches import merge_tokens
 from prvr.library.store import arrays
 from prvr.library.store.catalogue import Catalogue, drop_video
-from prvr.library.store.sections import MappedSections
+from prvr.library.store.sections import ShardSections
 from prvr.worlds import RenderedWorld
 
 lance = pytest.importorskip("lance", reason='needs Lance: pip install "prvr[candidates]"')
@@ -187,7 +187,7 @@ def test_the_table_holds_the_stretches_of_every_section(
     monkeypatch.setattr(candidate_build, "_TOKENS_AT_ONCE", 20)  # several batches of a shard
     mine.index()
     sections = mine.snapshot().tracks["frames"]
-    assert isinstance(sections, MappedSections)
+    assert isinstance(sections, ShardSections)
     assert [len(shard.rows) for shard in sections.shards] == [len(paths) - 2, 1]
     assert len(sections.shards[0]) == len(paths) - 1
     stored = {row["row"]: row["stretches"] for row in lance.dataset(table_of(mine)).to_table().to_pylist()}

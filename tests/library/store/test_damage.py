@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import sqlite3
@@ -58,13 +59,16 @@ def searched(folder: Path) -> object:
         return str(problem)
 
 
+FLIPS = int(os.environ.get("PRVR_FLIPS", "60"))  # changed bits that each test tries
+
+
 @pytest.mark.parametrize("kind", ["shards/*/*.bin", "library.json", "model-*/**/*"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_changed_bit_is_found(kind: str, seed: int, damaged: Library) -> None:
-    chance = random.Random(seed)
+    chance = random.Random(f"{seed} {os.environ.get('PRVR_SEED', '')}")
     files = sorted(file for file in damaged.folder.glob(kind) if file.is_file())
     assert files
-    for _ in range(60 if "shards" in kind else 15):
+    for _ in range(FLIPS if "shards" in kind else FLIPS // 4):
         file = chance.choice(files)
         with flipped(file, chance) as (place, bit):
             try:
@@ -80,8 +84,8 @@ def test_every_changed_bit_is_found(kind: str, seed: int, damaged: Library) -> N
 def test_a_changed_bit_in_the_catalogue_is_found_or_changes_nothing(seed: int, own: Path, library: Library) -> None:
     library.add([own])
     (own / "spoken.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na purple parrot\n")
-    before, chance = searched(library.folder), random.Random(seed)
-    for _ in range(60):
+    before, chance = searched(library.folder), random.Random(f"{seed} {os.environ.get('PRVR_SEED', '')}")
+    for _ in range(FLIPS):
         with flipped(library.folder / "catalogue.sqlite", chance) as (place, bit):
             try:
                 found = not Library.open(library.folder).verify().ok

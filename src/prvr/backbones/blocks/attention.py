@@ -230,7 +230,7 @@ class CrossAttention(nn.Module):
 
 def norm_per_block(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """LayerNorm with one affine per block, (K, B, L, D) with (K, D)."""
-    return torch.addcmul(bias[:, None, None], F.layer_norm(x, x.shape[-1:]), weight[:, None, None])
+    return torch.addcmul(bias[:, None, None], F.layer_norm(x, weight.shape[-1:]), weight[:, None, None])
 
 
 def linear_per_block(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

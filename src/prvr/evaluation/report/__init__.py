@@ -5,9 +5,11 @@ from prvr.evaluation.report.build import REPORT_SECTIONS, ReportExtras, write_re
 from prvr.evaluation.report.comparison import COMPARISON_SECTIONS, pair_runs, write_comparison
 from prvr.evaluation.report.content import ReportSection, ReportTable, Verdict
 from prvr.evaluation.report.files import WrittenReport
+from prvr.evaluation.report.finer_sections import FINER_SECTIONS
 
 __all__ = [
     "COMPARISON_SECTIONS",
+    "FINER_SECTIONS",
     "REPORT_SECTIONS",
     "ReportExtras",
     "ReportSection",

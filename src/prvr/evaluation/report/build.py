@@ -15,11 +15,18 @@ from prvr.evaluation.report.content import ReportSection
 from prvr.evaluation.report.corruption import corruption
 from prvr.evaluation.report.efficiency import efficiency
 from prvr.evaluation.report.files import WrittenReport, publish, write_query_files
+from prvr.evaluation.report.finer_sections import (
+    corpus_moments_section,
+    hubs_section,
+    kind_section,
+    positives_section,
+    ratio_section,
+)
 from prvr.evaluation.report.localisation import agreement, moments
 from prvr.evaluation.report.margins import corrections
 from prvr.evaluation.report.rank_changes import rank_changes, significance
 from prvr.evaluation.report.registers import registers
-from prvr.evaluation.report.retrieval import retrieval, several_positives
+from prvr.evaluation.report.retrieval import retrieval
 from prvr.evaluation.report.sensitivity import sensitivity
 from prvr.evaluation.report.subsets import hard_negatives
 
@@ -35,7 +42,9 @@ class ReportExtras:
 
 REPORT_SECTIONS: dict[str, Callable[[Study, ReportExtras], ReportSection]] = {  # in the order of the page
     "retrieval": lambda study, extras: retrieval(study, extras.alone),
-    "positives": lambda study, _: several_positives(study),
+    "positives": lambda study, _: positives_section(study.finer),
+    "ratio": lambda study, _: ratio_section(study.finer),
+    "types": lambda study, _: kind_section(study.finer),
     "ablation": lambda study, extras: ablation(study, extras.retrained),
     "corruption": lambda study, _: corruption(study),
     "subsets": lambda study, _: hard_negatives(study),
@@ -48,6 +57,8 @@ REPORT_SECTIONS: dict[str, Callable[[Study, ReportExtras], ReportSection]] = {  
     "corrections": lambda study, _: corrections(study),
     "agreement": lambda study, _: agreement(study),
     "moments": lambda study, _: moments(study),
+    "vcmr": lambda study, _: corpus_moments_section(study.finer),
+    "hubs": lambda study, _: hubs_section(study.finer),
 }
 
 
@@ -68,7 +79,7 @@ def write_report(
     about = {
         "run": str(subject.run.path),
         "method": config.method + (" + TRACE" if subject.with_trace else ""),
-        "data": f"{config.data.collection} {subject.dataset.split}",
+        "data": subject.ranked,
         "weights": f"{subject.weights}: {subject.selection}",
         "seed": str(config.seed),
         "made by": command,
@@ -79,6 +90,10 @@ def write_report(
             f"λ {subject.fusion_weight:g}, γ {weights.routing_strength:g}, η {weights.soft_weight:g}, "
             f"τ {weights.temperature:g}"
         )
-    title = f"{config.method}{' + TRACE' if subject.with_trace else ''} on {config.data.collection}"
+    if study.bank:
+        about["query bank"] = study.bank.partition(": ")[2]
+    title = f"{config.method}{' + TRACE' if subject.with_trace else ''} on {subject.dataset.collection}"
+    if subject.trained_on:
+        title += f", trained on {subject.trained_on}"
     write_query_files(study, folder)
     return publish(sections, folder, title=title, about=about, command=command, whole=not only)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from prvr.evaluation.evaluate import Outcome
+from prvr.evaluation.records import write_columns
 from prvr.evaluation.report.charts import comparison_figure
 from prvr.evaluation.report.content import (
     RECALL_COLUMNS,
@@ -20,7 +21,7 @@ from prvr.evaluation.report.content import (
     ReportTable,
     recall_cells,
 )
-from prvr.evaluation.report.files import WrittenReport, publish, write_columns
+from prvr.evaluation.report.files import WrittenReport, publish
 from prvr.evaluation.significance import DRAWS, SEED, compare_ranks
 from prvr.scoring import recalls
 from prvr.training import RunError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,7 +15,16 @@ from prvr.scoring import CUTOFFS, Recall
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Cell: TypeAlias = str | int | float | None
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds and their standard deviation, which one seed does not have."""
+
+    mean: float
+    sd: float | None
+
+
+Cell: TypeAlias = str | int | float | Spread | None
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,8 @@ class Column:
             return cell
         if isinstance(cell, int):
             return f"{cell:,}"
+        if isinstance(cell, Spread):
+            return self.show(cell.mean) + ("" if cell.sd is None else f" ± {cell.sd:.{self.digits}f}")
         text = signed(cell, self.digits) if self.with_sign else f"{cell:.{self.digits}f}"
         return text.replace("-", "−")
 
@@ -48,6 +59,8 @@ class ReportTable:
     rows: Sequence[Sequence[Cell]]
     note: str = ""
     strong: Sequence[int] = ()  # rows that are highlighted
+    best: Collection[tuple[int, int]] = ()  # (row, column) of cells that are highlighted
+    soft: Collection[int] = ()  # rows that are not one's own: published numbers
 
     def __post_init__(self) -> None:
         wrong = [row for row in self.rows if len(row) != len(self.columns)]
@@ -62,20 +75,43 @@ class ReportTable:
         return any(isinstance(row[column], str) and not _is_number_like(str(row[column])) for row in self.rows)
 
     def csv(self) -> str:
+        """Unrounded; a column with deviations is two columns."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([column.title for column in self.columns])
-        writer.writerows([["" if cell is None else cell for cell in row] for row in self.rows])
+        spread = [any(isinstance(row[place], Spread) for row in self.rows) for place in range(len(self.columns))]
+        titles = [column.title for column in self.columns]
+        writer.writerow(
+            _flat([title, f"{title} sd"] if two else [title] for title, two in zip(titles, spread, strict=True))
+        )
+        for row in self.rows:
+            writer.writerow(_flat(_plain(cell, two) for cell, two in zip(row, spread, strict=True)))
         return out.getvalue()
+
+    def markdown(self) -> str:
+        """A table of a Markdown document, under its title."""
+        cells = [
+            [
+                f"**{cell}**" if (row, place) in self.best else cell.replace("|", "\\|")
+                for place, cell in enumerate(line)
+            ]
+            for row, line in enumerate(self.shown())
+        ]
+        rule = ["---" if self.is_text(place) else "--:" for place in range(len(self.columns))]
+        lines = [[column.title for column in self.columns], rule, *cells]
+        drawn = ["| " + " | ".join(line) + " |" for line in lines]
+        return "\n".join([f"**{self.title}**", "", *drawn, *(["", self.note] if self.note else []), ""])
 
     def latex(self) -> str:
         """A booktabs table; compile with inputenc utf8, or LuaLaTeX."""
         kinds = "".join("l" if self.is_text(i) else "r" for i in range(len(self.columns)))
-        lines = [[column.title for column in self.columns], *self.shown()]
-        head, *body = [" & ".join(map(_tex, line)) + r" \\" for line in lines]
+        head = " & ".join(tex_text(column.title) for column in self.columns) + r" \\"
+        body = [
+            " & ".join(tex_cell(cell, (row, place) in self.best) for place, cell in enumerate(line)) + r" \\"
+            for row, line in enumerate(self.shown())
+        ]
         rule = [r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
         note = [f"% {self.note}"] if self.note else []
-        caption = rf"\caption{{{_tex(self.title)}}}"
+        caption = rf"\caption{{{tex_text(self.title)}}}"
         inside = [r"\centering", rf"\begin{{tabular}}{{{kinds}}}", *rule, r"\end{tabular}", caption]
         return "\n".join([r"\begin{table}", *note, *inside, r"\end{table}", ""])
 
@@ -137,11 +173,26 @@ def without_trace(key: str, title: str) -> ReportSection:
     )
 
 
+def _plain(cell: Cell, two: bool) -> list[object]:
+    """A cell of a CSV file, with its deviation where the column has one."""
+    if isinstance(cell, Spread):
+        return [cell.mean, "" if cell.sd is None else cell.sd]
+    return ["" if cell is None else cell, *([""] if two else [])]
+
+
+def _flat(parts: Iterable[Sequence[object]]) -> list[object]:
+    return [cell for part in parts for cell in part]
+
+
 def _is_number_like(text: str) -> bool:
     return text[:1].isdigit() or text[:1] in "+−–["
 
 
-def _tex(text: str) -> str:
+def tex_cell(text: str, best: bool = False) -> str:
+    return rf"\textbf{{{tex_text(text)}}}" if best else tex_text(text)
+
+
+def tex_text(text: str) -> str:
     known = {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$", "−": "$-$", "→": r"$\to$", "↑": r"$\uparrow$"}
     known |= {"↓": r"$\downarrow$", "Δ": r"$\Delta$", "λ": r"$\lambda$", "γ": r"$\gamma$", "η": r"$\eta$"}
     known |= {"d̃": r"$\tilde d$", "≥": r"$\ge$", "×": r"$\times$", "±": r"$\pm$", "–": "--", "·": r"$\cdot$"}

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
-from pathlib import Path
 from statistics import median
-
-import torch
 
 from prvr.evaluation.findings import Study
 from prvr.evaluation.published import COST_CAVEAT, COSTS
 from prvr.evaluation.report.content import Cell, Column, ReportSection, ReportTable
+from prvr.evaluation.timing import processor_name
 from prvr.training import read_metrics
 
 TITLE = "Efficiency"
@@ -70,16 +66,3 @@ def _sum(parts: list[float | None]) -> float | None:
     """The sum, or None where a part was not measured."""
     known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None
-
-
-def processor_name(device: torch.device) -> str:
-    """The processor that computes, in words."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    name = platform.processor() or platform.machine()
-    listed = Path("/proc/cpuinfo")
-    if listed.is_file():
-        names = [line.partition(":")[2].strip() for line in listed.read_text().splitlines() if "model name" in line]
-        name = names[0] if names else name
-    threads = torch.get_num_threads()
-    return f"{threads} thread{'' if threads == 1 else 's'} of {os.cpu_count()} cores ({name})"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,8 @@ from pathlib import Path
 from prvr.evaluation.curve_moments import RANKS
 from prvr.evaluation.figures import save_figure
 from prvr.evaluation.findings import Study
+from prvr.evaluation.finer.measure import save_moments
+from prvr.evaluation.records import write_columns
 from prvr.evaluation.report.content import ReportSection
 from prvr.evaluation.report.localisation import agreement_flags
 from prvr.evaluation.report.page import page
@@ -56,15 +56,10 @@ def write_query_files(study: Study, folder: Path) -> None:
     ranked |= {f"{key}_any": found.tolist() for key, found in study.any_ranks.items()}
     swept = {f"{a}={v:g}": found.tolist() for a, values in study.sweeps.items() for v, found in values.items()}
     write_columns(folder / "ranks.csv", {**names, **ranked, **swept})
-    write_columns(folder / "queries.csv", {**names, "sentence": [c.sentence for c in captions], **_details(study)})
-
-
-def write_columns(path: Path, columns: Mapping[str, Sequence[object]]) -> None:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    write_whole(path, out.getvalue())
+    details = {**_details(study), **study.finer.columns()}
+    write_columns(folder / "queries.csv", {**names, "sentence": [c.sentence for c in captions], **details})
+    if study.searches is not None:  # a part of a report leaves them as they are
+        save_moments(study.finer, folder)
 
 
 def _details(study: Study) -> dict[str, Sequence[object]]:

@@ -30,14 +30,19 @@ MARKS = {True: ("yes", "holds"), False: ("no", "fails"), None: ("open", "open")}
 
 def page(title: str, about: Mapping[str, str], sections: Sequence[ReportSection], commands: Mapping[str, str]) -> str:
     """The whole page. ``commands``: by section, the command that makes its numbers again."""
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in about.items())
-    links = "".join(f'<li><a href="#{s.key}">{escape(s.title)}</a></li>' for s in sections)
     body = "\n".join(_section(section, commands[section.key]) for section in sections)
+    return whole_page(title, about, {section.key: section.title for section in sections}, body)
+
+
+def whole_page(title: str, about: Mapping[str, str], links: Mapping[str, str], body: str, *, css: str = "") -> str:
+    """An HTML page in the report's style. ``links``: titles of the page's sections by their ids."""
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in about.items())
+    listed = "".join(f'<li><a href="#{key}">{escape(name)}</a></li>' for key, name in links.items())
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{CSS}</style></head>\n<body><header><h1>{escape(title)}</h1>"
-        f"<dl>{facts}</dl></header>\n<nav><ul>{links}</ul></nav>\n<main>\n{body}\n</main></body></html>\n"
+        f"<title>{escape(title)}</title><style>{CSS}{css}</style></head>\n<body><header><h1>{escape(title)}</h1>"
+        f"<dl>{facts}</dl></header>\n<nav><ul>{listed}</ul></nav>\n<main>\n{body}\n</main></body></html>\n"
     )
 
 
@@ -68,9 +73,11 @@ def _table(table: ReportTable) -> str:
     lines = []
     for number, row in enumerate(table.shown()):
         cells = "".join(
-            f"<td{_kind(words, len(cell) > 34)}>{escape(cell)}</td>" for cell, words in zip(row, text, strict=True)
+            f"<td{_kind(words, len(cell) > 34)}>{_marked(cell, (number, place) in table.best)}</td>"
+            for place, (cell, words) in enumerate(zip(row, text, strict=True))
         )
-        lines.append(f"<tr{' class=strong' if number in table.strong else ''}>{cells}</tr>")
+        kind = "strong" if number in table.strong else "soft" if number in table.soft else ""
+        lines.append(f"<tr{f' class={kind}' if kind else ''}>{cells}</tr>")
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     files = f'<p class="from">tables/{table.name}.csv · tables/{table.name}.tex</p>'
     return (
@@ -79,19 +86,24 @@ def _table(table: ReportTable) -> str:
     )
 
 
+def _marked(cell: str, best: bool) -> str:
+    return f"<b>{escape(cell)}</b>" if best else escape(cell)
+
+
 def _kind(words: bool, long: bool = False) -> str:
     return f' class="text{" long" if long else ""}"' if words else ""
 
 
 def _drawing(drawing: Drawing) -> str:
     return (
-        f'<figure role="img" aria-label="{escape(drawing.caption, quote=True)}">{_inline(drawing.figure, drawing.name)}'
+        f'<figure role="img" aria-label="{escape(drawing.caption, quote=True)}">'
+        f"{inline_figure(drawing.figure, drawing.name)}"
         f'<figcaption>{escape(drawing.caption)} <span class="from">figures/{drawing.name}.png · .svg</span>'
         "</figcaption></figure>"
     )
 
 
-def _inline(figure: Figure, name: str) -> str:
+def inline_figure(figure: Figure, name: str) -> str:
     """A figure as SVG inside the page, its greys bound to the page's colours, its ids its own."""
     from matplotlib import rc_context
 

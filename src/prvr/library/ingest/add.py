@@ -164,7 +164,7 @@ class Adder:
 
     def _work(self, sources: Sequence[SourceFile]) -> None:
         """Decode in several processes, encode in this one, commit in a thread."""
-        clock = ProgressClock(self, sources)
+        clock = ProgressClock(sources, self.report, self.began, self.progress)
         committer = self.store.committer(self.note_committed)
         busy: list[SourceFile] = []  # claimed by another process: looked at again after all others
         try:
@@ -325,17 +325,24 @@ def is_unchanged(source: SourceFile, video: Video, subtitles: str | None = None)
 class ProgressClock:
     """Turns progress within files into progress of the whole add."""
 
-    def __init__(self, adder: Adder, sources: Sequence[SourceFile]):
-        self.adder = adder
+    def __init__(
+        self,
+        sources: Sequence[SourceFile | Video],
+        report: AddReport,
+        began: float,
+        progress: Callable[[AddProgress], None] | None,
+    ):
+        """``report`` holds the seconds of video that are done; ``began``: when the work did; ``progress`` is called."""
+        self.report, self.began, self.progress = report, began, progress
         self.files, self.bytes = len(sources), sum(source.size for source in sources)
         self.files_done = self.bytes_done = 0
         self._last: AddProgress | None = None
 
-    def start(self, source: SourceFile) -> FileProgress:
-        seconds_before = self.adder.report.video_seconds
+    def start(self, source: SourceFile | Video) -> FileProgress:
+        seconds_before = self.report.video_seconds
 
         def progress(seconds: float, duration: float | None, heard: float | None = None) -> None:
-            self.adder.report.video_seconds = seconds_before + seconds
+            self.report.video_seconds = seconds_before + seconds
             share = min(1.0, seconds / duration) if duration else 0.0
             self._tell(
                 AddProgress(
@@ -344,8 +351,8 @@ class ProgressClock:
                     files_done=self.files_done,
                     bytes=self.bytes,
                     bytes_done=self.bytes_done + round(share * source.size),
-                    video_seconds=self.adder.report.video_seconds,
-                    elapsed=time.perf_counter() - self.adder.began,
+                    video_seconds=self.report.video_seconds,
+                    elapsed=time.perf_counter() - self.began,
                     heard=heard,
                 )
             )
@@ -355,15 +362,15 @@ class ProgressClock:
     def show_alive(self, source: SourceFile) -> None:
         """Say that this file is in work, without progress: others are being read to recognise them."""
         if self._last is not None and self._last.path == source.path:
-            self._tell(replace(self._last, elapsed=time.perf_counter() - self.adder.began))
+            self._tell(replace(self._last, elapsed=time.perf_counter() - self.began))
         else:
             self.start(source)(0.0, None)
 
     def _tell(self, now: AddProgress) -> None:
         self._last = now
-        if self.adder.progress is not None:
-            self.adder.progress(now)
+        if self.progress is not None:
+            self.progress(now)
 
-    def finish(self, source: SourceFile) -> None:
+    def finish(self, source: SourceFile | Video) -> None:
         self.files_done += 1
         self.bytes_done += source.size

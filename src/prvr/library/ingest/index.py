@@ -60,6 +60,7 @@ def index_files(
     progress: Callable[[NewVideo], FileProgress],
     transcriber: Transcriber | None = None,
     decoding: Decoding = Decoding(),  # noqa: B008 (it does not change)
+    lines: bool = True,
 ) -> Generator[IndexedVideo, None, None]:
     """Decode and encode files, and yield them in their order. If one is faulty, the result says why.
 
@@ -71,6 +72,7 @@ def index_files(
         progress: called when a file's turn has come; the result is called while it is encoded.
         transcriber: writes down what is said if there are no subtitles.
         decoding: in how many processes.
+        lines: read subtitles.
     """
     encoder = tracks[FRAMES].encoder
     assert isinstance(encoder, Encoder)
@@ -94,7 +96,7 @@ def index_files(
             told = progress(video)
             told(0.0, None)  # before anything can go wrong with the file
             try:
-                yield index_parts(scratch, video, opened, opened.parts(), tracks, rate, told, transcriber)
+                yield index_parts(scratch, video, opened, opened.parts(), tracks, rate, told, transcriber, lines)
             except FILE_PROBLEMS as problem:
                 yield failed_video(video, problem)
 
@@ -154,6 +156,7 @@ def index_parts(
     rate: float,
     progress: FileProgress,
     transcriber: Transcriber | None = None,
+    with_lines: bool = True,
 ) -> IndexedVideo:
     """Cut encoded frames and subtitles into sections.
 
@@ -166,6 +169,7 @@ def index_parts(
         rate: frames per second.
         progress: called after each part.
         transcriber: writes down what is said if there are no subtitles.
+        with_lines: read subtitles; without, they stay as they are.
     """
     info, count, repeats = opened.info, 0, 0
 
@@ -184,9 +188,12 @@ def index_parts(
         raise MediaError(video.path, opened.problem or "no picture could be decoded from it")
     problem = opened.problem
     sections = {FRAMES: pictures}
-    lines, subtitles, unread = _read_lines(
-        video, transcriber, lambda heard: progress(info.duration or count / rate, info.duration, heard=heard)
-    )
+    lines: tuple[TimedLine, ...] = ()
+    subtitles, unread = video.subtitles, None
+    if with_lines:
+        lines, subtitles, unread = _read_lines(
+            video, transcriber, lambda heard: progress(info.duration or count / rate, info.duration, heard=heard)
+        )
     if lines and TEXT in tracks:
         sections[TEXT] = SectionBuffer(scratch)
         for section in tracks[TEXT].sections(_line_pieces(lines, tracks[TEXT])):

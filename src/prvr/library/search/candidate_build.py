@@ -35,8 +35,9 @@ from prvr.library.search.stretches import (
     stretch_type,
 )
 from prvr.library.store.background import Floats, best_by_video
+from prvr.library.store.blocks import Ids
 from prvr.library.store.claims import claim
-from prvr.library.store.sections import Ids, MappedSections, TrackSections
+from prvr.library.store.sections import ShardSections, TrackSections
 from prvr.library.store.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def build_indexes(
     built = {}
     try:
         for name, sections in snapshot.tracks.items():
-            assert isinstance(sections, MappedSections)
+            assert isinstance(sections, ShardSections)
             index = _build_index(library, name, sections, backgrounds[name], settings, report)
             if index is not None:
                 built[name] = index
@@ -124,7 +125,7 @@ def build_indexes(
 
 
 def _build_index(
-    library: Path, track: str, sections: MappedSections, background: Floats, settings: IndexSettings, report: Report
+    library: Path, track: str, sections: ShardSections, background: Floats, settings: IndexSettings, report: Report
 ) -> CandidateIndex | None:
     """Build, tune and save the index of a track; None if the track is too small to need one."""
     tokens = int(sections.tokens.sum())
@@ -158,12 +159,12 @@ def _delete_tables(library: Path, track: str, keep: str | None = None) -> None:
             shutil.rmtree(old, ignore_errors=True) if old.is_dir() else old.unlink(missing_ok=True)
 
 
-def _write_table(place: Path, sections: MappedSections, lists: int) -> LanceDataset:
+def _write_table(place: Path, sections: ShardSections, lists: int) -> LanceDataset:
     """Write the stretches of all sections to a new table, and index them."""
     lance = lance_for_candidates()
     import pyarrow as pa
 
-    width = sections.shards[0].numpy_gallery.width
+    _, width = sections.shards[0].page_shape
     schema = pa.schema([(ROW, pa.int64()), (STRETCHES, stretch_type(width))])
     place.parent.mkdir(exist_ok=True)
     try:
@@ -180,18 +181,18 @@ def _write_table(place: Path, sections: MappedSections, lists: int) -> LanceData
     return table
 
 
-def _row_batches(sections: MappedSections, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _row_batches(sections: ShardSections, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of the table: each section's place and stretches."""
     import pyarrow as pa
 
     for place, shard in enumerate(sections.shards):
         numbers = np.arange(sections.starts[place], sections.starts[place + 1])
-        gallery, first = shard.numpy_gallery, shard.numpy_gallery.first_page
         cuts = np.flatnonzero(np.diff(sections.tokens[numbers].cumsum() // _TOKENS_AT_ONCE)) + 1
         for some in np.split(numbers, cuts):
             rows, counts = sections.row[some], sections.tokens[some]
-            begin, end = first[rows[0]], first[rows[-1] + 1]
-            starts = (first[rows] - begin) * gallery.page  # of each section's tokens in the pages that are read
+            with sections.reading(place):
+                gallery = shard.take(rows).numpy_gallery
+            starts = gallery.first_page[:-1] * gallery.page  # of each section's tokens in the pages that were read
             slots = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
-            tokens = gallery.floats("local", slice(begin, end)).reshape(-1, gallery.width)[slots]
+            tokens = gallery.floats("local", slice(None)).reshape(-1, gallery.width)[slots]
             yield pa.record_batch([pa.array(rows | shard.id << SHARD_BITS), stretch_column(tokens, counts)], schema)

@@ -31,7 +31,8 @@ from prvr.library.search.stretches import (
     rows_to_ask,
 )
 from prvr.library.store.background import Floats
-from prvr.library.store.sections import Ids, MappedSections, TrackSections
+from prvr.library.store.blocks import Ids
+from prvr.library.store.sections import ShardSections, TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.media import MissingExtra
 
@@ -174,7 +175,7 @@ def lance_for_candidates() -> Any:
 class TrackCandidates:
     """An index beside the current sections of its track."""
 
-    def __init__(self, index: CandidateIndex, sections: MappedSections):
+    def __init__(self, index: CandidateIndex, sections: ShardSections):
         self.index, self.sections = index, sections
 
     def of(self, queries: Floats, probes: int | None = None) -> list[Ids]:
@@ -251,7 +252,9 @@ class OpenIndexes:
                 )
             tables = {name: index.record.table for name, index in indexes.items()}
             if self._current[0] is not snapshot or self._current[1] != tables:
-                candidates = {name: TrackCandidates(index, _mapped(snapshot, name)) for name, index in indexes.items()}
+                candidates = {
+                    name: TrackCandidates(index, _in_shards(snapshot, name)) for name, index in indexes.items()
+                }
                 self._current = (snapshot, tables, candidates)
             return self._current[2]
 
@@ -276,9 +279,9 @@ class OpenIndexes:
         return record.st_mtime_ns, record.st_ino
 
 
-def _mapped(snapshot: Snapshot, track: str) -> MappedSections:
+def _in_shards(snapshot: Snapshot, track: str) -> ShardSections:
     sections = snapshot.tracks[track]
-    assert isinstance(sections, MappedSections)
+    assert isinstance(sections, ShardSections)
     return sections
 
 

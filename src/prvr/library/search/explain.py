@@ -18,7 +18,8 @@ from prvr.library.search.rank import RankedVideo, Ranking
 from prvr.library.search.score import BlockPairs, SectionScorer
 from prvr.library.search.words import WORDS, TextMatch
 from prvr.library.store.background import Floats
-from prvr.library.store.sections import SectionBlock, TrackSections
+from prvr.library.store.blocks import SectionBlock
+from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import RowEvidence
 from prvr.trace import Peaked, Verdict, why_this_one

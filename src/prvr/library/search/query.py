@@ -13,7 +13,8 @@ from prvr.library.ingest.tracks import FRAMES, Track
 from prvr.library.search.candidates import Candidates
 from prvr.library.search.request import MomentQuery, QueryInput, SearchRequest
 from prvr.library.store.background import Floats
-from prvr.library.store.sections import Ids, SectionsByVideo
+from prvr.library.store.blocks import Ids
+from prvr.library.store.sections import SectionsByVideo
 from prvr.library.store.snapshot import Snapshot
 from prvr.media import load_picture, unit_rows
 

@@ -30,7 +30,8 @@ from prvr.library.search.query import TrackQuery
 from prvr.library.search.request import SearchRequest
 from prvr.library.search.same import AHEAD, SameVideos
 from prvr.library.search.words import WORDS, VideoMatch, WordMatches
-from prvr.library.store.sections import Ids, TrackSections
+from prvr.library.store.blocks import Ids
+from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
 
 DEPTH = 100  # places of each track that count in a fusion

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,8 @@ import numpy as np
 from prvr.library.errors import DamagedVectors
 from prvr.library.search.query import TrackQuery
 from prvr.library.store.background import Floats
-from prvr.library.store.sections import Ids, SectionBlock, TrackSections
+from prvr.library.store.blocks import BlockRows, Ids, SectionBlock
+from prvr.library.store.sections import TrackSections
 from prvr.scoring import NumpyScores, RowEvidence
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 # Tokens of a track. In a larger one torch is faster, and in a much larger one it is worth its import.
 MOST_FOR_NUMPY, MOST_WITHOUT_TORCH = 1 << 16, 1 << 19
+_BATCH_BYTES = 1 << 28
 
 
 class BlockPairs(NamedTuple):
@@ -55,22 +57,37 @@ class SectionScorer:
 
         return ScoringPool()
 
-    def score(self, queries: Floats, sections: TrackSections, block: SectionBlock, rows: Ids) -> NumpyScores:
-        """Scores (Q, n) of queries (Q, D) on some rows of a block."""
-        few = 2 * len(rows) < len(block)  # otherwise, scoring rows that were not asked for is cheaper than copying some
+    def score(self, queries: Floats, sections: TrackSections, parts: Sequence[BlockRows]) -> list[NumpyScores]:
+        """Scores (Q, n) of queries (Q, D) on the rows of each part."""
+        # If most rows of a block are asked for, scoring the others too is cheaper than copying some.
+        few = [2 * len(rows) < len(block) for _, block, rows in parts]
         if not self.uses_torch(sections):
-            base, trace = block.numpy_gallery.score(queries, rows if few else None)
+            with np.errstate(all="ignore"):  # rows that are left out may be damaged
+                found = [
+                    block.numpy_gallery.score(queries, rows if chosen else None)
+                    for (_, block, rows), chosen in zip(parts, few, strict=True)
+                ]
         else:
-            import torch
+            found = [*self._score_with_torch(queries, parts, few)]
+        return [
+            scores if chosen else NumpyScores(scores.base[:, part.rows], scores.trace[:, part.rows])
+            for scores, part, chosen in zip(found, parts, few, strict=True)
+        ]
 
-            asked = torch.from_numpy(queries)
-            if few:
-                (scores,) = self.pool.score_rows(asked, [(block.gallery, rows)])
-            else:
-                (scores,) = self.pool.score(asked, [block.gallery])
+    def _score_with_torch(
+        self, queries: Floats, parts: Sequence[BlockRows], few: Sequence[bool]
+    ) -> Iterator[NumpyScores]:
+        import torch
+
+        asked = torch.from_numpy(queries)
+        chosen = [(part.block.gallery, part.rows) for part, some in zip(parts, few, strict=True) if some]
+        whole = [part.block.gallery for part, some in zip(parts, few, strict=True) if not some]
+        of_chosen = iter(self.pool.score_rows(asked, chosen) if chosen else ())
+        of_whole = iter(self.pool.score(asked, whole) if whole else ())
+        for some in few:
+            scores = next(of_chosen if some else of_whole)
             assert scores.trace is not None
-            base, trace = scores.base.numpy(), scores.trace.numpy()
-        return NumpyScores(base, trace) if few else NumpyScores(base[:, rows], trace[:, rows])
+            yield NumpyScores(scores.base.numpy(), scores.trace.numpy())
 
     def evidence(self, sections: TrackSections, groups: Sequence[BlockPairs]) -> list[list[RowEvidence]]:
         """For each group the evidence of its pairs."""
@@ -132,9 +149,24 @@ def score_sections(
 ) -> SectionScores:
     """Score queries (Q, D) against all sections of a track, or those with these numbers. Columns follow ``numbers``."""
     base, trace = np.empty((2, len(queries), len(sections if numbers is None else numbers)), np.float32)
-    for places, block, rows in sections.blocks(numbers):
-        base[:, places], trace[:, places] = scorer.score(queries, sections, block, rows)
+    for parts in _batches(sections.blocks(numbers)):
+        for part, scores in zip(parts, scorer.score(queries, sections, parts), strict=True):
+            base[:, part.places], trace[:, part.places] = scores
     return _require_finite(SectionScores(base, trace), sections, numbers)
+
+
+def _batches(parts: Iterable[BlockRows]) -> Iterator[list[BlockRows]]:
+    """Parts that are scored together: as few batches as fit into memory, because every batch waits for its slowest."""
+    batch: list[BlockRows] = []
+    size = 0
+    for part in parts:
+        batch.append(part)
+        size += part.block.nbytes
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _require_finite(scores: SectionScores, sections: TrackSections, numbers: Ids | None) -> SectionScores:

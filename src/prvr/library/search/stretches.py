@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.library.store.sections import Ids
+from prvr.library.store.blocks import Ids
 from prvr.media import MissingExtra, unit_rows
 
 if TYPE_CHECKING:

@@ -1,25 +1,23 @@
 """Vectors on disk: arrays that grow, in a few large files ``shards/ID/NAME.bin``.
 
 The catalogue holds the committed length of every shard. A writer appends behind it and then commits the new length,
-so bytes behind the committed length mean nothing; a killed process may have left some there. Readers map only what is
-committed. Removed videos leave dead rows until ``compact`` copies the living rows into a new shard. The catalogue keeps
-a checksum of the arrays of every section; where an older version wrote it, there is none.
+so bytes behind the committed length mean nothing; a killed process may have left some there. Readers look only at what
+is committed. Removed videos leave dead rows until ``compact`` copies the living rows into a new shard. The catalogue
+keeps a checksum of the arrays of every section; where an older version wrote it, there is none.
 """
 
 from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from prvr.files import make_folder, sync_folder
@@ -28,15 +26,12 @@ from prvr.library.store.rows import (
     NO_CHECKSUM,
     PAGED_ARRAYS,
     SHARDS_FOLDER,
-    SectionRow,
     bytes_checksum,
-    pages_of_rows,
 )
 from prvr.library.store.seals import broken_seals, has_seals
-from prvr.scoring import array_bytes, map_array
+from prvr.scoring import array_bytes
 
 NEW = "new:"  # before the name of a track: vectors that ``rebuild.py`` builds beside those that are searched
-_READ_BYTES, _READ_ROWS = 1 << 24, 1 << 11  # of a shard that is read instead of mapped
 SHARD_LIMIT = 1 << 28  # bytes of a shard's largest array; then a new shard begins
 
 
@@ -64,6 +59,12 @@ class Shard:
 
     def bytes(self, name: str) -> int:
         return self.length(name) * int(self.about["arrays"][name]["item"])
+
+    def is_complete(self, library: Path) -> bool:
+        """Whether its files are as long as they should be."""
+        place = library / SHARDS_FOLDER / str(self.id)
+        needed = ((place / f"{name}.bin", self.bytes(name)) for name in self.about["arrays"])
+        return all(size == 0 or (path.is_file() and path.stat().st_size >= size) for path, size in needed)
 
 
 @dataclass(frozen=True)
@@ -163,9 +164,7 @@ class Appender:
     def _is_complete(self, shard: Shard) -> bool:
         """Whether the files of a shard are as long as they should be. To a damaged one nothing is added."""
         if shard.id not in self.complete:
-            place = self.folder / SHARDS_FOLDER / str(shard.id)
-            files = ((place / f"{name}.bin", shard.bytes(name)) for name in shard.about["arrays"])
-            self.complete[shard.id] = all(path.is_file() and path.stat().st_size >= size for path, size in files)
+            self.complete[shard.id] = shard.is_complete(self.folder)
         return self.complete[shard.id]
 
     def _handle(self, shard: Shard, name: str, place: int) -> int:
@@ -235,51 +234,3 @@ def _write_all(handle: int, data: memoryview, place: int) -> None:
         if written == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         data = data[written:]
-
-
-def map_shard(folder: Path, shard: Shard, rows: Sequence[SectionRow]) -> dict[str, NDArray[Any]]:
-    """Map the committed arrays of a shard into memory. Of files that are cut short, the rows that are complete.
-
-    Small shards are read: then a file may even be cut while they are used, which ends a process that has mapped it.
-
-    Raises:
-        ShardMissing: a file is gone.
-        LibraryError: nothing is complete, or the catalogue's sections do not fit into the shard.
-    """
-    place = folder / SHARDS_FOLDER / str(shard.id)
-    pages = pages_of_rows(shard.id, shard.rows, shard.pages, rows)
-    try:
-        sizes = {name: (place / f"{name}.bin").stat().st_size for name in shard.about["arrays"]}
-        whole = _complete_part(place, shard, sizes, pages)
-        load = _read_array if is_small(shard) else map_array
-        found = {name: load(place / f"{name}.bin", whole.described(name), growing=True) for name in sizes}
-    except FileNotFoundError as problem:
-        raise ShardMissing(str(problem.filename)) from None
-    return {**found, "pages": pages[: whole.rows]}
-
-
-def is_small(shard: Shard) -> bool:
-    """Whether a shard is so small that it is read, and its checksums compared, whenever it is opened."""
-    return shard.rows <= _READ_ROWS and sum(map(shard.bytes, shard.about["arrays"])) <= _READ_BYTES
-
-
-def _complete_part(place: Path, shard: Shard, sizes: Mapping[str, int], pages: NDArray[np.int32]) -> Shard:
-    """The shard without the rows at its end that the files are too short for."""
-    short = [name for name, size in sizes.items() if size < shard.bytes(name)]
-    ends = np.append(0, np.cumsum(pages, dtype=np.int64))  # (rows + 1,)
-    rows = shard.rows
-    for name in short:
-        there = sizes[name] // int(shard.about["arrays"][name]["item"])
-        rows = min(rows, int(np.searchsorted(ends, there, "right")) - 1 if name in PAGED_ARRAYS else there)
-    if short and rows == 0:
-        raise LibraryError(short_message(place / f"{short[0]}.bin", sizes[short[0]], shard.bytes(short[0])))
-    return replace(shard, rows=rows, pages=int(ends[rows]))
-
-
-def _read_array(path: Path, described: dict[str, Any], *, growing: bool) -> NDArray[Any]:
-    """An array in memory; see ``map_array``."""
-    shape = described["shape"]
-    found = np.fromfile(path, described["dtype"], math.prod(shape))
-    if len(found) < math.prod(shape):  # cut at this moment
-        raise LibraryError(short_message(path, found.nbytes, math.prod(shape) * found.itemsize))
-    return found.reshape(shape)

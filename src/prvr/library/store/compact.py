@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,12 +53,7 @@ def _is_complete(folder: Path, shard: Shard, rows: Sequence[SectionRow]) -> bool
     """Whether the files of a shard hold all bytes of these rows."""
     pages = max((row.first_page + row.pages for row in rows), default=0)
     last = max((row.row for row in rows), default=-1)
-    for name, about in shard.about["arrays"].items():
-        path = folder / SHARDS_FOLDER / str(shard.id) / f"{name}.bin"
-        needed = (pages if name in PAGED_ARRAYS else last + 1) * int(about["item"])
-        if needed and not (path.is_file() and path.stat().st_size >= needed):
-            return False
-    return True
+    return replace(shard, rows=last + 1, pages=pages).is_complete(folder)
 
 
 def _sections(folder: Path, shard: Shard, rows: Sequence[SectionRow]) -> Iterator[tuple[SectionRow, Section]]:

@@ -3,17 +3,16 @@
 A section is a stretch of a video that is stored and scored as one gallery row. Short videos have one section, long
 ones several. A search asks three things of a track: whose sections there are (``owners``, ``by_video``), their vectors
 (``blocks``), and how background sentences score on them (``background_scores``). ``TrackSections`` is this interface;
-``MappedSections`` maps arrays of a folder into memory.
+``ShardSections`` reads arrays of a folder.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,105 +20,13 @@ from numpy.typing import NDArray
 from prvr.library.errors import DamagedVectors
 from prvr.library.store.arrays import Section
 from prvr.library.store.background import Background, background_of, best_by_video, soft_best
-from prvr.library.store.rows import PAGED_ARRAYS, bytes_checksum
-from prvr.scoring import NumpyGallery, array_bytes
+from prvr.library.store.blocks import BlockRows, Ids
+from prvr.library.store.shard_files import UnreadableShard
+from prvr.library.store.shards import StoredShard
 
-if TYPE_CHECKING:
-    from prvr.scoring import Gallery
-
-Ids = NDArray[np.int64]
 _TOGETHER = 1 << 14  # sections whose background scores are read together
 _CHECKED_BYTES = 1 << 25  # of vectors whose checksums one search compares
 _STRANGE = 4.0  # times the usual background score: a section that has more is looked at closely
-
-
-@dataclass(frozen=True, eq=False)
-class SectionBlock:
-    """Sections in memory: the arrays of a gallery with a row for each."""
-
-    about: dict[str, Any]  # what is not in the arrays: weights, TRACE's numbers
-    arrays: dict[str, NDArray[Any]]
-    query_projection: NDArray[np.float32] | None  # TRACE's, (D, D)
-
-    def __len__(self) -> int:
-        return len(self.arrays["pages"])
-
-    @cached_property
-    def numpy_gallery(self) -> NumpyGallery:
-        """The sections, to be scored with NumPy."""
-        return NumpyGallery(self.about, self.arrays, self.query_projection)
-
-    @cached_property
-    def gallery(self) -> Gallery:
-        """The sections, to be scored with torch."""
-        import torch
-
-        from prvr.scoring import Gallery
-
-        projection = None if self.query_projection is None else torch.from_numpy(self.query_projection)
-        tensors = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
-        return Gallery.of_arrays(self.about, tensors, query_projection=projection)
-
-    @cached_property
-    def spans(self) -> NDArray[np.float32]:
-        """(tokens, 2): start and end of every token in seconds, page after page."""
-        return self.arrays["spans"].reshape(-1, 2)
-
-    def spans_of(self, row: int, tokens: int) -> NDArray[np.float32]:
-        """(tokens, 2): start and end of each token of a row."""
-        start = int(self.numpy_gallery.first_page[row]) * self.numpy_gallery.page
-        return self.spans[start : start + tokens]
-
-    def tokens_of(self, row: int, tokens: int) -> NDArray[np.float32]:
-        """(tokens, D): the local tokens of a row."""
-        return self.numpy_gallery.tokens(row)[:tokens]
-
-    def section(self, row: int, tokens: int, background: NDArray[np.float32]) -> Section:
-        """One row as a section again; ``background``: (B, 2), its scores of the background sentences."""
-        first, last = self.numpy_gallery.first_page[row : row + 2].tolist()
-        arrays = {
-            name: array[first:last] if name in PAGED_ARRAYS else array[row : row + 1]
-            for name, array in self.arrays.items()
-        }
-        return Section(self.about, {**arrays, "background": background[None]}, tokens)
-
-
-@dataclass(frozen=True, eq=False)
-class MappedShard(SectionBlock):
-    """One shard of arrays in memory. Rows of removed videos are still in the arrays, but not in ``rows``."""
-
-    id: int  # in the catalogue
-    rows: Ids  # the rows of videos that are in the library
-    files: tuple[tuple[Path, int], ...]  # that are mapped, and how many bytes of each
-
-    def is_whole(self) -> bool:
-        """Whether all files are still there and long enough. Reading behind the end of one would kill the process."""
-        try:
-            return all(path.stat().st_size >= size for path, size in self.files)
-        except OSError:
-            return False
-
-    def checksum(self, row: int) -> int:
-        """The checksum of the arrays of a row, as they are now."""
-        first, last = self.numpy_gallery.first_page[row : row + 2].tolist()
-        stretches = {}
-        for name, (data, item) in self._bytes.items():
-            begin, end = (first, last) if name in PAGED_ARRAYS else (row, row + 1)
-            stretches[name] = data[begin * item : end * item]
-        return bytes_checksum(stretches)
-
-    @cached_property
-    def _bytes(self) -> dict[str, tuple[memoryview, int]]:
-        """The bytes of each array, and how many a row or page has."""
-        return {name: (array_bytes(array), array[:1].nbytes) for name, array in self.arrays.items()}
-
-
-class BlockRows(NamedTuple):
-    """Some of the sections that were asked for, and where they are."""
-
-    places: Ids  # (n,) their places among the sections that were asked for
-    block: SectionBlock
-    rows: Ids  # (n,) their rows in the block
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,10 +198,10 @@ class TrackSections(ABC):
             first = last
 
 
-class MappedSections(TrackSections):
-    """Sections in shards that are mapped into memory, shard after shard."""
+class ShardSections(TrackSections):
+    """Sections in the shards of a folder, shard after shard."""
 
-    def __init__(self, shards: Sequence[MappedShard], columns: Sequence[Ids]):
+    def __init__(self, shards: Sequence[StoredShard], columns: Sequence[Ids]):
         """From shards, and for the rows of each shard their owners, token counts and checksums (or -1), (rows, 3)."""
         self.shards = tuple(shards)
         self.columns = tuple(columns)
@@ -305,7 +212,7 @@ class MappedSections(TrackSections):
         self._checked: set[int] = set()  # videos whose checksums were compared
 
     def is_whole(self) -> bool:
-        """Whether the mapped files are still as long as they were."""
+        """Whether the files are still as long as they were."""
         return all(shard.is_whole() for shard in self.shards)
 
     def damaged(self, videos: Iterable[int]) -> set[int]:
@@ -326,14 +233,16 @@ class MappedSections(TrackSections):
                     found.update(self._damaged_in(int(self.shard[number])))
         return found
 
-    def without(self, videos: Iterable[int]) -> MappedSections | None:
+    def without(self, videos: Iterable[int]) -> ShardSections | None:
         shards, columns = [], []
         for shard, of_shard in zip(self.shards, self.columns, strict=True):
             kept = ~np.isin(of_shard[:, 0], [*videos])
+            if not kept.all():
+                shard.files.forget()  # so that files that are restored are read again
             if kept.any():
                 shards.append(replace(shard, rows=shard.rows[kept]))
                 columns.append(of_shard[kept])
-        return MappedSections(shards, columns) if shards else None
+        return ShardSections(shards, columns) if shards else None
 
     def _damaged_in(self, place: int) -> set[int]:
         numbers = np.flatnonzero(self.shard == place)
@@ -341,11 +250,22 @@ class MappedSections(TrackSections):
 
     def _is_right(self, number: int) -> bool:
         expected = int(self.checksums[number])
-        return expected < 0 or self.shards[self.shard[number]].checksum(int(self.row[number])) == expected
+        try:
+            return expected < 0 or self.shards[self.shard[number]].checksum(int(self.row[number])) == expected
+        except UnreadableShard:
+            return False
 
     def _bytes(self, number: int) -> int:
-        shard = self.shards[self.shard[number]]
-        return sum(size for _, size in shard.files) // max(1, len(shard))
+        return int(self.shards[self.shard[number]].row_bytes[self.row[number]])
+
+    @contextmanager
+    def reading(self, place: int) -> Iterator[None]:
+        """Videos that cannot be read, because files were cut since they were opened, are damaged."""
+        try:
+            yield
+        except UnreadableShard:
+            shard, owners = self.shards[place], self.columns[place][:, 0]
+            raise DamagedVectors(owners[np.isin(shard.rows, shard.unreadable())].tolist()) from None
 
     @cached_property
     def starts(self) -> Ids:
@@ -357,14 +277,19 @@ class MappedSections(TrackSections):
         for place, shard in enumerate(self.shards):
             here = np.flatnonzero(self.shard[chosen] == place)
             if len(here):
-                yield BlockRows(here, shard, self.row[chosen[here]])
+                with self.reading(place):
+                    yield from shard.blocks(here, self.row[chosen[here]])
 
     def background_scores(self, numbers: Ids) -> NDArray[np.float32]:
         return self._all_background_scores[numbers]
 
     @cached_property
     def _all_background_scores(self) -> NDArray[np.float32]:
-        found = np.concatenate([shard.arrays["background"][shard.rows] for shard in self.shards])
+        parts = []
+        for place, shard in enumerate(self.shards):
+            with self.reading(place):
+                parts.append(shard.background()[shard.rows])
+        found = np.concatenate(parts)
         highest = np.abs(found).reshape(len(found), -1).max(1, initial=0.0)
         finite = np.isfinite(highest)
         usual = float(np.median(highest[finite])) if finite.any() else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 
 from prvr.errors import UserError
 from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import Shard, ShardMissing, is_new, is_small, map_shard, read_shards
+from prvr.library.store.arrays import ShardMissing, is_new, read_shards
+from prvr.library.store.blocks import Ids
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_videos
 from prvr.library.store.rows import NO_CHECKSUM, SHARDS_FOLDER, SectionRow, read_rows
-from prvr.library.store.sections import Ids, MappedSections, MappedShard, TrackSections
+from prvr.library.store.sections import ShardSections, TrackSections
 from prvr.library.store.settings import LibraryRecord, kept_record
+from prvr.library.store.shard_files import ShardFiles, UnreadableShard
+from prvr.library.store.shards import StoredShard
 
 if TYPE_CHECKING:
     from prvr.library.search.filters import Filters
@@ -39,6 +42,7 @@ class Snapshot:
     record: LibraryRecord  # how its vectors were made
     problems: tuple[str, ...] = ()  # what cannot be read and is left out, for people
     damaged: frozenset[int] = frozenset()  # videos of which vectors are left out
+    stamps: Mapping[Path, tuple[int, int] | None] = field(default_factory=dict)  # of files: size and time; None: gone
 
     @property
     def damage_note(self) -> str:
@@ -87,7 +91,7 @@ def take_snapshot(
     projection: QueryProjection,
     record: LibraryRecord,
 ) -> Snapshot:
-    """Map the library as it is now. Returns ``previous`` itself if nothing has changed since.
+    """The library as it is now. Returns ``previous`` itself if nothing has changed since.
 
     ``record`` is what is known of how vectors are made. The snapshot has another one if the library was reindexed.
     """
@@ -96,30 +100,59 @@ def take_snapshot(
         with catalogue.reading() as db:
             now = read_generation(db)
             if previous is not None and previous.generation == now and _is_whole(previous):
-                return previous
+                if not previous.problems or _stamps(previous.stamps) == previous.stamps:
+                    return previous
+                previous = None  # a damaged file has changed: perhaps it was restored
             kept = kept_record(db, folder)
             current = record if kept is None or kept == record else kept
             try:
-                return _map_tracks(db, folder, now, projection, current, lost == now)
+                return _open_tracks(db, folder, now, projection, current, _open_files(previous), lost == now)
             except ShardMissing:  # compacted by another process: then the catalogue has changed; else it is damage
                 lost = now
     raise LibraryError(f"{folder} changes faster than it can be read. Try again.")
 
 
 def _is_whole(snapshot: Snapshot) -> bool:
-    return all(sections.is_whole() for sections in snapshot.tracks.values() if isinstance(sections, MappedSections))
+    return all(sections.is_whole() for sections in snapshot.tracks.values() if isinstance(sections, ShardSections))
 
 
-def _map_tracks(
-    db: sqlite3.Connection, folder: Path, now: int, projection: QueryProjection, record: LibraryRecord, settled: bool
+def _stamps(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
+    """What shows that files were changed."""
+    found: dict[Path, tuple[int, int] | None] = {}
+    for file in files:
+        try:
+            about = file.stat()
+            found[file] = about.st_size, about.st_mtime_ns
+        except OSError:
+            found[file] = None
+    return found
+
+
+def _open_files(snapshot: Snapshot | None) -> dict[int, ShardFiles]:
+    """The files of each shard that are open, with what is kept of them in memory."""
+    tracks = () if snapshot is None else snapshot.tracks.values()
+    shards = (sections.shards for sections in tracks if isinstance(sections, ShardSections))
+    return {shard.id: shard.files for of_track in shards for shard in of_track}
+
+
+def _open_tracks(
+    db: sqlite3.Connection,
+    folder: Path,
+    now: int,
+    projection: QueryProjection,
+    record: LibraryRecord,
+    files: Mapping[int, ShardFiles],
+    settled: bool,
 ) -> Snapshot:
-    """Map all shards. Those that are damaged are left out; a missing one only if ``settled``: it is not coming back."""
+    """Open all shards but those that are damaged; a missing one is left out if ``settled``: it does not come back."""
     videos = {video.id: video for video in read_videos(db, "state = 'ok'")}
     known = np.fromiter(videos, np.int64, len(videos))
-    shards: dict[str, list[MappedShard]] = {}
+    shards: dict[str, list[StoredShard]] = {}
     columns: dict[str, list[Ids]] = {}
     wrong: list[int] = []
     described = [shard for shard in read_shards(db, wrong) if not is_new(shard.track)]
+    places = {shard.id: folder / SHARDS_FOLDER / str(shard.id) for shard in described}
+    stamps = _stamps(path for place in places.values() for path in (place, *place.glob("*.bin")))
     problems = [f"the catalogue does not describe shard {number} as it was written" for number in wrong]
     damaged: set[int] = set()
     for number in wrong:
@@ -130,44 +163,39 @@ def _map_tracks(
             continue
         projected = projection(shard.track)
         try:
-            mapped, of_rows = _map_rows(folder, shard, rows, known, projected)
+            stored = StoredShard.open(folder, shard, rows, projected, files.get(shard.id))
+            stored, of_rows = _sound_rows(stored, rows, known)
         except ShardMissing as gone:
             if not settled:
                 raise
             problems.append(f"{gone} is missing: restore it, or run `prvr library repair`")
-        except UserError as problem:
+        except (UserError, UnreadableShard) as problem:
             problems.append(str(problem))
         except _UNREADABLE as problem:
             problems.append(f"shard {shard.id} is not as it was written ({problem})")
         else:
             if len(of_rows) < len(rows):
-                place = folder / SHARDS_FOLDER / str(shard.id)
-                problems.append(f"some vectors in {place} are damaged: `prvr library verify` names the files")
+                problems.append(
+                    f"some vectors in {places[shard.id]} are damaged: `prvr library verify` names the files"
+                )
             if len(of_rows):
-                shards.setdefault(shard.track, []).append(mapped)
+                shards.setdefault(shard.track, []).append(stored)
                 columns.setdefault(shard.track, []).append(of_rows)
-            whole = {*mapped.rows.tolist()}
+            whole = {*stored.rows.tolist()}
             rows = [row for row in rows if row.row not in whole]
         damaged |= {row.video for row in rows}
     if problems and not shards:
         raise LibraryError(problems[0])
-    tracks = {track: MappedSections(shards[track], columns[track]) for track in shards}
-    return Snapshot(now, videos, tracks, record, tuple(problems), frozenset(damaged & videos.keys()))
+    tracks = {track: ShardSections(shards[track], columns[track]) for track in shards}
+    return Snapshot(now, videos, tracks, record, tuple(problems), frozenset(damaged & videos.keys()), stamps)
 
 
-def _map_rows(
-    folder: Path, shard: Shard, rows: Sequence[SectionRow], videos: Ids, projected: NDArray[np.float32] | None
-) -> tuple[MappedShard, Ids]:
-    """Map a shard. Returns it with the owner, token count and checksum of each of its rows that make sense."""
-    arrays = map_shard(folder, shard, rows)
-    place = folder / SHARDS_FOLDER / str(shard.id)
-    files = tuple((place / f"{name}.bin", array.nbytes) for name, array in arrays.items())
-    nothing = np.zeros(0, np.int64)
-    mapped = MappedShard(shard.about["gallery"], arrays, projected, shard.id, nothing, files)
-    page = mapped.numpy_gallery.page
+def _sound_rows(stored: StoredShard, rows: Sequence[SectionRow], videos: Ids) -> tuple[StoredShard, Ids]:
+    """A shard without the rows that make no sense, and the owner, token count and checksum of each that is left."""
+    page, _ = stored.page_shape
     owners, numbers, _, pages, tokens, checksums = np.array(rows, np.int64).T
-    fits = np.isin(owners, videos) & (tokens >= 0) & (tokens <= pages * page) & (numbers < len(mapped))
-    if is_small(shard):  # it was read now, so looking at it once more costs little
-        right = [each.checksum in (NO_CHECKSUM, mapped.checksum(each.row)) for each in rows if each.row < len(mapped)]
+    fits = np.isin(owners, videos) & (tokens >= 0) & (tokens <= pages * page) & (numbers < len(stored))
+    if stored.read_if_small():  # it was read now, so looking at it once more costs little
+        right = [each.checksum in (NO_CHECKSUM, stored.checksum(each.row)) for each in rows if each.row < len(stored)]
         fits[: len(right)] &= right
-    return replace(mapped, rows=numbers[fits]), np.stack([owners, tokens, checksums], 1)[fits]
+    return replace(stored, rows=numbers[fits]), np.stack([owners, tokens, checksums], 1)[fits]

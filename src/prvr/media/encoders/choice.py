@@ -93,7 +93,12 @@ def has_vnni() -> bool:
     """Whether this processor adds products of 8 bits in 32, which makes int8 fast and keeps it exact."""
     import torch
 
-    return platform.machine().lower() not in ("x86_64", "amd64") or torch.cpu._is_vnni_supported()
+    return not is_x86() or torch.cpu._is_vnni_supported()
+
+
+def is_x86() -> bool:
+    """Whether this is a processor of Intel's family; only of those some lack VNNI."""
+    return platform.machine().lower() in ("x86_64", "amd64")
 
 
 def int8_installed() -> bool:

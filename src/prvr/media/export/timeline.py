@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from prvr.media.errors import MissingExtra
+from prvr.errors import MissingExtra
 from prvr.media.export.moments import ExportMoment, most_seconds
 from prvr.media.frames import USUAL_RATE
 from prvr.media.packages import require_timelines

@@ -1,0 +1,62 @@
+"""``prvr data moments``: where in its video each query happens, from published annotation files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from prvr.data import (
+    Collection,
+    DataError,
+    collection_folder,
+    find_collections,
+    match_moments,
+    read_captions,
+    read_official_moments,
+    write_moments,
+)
+from prvr.terminal import Console
+
+
+@dataclass(frozen=True)
+class FindMoments:
+    """Write COLLECTION{split}.moments.jsonl from published annotations, for moment tables, ratio bins and query types.
+
+    Known: TVR (tvr_*_release.jsonl), ActivityNet Captions (train.json, val_1.json), Charades-STA (charades_sta_*.txt
+    with Charades_v1_*.csv); plain or gzipped. `prvr data convert` reads QVHighlights'.
+    """
+
+    dir: Annotated[Path, tyro.conf.Positional]
+    """The folder that holds the collection, or its own folder."""
+    annotations: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="PATH …")]
+    """Annotation files, or folders that hold them."""
+    collection: str | None = None
+    """Which collection, if there are several."""
+
+    def run(self) -> int:
+        names = [self.collection] if self.collection else find_collections(self.dir)
+        if len(names) != 1:
+            there = f"{len(names)} collections ({', '.join(names)}); choose a --collection" if names else "none"
+            raise DataError(f"{self.dir} should hold a collection, and holds {there}.")
+        missing = [str(path) for path in self.annotations if not path.exists()]
+        if missing or not self.annotations:
+            raise DataError(f"no annotations: {', '.join(missing) or 'name at least one file'}.")
+        official, console, written = read_official_moments(self.annotations), Console(), 0
+        files = Collection(names[0], collection_folder(self.dir, names[0]), "")
+        for split in files.splits:
+            captions = read_captions(files.captions(split))
+            found = match_moments(captions, official)
+            line = f"{split}: {len(found):,} of {len(captions):,} queries"
+            if found:
+                written += 1
+                path = files.text / f"{files.name}{split}.moments.jsonl"
+                write_moments(path, found)
+                kinds = sorted({moment.kind for moment in found.values() if moment.kind})
+                line += f", types {', '.join(kinds)}: wrote {path}" if kinds else f": wrote {path}"
+            console.print(line, soft_wrap=True, highlight=False, markup=False)
+        if not written:
+            raise DataError("none of the captions occurs in these annotations: are they of another dataset?")
+        return 0

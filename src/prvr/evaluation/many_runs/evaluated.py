@@ -1,0 +1,116 @@
+"""Runs with the ranks of all their queries: read from what ``prvr eval`` keeps, or ranked now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from prvr.data import Collection, DataError
+from prvr.evaluation.evaluate import evaluate_run
+from prvr.evaluation.records import RANKS_FILE, EvaluationRecord, load_record
+from prvr.evaluation.subject import available_split
+from prvr.training import SWEEP_FILE, SWEPT, Run, RunError, TrainConfig, sweep_runs
+
+
+@dataclass(frozen=True)
+class EvaluatedRun:
+    """A run and the ranks of a split's queries."""
+
+    run: Run
+    config: TrainConfig
+    label: str  # its method, or what its sweep calls it
+    dataset: str  # its collection, or what its sweep calls it
+    feature: str | None  # visual features, where they are known
+    record: EvaluationRecord
+    folder: Path  # of the record
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+
+def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """Runs and sweeps as a list of runs, and sentences about those of sweeps that are left out.
+
+    Args:
+        paths: folders of runs and of sweeps. A folder that is given twice counts once.
+
+    Raises:
+        RunError: a folder is neither.
+    """
+    found: dict[Path, Run] = {}
+    notes = []
+    for path in paths:
+        runs = [Run(path)]
+        if (path / SWEEP_FILE).is_file():
+            runs, open_ones = sweep_runs(path)
+            if not runs:
+                raise RunError(f"no run of {path} is finished: train them with `prvr sweep` first")
+            if open_ones:
+                names = ", ".join(run.path.name for run in open_ones)
+                notes.append(
+                    f"Not finished and left out of {path}: {names}. The same `prvr sweep` command trains them."
+                )
+        elif not (path / "run.json").is_file():
+            raise RunError(f"{path} is neither a run (run.json) nor a sweep ({SWEEP_FILE})")
+        found |= {run.path.resolve(): run for run in runs}
+    return list(found.values()), notes
+
+
+def evaluated_run(
+    run: Run, *, split: str = "test", weights: str | None = None, device: torch.device | None = None
+) -> EvaluatedRun | None:
+    """A run with its ranks. They are read where they were kept and the weights are not newer; else ranked.
+
+    Args:
+        device: where to rank; None: nothing is ranked, and what was kept is taken as it is.
+
+    Returns:
+        None if there are no ranks and none may be made.
+    """
+    config = run.config
+    name = weights or config.selection
+    folder = run.path / "eval" / f"{_split(run, config, split)}-{name}"
+    if device is not None and not _is_fresh(folder, run.path / "weights" / name):
+        folder = evaluate_run(run, split=split, weights=weights, device=device).folder
+    if not (folder / RANKS_FILE).exists():
+        return None
+    swept = run.record.get(SWEPT, {})
+    return EvaluatedRun(
+        run=run,
+        config=config,
+        label=str(swept.get("label", config.method)),
+        dataset=str(swept.get("dataset", config.data.collection)),
+        feature=config.data.visual_feature or _only_feature(run, config),
+        record=load_record(folder),
+        folder=folder,
+    )
+
+
+def is_evaluated(run: Run, split: str, weights: str | None) -> bool:
+    """Whether ``evaluated_run`` finds ranks that are up to date."""
+    name = weights or run.config.selection
+    return _is_fresh(run.path / "eval" / f"{_split(run, run.config, split)}-{name}", run.path / "weights" / name)
+
+
+def _is_fresh(folder: Path, weights: Path) -> bool:
+    ranks, model = folder / RANKS_FILE, weights / "model.safetensors"
+    return ranks.exists() and (not model.exists() or ranks.stat().st_mtime >= model.stat().st_mtime)
+
+
+def _split(run: Run, config: TrainConfig, split: str) -> str:
+    """The split that is ranked: validation where the data has no test captions."""
+    try:
+        return available_split(config, run.data, split)
+    except DataError:  # the data is gone; what was kept can still be read
+        return split
+
+
+def _only_feature(run: Run, config: TrainConfig) -> str | None:
+    try:
+        return Collection.find(run.data, config.data.collection).visual_feature
+    except DataError:
+        return None

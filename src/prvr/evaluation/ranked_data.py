@@ -1,0 +1,83 @@
+"""Which dataset a run is evaluated on: the one that it was trained on, or another (cross-dataset)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from prvr.data import Collection, DataError, Dataset, find_collections, has_collection
+from prvr.training import Run, TrainConfig, load_split, resolve_config
+
+
+@dataclass(frozen=True)
+class RankedData:
+    """The data to rank."""
+
+    path: str | Path
+    config: TrainConfig  # the run's, with the collection and features that are ranked
+    trained_on: str = ""  # what the run was trained on, where this is another dataset
+    prefix: str = ""  # of the folders that results go to, where this is another dataset
+
+    def load(self, split: str) -> Dataset:
+        """Load a split. Features that the model cannot read raise a ``DataError``."""
+        try:
+            return load_split(self.config, self.path, split)
+        except DataError as problem:
+            if not self.trained_on or "model expects" not in str(problem):
+                raise
+            found = str(problem).partition(": train with")[0]
+            raise DataError(
+                f"{found}: a run that was trained on {self.trained_on} ranks other data only if frames and words "
+                "are as wide as there, that is if the same encoders made them."
+            ) from problem
+
+
+def find_data(run: Run, data: str | Path | None = None) -> RankedData:
+    """The data of a run, or that in a folder.
+
+    Another dataset is one of another name, or one of the same name whose training captions differ.
+
+    Raises:
+        DataError: the folder holds no dataset, or several of which none is the run's.
+    """
+    config = run.config
+    own = config.data.collection
+    if data is None:
+        return RankedData(run.data, config)
+    if has_collection(data, own) and own in find_collections(Path(data)):
+        if _captions_differ(config, run.record.get("data"), data):
+            return RankedData(data, config, f"another {own}", _as_prefix(Path(data).resolve().name))
+        return RankedData(data, config)
+    names = find_collections(Path(data))
+    if len(names) != 1:
+        found = f"{', '.join(names)}: give the folder of one" if names else "no dataset"
+        raise DataError(f"{data} holds {found}. The run was trained on {own}, which is not there.")
+    return RankedData(data, _with_collection(config, data, names[0]), own, _as_prefix(names[0]))
+
+
+def _with_collection(config: TrainConfig, data: str | Path, name: str) -> TrainConfig:
+    """A run's configuration for another collection: the feature of the same name there, or its usual or only one."""
+    wanted = config.data.visual_feature or ""
+    folder = Collection.find(data, name, wanted).folder / "FeatureData"
+    named = dict.fromkeys([wanted, wanted.replace(config.data.collection, name)])  # charades_clip_L14 → tvr_clip_L14
+    kept = next((feature for feature in named if feature and any(folder.glob(f"{feature}*"))), None)
+    changed = replace(config, data=replace(config.data, collection=name, visual_feature=kept))
+    return replace(resolve_config(changed, data), model=config.model) if config.data.features else changed
+
+
+def _captions_differ(config: TrainConfig, first: object, second: str | Path) -> bool:
+    """Whether both places have captions of the training split, and not the same ones."""
+    texts = []
+    for place in (first, second):
+        if not isinstance(place, str | Path) or not has_collection(place, config.data.collection):
+            return False
+        files = Collection.find(place, config.data.collection, config.data.visual_feature or "any")
+        if config.data.train_split not in files.splits:
+            return False
+        texts.append(files.captions(config.data.train_split).read_bytes())
+    return texts[0] != texts[1]
+
+
+def _as_prefix(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name) + "-"

@@ -1,0 +1,85 @@
+"""Sections in memory, as a search scores them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prvr.library.store.arrays import Section
+from prvr.library.store.rows import PAGED_ARRAYS
+from prvr.scoring import NumpyGallery
+
+if TYPE_CHECKING:
+    from prvr.scoring import Gallery
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class SectionBlock:
+    """Sections in memory: the arrays of a gallery with a row for each."""
+
+    about: dict[str, Any]  # what is not in the arrays: weights, TRACE's numbers
+    arrays: dict[str, NDArray[Any]]
+    query_projection: NDArray[np.float32] | None  # TRACE's, (D, D)
+
+    def __len__(self) -> int:
+        return len(self.arrays["pages"])
+
+    @cached_property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays.values())
+
+    @cached_property
+    def numpy_gallery(self) -> NumpyGallery:
+        """The sections, to be scored with NumPy."""
+        return NumpyGallery(self.about, self.arrays, self.query_projection)
+
+    @cached_property
+    def gallery(self) -> Gallery:
+        """The sections, to be scored with torch."""
+        import torch
+
+        from prvr.scoring import Gallery
+
+        projection = None if self.query_projection is None else torch.from_numpy(self.query_projection)
+        tensors = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
+        return Gallery.of_arrays(self.about, tensors, query_projection=projection)
+
+    @cached_property
+    def spans(self) -> NDArray[np.float32]:
+        """(tokens, 2): start and end of every token in seconds, page after page."""
+        return self.arrays["spans"].reshape(-1, 2)
+
+    def spans_of(self, row: int, tokens: int) -> NDArray[np.float32]:
+        """(tokens, 2): start and end of each token of a row."""
+        start = int(self.numpy_gallery.first_page[row]) * self.numpy_gallery.page
+        return self.spans[start : start + tokens]
+
+    def tokens_of(self, row: int, tokens: int) -> NDArray[np.float32]:
+        """(tokens, D): the local tokens of a row."""
+        return self.numpy_gallery.tokens(row)[:tokens]
+
+    def section(self, row: int, tokens: int, background: NDArray[np.float32]) -> Section:
+        """One row as a section again; ``background``: (B, 2), its scores of the background sentences."""
+        return Section(self.about, {**self.arrays_of(row), "background": background[None]}, tokens)
+
+    def arrays_of(self, row: int) -> dict[str, NDArray[Any]]:
+        """The arrays of one row."""
+        first, last = self.numpy_gallery.first_page[row : row + 2].tolist()
+        return {
+            name: array[first:last] if name in PAGED_ARRAYS else array[row : row + 1]
+            for name, array in self.arrays.items()
+        }
+
+
+class BlockRows(NamedTuple):
+    """Some of the sections that were asked for, and where they are."""
+
+    places: Ids  # (n,) their places among the sections that were asked for
+    block: SectionBlock
+    rows: Ids  # (n,) their rows in the block

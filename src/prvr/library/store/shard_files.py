@@ -1,0 +1,139 @@
+"""The files of a shard: they are read, and blocks that are read a second time stay in memory.
+
+Nothing is mapped into memory. The operating system kills a process that looks at a mapped file behind its end (SIGBUS),
+so a file that is cut during a search, or a disk that fails, would end a server. Reading such a file is only an error.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from prvr.library.errors import LibraryError
+from prvr.library.store.blocks import SectionBlock
+from prvr.processes import allow_open_files, usable_memory
+
+CACHE_MEGABYTES = "PRVR_LIBRARY_CACHE"  # environment variable: memory for blocks that were read
+_FILES = 1 << 16  # that may be open at a time, where the system allows it: a large library has many
+_SHARE = 4  # of the memory that this process may use, by default
+
+BlockKey = tuple[int, int, int, int]  # first row and the row after the last, first page and the page after the last
+
+
+class UnreadableShard(Exception):
+    """The files of a shard end too early, or the disk fails."""
+
+
+class _Memory:
+    """Bytes of blocks that may stay in memory, in all libraries of this process."""
+
+    def __init__(self) -> None:
+        self.used, self.lock = 0, threading.Lock()
+
+    @cached_property
+    def most(self) -> int:
+        text = os.environ.get(CACHE_MEGABYTES)
+        if text is None:
+            return usable_memory() // _SHARE
+        try:
+            return int(float(text) * (1 << 20))
+        except (ValueError, OverflowError):
+            raise LibraryError(f"{CACHE_MEGABYTES} is a number of megabytes, not {text!r}") from None
+
+    def take(self, size: int, always: bool = False) -> bool:
+        """Whether so many bytes may stay."""
+        with self.lock:
+            fits = always or self.used + size <= self.most
+            self.used += size if fits else 0
+            return fits
+
+    def give_back(self, size: int) -> None:
+        with self.lock:
+            self.used -= size
+
+
+MEMORY = _Memory()
+
+
+class ShardFiles:
+    """The open files of a shard, and blocks of it that are kept. Open files can be read after a compaction as well."""
+
+    def __init__(self, place: Path, names: Sequence[str]):
+        self.place = place
+        self.handles: dict[str, int] = {}
+        self.kept: dict[BlockKey, SectionBlock] = {}
+        self.seen: dict[int, BlockKey] = {}  # blocks that were read before, by their first row
+        self.lock = threading.Lock()
+        for name in names:
+            self.handles[name] = _open(place / f"{name}.bin")
+
+    def is_current(self) -> bool:
+        """Whether these are still the files that are found under their names."""
+        try:
+            return all(os.path.samestat(self.path(name).stat(), os.fstat(h)) for name, h in self.handles.items())
+        except OSError:
+            return False
+
+    def path(self, name: str) -> Path:
+        return self.place / f"{name}.bin"
+
+    def size(self, name: str) -> int:
+        return os.fstat(self.handles[name]).st_size
+
+    def read(self, name: str, place: int, into: memoryview) -> None:
+        """Fill a buffer with the bytes that begin at a place."""
+        try:
+            while len(into):
+                count = self._read_some(self.handles[name], place, into)
+                if count == 0:
+                    raise UnreadableShard(f"{self.path(name)} ends too early")
+                place, into = place + count, into[count:]
+        except OSError as problem:
+            raise UnreadableShard(f"{self.path(name)}: {problem.strerror}") from problem
+
+    def _read_some(self, handle: int, place: int, into: memoryview) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(handle, [into], place)
+        with self.lock:  # Windows
+            os.lseek(handle, place, os.SEEK_SET)
+            data = os.read(handle, len(into))
+        into[: len(data)] = data
+        return len(data)
+
+    def keep(self, key: BlockKey, block: SectionBlock, *, at_once: bool = False) -> None:
+        """Keep a block in memory if it was read before and there is room; commands that search once keep nothing."""
+        with self.lock:
+            for old in [each for each in self.kept if each[0] == key[0]]:  # rows were added to it since
+                self._drop(old)
+            if (at_once or self.seen.get(key[0]) == key) and MEMORY.take(block.nbytes, at_once):
+                self.kept[key] = block
+            self.seen[key[0]] = key
+
+    def forget(self) -> None:
+        """Read everything from the files again."""
+        with self.lock:
+            for key in [*self.kept]:
+                self._drop(key)
+
+    def _drop(self, key: BlockKey) -> None:
+        MEMORY.give_back(self.kept.pop(key).nbytes)
+
+    def __del__(self) -> None:
+        for handle in self.handles.values():
+            os.close(handle)
+        self.forget()
+
+
+def _open(path: Path) -> int:
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        return os.open(path, flags)
+    except OSError as problem:
+        if problem.errno != errno.EMFILE:
+            raise
+        allow_open_files(_FILES)
+        return os.open(path, flags)

@@ -1,0 +1,201 @@
+"""A shard that is searched: its sections are read from files, a block at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prvr.library.errors import LibraryError
+from prvr.library.store.arrays import Shard, ShardMissing, section_checksum, short_message
+from prvr.library.store.blocks import BlockRows, Ids, SectionBlock
+from prvr.library.store.rows import PAGED_ARRAYS, SHARDS_FOLDER, SectionRow, pages_of_rows
+from prvr.library.store.shard_files import BlockKey, ShardFiles
+from prvr.scoring import array_bytes
+
+_SMALL_BYTES, _SMALL_ROWS = 1 << 24, 1 << 11  # of a shard that is read, and its checksums compared, when it is opened
+_BLOCK_BYTES = 1 << 26  # of sections that are read together
+
+
+@dataclass(frozen=True, eq=False)
+class StoredShard:
+    """One shard of arrays in files. Rows of removed videos are still in the arrays, but not in ``rows``."""
+
+    shard: Shard  # its complete rows, as the catalogue describes them
+    pages: NDArray[np.int32]  # (R,) of each row
+    files: ShardFiles
+    query_projection: NDArray[np.float32] | None  # TRACE's, (D, D)
+    rows: Ids  # the rows of videos that are in the library
+
+    @staticmethod
+    def open(
+        folder: Path,
+        shard: Shard,
+        rows: Sequence[SectionRow],
+        projection: NDArray[np.float32] | None,
+        before: ShardFiles | None = None,
+    ) -> StoredShard:
+        """Open the files of a shard. Of files that are cut short, the rows that are complete.
+
+        Args:
+            folder: the library's.
+            shard: what the catalogue says of it.
+            rows: its sections.
+            projection: TRACE's for queries.
+            before: files of this shard that are open already, with what is kept of them.
+
+        Raises:
+            ShardMissing: a file is gone.
+            LibraryError: nothing is complete, or the catalogue's sections do not fit into the shard.
+        """
+        pages = pages_of_rows(shard.id, shard.rows, shard.pages, rows)
+        for name, about in shard.about["arrays"].items():
+            if math.prod(about["shape"]) * np.dtype(about["dtype"]).itemsize != int(about["item"]):
+                raise ValueError(f"the catalogue describes {name} wrongly")
+        try:
+            names = [*shard.about["arrays"]]
+            usable = before is not None and [*before.handles] == names and before.is_current()
+            files = (
+                before if before is not None and usable else ShardFiles(folder / SHARDS_FOLDER / str(shard.id), names)
+            )
+        except FileNotFoundError as problem:
+            raise ShardMissing(str(problem.filename)) from None
+        whole = _complete_part(files, shard, pages)
+        found = StoredShard(whole, pages[: whole.rows], files, projection, np.arange(whole.rows))
+        _ = found.take(found.rows[:0]).numpy_gallery  # fails if it is described wrongly
+        return found
+
+    def __len__(self) -> int:
+        return self.shard.rows
+
+    @property
+    def id(self) -> int:
+        return self.shard.id
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return self.shard.about["gallery"]
+
+    @property
+    def page_shape(self) -> tuple[int, int]:
+        """Tokens of a page, and their width."""
+        page, width = self.shard.about["arrays"]["local.values"]["shape"]
+        return page, width
+
+    @cached_property
+    def first_page(self) -> Ids:
+        """(R + 1,): where the pages of each row begin, and the count of all pages."""
+        return np.append(0, np.cumsum(self.pages, dtype=np.int64))
+
+    @cached_property
+    def row_bytes(self) -> Ids:
+        """(R,): bytes of each row, in all arrays."""
+        items = {name: int(about["item"]) for name, about in self.shard.about["arrays"].items()}
+        paged = sum(size for name, size in items.items() if name in PAGED_ARRAYS)
+        return self.pages.astype(np.int64) * paged + (sum(items.values()) - paged)
+
+    @cached_property
+    def edges(self) -> Ids:
+        """(blocks + 1,): the first row of each block, and the count of all rows. Rows that are added change no edge."""
+        group = (np.cumsum(self.row_bytes) - self.row_bytes) // _BLOCK_BYTES
+        return np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1, [len(self)]])
+
+    def is_whole(self) -> bool:
+        """Whether all files are still there and long enough."""
+        try:
+            return all(
+                self.files.path(name).stat().st_size >= self.shard.bytes(name) for name in self.shard.about["arrays"]
+            )
+        except OSError:
+            return False
+
+    def read_if_small(self) -> bool:
+        """Read the shard now if it is small, and keep it."""
+        small = len(self) <= _SMALL_ROWS and int(self.row_bytes.sum()) <= _SMALL_BYTES
+        if small and len(self) and self._key(0) not in self.files.kept:
+            self.files.keep(self._key(0), self.take(np.arange(len(self))), at_once=True)
+        return small
+
+    def blocks(self, places: Ids, rows: Ids) -> Iterator[BlockRows]:
+        """These rows, and the places that they have among what was asked for. Of a block only few rows are read alone.
+
+        Raises:
+            UnreadableShard: a file has become too short.
+        """
+        of_block = np.searchsorted(self.edges, rows, "right") - 1
+        alone = np.zeros(len(rows), bool)
+        for number in np.unique(of_block).tolist():
+            here = of_block == number
+            block = self.files.kept.get(self._key(number))
+            if block is None and 2 * here.sum() < self.edges[number + 1] - self.edges[number]:
+                alone |= here
+            else:
+                yield BlockRows(places[here], block or self._block(number), rows[here] - self.edges[number])
+        few = np.flatnonzero(alone)
+        cuts = np.flatnonzero(np.diff(self.row_bytes[rows[few]].cumsum() // _BLOCK_BYTES)) + 1
+        for some in np.split(few, cuts) if len(few) else ():
+            yield BlockRows(places[some], self.take(rows[some]), np.arange(len(some)))
+
+    def _key(self, number: int) -> BlockKey:
+        first, last = self.edges[number : number + 2].tolist()
+        return first, last, int(self.first_page[first]), int(self.first_page[last])
+
+    def _block(self, number: int) -> SectionBlock:
+        block = self.take(np.arange(*self.edges[number : number + 2]))
+        self.files.keep(self._key(number), block)
+        return block
+
+    def take(self, rows: Ids) -> SectionBlock:
+        """Read rows, in this order."""
+        arrays = {name: self._read(name, rows) for name in self.shard.about["arrays"]}
+        return SectionBlock(self.about, {**arrays, "pages": self.pages[rows]}, self.query_projection)
+
+    def background(self) -> NDArray[np.float32]:
+        """(R, B, 2): what background sentences score on all rows."""
+        return self._read("background", np.arange(len(self)))
+
+    def checksum(self, row: int) -> int:
+        """The checksum of the arrays of a row: of those that are kept, otherwise of those in the files."""
+        (_, block, (at,)) = next(self.blocks(np.zeros(1, np.int64), np.array([row])))
+        return section_checksum(block.arrays_of(int(at)))
+
+    def unreadable(self) -> Ids:
+        """The rows that the files are too short for now; all rows if they seem to be long enough."""
+        try:
+            whole = _complete_part(self.files, self.shard, self.pages).rows
+        except LibraryError:
+            whole = 0
+        return self.rows[self.rows >= whole] if whole < len(self) else self.rows
+
+    def _read(self, name: str, rows: Ids) -> NDArray[Any]:
+        about = self.shard.about["arrays"][name]
+        starts = self.first_page if name in PAGED_ARRAYS else np.arange(len(self) + 1)
+        first, last = starts[rows], starts[rows + 1]
+        found = np.empty((int((last - first).sum()), *about["shape"]), about["dtype"])
+        into, item = array_bytes(found), int(about["item"])
+        runs = np.flatnonzero(np.append(True, first[1:] != last[:-1])) if len(rows) else first
+        for begin, end in zip(first[runs].tolist(), np.append(last[runs[1:] - 1], last[-1:]).tolist(), strict=True):
+            size = (end - begin) * item
+            self.files.read(name, begin * item, into[:size])
+            into = into[size:]
+        return found
+
+
+def _complete_part(files: ShardFiles, shard: Shard, pages: NDArray[np.int32]) -> Shard:
+    """The shard without the rows at its end that the files are too short for."""
+    sizes = {name: files.size(name) for name in shard.about["arrays"]}
+    short = [name for name, size in sizes.items() if size < shard.bytes(name)]
+    ends = np.append(0, np.cumsum(pages, dtype=np.int64))  # (rows + 1,)
+    rows = shard.rows
+    for name in short:
+        there = sizes[name] // int(shard.about["arrays"][name]["item"])
+        rows = min(rows, int(np.searchsorted(ends, there, "right")) - 1 if name in PAGED_ARRAYS else there)
+    if short and rows == 0:
+        raise LibraryError(short_message(files.path(short[0]), sizes[short[0]], shard.bytes(short[0])))
+    return replace(shard, rows=rows, pages=int(ends[rows]))

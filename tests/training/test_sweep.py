@@ -1,0 +1,133 @@
+"""The file of a sweep: the runs that it makes, what is wrong with it in one sentence, and how many fit at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from prvr.training import ConfigError, MemoryFit, RunError, SweepFolder, read_sweep
+
+SWEEP = """
+seeds = [0, 1]
+data = "{world}"
+
+[methods]
+dreamprvr = {{}}
+[methods.plain]
+method = "dreamprvr"
+[methods.plain.settings]
+trace-stage.epochs = 0
+
+[datasets.synth]
+preset = "{preset}"
+
+[settings]
+trace.fusion_weight = [0.02, 0.05]
+model.width = 8
+"""
+
+
+@pytest.fixture
+def file(world: Path, preset: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "grid.toml"
+    path.write_text(SWEEP.format(world=world, preset=preset), encoding="utf-8")
+    return path
+
+
+def test_every_combination_is_a_run(file: Path) -> None:
+    plan = read_sweep(file, file.parent / "out")
+    names = [run.name for run in plan.runs]
+    assert len(set(names)) == 2 * 2 * 2
+    assert names[0] == "synth-dreamprvr-trace.fusion_weight=0.02-seed0"
+    assert plan.runs[0].title == "dreamprvr on synth, trace.fusion_weight 0.02, seed 0"
+    found = {(r.label, r.config.seed, r.config.trace.fusion_weight, r.config.trace_stage.epochs) for r in plan.runs}
+    wanted = {(label, seed, weight) for label in ("dreamprvr", "plain") for seed in (0, 1) for weight in (0.02, 0.05)}
+    assert found == {(*each, 0 if each[0] == "plain" else 4) for each in wanted}
+    assert {run.config.model.width for run in plan.runs} == {8}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("seeds = [0, 1]", "seeds = 3", "seeds should be a list of whole numbers, such as [0, 1, 2], found 3"),
+        ("seeds = [0, 1]", "seeds = [1, 1]", "seed 1 is there twice"),
+        ("seeds = [0, 1]", "sedes = [0]", "unknown key 'sedes'. Did you mean 'seeds'?"),
+        ("seeds = [0, 1]", "seeds = [0", "is not valid TOML"),
+        ("model.width = 8", "model.widht = 8", "settings: dreamprvr has no setting 'model.widht'. Did you mean"),
+        ("model.width = 8", 'model.width = "8"', "model], width: expected int, found '8'"),
+        ("model.width = 8", "model.width = 0", "model.width must be at least 1"),
+        ("model.width = 8", "model.width = []", "model.width is an empty list"),
+        ("model.width = 8", "seed = 4", "seed is no setting of a sweep: use seeds"),
+        ("[methods.plain]", "[methods.'a/b']", "use letters, digits"),
+        ("dreamprvr = {}", "dreamprvr = {epochs = 3}", "methods.dreamprvr: unknown key 'epochs'"),
+        ("dreamprvr = {}", "dreampvr = {}", "no method 'dreampvr'. Did you mean 'dreamprvr'?"),
+        ("[methods]", 'methods = ["dreamprvr"]\n[methods]', "write a table for each name"),
+        ("[datasets.synth]\npreset", "[datasets.sinth]\n#", "there is no preset 'sinth'. Did you mean 'synth'?"),
+        ('preset = "', 'data = "nowhere"\npreset = "', "datasets.synth:"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence_that_names_the_key(
+    file: Path, before: str, after: str, sentence: str
+) -> None:
+    text = file.read_text("utf-8")
+    assert before in text
+    file.write_text(text.replace(before, after, 1), encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        read_sweep(file)
+    assert sentence in str(error.value)
+    assert file.name in str(error.value)
+
+
+def test_a_folder_with_other_runs_of_that_name_is_refused(file: Path) -> None:
+    plan = read_sweep(file, file.parent / "out")
+    folder = SweepFolder(plan)
+    with folder.opened():
+        folder.create(plan.runs[0])
+    text = file.read_text("utf-8")
+    file.write_text(text.replace("model.width = 8", "model.width = 16"), encoding="utf-8")
+    changed = SweepFolder(read_sweep(file, plan.out))
+    with changed.opened():
+        assert changed.state(changed.plan.runs[0]) == "new", "nothing was trained yet, so nothing is contradicted"
+    (plan.out / plan.runs[0].name / "weights").mkdir()
+    with pytest.raises(RunError, match=r"model\.width was 8 and is 16 now\. Change it back"), changed.opened():
+        pass
+    grown = replace(plan, runs=plan.runs[:1])
+    with SweepFolder(grown).opened(), pytest.raises(RunError, match="sweeps in"), folder.opened():
+        pass
+
+
+def test_the_example_is_the_one_in_the_documents(world: Path, tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "examples" / "four_methods.toml").read_text("utf-8")
+    assert f"```toml\n{text}```" in (root / "docs" / "research.md").read_text("utf-8")
+    file = tmp_path / "four_methods.toml"
+    file.write_text(text.replace('"WORLD"', f'"{world}"'), encoding="utf-8")
+    plan = read_sweep(file)
+    assert plan.out == Path("sweeps/four_methods")
+    assert len(plan.runs) == 4 * 3
+    assert {run.config.model.visual_width for run in plan.runs} == {24}, "as the data has it"
+
+
+def test_trainings_start_while_the_memory_of_a_gpu_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prvr.training.sweep.memory.usable_cores", lambda: 16)
+    each, total = 20, 100
+    running: list[SimpleNamespace] = []
+    fit = MemoryFit(lambda: total - each * len(running))
+    assert fit.has_room(running)
+    running.append(SimpleNamespace(epochs=0))
+    assert not fit.has_room(running), "what it needs is not known before its first epoch"
+    while True:
+        running[-1].epochs = 1
+        if not fit.has_room(running):
+            break
+        running.append(SimpleNamespace(epochs=0))
+    assert len(running) == 4, "of five that would fit, one and a half stay free"
+    assert fit.ran_out(others=2)
+    assert not fit.has_room(running[:2])
+    assert not fit.ran_out(others=0), "alone, fewer at once does not help"
+    on_cpu = MemoryFit(None)
+    assert on_cpu.has_room([])
+    assert not on_cpu.has_room(running[:1])
