@@ -42,7 +42,7 @@ def test_a_sweep_goes_on_where_it_was_stopped(
 ) -> None:
     file, out = tmp_path / "small.toml", tmp_path / "out"
     file.write_text(SWEEP.format(world=world, preset=preset), encoding="utf-8")
-    words = ["sweep", str(file), "--out", str(out), "--device", "cpu"]
+    words = ["sweep", str(file), "--out", str(out), "--device", "cpu", "--log", "none"]
     assert prvr([*words, "--plan"]) == 0
     assert "2 runs" in capsys.readouterr().out
     assert not out.exists()

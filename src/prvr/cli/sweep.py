@@ -25,6 +25,7 @@ from prvr.training import (
     TrainingProcess,
     choose_device,
     gpu_memory,
+    parse_loggers,
     read_sweep,
     threads_for,
 )
@@ -61,6 +62,8 @@ class SweepArguments:
     """trainings at once. auto: on a GPU, up to four as its memory allows, measured while they run; on a CPU, one"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1"""
+    log: Annotated[str | None, tyro.conf.arg(metavar="NAMES")] = None
+    """where curves go: tensorboard, wandb, both with a comma, or none [default: tensorboard, if it is installed]"""
     plan: bool = False
     """show what would be trained, and train nothing"""
 
@@ -74,12 +77,14 @@ def sweep_command(argv: list[str]) -> int:
     if arguments.plan:
         _show_plan(folder, console)
         return 0
+    parse_loggers(arguments.log)  # so that a mistake is told before anything starts
     device = choose_device(arguments.device)
     fit = MemoryFit(gpu_memory(device)) if arguments.at_once == "auto" else FixedNumber(arguments.at_once)
     _stop_when_the_terminal_closes()
     with folder.opened(), _Events(folder, console) as events:
         threads = threads_for(fit.most, device.type == "cpu")
-        runner = SweepRunner(folder, fit, events, device=str(device), threads=threads)
+        words = ["--device", str(device), *(["--log", arguments.log] if arguments.log else [])]
+        runner = SweepRunner(folder, fit, events, words=words, threads=threads)
         _announce(folder, runner, console)
         runner.train()
     return _end(folder, runner, console)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -113,14 +114,20 @@ class SweepRunner:
         folder: the sweep.
         fit: how many trainings run at once.
         events: who is told.
-        device: of all trainings: auto, cpu, cuda, cuda:1.
+        words: options of ``prvr train --resume`` for all trainings, such as ``--device cuda``.
         threads: of each training on a CPU; 0: all.
     """
 
     def __init__(
-        self, folder: SweepFolder, fit: MemoryFit | FixedNumber, events: SweepEvents, *, device: str, threads: int = 0
+        self,
+        folder: SweepFolder,
+        fit: MemoryFit | FixedNumber,
+        events: SweepEvents,
+        *,
+        words: Sequence[str] = (),
+        threads: int = 0,
     ):
-        self.folder, self.fit, self.events, self.device, self.threads = folder, fit, events, device, threads
+        self.folder, self.fit, self.events, self.words, self.threads = folder, fit, events, words, threads
         self.waiting = deque(run for run in folder.plan.runs if folder.state(run) != "finished")
         self.running: list[TrainingProcess] = []
         self.failed: dict[str, str] = {}  # by name of the run: why
@@ -147,7 +154,7 @@ class SweepRunner:
         except UserError as problem:
             self._fail(planned, str(problem))
             return
-        words = ["--device", self.device, "--data", str(planned.data)]
+        words = [*self.words, "--data", str(planned.data)]
         training = TrainingProcess(planned, self.folder.run(planned), self.folder.log(planned), words, self.threads)
         self.running.append(training)
         self.events.started(training, resumed)
