@@ -21,10 +21,19 @@ from prvr.bench.corpus import (
     random_trace,
 )
 from prvr.bench.measure import DeviceTimer, MachineLimits, Measurement
-from prvr.scoring import FusedEngine, Gallery, Storage, fused_obstacle, prepare_queries, ranks, score_parts, top_k
-from prvr.scoring.engines.best_routes import pays
-from prvr.scoring.engines.factorised import FactorisedEngine
-from prvr.scoring.engines.products import stored_products
+from prvr.scoring import (
+    FactorisedEngine,
+    FusedEngine,
+    Gallery,
+    Storage,
+    fused_obstacle,
+    one_pass_pays,
+    prepare_queries,
+    ranks,
+    score_parts,
+    stored_products,
+    top_k,
+)
 
 
 def all_pairs(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:
@@ -59,7 +68,7 @@ def all_pairs(machine: MachineLimits, device: torch.device, sizes: BenchmarkSize
 
 
 def _passes(shape: Shape, gallery: Gallery) -> str:
-    fused = pays(shape.queries, gallery)
+    fused = one_pass_pays(shape.queries, gallery)
     return "routes in one pass, by Numba" if fused else 'routes in four passes: pip install "prvr[numba]" for one'
 
 

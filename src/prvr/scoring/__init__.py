@@ -16,8 +16,11 @@ if TYPE_CHECKING:
         known_searches,
     )
     from prvr.scoring.engines import Engine, Scores, ScoringEngine, Top, score, score_parts, top_k
+    from prvr.scoring.engines.best_routes import one_pass_pays
     from prvr.scoring.engines.common import prepare_queries
+    from prvr.scoring.engines.factorised import FactorisedEngine
     from prvr.scoring.engines.fused import FusedEngine, fused_device_obstacle, fused_obstacle
+    from prvr.scoring.engines.products import stored_products
     from prvr.scoring.evidence import AlignedPairs, GalleryEvidence, gallery_evidence
     from prvr.scoring.factors import NotSeparable, require_separable
     from prvr.scoring.few_queries import has_simsimd
@@ -52,6 +55,7 @@ __all__ = [
     "Calibration",
     "CalibrationQuality",
     "Engine",
+    "FactorisedEngine",
     "FusedEngine",
     "Gallery",
     "GalleryError",
@@ -86,6 +90,7 @@ __all__ = [
     "join_videos",
     "known_searches",
     "map_array",
+    "one_pass_pays",
     "pairwise_scores",
     "positive_pairs",
     "positive_ranks",
@@ -97,6 +102,7 @@ __all__ = [
     "rerank",
     "score",
     "score_parts",
+    "stored_products",
     "sweep_anchors",
     "top_k",
 ]

@@ -26,7 +26,7 @@ def _has_numba() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def pays(queries: int, gallery: Gallery) -> bool:
+def one_pass_pays(queries: int, gallery: Gallery) -> bool:
     """Whether there is enough to do, and Numba does it: float32 on a CPU."""
     routes = gallery.routes
     if routes is None or gallery.device.type != "cpu" or routes.grounding.dtype != torch.float32:

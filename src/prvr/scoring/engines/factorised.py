@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.scoring.engines import simd
-from prvr.scoring.engines.best_routes import best_routes, pays
+from prvr.scoring.engines.best_routes import best_routes, one_pass_pays
 from prvr.scoring.engines.common import Queries, Scores, Tile, per_video, slices, video_slices
 from prvr.scoring.engines.products import enough_columns, stored_products
 from prvr.scoring.gallery import Gallery
@@ -37,7 +37,7 @@ class FactorisedEngine:
 
     def plan(self, queries: int, gallery: Gallery) -> list[Tile]:
         step = min(queries, self.queries_per_tile)
-        self.one_pass = pays(queries, gallery)
+        self.one_pass = one_pass_pays(queries, gallery)
         # For a few queries the largest temporary of a tile is not a product but the stored vectors turned into floats.
         widest = step if gallery.storage in ("fp32", "fp64") else max(step, gallery.width)
         elements = self.tile_elements or TILE_ELEMENTS.get(gallery.device.type, 1 << 24)
