@@ -24,8 +24,8 @@ setup: $(STAMP)
 define install
 	@echo "== setting up $(VENV) (a few minutes the first time; pip shows its progress below)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --require-hashes -r $(1)
-	$(BIN)/python -m pip install $(TORCH)
+	$(BIN)/python -m pip install --no-compile --require-hashes -r $(1)
+	$(BIN)/python -m pip install --no-compile $(TORCH)
 	$(BIN)/python -m pip install --no-deps --no-build-isolation -e .
 endef
 

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -203,8 +204,10 @@ def served(library: Library, *options: str) -> Iterator[tuple[str, Callable[[], 
                 return f"the server has ended with {server.returncode}: {said[-500:]}"
             return said[-1000:] if "Traceback" in said else ""
 
-        yield address, problem
-        server.kill()
+        try:
+            yield address, problem
+        finally:
+            server.kill()
 
 
 def send_requests(folder: Path, count: int, chance: random.Random) -> Iterator[str]:
@@ -222,13 +225,13 @@ def send_requests(folder: Path, count: int, chance: random.Random) -> Iterator[s
                 method, path = chance.choice(routes)
                 if method in ("delete", "patch") and chance.random() < 0.9:
                     continue  # so that something is left to ask about
-                path = re.sub(r"\{[^}]*\}", lambda _: httpx.URL(path="/" + str(_value(chance))).path[1:] or "1", path)
+                path = re.sub(r"\{[^}]*\}", lambda _: quote(str(_value(chance)), safe="") or "1", path)
                 body = chance.choice((None, _object(chance), _value(chance)))
                 began = time.monotonic()
                 try:
                     answer = client.request(
                         method.upper(),
-                        httpx.URL(address).copy_with(path=path or "/"),
+                        address + path,
                         params={name: str(_value(chance)) for name in chance.sample(_NAMES, 2)},
                         content=None if body is None else json.dumps(body).encode(),
                         headers={"Content-Type": chance.choice(("application/json", "text/plain", "")) or "x"},

@@ -53,6 +53,7 @@ MAY_IMPORT = {
     "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
     "sharing": {"files", "backbones", "training", "evaluation", "media"},
     "library": {
+        "processes",
         "words",
         "times",
         "tokens",
@@ -245,6 +246,7 @@ NOT_FOR_PEOPLE = {
     "Interrupted",  # ends a training after Ctrl-C
     "Problem",  # an answer of the server
     "ShardMissing",  # a reader looks again
+    "UnreadableShard",  # a search leaves videos out
 }
 
 

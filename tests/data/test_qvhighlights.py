@@ -73,6 +73,7 @@ def test_windows_sentences_and_videos_are_kept(tmp_path: Path) -> None:
         ({"qid": None}, "'qid' must be a number"),
         ({"vid": "a b"}, "'vid' must be a video's id"),
         ({"query": " "}, "the query is empty"),
+        ({"query": "a \ud800"}, "half a character"),
         ({"duration": 0}, "'duration' must be the video's length"),
         ({"relevant_windows": [[1, 2, 3]]}, "'relevant_windows' must be a list"),
         ({"relevant_windows": [[10, 4]]}, r"the window \[10, 4\] is not a stretch"),

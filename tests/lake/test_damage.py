@@ -149,3 +149,21 @@ def test_a_changed_bit_in_vectors_is_found_by_a_search(drawn: Library, lake: Lib
             assert bool(library.damage()) == bool(damaged)
             left_out += len(damaged)
     assert left_out > 10
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_damaged_description_of_sections_is_a_sentence(drawn: Library, lake: Library, sealed: bool) -> None:
+    """It is in the manifest. Tables of older versions have no checksum of it."""
+    folder = Path(lake.address) / "frames.lance" / "_versions"
+    kept = {file: file.read_bytes() for file in folder.iterdir()}
+    for old, new in (
+        (b"routes.ceiling", b"routes.ceiljng"),
+        (b"fusion_weight", b"fusion_weighu"),
+        (b"float32", b"floqt32"),
+    ):
+        for file, content in kept.items():
+            assert old in content
+            without = content.replace(b"prvr.checksum", b"prvr.nothings")
+            file.write_bytes((content if sealed else without).replace(old, new))
+        with pytest.raises(UserError):
+            opened(lake.address, drawn).search("sentence 0 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from prvr.cli import main
 from prvr.data import Collection, Dataset, check_collections, open_feature_store
 from prvr.media import Encoder, EncoderError, Extraction, add_features, open_encoder, write_video
+from prvr.training import Run, RunError, load_preset
 from tests.media.encoders.conftest import save_pair
 
 SENTENCES = {"v_one#0": "a red square moves left", "v_two#0": "the man opens the door"}
@@ -75,6 +77,22 @@ def test_projected_words_end_with_the_sentence_in_the_space_of_the_pictures(
     assert "mean of 4" in Collection.find(tmp_path, "mine").recipes["frames"]["preprocessing"]
     with pytest.raises(EncoderError, match="cannot project single words"):
         add_features(folder, "other", videos, SENTENCES, Extraction(open_encoder("plain"), 1.0), text="projected")
+
+
+def test_a_run_refuses_features_that_were_made_otherwise(
+    clip: Encoder, videos: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = collection(tmp_path)
+    add_features(folder, "tiny", videos, SENTENCES, Extraction(clip, rate=1.0), progress=False)
+    preset, run = load_preset("charades", "xml"), Run(tmp_path / "run")
+    run.create(replace(preset, data=replace(preset.data, collection="mine", visual_feature="tiny")), tmp_path)
+    recipe = folder / "FeatureData" / "tiny" / "recipe.json"
+    made = json.loads(recipe.read_text("utf-8"))
+    recipe.write_text(json.dumps(made | {"decoder": "another"}))  # differs in rounding only
+    run.require_same_features(tmp_path)
+    recipe.write_text(json.dumps(made | {"rate": 2.0}))
+    with pytest.raises(RunError, match=r"the frames in .* were not made as those .*rate 1.0 → 2.0"):
+        run.require_same_features(tmp_path)
 
 
 def test_the_command_refuses_another_model_and_says_what_is_missing(

@@ -89,6 +89,8 @@ def test_files_of_others_in_the_folder_stay(trained: Run, tmp_path: Path, capsys
     assert "holds a run" in capsys.readouterr().err
     assert main(["push", str(trained.path)]) == 1
     assert "say where to" in capsys.readouterr().err
+    assert main(["push", str(trained.path), "ann/tiny@v1", "--dry-run"]) == 1
+    assert "leave out @v1" in capsys.readouterr().err
 
 
 # -- damage and bad intent --------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def push_command(argv: list[str]) -> int:
     arguments = tyro.cli(PushArguments, prog="prvr push", args=argv)
     if not arguments.name and arguments.to is None:
         raise SharingError("say where to: prvr push RUN OWNER/NAME, or prvr push RUN --to FOLDER")
-    name = HubAddress.parse(arguments.name).name if arguments.name else ""
+    name = HubAddress.for_push(arguments.name).name if arguments.name else ""
     shared = SharedRun.of(Run(arguments.run), arguments.weights)
     card = model_card(shared, name or Path(arguments.to or "").resolve().name, licence=arguments.license)
     console, notes = Console(highlight=False, markup=False, soft_wrap=True), Console(stderr=True, soft_wrap=True)

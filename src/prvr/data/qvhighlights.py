@@ -158,6 +158,8 @@ class _Row:
             raise ValueError(f"'vid' must be a video's id without blanks, found {video!r:.60}.")
         if not isinstance(sentence, str) or not sentence.split():
             raise ValueError("the query is empty.")
+        if any("\ud800" <= letter <= "\udfff" for letter in video + sentence):
+            raise ValueError("the text holds half a character (\\ud800 to \\udfff); write it as UTF-8.")
         moment, cut = _moment(row, video)
         return _Row(str(qid), video, " ".join(sentence.split()), moment, cut)
 

@@ -82,7 +82,7 @@ def sentence_bank(subject: Subject) -> SentenceBank:
 def _training_split(subject: Subject) -> Dataset:
     name, problems = subject.config.data.train_split, []
     ranked = subject.data or find_data(subject.run)
-    for place in (ranked, find_data(subject.run)) if ranked.trained_on else (ranked,):
+    for place in (ranked, find_data(subject.run)):
         try:
             return place.load(name)
         except DataError as problem:

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,15 @@ def _cache_bytes() -> int:
         raise LakeError(f"{CACHE_MEGABYTES} is a number of megabytes, not {text!r}") from None
 
 
+@contextmanager
+def described(place: str) -> Iterator[None]:
+    """A description that does not fit its sections is damaged. New tables have a checksum of it, older ones none."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, ArithmeticError) as problem:
+        raise DamagedTable(f"the description of {place} is damaged ({problem}): restore it from a copy") from problem
+
+
 class LakeVideos(Mapping[int, Video]):
     """The videos of one version that can be searched, in order of their numbers."""
 
@@ -127,14 +136,16 @@ class LakeSections(TrackSections):
         """``damaged``: leave out files that cannot be read, instead of raising an error."""
         self.table, self.track, self.projection, self.cache = table, track, projection, cache
         self.layout = SectionLayout.from_schema(table.schema)
-        self.fusion_weight = float(self.layout.about["trace"]["fusion_weight"])
+        with described(table.uri):
+            self.fusion_weight = float(self.layout.about["trace"]["fusion_weight"])
         rows, _ = scan_sections(table, ["part", "section", "tokens", "checksum"], damaged=damaged)
         owners = videos.naming(rows["part"])
         order = np.lexsort((rows["section"], owners))
         self.positions: Ids = order[owners[order] >= 0]  # (S,) places in the table
         self.owners = owners[self.positions]
         self.tokens = rows["tokens"][self.positions].astype(np.int64)
-        self.checksums: Ids = rows["checksum"][self.positions].astype(np.int64)
+        with np.errstate(invalid="ignore"):  # of damaged rows
+            self.checksums: Ids = rows["checksum"][self.positions].astype(np.int64)
         self.row_ids: Ids = rows["_rowid"][self.positions].astype(np.int64)
         self.keys: Ids = np.stack([rows["part"], rows["section"]], 1)[self.positions]  # (S, 2)
 
@@ -165,7 +176,11 @@ class LakeSections(TrackSections):
             return values
 
         keys = [(self.track, *key) for key in self.keys[numbers].tolist()]
-        return self.layout.block(self.cache.get(keys, from_table), self.projection)
+        values = self.cache.get(keys, from_table)
+        with described(self.table.uri):
+            block = self.layout.block(values, self.projection)
+            _ = block.numpy_gallery
+        return block
 
     def without(self, videos: Iterable[int]) -> LakeSections | None:
         kept = ~np.isin(self.owners, [*videos])

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HEAD = 0  # number of the row of ``videos`` that holds no video but, as its size, the next free number
-_ABOUT = b"prvr"
+_ABOUT, _CHECKSUM = b"prvr", b"prvr.checksum"  # in the schema of a table of sections
 VIDEO_COLUMNS = tuple(field.name for field in fields(Video))
 
 
@@ -133,6 +133,7 @@ class SectionLayout:
     def schema(self) -> pa.Schema:
         import pyarrow as pa
 
+        about = json.dumps(asdict(self)).encode()
         return pa.schema(
             [
                 ("part", pa.int64()),
@@ -143,13 +144,17 @@ class SectionLayout:
                 ("background", pa.list_(pa.float32(), 2 * self.sentences)),
                 ("arrays", pa.large_binary()),
             ],
-            metadata={_ABOUT: json.dumps(asdict(self)).encode()},
+            metadata={_ABOUT: about, _CHECKSUM: b"%d" % zlib.crc32(about)},
         )
 
     @staticmethod
     def from_schema(schema: pa.Schema) -> SectionLayout:
         try:
-            return SectionLayout(**json.loads((schema.metadata or {})[_ABOUT]))
+            metadata = schema.metadata or {}
+            text = metadata[_ABOUT]
+            if metadata.get(_CHECKSUM, b"%d" % zlib.crc32(text)) != b"%d" % zlib.crc32(text):
+                raise ValueError("its checksum differs")
+            return SectionLayout(**json.loads(text))
         except (KeyError, TypeError, ValueError) as problem:
             raise DamagedTable(f"the description of a table is damaged ({problem}): restore it from a copy") from None
 

@@ -119,7 +119,9 @@ def _results(record: EvaluationRecord, shared: SharedRun) -> str:
     size = f"{len(record.query_ids):,} queries about {len(set(record.video_ids)):,} videos"
     notes = ["In percent, with 95 % bootstrap intervals over queries.", f"Weights: {protocol.selection}."]
     notes += [f"One training, seed {config.seed}."] if "imported_from" not in shared.run.record else []
-    if protocol.split == config.data.validation_split and not config.held_out:
+    if protocol.dataset != config.data.collection:
+        notes.append(f"Cross-dataset: it was trained on {config.data.collection}.")
+    elif protocol.split == config.data.validation_split and not config.held_out:
         notes.append(f"Training was watched on this split ({protocol.split}), so the numbers may be too high.")
     return "\n\n".join([f"{protocol.dataset}, split {protocol.split}: {size}.", "\n".join(lines), " ".join(notes)])
 
@@ -163,11 +165,12 @@ def _making(shared: SharedRun) -> str:
 def _limits(shared: SharedRun, records: list[EvaluationRecord]) -> str:
     config, notice = shared.config, build(shared.config.method, shared.config.model).notice
     sure = " (`calibration.json` says how probable an answer is, on such data)" if shared.calibration else ""
+    abroad = {record.protocol.dataset for record in records} - {config.data.collection}
+    elsewhere = f"Others that it was tried on: {', '.join(sorted(abroad))}." if abroad else "It was tried on no others."
     limits = [
         f"It fits features of the same kind only: {config.model.visual_width} numbers per frame and "
         f"{config.model.query_width} per word, made as above. Others give meaningless scores.",
-        f"It has seen the videos and sentences of {config.data.collection} only. How well it ranks others was not "
-        "measured.",
+        f"It has seen the videos and sentences of {config.data.collection} only. {elsewhere}",
         f"It always ranks something first, also where no video shows what was asked for{sure}.",
     ]
     limits += ["The intervals are of one training. Another seed may differ by more than they show."] if records else []

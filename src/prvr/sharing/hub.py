@@ -54,6 +54,14 @@ class HubAddress(NamedTuple):
             raise SharingError(f"{text!r} is no address on the hub: expected OWNER/NAME or hf://OWNER/NAME@REVISION")
         return HubAddress(found["name"], found["revision"])
 
+    @staticmethod
+    def for_push(text: str) -> HubAddress:
+        """The same for a push, which makes a revision of its own and so takes none."""
+        address = HubAddress.parse(text)
+        if address.revision is not None:
+            raise SharingError(f"{text}: a push makes a revision of its own; leave out @{address.revision}")
+        return address
+
     def __str__(self) -> str:
         return SCHEME + self.name + (f"@{self.revision}" if self.revision else "")
 
@@ -114,9 +122,7 @@ def push_run(shared: SharedRun, name: str, card: str, *, private: bool = False, 
     Returns:
         the address of the repository.
     """
-    hub, address = require_hub(), HubAddress.parse(name)
-    if address.revision is not None:
-        raise SharingError(f"{name}: a push makes a new revision of its own; leave out @{address.revision}")
+    hub, address = require_hub(), HubAddress.for_push(name)
     with tempfile.TemporaryDirectory(prefix="prvr-push-") as scratch, _explained(address, "write to"):
         files = write_layout(shared, Path(scratch), card)
         api = hub.HfApi()

@@ -100,7 +100,7 @@ def _entry(number: int, entry: ShownMistake, dataset: Dataset, found: RankedQuer
     caption, query = dataset.captions[mistake.query], mistake.query
     right, other = dataset.video_ids[mistake.truth], dataset.video_ids[mistake.other]
     before, after = int(found.base_ranks[query]), int(found.final_ranks[query])
-    rank = f"rank {before} → {after} with TRACE" if found.with_trace else f"rank {after}"
+    rank = f"rank {before} → {after} with TRACE" if before != after else f"rank {after}"
     role = "The base's first answer" if mistake.kind.key == "lifted" else "First answer"
     also = " (correct too)" if mistake.other in found.positives[query] and mistake.other != mistake.truth else ""
     text = mistake_words(mistake, found, dataset, entry.truth, entry.other)

@@ -73,13 +73,14 @@ def positives_section(finer: Finer) -> ReportSection:
     counts = [len(subject.dataset.positives[row]) for row in judged.nonzero().squeeze(1).tolist()]
     several = sum(count > 1 for count in counts)
     rows: list[list[Cell]] = []
+    measured: list[list[Cell]] = []
     for name, answers in finer.answers.items():
         r, label = finer.relevance[name], SCORINGS[name]
+        rows.append([f"{label}, labelled video", *recall_cells(recalls(finer.ranks[name][judged]))])
+        rows.append([f"{label}, any correct video", *recall_cells(recalls(answers.any_ranks[judged]))])
         measures = [r.mean_average_precision, r.ndcg_10, r.ndcg_100, r.coverage_10, r.coverage_100]
-        rows.append([f"{label}, labelled video", *recall_cells(recalls(finer.ranks[name][judged])), *[None] * 5])
-        rows.append([f"{label}, any correct video", *recall_cells(recalls(answers.any_ranks[judged])), *measures])
-    columns = [Column("scoring"), *RECALL_COLUMNS, Column("mAP"), Column(f"nDCG@{NEAR}"), Column(f"nDCG@{FAR}")]
-    columns += [Column(f"coverage@{k}") for k in (NEAR, FAR)]
+        measured.append([label, *measures])
+    columns = [Column("mAP"), *(Column(f"{what}@{k}") for what in ("nDCG", "coverage") for k in (NEAR, FAR))]
     source = f"the label file names {len(counts):,} of {len(judged):,} queries, which are counted here"
     source = source if subject.labelled is not None else "as the dataset's own file says"
     lead = (
@@ -87,8 +88,11 @@ def positives_section(finer: Finer) -> ReportSection:
         f"video, {sum(counts) / len(counts):.2f} on average ({source}). The rank is that of the best of them. mAP and "
         "nDCG look at the ranks of all of them; coverage@k is the share of them within the first k. Means over queries."
     )
-    table = ReportTable("positives", "Single and several positives (%)", columns, rows)
-    return ReportSection("positives", POSITIVES, lead, [table])
+    tables = [
+        ReportTable("positives", "Single and several positives (%)", [Column("scoring"), *RECALL_COLUMNS], rows),
+        ReportTable("relevance", "All correct videos (%)", [Column("scoring"), *columns], measured),
+    ]
+    return ReportSection("positives", POSITIVES, lead, tables)
 
 
 def corpus_moments_section(finer: Finer) -> ReportSection:
@@ -109,9 +113,9 @@ def corpus_moments_section(finer: Finer) -> ReportSection:
     count = len(next(iter(finer.searches.values())).rows)
     lead = (
         f"{count:,} queries with a known moment. Predictions are the {STRETCHES} best stretches of the curve in each "
-        f"of the {VIDEOS} best videos, ranked by the video's score less what the stretch is worse than the video's "
-        "best. One is right if it is in the labelled video and overlaps the moment enough. The last columns rank the "
-        "stretches of the labelled video alone (SVMR)."
+        f"of the {VIDEOS} best videos, ranked by the video's score, minus how much less clear the stretch is than the "
+        "video's best one. One is right if it is in the labelled video and overlaps the moment enough. The last "
+        "columns rank the stretches of the labelled video alone (SVMR)."
     )
     return ReportSection("vcmr", MOMENTS, lead, [ReportTable("vcmr", "Moment retrieval (%)", columns, rows)])
 
