@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 HEAD = 0  # number of the row of ``videos`` that holds no video but, as its size, the next free number
 _ABOUT, _CHECKSUM = b"prvr", b"prvr.checksum"  # in the schema of a table of sections
+_ROUTES = {"routes.grounding", "routes.ceiling", "routes.gram"}
+_NEEDED = {"local.values", "registers.values", "values.values", "spans"} | _ROUTES  # arrays that every section has
 VIDEO_COLUMNS = tuple(field.name for field in fields(Video))
 
 
@@ -154,8 +156,11 @@ class SectionLayout:
             text = metadata[_ABOUT]
             if metadata.get(_CHECKSUM, b"%d" % zlib.crc32(text)) != b"%d" % zlib.crc32(text):
                 raise ValueError("its checksum differs")
-            return SectionLayout(**json.loads(text))
-        except (KeyError, TypeError, ValueError) as problem:
+            layout = SectionLayout(**json.loads(text))
+            if missing := _NEEDED - layout.arrays.keys():
+                raise ValueError(f"it lacks {min(missing)}")
+            return layout
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
             raise DamagedTable(f"the description of a table is damaged ({problem}): restore it from a copy") from None
 
     def item_bytes(self, name: str) -> int:
