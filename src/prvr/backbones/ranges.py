@@ -46,7 +46,10 @@ def require_ranges(config: Any, where: str = "") -> None:
         key = name.rpartition(".")[2]
         least, most = _RANGES.get(key, Range(_TINY, 1_000_000) if key.endswith("temperature") else _USUAL)
         if not least <= value <= most:  # NaN is in no range
-            raise ValueError(f"{name} must be {_shown(least, most)}, not {value:.6g}")
+            found = (
+                f"{value:.6g}" if isinstance(value, float) or abs(value) < 2**1000 else "a number of hundreds of digits"
+            )
+            raise ValueError(f"{name} must be {_shown(least, most)}, not {found}")
 
 
 def _shown(least: float, most: float) -> str:
