@@ -258,7 +258,7 @@ time.sleep(60)
         with contextlib.suppress(OSError):  # a process that has just ended
             if status.read_text().rpartition(")")[2].split()[1] == str(process.pid):
                 children.append(int(status.parent.name))
-    assert len(children) >= 2
+    assert children  # one at least has started by now
     process.kill()
     process.communicate()
     deadline = time.monotonic() + 20

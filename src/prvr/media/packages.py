@@ -30,20 +30,20 @@ def require_faster_whisper() -> Any:
     return _require("faster_whisper", "faster-whisper, which writes down what is said,", "speech")
 
 
-def require_onnxruntime() -> Any:
+def require_onnxruntime(extra: str = "onnx") -> Any:
     """ONNX Runtime, which runs converted models on a processor."""
     _keep_onnxruntime_quiet()
-    return _require("onnxruntime", "onnxruntime, which runs converted models,", "onnx")
+    return _require("onnxruntime", "onnxruntime, which runs converted models,", extra)
 
 
-def require_onnx() -> Any:
+def require_onnx(extra: str = "onnx") -> Any:
     """The package ``onnx``, which writes the files that ONNX Runtime reads."""
-    return _require("onnx", "onnx, which converts models,", "onnx")
+    return _require("onnx", "onnx, which converts models,", extra)
 
 
 def require_quantization() -> Any:
     """The part of ONNX Runtime that rounds a model to int8."""
-    require_onnx(), require_onnxruntime()
+    require_onnx("int8"), require_onnxruntime("int8")
     return import_module("onnxruntime.quantization")
 
 

@@ -57,7 +57,7 @@ class Int8Tower:
     """Runs a converted model: (N, 3, H, W) float32 → (N, D)."""
 
     def __init__(self, path: Path):
-        runtime = require_onnxruntime()
+        runtime = require_onnxruntime("int8")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads leave the cores free
@@ -80,7 +80,7 @@ def converted_model(model: Any, preparation: PicturePreparation, weights: str) -
         MissingExtra: a package of the extra ``int8`` is not installed.
         OSError: the cache cannot be written.
     """
-    require_onnxruntime()
+    require_onnxruntime("int8")
     home = user_cache("int8")
     home.mkdir(parents=True, exist_ok=True)
     facts = [weights, str(preparation), torch.__version__, *int8_versions(), has_vnni(), _OPSET]
