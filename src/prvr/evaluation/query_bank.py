@@ -81,8 +81,9 @@ def sentence_bank(subject: Subject) -> SentenceBank:
 
 def _training_split(subject: Subject) -> Dataset:
     name, problems = subject.config.data.train_split, []
-    ranked = subject.data or find_data(subject.run)
-    for place in (ranked, find_data(subject.run)):
+    places = [subject.data] if subject.data is not None else []
+    places += [find_data(subject.run)] if "data" in subject.run.record else []  # a run from the hub has none
+    for place in places:
         try:
             return place.load(name)
         except DataError as problem:
