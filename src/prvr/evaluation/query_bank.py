@@ -81,7 +81,7 @@ def sentence_bank(subject: Subject) -> SentenceBank:
 
 def _training_split(subject: Subject) -> Dataset:
     name, problems = subject.config.data.train_split, []
-    places = [subject.data] if subject.data is not None else []
+    places = [subject.data or find_data(subject.run)]
     places += [find_data(subject.run)] if "data" in subject.run.record else []  # a run from the hub has none
     for place in places:
         try:
