@@ -109,7 +109,8 @@ def write_layout(shared: SharedRun, folder: Path, card: str) -> list[Path]:
     if (folder / "run.json").exists():
         raise SharingError(f"{folder} holds a run: name another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    record, files = shared.run.record, {}
+    record, files, captions = shared.run.record, {}, shared.run.captions
+    record |= {} if captions is None else {"captions": captions}  # older runs do not keep it; their data may tell
     for name, weights in shared.parts.items():
         source = shared.run.path / "weights" / weights
         with whole_file(folder / name) as partial:
