@@ -42,8 +42,11 @@ def test_a_sweep_is_trained_and_compared(
     world: Path, preset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, out = tmp_path / "small.toml", tmp_path / "out"
-    file.write_text(SWEEP.format(world=world, preset=preset, wrong=""), encoding="utf-8")
-    assert prvr(["sweep", str(file), "--out", str(out), "--device", "cpu", "--log", "none"]) == 0
+    text = SWEEP.format(world=world, preset=preset, wrong="")
+    text = text.replace("checkpoint_seconds = 0\n", "").replace("epochs = 3", "epochs = 1")
+    file.write_text(text, encoding="utf-8")
+    words = ["--at-once", "2", "--device", "cpu", "--log", "none"]  # one thread each: little spinning on busy cores
+    assert prvr(["sweep", str(file), "--out", str(out), *words]) == 0
     assert "done: 1 of 1 run finished" in capsys.readouterr().out
     assert prvr(["compare", str(out), "--device", "cpu"]) == 0
     assert "dreamprvr + TRACE" in capsys.readouterr().out
