@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -17,6 +19,7 @@ from prvr.evaluation.encoded_split import encode_subject
 from prvr.evaluation.finer import Answers, Finer, Hubness, Relevance, moment_ratios, ratio_bins, search_moments
 from prvr.evaluation.finer.corpus_moments import MomentSearch, _best_overlap
 from prvr.evaluation.finer.groups import kind_groups, query_kinds
+from prvr.evaluation.finer.measure import save_moments
 from prvr.evaluation.query_bank import BankCorrection, _asked_by
 from prvr.evaluation.subject import Subject
 from prvr.trace import aligned_evidence
@@ -158,6 +161,23 @@ def test_moments_in_the_corpus_as_a_loop_finds_them(planted: Subject) -> None:
     first = searches["trace"].first_right(0.5).tolist()
     assert numbers["r1"] == pytest.approx(100 * sum(rank == 1 for rank in first) / 5)
     assert numbers["r100"] == pytest.approx(100 * sum(rank > 0 for rank in first) / 5)
+
+
+def test_recalls_of_moments_follow_from_the_file_of_predictions(planted: Subject, tmp_path: Path) -> None:
+    subject = with_moments(planted)
+    data, known = subject.dataset, subject.dataset.moments or {}
+    answers = {"base": Answers.of(split_scores(subject.model, data).base, data.positives)}
+    searches = search_moments(data, encode_subject(subject, timed=False), subject.model.trace.config, answers)
+    save_moments(Finer(subject, {"base": torch.ones(6, dtype=torch.long)}, answers, searches), tmp_path)
+    with gzip.open(tmp_path / "predictions.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    for row, expected in zip(rows, searches["base"].overlap.tolist(), strict=True):
+        moment = known[row["query_id"]]
+        found = [
+            max(overlap((a, b), (s / 60, e / 60)) for s, e in moment.windows) if video == moment.video else 0.0
+            for video, a, b, _ in row["predictions"]
+        ]
+        assert found == pytest.approx(expected[: len(found)], abs=1e-12)
 
 
 def test_an_overlap_of_exactly_the_threshold_is_right() -> None:
