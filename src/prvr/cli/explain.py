@@ -11,6 +11,7 @@ from typing import Annotated
 import tyro
 from rich.text import Text
 
+from prvr.cli.hub_runs import RunPath
 from prvr.evaluation import (
     PairAccount,
     Subject,
@@ -39,7 +40,7 @@ class ExplainArguments:
     (PNG and SVG) under RUN/explain. The query is one of the split: its id, or words that only it contains.
     """
 
-    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    run: Annotated[tyro.conf.Positional[RunPath], tyro.conf.arg(metavar="RUN")]
     """folder of a run"""
     query: str | None = None
     """id of a query, or (part of) its sentence"""
