@@ -166,6 +166,7 @@ def test_a_benchmark_that_trains(hostile: Path, tmp_path: Path) -> None:
     assert (tmp_path / "study.json").is_file()
 
 
+@pytest.mark.slow  # tests/lake/test_on_ray.py adds on a cluster in the ordinary suite
 def test_adding_on_a_cluster(hostile: Path, command: list[str], films: RenderedWorld) -> None:
     for package in ("ray", "lance"):
         pytest.importorskip(package, reason='clusters need Ray and Lance: pip install "prvr[scale]"')

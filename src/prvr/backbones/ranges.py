@@ -46,10 +46,14 @@ def require_ranges(config: Any, where: str = "") -> None:
         key = name.rpartition(".")[2]
         least, most = _RANGES.get(key, Range(_TINY, 1_000_000) if key.endswith("temperature") else _USUAL)
         if not least <= value <= most:  # NaN is in no range
-            found = (
-                f"{value:.6g}" if isinstance(value, float) or abs(value) < 2**1000 else "a number of hundreds of digits"
-            )
-            raise ValueError(f"{name} must be {_shown(least, most)}, not {found}")
+            raise ValueError(f"{name} must be {_shown(least, most)}, not {_number(value)}")
+
+
+def _number(value: float) -> str:
+    try:
+        return f"{value:.6g}"
+    except OverflowError:  # an integer
+        return "one of hundreds of digits"
 
 
 def _shown(least: float, most: float) -> str:

@@ -169,8 +169,11 @@ class LakeSections(TrackSections):
 
         def from_table(places: list[int]) -> list[bytes]:
             some = numbers[places]
-            values: list[bytes] = self.take(some, ["arrays"])["arrays"].to_pylist()
-            sums = np.array([*map(checksum_of, self.background_scores(some), values)], np.int64)
+            found = self.take(some, ["arrays", "background"])
+            values: list[bytes] = [value or b"" for value in found["arrays"].to_pylist()]
+            with described(self.table.uri):
+                scores = self._of_sentences(list_matrix(found["background"]))
+            sums = np.array([*map(checksum_of, scores, values)], np.int64)
             if (wrong := sums != self.checksums[some]).any():
                 raise DamagedVectors(self.owners[some[wrong]].tolist())
             return values
@@ -197,10 +200,13 @@ class LakeSections(TrackSections):
             return self.table.take(self.positions[numbers], columns=[*columns])
 
     def background_scores(self, numbers: Ids) -> NDArray[np.float32]:
-        shape = (-1, self.layout.sentences, 2)
         if 4 * 2 * self.layout.sentences * len(self) <= _BACKGROUND_BYTES:
-            return self._all_background_scores.reshape(shape)[numbers]
-        return list_matrix(self.take(numbers, ["background"])["background"]).reshape(shape)
+            return self._of_sentences(self._all_background_scores)[numbers]
+        return self._of_sentences(list_matrix(self.take(numbers, ["background"])["background"]))
+
+    def _of_sentences(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n, 2 B) → (n, B, 2)."""
+        return scores.reshape(-1, self.layout.sentences, 2)
 
     @cached_property
     def _all_background_scores(self) -> NDArray[np.float32]:

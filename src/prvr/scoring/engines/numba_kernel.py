@@ -30,7 +30,11 @@ _C0, _C1, _C2, _C3, _C4, _C5 = (
 
 
 def _compiled(function: _Function) -> _Function:
-    return njit(nogil=True, fastmath=True, error_model="numpy", cache=True)(function)
+    options = {"nogil": True, "fastmath": True, "error_model": "numpy"}
+    try:
+        return njit(**options, cache=True)(function)
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+        return njit(**options)(function)
 
 
 @_compiled
