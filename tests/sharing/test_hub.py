@@ -45,7 +45,9 @@ def test_a_pushed_run_ranks_exactly_as_before(run: Run, world: Path, hub: StandI
 def test_every_command_takes_an_address_in_place_of_a_run(
     run: Run, world: Path, hub: StandInHub, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["push", str(run.path), NAME]) == 0
+    for _ in range(2):
+        assert main(["push", str(run.path), f"hf://{NAME}"]) == 0
+    assert not any("/resolve/" in request for request in hub.requests), "the target is not fetched"
     assert f"hf://{NAME}" in capsys.readouterr().out
     data = ["--data", str(world)]
     assert main(["eval", f"hf://{NAME}", str(run.path), *data, "--json"]) == 0

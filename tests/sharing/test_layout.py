@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from safetensors.torch import load_file, save_file
 
 from prvr.backbones import methods
 from prvr.cli import main
-from prvr.evaluation import load_record
+from prvr.cli.hub_runs import with_loaded_runs
+from prvr.evaluation import RankedData, evaluate_run, find_data, load_record, save_record
 from prvr.media import file_hash
-from prvr.sharing import SharedRun, SharingError, load_run, model_card, write_layout
+from prvr.sharing import SharedRun, SharingError, is_layout, load_run, model_card, write_layout
 from prvr.training import Run, TraceModel, config_from_dict
 
 
@@ -91,6 +93,64 @@ def test_files_of_others_in_the_folder_stay(trained: Run, tmp_path: Path, capsys
     assert "say where to" in capsys.readouterr().err
     assert main(["push", str(trained.path), "ann/tiny@v1", "--dry-run"]) == 1
     assert "leave out @v1" in capsys.readouterr().err
+
+
+def test_only_words_that_name_a_run_are_loaded(
+    folder: Path, tmp_path: Path, world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder = Path(shutil.copytree(folder, tmp_path / "clip"))  # as folders of other programs' models look
+    (encoder / "config.json").write_text('{"model_type": "clip"}')
+    assert is_layout(folder)
+    assert not is_layout(encoder)
+    for library in (["add", "films", "--encoder"], ["reindex", "--encoder"], ["add", "films", "--speech"]):
+        for place in (str(folder), str(encoder)):
+            assert with_loaded_runs([*library, place], "--model") == [*library, place]
+    assert main(["library", "reindex", "--encoder", str(encoder)]) == 1
+    assert "another program" not in capsys.readouterr().err
+    assert not Path("runs").exists()
+    there = with_loaded_runs(["add", "films", "--model", str(folder), f"--model={folder}"], "--model")
+    assert Path(there[3]).parent == Path("runs/hub")
+    assert there[4] == f"--model={there[3]}"
+    assert main(["eval", "--json", "--data", str(world), str(folder)]) == 0  # a run behind options
+    assert json.loads(capsys.readouterr().out)[0]["protocol"]["trained_on"] == ""
+    assert main(["train", "--resume", str(folder)]) == 1
+    assert "start from it with --from" in capsys.readouterr().err
+
+
+def test_a_folder_can_be_written_again(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert main(["push", str(run.path), "--to", "shared"]) == 0
+        assert not Path("runs").exists()
+    assert main(["push", "shared", "--to", "again"]) == 0
+    assert file_hash(Path("again/model.safetensors")) == file_hash(Path("shared/model.safetensors"))
+
+
+def test_another_dataset_of_the_same_name_is_told_apart(run: Run, world: Path, tmp_path: Path) -> None:
+    record = load_record(run.path / "eval" / "test-average")
+    protocol = replace(record.protocol, trained_on="another synth")
+    shutil.rmtree(run.path / "eval")
+    save_record(replace(record, protocol=protocol), run.path / "eval" / "seed9-test-average")
+    card = ModelCard(model_card(SharedRun.of(run), "ann/tiny"))
+    assert "synth (cross-dataset: trained on another synth), split test" in card.text
+    assert "tried on: another synth." in card.text
+    assert card.data.eval_results is None, "the hub would show it as the run's own"
+
+    other = Path(shutil.copytree(world, tmp_path / "other", ignore=shutil.ignore_patterns(".prvr-cache")))
+    captions = next(other.rglob("*train.caption.txt"))
+    captions.write_text(captions.read_text("utf-8").replace("\n", " more\n"), "utf-8")
+    write_layout(SharedRun.of(run), tmp_path / "shared", "card")
+    loaded = load_run(tmp_path / "shared", tmp_path / "runs")  # knows no folder of data
+    assert find_data(loaded, world) == RankedData(world, loaded.config)
+    assert find_data(loaded, other).trained_on == "another synth"
+    about = json.loads((loaded.path / "run.json").read_text("utf-8"))
+    del about["captions"]  # as runs of before
+    (loaded.path / "run.json").write_text(json.dumps(about), "utf-8")
+    found = evaluate_run(loaded, data=other, query_bank=True).record.protocol
+    assert found.trained_on == ""
+    assert found.notes.startswith("could not check that this is the synth of the training")
+    loaded.set_data(world)  # as a resumed training does
+    assert find_data(loaded, other).trained_on == "another synth"
 
 
 # -- damage and bad intent --------------------------------------------------------------------------------------------

@@ -56,10 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         module = import_module(f"prvr.cli.{COMMANDS[words[0]][0]}")
         command = getattr(module, f"{words[0].replace('-', '_')}_command")
         from prvr.cli.errors import guarded
-        from prvr.cli.hub_runs import with_loaded_runs
     except KeyboardInterrupt:
         return 130
-    return guarded(lambda argv: command(with_loaded_runs(words[0], argv)), words[1:])
+    return guarded(command, words[1:])
 
 
 def _help() -> str:

@@ -13,6 +13,7 @@ import torch
 import tyro
 
 from prvr.cli.console import count, print_table, report_table
+from prvr.cli.hub_runs import RunPath, local_run
 from prvr.errors import UserError, did_you_mean
 from prvr.evaluation import (
     Benchmark,
@@ -45,7 +46,7 @@ class CompareArguments:
     table1.tex in the paper's layout, and ranks/ with every query's rank, from which all numbers can be recomputed.
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN|SWEEP")]
+    runs: Annotated[tyro.conf.Positional[tuple[RunPath, ...]], tyro.conf.arg(metavar="RUN|SWEEP")]
     """folders of runs and of sweeps (or a sweep's .toml file)"""
     against: str | None = None
     """row that the others are compared with, or a run [default: the first base branch; without TRACE, the first row]"""
@@ -139,7 +140,7 @@ def _reference(benchmarks: Sequence[Benchmark], against: str | None) -> str:
         return next((row.name for row in rows if row.scoring == "base" and row.name != row.label), names[0])
     same = [name for name in names if name.lower() == against.lower()]
     same += [row.name for row in rows if row.scoring == "base" and row.label.lower() == against.lower()]
-    place = Path(against).resolve()
+    place = Path(local_run(against)).resolve()
     same += [row.name for row in reversed(rows) if any(each.run.path.resolve() == place for each in row.runs)]
     if not same:
         hint = did_you_mean(against, names)

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from prvr.cli.console import format_bytes
+from prvr.cli.hub_runs import RunPath
 from prvr.sharing import SharingError, load_query_tower, write_onnx, write_torch_export
 from prvr.terminal import Console
 from prvr.training import Run
@@ -24,7 +25,7 @@ class ConvertArguments:
     are in its metadata, as JSON under `prvr`.
     """
 
-    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    run: Annotated[tyro.conf.Positional[RunPath], tyro.conf.arg(metavar="RUN")]
     """folder of a run, or hf://OWNER/NAME"""
     onnx: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """write ONNX, for ONNX Runtime and others"""

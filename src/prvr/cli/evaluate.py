@@ -12,6 +12,7 @@ from rich.status import Status
 from rich.text import Text
 
 from prvr.cli.console import print_table
+from prvr.cli.hub_runs import RunPath
 from prvr.cli.sections import print_section
 from prvr.evaluation import (
     FINER_SECTIONS,
@@ -53,7 +54,7 @@ class EvalArguments:
     and hubs. `--data OTHER` ranks a dataset that the run was not trained on (cross-dataset).
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: tyro.conf.Positional[tuple[RunPath, ...]]
     """folders of runs, as `prvr train` writes them"""
     data: Path | None = None
     """folder with the dataset, also another one with features of the same widths [default: the one the run was

@@ -3,30 +3,54 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
-_TAKE_RUNS = ["train", "eval", "report", "explain", "transfer", "push", "convert", "library", "sweep", "compare"]
+import tyro
 
 
-def with_loaded_runs(command: str, argv: list[str]) -> list[str]:
-    """A command's words, where addresses on the hub and folders in its layout are runs on this machine.
+def is_shared(word: str) -> bool:
+    """Whether a word names a run on the hub, or a folder in its layout."""
+    if word.startswith("hf://") or not os.path.isfile(os.path.join(word, "config.json")):
+        return word.startswith("hf://")
+    from prvr.sharing import is_layout  # imported here: few commands need it
 
-    An option's value may follow the option or an equals sign: ``--from hf://ann/model``, ``--from=hf://ann/model``.
+    return is_layout(Path(word))
 
-    >>> with_loaded_runs("eval", ["runs/mine", "--split", "test"])
-    ['runs/mine', '--split', 'test']
+
+def local_run(word: str) -> str:
+    """The folder of a run on this machine, where a word names a shared one; other words as they are."""
+    if not is_shared(word):
+        return word
+    from prvr.sharing import load_run
+
+    return str(load_run(word).path)
+
+
+def with_loaded_runs(argv: Sequence[str], *options: str) -> list[str]:
+    """The words of a command line, where shared runs that these options name are runs on this machine.
+
+    >>> with_loaded_runs(["charades", "--from", "runs/mine", "--from=runs/other"], "--from")
+    ['charades', '--from', 'runs/mine', '--from=runs/other']
     """
-    return [_loaded(argv, number) for number in range(len(argv))] if command in _TAKE_RUNS else argv
+    words, before = [], ""
+    for word in argv:
+        name, mark, value = word.partition("=")
+        if before in options:
+            word = local_run(word)
+        elif mark and name.replace("_", "-") in options:
+            word = f"{name}={local_run(value)}"
+        before = name.replace("_", "-") if not mark else ""
+        words.append(word)
+    return words
 
 
-def _loaded(argv: list[str], number: int) -> str:
-    option, equals, value = argv[number].rpartition("=") if argv[number].startswith("--") else ("", "", argv[number])
-    if not value.startswith("hf://") and not os.path.isfile(os.path.join(value, "config.json")):
-        return argv[number]
-    from prvr.sharing import SCHEME, SharingError, is_layout, load_run  # imported here: few commands need it
-
-    if not value.startswith(SCHEME) and not is_layout(Path(value)):
-        return argv[number]
-    if "--resume" in (option, argv[number - 1] if number else ""):
-        raise SharingError(f"{value} cannot be resumed, because it has no checkpoints: start from it with --from")
-    return f"{option}{equals}{load_run(value).path}"
+_LOADED = tyro.constructors.PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="RUN",
+    instance_from_str=lambda words: Path(local_run(words[0])),
+    is_instance=lambda value: isinstance(value, Path),
+    str_from_instance=lambda path: [str(path)],
+)
+RunPath: TypeAlias = Annotated[Path, _LOADED]  # of an argument that names a run, which may be a shared one

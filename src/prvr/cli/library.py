@@ -13,6 +13,7 @@ from rich.text import Text
 from prvr.cli.console import UNLIMITED, count, format_bytes, format_time, print_table, shown_name
 from prvr.cli.durations import LIBRARY_DURATIONS, durations_in_seconds
 from prvr.cli.group import print_group_help
+from prvr.cli.hub_runs import with_loaded_runs
 from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
 from prvr.cli.progress import encoding_progress
 from prvr.cli.reindex import Reindex
@@ -297,7 +298,7 @@ def library_command(argv: list[str]) -> int:
     name = argv[0] if argv else ""
     if name not in _COMMANDS:
         return print_group_help("prvr library", f"{__doc__}", _COMMANDS, name)
-    words = durations_in_seconds(argv[1:], *LIBRARY_DURATIONS)
+    words = with_loaded_runs(durations_in_seconds(argv[1:], *LIBRARY_DURATIONS), "--model")
     return tyro.cli(_COMMANDS[name], args=words, prog=f"prvr library {name}").run()
 
 

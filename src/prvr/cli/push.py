@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from prvr.cli.console import count, format_bytes
+from prvr.cli.hub_runs import RunPath
 from prvr.sharing import SCHEME, HubAddress, SharedRun, SharingError, evaluations, model_card, push_run, write_layout
 from prvr.terminal import Console
 from prvr.training import Run
@@ -27,7 +28,7 @@ class PushArguments:
     in place of a run, too.
     """
 
-    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    run: Annotated[tyro.conf.Positional[RunPath], tyro.conf.arg(metavar="RUN")]
     """folder of a run"""
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="OWNER/NAME")] = ""
     """repository on the hub; it is created if there is none"""

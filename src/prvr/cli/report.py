@@ -11,6 +11,7 @@ import torch
 import tyro
 from rich.progress import Progress
 
+from prvr.cli.hub_runs import RunPath
 from prvr.cli.sections import print_section, print_verdicts
 from prvr.errors import did_you_mean
 from prvr.evaluation import (
@@ -41,7 +42,7 @@ class ReportArguments:
     Sections that need TRACE or registers say so if a run has none.
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN")]
+    runs: Annotated[tyro.conf.Positional[tuple[RunPath, ...]], tyro.conf.arg(metavar="RUN")]
     """one run, or two to compare"""
     only: tuple[str, ...] = ()
     """only these sections, which are also printed: retrieval positives ablation corruption subsets significance
@@ -60,7 +61,7 @@ class ReportArguments:
     """file with all correct videos of each query: a *.gt.jsonl, plain, gzipped or in a .zip"""
     query_bank: bool = False
     """also rank with scores corrected for hubs by a bank of training sentences"""
-    retrained: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN")] = ()
+    retrained: Annotated[tuple[RunPath, ...], tyro.conf.arg(metavar="RUN")] = ()
     """runs trained as ablation rows (1), (2), (4) or (7), shown next to the rows read on this run's weights"""
     videos: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """folder with the video files, named by video id: adds frames to the qualitative case"""

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import tyro
 
+from prvr.cli.hub_runs import is_shared, with_loaded_runs
 from prvr.terminal import Console
 from prvr.training import (
     OWN_PRESET,
@@ -80,7 +81,11 @@ class ResumeArguments:
 
 
 def train_command(argv: list[str]) -> int:
+    argv = with_loaded_runs(argv, "--from", "--model.first-stage")
     if argv[:1] and argv[0].startswith("-") and any(word.partition("=")[0] == "--resume" for word in argv):
+        named = _option(argv, "--resume") or ""
+        if is_shared(named):
+            raise ConfigError(f"{named} cannot be resumed, because it has no checkpoints: start from it with --from")
         resumed = tyro.cli(ResumeArguments, prog="prvr train", args=argv)
         config = Run(resumed.resume).config
         whole = TrainArguments("", out=resumed.resume, resume=True, config=config)

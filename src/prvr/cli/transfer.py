@@ -13,6 +13,7 @@ import tyro
 from rich.table import Table
 
 from prvr.cli.console import print_table
+from prvr.cli.hub_runs import RunPath
 from prvr.evaluation import (
     PAPER_ANCHORS,
     PAPER_LAMBDAS,
@@ -42,7 +43,7 @@ class TransferArguments:
     paper` tries those alone. λ = 0 is among them: where no anchor helps on validation, TRACE is left out.
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN")]
+    runs: Annotated[tyro.conf.Positional[tuple[RunPath, ...]], tyro.conf.arg(metavar="RUN")]
     """folders of runs"""
     data: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """folder with the dataset [default: the one the run was trained on]"""

@@ -105,7 +105,8 @@ def evaluate_run(
     if subject.several_positives:
         columns |= {f"{column}_any": ranks(matrix, dataset.positives).cpu() for column, matrix in matrices.items()}
         covered = {c: {k: _coverage(subject, m, k) for k in (10, 100)} for c, m in matrices.items()}
-    notes = [] if bank is None else [bank.note]
+    notes = [subject.data.note] if subject.data is not None and subject.data.note else []
+    notes += [] if bank is None else [bank.note]
     if labels is not None:
         named = f"{int(subject.judged.sum()):,} of {len(dataset.captions):,} queries"
         notes.append(f"labels: {labels.name}, which names {named}")

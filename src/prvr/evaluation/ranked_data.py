@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prvr.data import Collection, DataError, Dataset, find_collections, has_collection
-from prvr.training import Run, TrainConfig, load_split, resolve_config
+from prvr.training import Run, TrainConfig, captions_hash, load_split, resolve_config
+
+_UNCHECKED = "could not check that this is the {} of the training: its training captions are not kept, or not here"
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class RankedData:
     config: TrainConfig  # the run's, with the collection and features that are ranked
     trained_on: str = ""  # what the run was trained on, where this is another dataset
     prefix: str = ""  # of the folders that results go to, where this is another dataset
+    note: str = ""  # what a reader of the results must know
 
     def load(self, split: str) -> Dataset:
         """Load a split. Features that the model cannot read raise a ``DataError``."""
@@ -46,7 +49,10 @@ def find_data(run: Run, data: str | Path | None = None) -> RankedData:
     if data is None:
         return RankedData(run.data, config)
     if has_collection(data, own) and own in find_collections(Path(data)):
-        if _captions_differ(config, run.record.get("data"), data):
+        before, now = run.captions, captions_hash(data, config.data)
+        if before is None or now is None:
+            return RankedData(data, config, note=_UNCHECKED.format(own))
+        if before != now:
             return RankedData(data, config, f"another {own}", _as_prefix(Path(data).resolve().name))
         return RankedData(data, config)
     names = find_collections(Path(data))
@@ -64,19 +70,6 @@ def _with_collection(config: TrainConfig, data: str | Path, name: str) -> TrainC
     kept = next((feature for feature in named if feature and any(folder.glob(f"{feature}*"))), None)
     changed = replace(config, data=replace(config.data, collection=name, visual_feature=kept))
     return replace(resolve_config(changed, data), model=config.model) if config.data.features else changed
-
-
-def _captions_differ(config: TrainConfig, first: object, second: str | Path) -> bool:
-    """Whether both places have captions of the training split, and not the same ones."""
-    texts = []
-    for place in (first, second):
-        if not isinstance(place, str | Path) or not has_collection(place, config.data.collection):
-            return False
-        files = Collection.find(place, config.data.collection, config.data.visual_feature or "any")
-        if config.data.train_split not in files.splits:
-            return False
-        texts.append(files.captions(config.data.train_split).read_bytes())
-    return texts[0] != texts[1]
 
 
 def _as_prefix(name: str) -> str:

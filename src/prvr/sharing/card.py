@@ -62,7 +62,7 @@ def model_card(shared: SharedRun, name: str, *, licence: str | None = None) -> s
 def _front_matter(shared: SharedRun, name: str, records: list[EvaluationRecord], licence: str | None) -> str:
     hub = require_hub()
     results = []
-    for record in records:
+    for record in (record for record in records if not _trained_on(record, shared)):  # a name tells nothing of others
         best = [column for column in _ROWS if column in record.ranks][-1]
         for key, value in record.recalls()[best].as_dict().items():
             if key != "count":
@@ -106,6 +106,12 @@ def _purpose(shared: SharedRun) -> str:
     )
 
 
+def _trained_on(record: EvaluationRecord, shared: SharedRun) -> str:
+    """What the run was trained on, where the record is of another dataset; otherwise an empty word."""
+    own = shared.config.data.collection
+    return record.protocol.trained_on or (own if record.protocol.dataset != own else "")
+
+
 def _results(record: EvaluationRecord, shared: SharedRun) -> str:
     """A table of recalls with intervals."""
     lines = ["| | R@1 | R@5 | R@10 | R@100 | SumR |", "|---|---|---|---|---|---|"]
@@ -119,11 +125,12 @@ def _results(record: EvaluationRecord, shared: SharedRun) -> str:
     size = f"{len(record.query_ids):,} queries about {len(set(record.video_ids)):,} videos"
     notes = ["In percent, with 95 % bootstrap intervals over queries.", f"Weights: {protocol.selection}."]
     notes += [f"One training, seed {config.seed}."] if "imported_from" not in shared.run.record else []
-    if protocol.dataset != config.data.collection:
-        notes.append(f"Cross-dataset: it was trained on {config.data.collection}.")
-    elif protocol.split == config.data.validation_split and not config.held_out:
+    notes += [f"Note: {protocol.notes}."] if protocol.notes else []
+    other = _trained_on(record, shared)
+    if not other and protocol.split == config.data.validation_split and not config.held_out:
         notes.append(f"Training was watched on this split ({protocol.split}), so the numbers may be too high.")
-    return "\n\n".join([f"{protocol.dataset}, split {protocol.split}: {size}.", "\n".join(lines), " ".join(notes)])
+    name = f"{protocol.dataset} (cross-dataset: trained on {other})" if other else protocol.dataset
+    return "\n\n".join([f"{name}, split {protocol.split}: {size}.", "\n".join(lines), " ".join(notes)])
 
 
 def _usage(name: str) -> str:
@@ -165,7 +172,8 @@ def _making(shared: SharedRun) -> str:
 def _limits(shared: SharedRun, records: list[EvaluationRecord]) -> str:
     config, notice = shared.config, build(shared.config.method, shared.config.model).notice
     sure = " (`calibration.json` says how probable an answer is, on such data)" if shared.calibration else ""
-    abroad = {record.protocol.dataset for record in records} - {config.data.collection}
+    own, cross = config.data.collection, [each.protocol.dataset for each in records if _trained_on(each, shared)]
+    abroad = {f"another {own}" if name == own else name for name in cross}
     elsewhere = f"Others that it was tried on: {', '.join(sorted(abroad))}." if abroad else "It was tried on no others."
     limits = [
         f"It fits features of the same kind only: {config.model.visual_width} numbers per frame and "

@@ -25,7 +25,6 @@ from prvr.sharing.layout import (
     MODEL_FILE,
     SharedRun,
     SharingError,
-    is_layout,
     read_layout,
     write_layout,
 )
@@ -77,7 +76,7 @@ def load_run(place: str | Path, runs: Path = LOADED_RUNS) -> Run:
         SharingError: it cannot be found, reached or used.
     """
     folder = Path(place)
-    if is_layout(folder):
+    if (folder / CONFIG_FILE).is_file():
         digest = hashlib.sha256((folder / CONFIG_FILE).read_bytes()).hexdigest()
         return read_layout(folder, runs / f"{folder.resolve().name}-{digest[:12]}", str(folder))
     address = HubAddress.parse(str(place))

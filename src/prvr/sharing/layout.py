@@ -40,12 +40,13 @@ from prvr.training import (
 )
 
 FORMAT = 1  # of config.json
+_LIBRARY = "prvr"  # what config.json names as the program that wrote it
 CONFIG_FILE, CALIBRATION_FILE, CARD_FILE = "config.json", "calibration.json", "README.md"
 MODEL_FILE, BACKBONE_FILE, WITNESS_FILE = "model.safetensors", "backbone.safetensors", "witness.safetensors"
 WEIGHT_FILES = (MODEL_FILE, BACKBONE_FILE, WITNESS_FILE)
 LAYOUT_FILES = (*WEIGHT_FILES, CALIBRATION_FILE, CARD_FILE, CONFIG_FILE)  # config.json last: it names the others
 _LARGEST_JSON = 32_000_000  # bytes; larger ones are not read
-_KEPT = ("features", "fingerprint", "imported_from", "revision", "versions", "machine")  # of run.json
+_KEPT = ("features", "fingerprint", "captions", "imported_from", "revision", "versions", "machine")  # of run.json
 _STARTED_FROM = "started_from"
 
 
@@ -120,7 +121,7 @@ def write_layout(shared: SharedRun, folder: Path, card: str) -> list[Path]:
         files[CALIBRATION_FILE] = {"sha256": file_hash(folder / CALIBRATION_FILE)}
     write_whole(folder / CARD_FILE, card)
     content = {
-        "library_name": "prvr",
+        "library_name": _LIBRARY,
         "format": FORMAT,
         "method": shared.config.method,
         "files": files,
@@ -136,8 +137,13 @@ def _without_path(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_layout(folder: Path) -> bool:
-    """Whether a folder holds a shared run, and not a run itself."""
-    return (folder / CONFIG_FILE).is_file() and (folder / MODEL_FILE).is_file() and not (folder / "run.json").exists()
+    """Whether a folder holds a shared run: not a run itself, and no model of another program."""
+    if not (folder / CONFIG_FILE).is_file() or (folder / "run.json").exists():
+        return False
+    try:
+        return _read_json(folder / CONFIG_FILE, str(folder)).get("library_name") == _LIBRARY
+    except SharingError:
+        return False
 
 
 def read_layout(folder: Path, target: Path, source: str) -> Run:
@@ -204,7 +210,7 @@ def _read_json(path: Path, source: str) -> dict[str, Any]:
 
 
 def _checked_content(content: Mapping[str, Any], source: str) -> tuple[TrainConfig, dict[str, dict[str, Any]]]:
-    if content.get("library_name") != "prvr":
+    if content.get("library_name") != _LIBRARY:
         raise SharingError(f"{source} holds a model of another program: prvr loads what `prvr push` has written")
     version = content.get("format")
     if not isinstance(version, int) or version > FORMAT:

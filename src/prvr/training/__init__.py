@@ -38,7 +38,7 @@ from prvr.training.own_data import OWN_PRESET, preset_for_data
 from prvr.training.phases import PhaseSetup
 from prvr.training.run import Run, RunError
 from prvr.training.schedule import PhaseEpoch, backbone_rate, phase_at
-from prvr.training.splits import load_split, move_if_it_fits, resolve_config
+from prvr.training.splits import captions_hash, load_split, move_if_it_fits, resolve_config
 from prvr.training.start import STARTED_FROM, config_from_run, copy_start
 from prvr.training.step import PlainStep, Step
 from prvr.training.sweep import (
@@ -106,6 +106,7 @@ __all__ = [
     "backbone_optimiser",
     "backbone_rate",
     "calibrate_run",
+    "captions_hash",
     "choose_device",
     "config_changes",
     "config_from_dict",

@@ -40,6 +40,7 @@ from prvr.files import (
 from prvr.training.config import ConfigError, DataConfig, TrainConfig, config_from_dict, config_to_dict
 from prvr.training.distributed import Processes
 from prvr.training.model import TraceModel
+from prvr.training.splits import captions_hash
 
 FORMAT = 1  # of run.json and the files next to it
 LOCK = ".lock"
@@ -69,7 +70,8 @@ class Run:
         self.path.mkdir(parents=True, exist_ok=True)
         exists = has_collection(data, config.data.collection)  # a run may be created before its data is there
         recipes = Collection.find(data, config.data.collection, config.data.visual_feature).recipes if exists else {}
-        where = {"data": str(Path(data).resolve()), "features": recipes}
+        where: dict[str, Any] = {"data": str(Path(data).resolve()), "features": recipes}
+        where |= _known_captions(data, config.data)
         record = {"format": FORMAT, "config": config_to_dict(config), **where, **_provenance(), **about}
         _write_json(self.path / "run.json", record)
 
@@ -127,10 +129,11 @@ class Run:
                 )
 
     def set_data(self, data: str | Path) -> None:
-        """Record where the data is now, if it was moved."""
-        place = str(Path(data).resolve())
-        if self.data != place:
-            _write_json(self.path / "run.json", self.record | {"data": place})
+        """Record where the data is now, if it was moved; and its training captions, if they are not known yet."""
+        before = self.record
+        record = _known_captions(data, self.config.data) | before | {"data": str(Path(data).resolve())}
+        if record != before:
+            _write_json(self.path / "run.json", record)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -168,6 +171,15 @@ class Run:
     def features(self) -> dict[str, dict[str, Any]]:
         """The recipes of the features it was trained on, by ``frames`` and ``queries``, where they are known."""
         return dict(self.record.get("features", {}))
+
+    @property
+    def captions(self) -> str | None:
+        """The sha256 of the training captions; None where neither the run nor its data folder has it."""
+        record = self.record
+        kept, data = record.get("captions"), record.get("data")
+        if isinstance(kept, str):
+            return kept
+        return captions_hash(data, self.config.data) if isinstance(data, str) else None
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
@@ -304,3 +316,9 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise RunError(f"{path}: {name} holds NaN or infinity: use other --weights, or train again")
     return tensors
+
+
+def _known_captions(data: str | Path, names: DataConfig) -> dict[str, str]:
+    """What ``run.json`` keeps of the training captions, where they are there."""
+    found = captions_hash(data, names)
+    return {} if found is None else {"captions": found}

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prvr.data import Collection, DataError, Dataset, known_feature, open_feature_store
-from prvr.training.config import TrainConfig
+from prvr.data import Collection, DataError, Dataset, has_collection, known_feature, open_feature_store
+from prvr.training.config import DataConfig, TrainConfig
 
 
 class Splits(NamedTuple):
@@ -28,6 +28,16 @@ class Splits(NamedTuple):
         """A hash of the names of videos and queries, in order; a resumed run must find the same."""
         names = [name for part in (self.train, self.validation) for name in (*part.video_ids, *part.query_ids)]
         return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+
+
+def captions_hash(data: str | Path, names: DataConfig) -> str | None:
+    """The sha256 of a dataset's training captions; None where a folder does not have them."""
+    if not has_collection(data, names.collection):
+        return None
+    files = Collection.find(data, names.collection, names.visual_feature or "any")
+    if names.train_split not in files.splits:
+        return None
+    return hashlib.sha256(files.captions(names.train_split).read_bytes()).hexdigest()
 
 
 def load_split(config: TrainConfig, data: str | Path, split: str) -> Dataset:
