@@ -67,7 +67,10 @@ def allow_open_files(wanted: int) -> int:
     target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft == resource.RLIM_INFINITY or soft >= target:
         return target
-    resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    except (ValueError, OSError):  # macOS has a lower limit than it tells
+        return soft
     return target
 
 

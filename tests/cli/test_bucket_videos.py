@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -89,4 +90,5 @@ def test_a_store_that_goes_away_while_videos_are_added(
     assert "no server answers" in text
     s3.before = lambda path: None
     s3.start()
-    assert "2 added, 2 unchanged" in said(capsys, "library", "add", bucket)
+    text = said(capsys, "library", "add", bucket)
+    assert sum(map(int, re.findall(r"(\d) (?:added|unchanged)", text))) == 4  # how many were finished before is chance

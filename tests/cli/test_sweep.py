@@ -13,14 +13,15 @@ import pytest
 from prvr.cli import main as prvr
 from prvr.training import Run
 
-SWEEP = """
-data = "{world}"
-[methods.dreamprvr]
-[methods.wrong]
+WRONG = """[methods.wrong]
 method = "dreamprvr"
 [methods.wrong.settings]
 model.visual_width = 7
-[datasets.tiny]
+"""
+SWEEP = """
+data = "{world}"
+[methods.dreamprvr]
+{wrong}[datasets.tiny]
 preset = "{preset}"
 [settings]
 checkpoint_seconds = 0
@@ -37,11 +38,27 @@ def interrupt_after_a_checkpoint(folder: Path) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def test_a_sweep_is_trained_and_compared(
+    world: Path, preset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "small.toml", tmp_path / "out"
+    text = SWEEP.format(world=world, preset=preset, wrong="")
+    text = text.replace("checkpoint_seconds = 0\n", "").replace("epochs = 3", "epochs = 1")
+    file.write_text(text, encoding="utf-8")
+    words = ["--at-once", "2", "--device", "cpu", "--log", "none"]  # one thread each: little spinning on busy cores
+    assert prvr(["sweep", str(file), "--out", str(out), *words]) == 0
+    assert "done: 1 of 1 run finished" in capsys.readouterr().out
+    assert prvr(["compare", str(out), "--device", "cpu"]) == 0
+    assert "dreamprvr + TRACE" in capsys.readouterr().out
+    assert (out / "compare" / "comparison.html").is_file()
+
+
+@pytest.mark.slow
 def test_a_sweep_goes_on_where_it_was_stopped(
     world: Path, preset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, out = tmp_path / "small.toml", tmp_path / "out"
-    file.write_text(SWEEP.format(world=world, preset=preset), encoding="utf-8")
+    file.write_text(SWEEP.format(world=world, preset=preset, wrong=WRONG), encoding="utf-8")
     words = ["sweep", str(file), "--out", str(out), "--device", "cpu", "--log", "none"]
     assert prvr([*words, "--plan"]) == 0
     assert "2 runs" in capsys.readouterr().out

@@ -37,15 +37,17 @@ def test_the_command_writes_what_the_dataset_reads(tmp_path: Path, capsys: pytes
     (text / "charadestest.caption.txt").write_text("V1#enc#0 a person opens a door\n", encoding="utf-8")
     official = tmp_path / "official"
     official.mkdir()
-    (official / "charades_sta_test.txt").write_text("V1 1.5 4.0##a person opens a door.\n", encoding="utf-8")
+    (official / "charades_sta_test.txt").write_text("V1 1.5 34.0##a person opens a door.\n", encoding="utf-8")
     (official / "Charades_v1_classes.txt").write_text("c000 Holding some clothes\n", encoding="utf-8")
     words = ["data", "moments", str(tmp_path), "--annotations", str(official)]
     assert main(words) == 1
     assert "how long is V1?" in capsys.readouterr().err
     (official / "Charades_v1_test.csv").write_text("id,length\nV1,30.5\n", encoding="utf-8")
     assert main(words) == 0
-    assert "test: 1 of 1 queries" in capsys.readouterr().out
-    assert read_moments(text / "charadestest.moments.jsonl") == {"V1#enc#0": Moment("V1", 1.5, 4.0, 30.5)}
+    assert "test: 1 of 1 queries" in (shown := capsys.readouterr().out)
+    assert "shortened: 1 window of these annotations that ended after their video" in shown
+    assert read_moments(text / "charadestest.moments.jsonl") == {"V1#enc#0": Moment("V1", 1.5, 30.5, 30.5)}
+    assert '"end": 30.5' in (text / "charadestest.moments.jsonl").read_text("utf-8")
     (official / "charades_sta_test.txt").write_text("V9 1.5 4.0##a person\n", encoding="utf-8")
     (official / "Charades_v1_test.csv").write_text("id,length\nV9,30.5\n", encoding="utf-8")
     assert main(words) == 1
@@ -64,3 +66,26 @@ def test_activitynet_and_what_cannot_be_read(tmp_path: Path) -> None:
         path.write_text(content, encoding="utf-8")
         with pytest.raises(DataError, match=r"val_1\.json"):
             read_official_moments([path])
+
+
+def test_other_json_beside_the_annotations(tmp_path: Path) -> None:
+    """It is left out of a folder, and refused where it is named itself."""
+    about = {"v_x": {"duration": 10, "timestamps": [[0, 4]], "sentences": ["One."]}}
+    (tmp_path / "train.json").write_text(json.dumps(about), encoding="utf-8")
+    (tmp_path / "train_ids.json").write_text('["v_x"]', encoding="utf-8")
+    (tmp_path / "other.json").write_text('{"v_x": {"timestamps": [[0, 4]], "sentences": ["One."]}}', encoding="utf-8")
+    (tmp_path / "tvc.jsonl").write_text('{"vid_name": "a", "ts": [0, 1], "descs": []}\n[1]\n', encoding="utf-8")
+    assert [entry.moment for entry in read_official_moments([tmp_path])] == [Moment("v_x", 0.0, 4.0, 10.0)]
+    for name in ("train_ids.json", "other.json", "tvc.jsonl"):
+        with pytest.raises(DataError, match=name):
+            read_official_moments([tmp_path, tmp_path / name])
+    (tmp_path / "train.json").write_text(json.dumps(about)[:-9], encoding="utf-8")
+    with pytest.raises(DataError, match="not JSON"):  # a download that broke off
+        read_official_moments([tmp_path])
+
+
+def test_files_of_earlier_versions_may_hold_longer_windows(tmp_path: Path) -> None:
+    row = {"query_id": "a#0", "video": "a", "start": 2, "end": 40, "duration": 30, "windows": [[2, 40], [31, 35]]}
+    (tmp_path / "x.moments.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    found = read_moments(tmp_path / "x.moments.jsonl")["a#0"]
+    assert (found.windows, found.seconds) == (((2.0, 30.0), (30.0, 30.0)), 28.0)

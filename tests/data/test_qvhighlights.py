@@ -67,6 +67,29 @@ def test_windows_sentences_and_videos_are_kept(tmp_path: Path) -> None:
         convert_annotations(tmp_path / "anno", tmp_path / "qv")
 
 
+def test_an_interrupted_conversion_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for split in ("train", "val"):
+        write(tmp_path / "anno" / f"highlight_{split}_release.jsonl", LINES)
+    out, replace = tmp_path / "qv", Path.replace
+    (out / "..annotations.0f.part").mkdir(parents=True)  # of one that was killed while it wrote
+    moved = []
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if len(moved) == 5:  # one of the two files of captions is still to come
+            raise KeyboardInterrupt
+        moved.append(path.name)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        convert_annotations(tmp_path / "anno", out)
+    assert [name.endswith(".caption.txt") for name in moved] == [False] * 4 + [True]
+    monkeypatch.undo()
+    assert set(convert_annotations(tmp_path / "anno", out).splits) == {"train", "val"}
+    assert [path.name for path in out.iterdir()] == ["TextData"]
+    assert len([*(out / "TextData").iterdir()]) == 6
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import math
 from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
@@ -13,8 +17,10 @@ from torch import Tensor
 from prvr.data.captions import Moment
 from prvr.evaluation.encoded_split import encode_subject
 from prvr.evaluation.finer import Answers, Finer, Hubness, Relevance, moment_ratios, ratio_bins, search_moments
+from prvr.evaluation.finer.corpus_moments import MomentSearch, _best_overlap
 from prvr.evaluation.finer.groups import kind_groups, query_kinds
-from prvr.evaluation.query_bank import BankCorrection
+from prvr.evaluation.finer.measure import save_moments
+from prvr.evaluation.query_bank import BankCorrection, _asked_by
 from prvr.evaluation.subject import Subject
 from prvr.trace import aligned_evidence
 from prvr.training import split_scores
@@ -149,12 +155,78 @@ def test_moments_in_the_corpus_as_a_loop_finds_them(planted: Subject) -> None:
                 for _, video, a, b in predictions
             ]
             for iou in (0.3, 0.5, 0.7):
-                right = [n for n, value in enumerate(found_overlaps, start=1) if value >= iou]
+                right = [n for n, value in enumerate(found_overlaps, start=1) if value >= iou - 1e-6]
                 assert int(search.first_right(iou)[place]) == (right[0] if right else 0), (name, query, iou)
     numbers = searches["trace"].as_dict()["vcmr"]["0.5"]
     first = searches["trace"].first_right(0.5).tolist()
     assert numbers["r1"] == pytest.approx(100 * sum(rank == 1 for rank in first) / 5)
     assert numbers["r100"] == pytest.approx(100 * sum(rank > 0 for rank in first) / 5)
+
+
+def test_recalls_of_moments_follow_from_the_file_of_predictions(planted: Subject, tmp_path: Path) -> None:
+    subject = with_moments(planted)
+    data, known = subject.dataset, subject.dataset.moments or {}
+    answers = {"base": Answers.of(split_scores(subject.model, data).base, data.positives)}
+    searches = search_moments(data, encode_subject(subject, timed=False), subject.model.trace.config, answers)
+    save_moments(Finer(subject, {"base": torch.ones(6, dtype=torch.long)}, answers, searches), tmp_path)
+    with gzip.open(tmp_path / "predictions.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    for row, expected in zip(rows, searches["base"].overlap.tolist(), strict=True):
+        moment = known[row["query_id"]]
+        found = [
+            max(overlap((a, b), (s / 60, e / 60)) for s, e in moment.windows) if video == moment.video else 0.0
+            for video, a, b, _ in row["predictions"]
+        ]
+        assert found == pytest.approx(expected[: len(found)], abs=1e-12)
+
+
+def test_an_overlap_of_exactly_the_threshold_is_right() -> None:
+    """Every stretch of 8 to 14 frames whose IoU with a window on the same grid is the threshold, exactly."""
+    for iou, share in ((0.3, Fraction(3, 10)), (0.5, Fraction(1, 2)), (0.7, Fraction(7, 10))):
+        starts, ends, windows = [], [], []
+        for frames in range(8, 15):
+            stretches = list(combinations(range(frames + 1), 2))
+            for (a, b), (c, d) in product(stretches, stretches):
+                shared = max(0, min(b, d) - max(a, c))
+                if Fraction(shared, b - a + d - c - shared) == share:
+                    starts.append(a / frames)
+                    ends.append(b / frames)
+                    windows.append([(c * 2.3 / (frames * 2.3), d * 2.3 / (frames * 2.3))])
+        overlaps = _best_overlap(
+            *(torch.tensor(edge, dtype=torch.float64)[:, None] for edge in (starts, ends)), windows
+        )
+        rows = torch.arange(len(starts))
+        empty = torch.zeros(len(starts), 1)
+        search = MomentSearch(rows, empty, empty, empty, empty, overlap=overlaps, own=overlaps)
+        assert len(starts) > 20
+        assert search.first_right(iou).tolist() == search.first_own(iou).tolist() == [1] * len(starts)
+        assert not search.first_right(iou + 1e-3).any()
+
+
+def test_two_frames_have_two_stretches(planted: Subject) -> None:
+    """Neither is the whole video, so no prediction is right for a moment that is."""
+    data = planted.dataset
+    moments = {caption.id: Moment(caption.video, 0.0, 60.0, 60.0) for caption in data.captions}
+    tables = replace(data.tables, frame_count=torch.full_like(data.tables.frame_count, 2))
+    subject = replace(planted, dataset=replace(data, moments=moments, tables=tables))
+    answers = {"base": Answers.of(split_scores(planted.model, subject.dataset).base, data.positives)}
+    found = search_moments(subject.dataset, encode_subject(subject, timed=False), planted.model.trace.config, answers)[
+        "base"
+    ]
+    assert found.own.tolist() == [[0.5, 0.5, 0.0, 0.0, 0.0]] * len(data.captions)
+    assert not found.first_own(0.7).any()
+    assert not found.first_right(0.7).any()
+
+
+def test_a_bank_holds_the_words_of_its_sentences_alone(planted: Subject) -> None:
+    count = torch.tensor([2, 3, 1])
+    words = torch.cat([torch.randn(6, 36), torch.zeros(1, 36)])
+    tables = replace(planted.dataset.tables, words=words, word_start=count.cumsum(0) - count, word_count=count)
+    asked = _asked_by(planted.dataset, replace(planted.dataset, tables=tables), [0, 2]).tables
+    assert len(asked.words) == 2 + 1 + 1
+    found, mask = asked.word_batch(torch.tensor([0, 1]))
+    assert mask.tolist() == [[True, True], [True, False]]
+    assert torch.equal(found, torch.stack([words[:2], torch.stack([words[5], words[6]])]))
 
 
 def overlap(a: tuple[float, float], b: tuple[float, float]) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import random
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +16,8 @@ import pytest
 import torch
 
 from prvr.cli import main as prvr
-from prvr.evaluation import EvaluationProtocol, EvaluationRecord, cluster_changes, save_record
-from prvr.training import Run, load_preset
+from prvr.evaluation import EvaluationProtocol, EvaluationRecord, cluster_changes, load_record, save_record
+from prvr.training import STARTED_FROM, Run, load_preset
 
 VIDEOS, PER_VIDEO = 40, 3
 KS = (1, 5, 10, 100)
@@ -30,6 +32,7 @@ def make_run(
     lift: float = 1.0,
     queries: int = 0,
     weight: float = 0.03,
+    split: str = "test",
 ) -> Path:
     """A run that was ranked on charades; with TRACE, ranks get better by ``lift``."""
     path = folder / f"{method}-{weight}-{Path(data).name}-seed{seed}"
@@ -49,10 +52,17 @@ def make_run(
         tuple(ids[place] for place in order),
         tuple(videos[place] for place in order),
         {name: found[torch.tensor(order)] for name, found in ranks.items()},
-        EvaluationProtocol("charades", "test", "the last epoch", (seed,)),
+        EvaluationProtocol("charades", split, "the last epoch", (seed,)),
     )
-    save_record(record, path / "eval" / f"test-{config.selection}")
+    save_record(record, path / "eval" / f"{split}-{config.selection}")
     return path
+
+
+def change_record(run: Path, **changes: object) -> None:
+    """Change entries of run.json; None removes one."""
+    record = Run(run).record | changes
+    kept = {name: value for name, value in record.items() if value is not None}
+    (run / "run.json").write_text(json.dumps(kept), encoding="utf-8")
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -177,6 +187,67 @@ def test_settings_that_differ_make_rows_of_their_own(
     twin = make_run(tmp_path / "twin", "hlformer", 0, data=str(runs[0].parent / "data"))
     assert prvr(["compare", *map(str, runs), str(twin), "--no-eval"]) == 1
     assert "have the same method, settings and seed: leave one out" in capsys.readouterr().err
+
+
+def test_kept_ranks_are_enough_where_the_data_is_gone_or_unknown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub = [make_run(tmp_path, method, 0, split="val") for method in ("dreamprvr", "hlformer")]
+    for run in hub:
+        change_record(run, data=None)
+    for words in (["--no-eval"], ["--device", "cpu"]):
+        assert prvr(["compare", *map(str, hub), *words]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        assert "these are ranks of val" in told
+        assert ("hlformer was not timed on charades" in told) == (words != ["--no-eval"])
+    gone = make_run(tmp_path, "mssl", 0)
+    cost = {"backbone_parameters": 4_560_000, "trace_parameters": 0, "seconds": {}, "processor": "another machine"}
+    place = next(gone.glob("eval/test-*")) / "cost.json"
+    place.write_text(json.dumps(cost | {"videos": 40, "queries": 120}), encoding="utf-8")
+    assert prvr(["compare", str(gone), "--device", "cpu"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "4.56" in told
+    assert "what was kept is shown" in told
+    shutil.rmtree(hub[0] / "eval")
+    assert prvr(["compare", *map(str, hub), "--device", "cpu"]) == 1
+    assert f"`prvr eval {hub[0]} --split test --data FOLDER` first" in " ".join(capsys.readouterr().err.split())
+
+
+def test_datasets_over_the_same_videos_are_drawn_together(runs: list[Path], tmp_path: Path) -> None:
+    copies = [Path(shutil.copytree(run, tmp_path / run.name)) for run in runs]
+    for run in copies:
+        change_record(run, data=str(tmp_path))
+    assert prvr(["compare", *map(str, [*runs, *copies]), "--no-eval", "--out", str(tmp_path / "out")]) == 0
+    one, both = (
+        read(tmp_path / "out" / "tables" / f"differences-{name}.csv") for name in ("charades-1", "all-datasets")
+    )
+    assert both == one, "a copy adds nothing"
+
+
+def test_every_run_is_listed_with_its_last_scoring(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path, "dreamprvr", seed) for seed in (0, 1)]
+    older = next((runs[1] / "eval").iterdir())
+    record = load_record(older)
+    save_record(replace(record, ranks={"base": record.ranks["base"]}), older)
+    assert prvr(["compare", *map(str, runs), "--no-eval", "--out", str(tmp_path / "out")]) == 0
+    listed = {(row["seed"], row["method"]) for row in read(tmp_path / "out" / "tables" / "runs.csv")}
+    assert listed == {("0", "dreamprvr + TRACE"), ("1", "dreamprvr, base branch")}
+
+
+def test_runs_that_started_from_different_ones_are_rows_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = []
+    for name in ("a", "b"):
+        for seed in (0, 1):
+            runs.append(make_run(tmp_path / name, "hlformer", seed, data=str(tmp_path / "data")))
+            change_record(runs[-1], **{STARTED_FROM: f"runs/{name}-seed{seed}"})
+    assert prvr(["compare", *map(str, runs[:2]), "--no-eval"]) == 0
+    assert "from runs/" not in capsys.readouterr().out, "other seeds of one start are one row"
+    out = tmp_path / "out"
+    assert prvr(["compare", *map(str, runs), "--no-eval", "--published", "none", "--out", str(out)]) == 0
+    table = {row["method"]: row["seeds"] for row in read(out / "tables" / "recalls-charades.csv")}
+    assert table == {"hlformer, from runs/a": "2", "hlformer, from runs/b": "2"}
 
 
 def test_a_run_without_ranks_says_what_to_do(

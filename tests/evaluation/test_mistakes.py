@@ -60,12 +60,14 @@ def test_kinds_take_turns_and_no_query_is_shown_twice() -> None:
 
 def test_the_page_names_every_mistake_without_moments_too(planted: Subject, tmp_path: Path) -> None:
     """In the planted split, TRACE puts every query right that the base has wrong."""
-    written = write_mistakes(planted, 4, tmp_path / "deep" / "page.html", command="prvr explain <RUN> --errors 4")
+    written = write_mistakes(planted, 4, tmp_path / "deep" / "page.html", flags=["--split", "<odd>"])
     assert [m.kind.key for m in written.mistakes] == ["lifted"] * 4
     assert (written.wrong, written.queries) == (0, 6)
     page = written.page.read_text("utf-8")
     assert "rank 2 → 1 with TRACE" in page
-    assert "prvr explain &lt;RUN&gt; --errors 4" in page
+    words = f"prvr explain {planted.run.path} --split &#x27;&lt;odd&gt;&#x27;"
+    assert f"{words} --errors 4" in page
+    assert page.count(f"More: <code>{words} --query ") == 4, "on the same split"
     assert page.count("<article") == 4
     assert page.count("<svg") == 8
     assert "annotated moment (" not in page, "moments are not known here"

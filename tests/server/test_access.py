@@ -149,14 +149,26 @@ sys.exit(main(sys.argv[1:]))
         server.terminate()
 
 
-@pytest.mark.parametrize(("proxies", "secure"), [(("127.0.0.0/8",), True), ((), False), (("10.0.0.1",), False)])
-def test_only_a_trusted_proxy_is_believed(base: Path, proxies: tuple[str, ...], secure: bool) -> None:
+@pytest.mark.parametrize(
+    ("host", "proxies", "secure"),
+    [
+        ("127.0.0.1", ("127.0.0.0/8",), True),
+        ("127.0.0.1", (), False),
+        ("127.0.0.1", ("10.0.0.1",), False),
+        ("::", ("127.0.0.1",), True),  # to such a server, it comes from ::ffff:127.0.0.1
+    ],
+)
+def test_only_a_trusted_proxy_is_believed(base: Path, host: str, proxies: tuple[str, ...], secure: bool) -> None:
     """Behind a proxy that speaks HTTPS, the cookie travels only there, and each client has its own wrong tokens."""
-    options = ServerOptions(token=TOKEN, proxies=proxies)
-    with running(build_server(create_app(Library.open(base / "library"), options))) as url:
+    if host == "::" and not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    options = ServerOptions(host=host, token=TOKEN, proxies=proxies)
+    with running(build_server(create_app(Library.open(base / "library"), options)), host) as url:
         told = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.7"}
         cookie = httpx.post(f"{url}/v1/session", json={"token": TOKEN}, headers=told).headers["set-cookie"]
         assert ("Secure" in cookie) == secure
+        named = httpx.get(f"{url}/v1/health", headers={**told, "Host": "films.example"})  # a proxy passes its name on
+        assert named.status_code == (200 if secure else 421)
         for _ in range(11):
             httpx.get(f"{url}/v1/videos", headers={**told, **bearer("not the right token")})
         other = {**told, "X-Forwarded-For": "192.0.2.8", **bearer(TOKEN)}
@@ -165,9 +177,11 @@ def test_only_a_trusted_proxy_is_believed(base: Path, proxies: tuple[str, ...], 
 
 
 @contextmanager
-def running(server: Any) -> Iterator[str]:
+def running(server: Any, host: str = "127.0.0.1") -> Iterator[str]:
     """A server in a thread of this process; yields its address."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    both = host == "::"
+    family = socket.AF_INET6 if both else socket.AF_INET
+    with socket.create_server((host, 0), family=family, dualstack_ipv6=both) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

@@ -82,7 +82,7 @@ def test_a_large_shard_that_is_cut_while_a_server_reads_it(base: Path, tmp_path:
             thread.join()
         assert server.poll() is None
         assert 200 in statuses
-        assert {*statuses} <= {200, 409, 500, 503}, {*statuses}
+        assert {*statuses} <= {200, 409, 503}, {*statuses}
         answer = httpx.post(f"{address}/v1/search", json=asked, timeout=60).json()
         assert (len(answer["hits"]), httpx.get(f"{address}/v1/health").json()["status"]) == (50, "ok"), answer[
             "message"

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from prvr.training import ConfigError, MemoryFit, RunError, SweepFolder, read_sweep
+from prvr.files import exclusive_lock
+from prvr.training import (
+    ConfigError,
+    FixedNumber,
+    MemoryFit,
+    PlannedRun,
+    RunError,
+    SweepFolder,
+    SweepRunner,
+    TrainingProcess,
+    read_sweep,
+)
 
 SWEEP = """
 seeds = [0, 1]
@@ -97,6 +110,99 @@ def test_a_folder_with_other_runs_of_that_name_is_refused(file: Path) -> None:
     grown = replace(plan, runs=plan.runs[:1])
     with SweepFolder(grown).opened(), pytest.raises(RunError, match="sweeps in"), folder.opened():
         pass
+
+
+def test_a_run_that_another_process_trains_is_left_alone(file: Path) -> None:
+    plan = read_sweep(file, file.parent / "out")
+    folder, run = SweepFolder(plan), plan.out / plan.runs[0].name
+    folder.create(plan.runs[0])
+    before = (run / "run.json").read_bytes()
+    with exclusive_lock(run / ".lock"), pytest.raises(RunError, match=r"process \d+ .* is training in"):
+        folder.create(plan.runs[0])
+    assert (run / "run.json").read_bytes() == before
+
+
+class Events:
+    """What a runner tells. A second Ctrl-C arrives as it stops."""
+
+    def __init__(self, file: Path):
+        self.file = file  # appears when something has failed
+        self.told: list[str] = []
+
+    def started(self, training: TrainingProcess, resumed: bool) -> None:
+        pass
+
+    def running(self, trainings: list[TrainingProcess]) -> None:
+        pass
+
+    def finished(self, training: TrainingProcess) -> None:
+        self.told.append("finished")
+
+    def failed(self, planned: PlannedRun, problem: str) -> None:
+        self.told.append(problem)
+        self.file.touch()
+
+    def again(self, planned: PlannedRun, at_once: int) -> None:
+        self.told.append(f"again, {at_once} at once")
+        self.file.touch()
+
+    def stopping(self, trainings: list[TrainingProcess]) -> None:
+        raise KeyboardInterrupt
+
+
+WAIT = "import pathlib, time\nwhile not pathlib.Path({!r}).exists(): time.sleep(0.02)"
+SIGNAL = "import os, signal; os.kill(os.getpid(), signal.{})"
+FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+@pytest.mark.parametrize(
+    ("codes", "told", "at_once"),
+    [
+        ([f"print('{FULL}'); raise SystemExit(1)"], {"again, 1 at once"}, 1),
+        (
+            [SIGNAL.format("SIGKILL"), SIGNAL.format("SIGUSR1"), "raise SystemExit('error: this is out of memory')"],
+            {
+                "was ended by a signal (SIGKILL); the host's memory may have run out (not the GPU's): "
+                "try a smaller --at-once",
+                "was ended by a signal (SIGUSR1)",
+                "this is out of memory",
+            },
+            4,
+        ),
+    ],
+    ids=["gpu", "others"],
+)
+def test_only_a_full_gpu_is_a_reason_to_try_again_with_fewer(
+    file: Path, monkeypatch: pytest.MonkeyPatch, codes: list[str], told: set[str], at_once: int
+) -> None:
+    plan = read_sweep(file, file.parent / "out")
+    number = 1 + len(codes)
+    folder, fit = SweepFolder(replace(plan, runs=plan.runs[:number])), FixedNumber(number)
+    events = Events(file.parent / "something failed")
+    left = iter([WAIT.format(str(events.file)), *codes, "pass"])
+    monkeypatch.setattr("prvr.training.sweep.runner.python_command", lambda *_: [sys.executable, "-c", next(left)])
+    runner = SweepRunner(folder, fit, events)
+    with folder.opened():
+        runner.train()
+    assert set(events.told) == {"finished", *told}
+    assert fit.most == at_once
+    assert len(runner.failed) == (3 if at_once == 4 else 0)
+
+
+def test_no_training_outlives_a_sweep_that_is_interrupted_as_it_starts_one(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command(*_: str) -> list[str]:
+        signal.raise_signal(signal.SIGINT)
+        return [sys.executable, "-c", "import time; time.sleep(60)"]
+
+    monkeypatch.setattr("prvr.training.sweep.runner.python_command", command)
+    folder = SweepFolder(read_sweep(file, file.parent / "out"))
+    runner = SweepRunner(folder, FixedNumber(2), Events(file.parent / "failed"))
+    with folder.opened(), pytest.raises(KeyboardInterrupt):
+        runner.train()
+    assert len(runner.running) == 1
+    assert runner.running[0].process.returncode is not None, "it was ended, and waited for"
 
 
 def test_the_example_is_the_one_in_the_documents(world: Path, tmp_path: Path) -> None:

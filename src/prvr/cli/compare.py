@@ -14,7 +14,7 @@ import tyro
 
 from prvr.cli.console import count, print_table, report_table
 from prvr.cli.hub_runs import RunPath, local_run
-from prvr.errors import did_you_mean
+from prvr.errors import UserError, did_you_mean
 from prvr.evaluation import (
     Benchmark,
     EvaluatedRun,
@@ -78,10 +78,9 @@ def compare_command(argv: list[str]) -> int:
     reference = _reference(benchmarks, arguments.against)
     with Console(stderr=True).status("drawing videos again and again for the intervals"):
         changes, pooled = measure_changes(benchmarks, reference)
-    notes += [*apart, *_remarks(benchmarks, reference, arguments.split)]
-    found = RunsComparison(
-        benchmarks, reference, changes, pooled, _costs(benchmarks, device), arguments.published, notes
-    )
+    costs, untimed = _costs(benchmarks, device)
+    notes += [*apart, *_remarks(benchmarks, reference, arguments.split), *untimed]
+    found = RunsComparison(benchmarks, reference, changes, pooled, costs, arguments.published, notes)
     console = Console(highlight=False, soft_wrap=True)
     _show(found, console)
     folder = arguments.out or (paths[0] / "compare" if len(paths) == 1 and (paths[0] / SWEEP_FILE).exists() else None)
@@ -112,17 +111,25 @@ def _evaluate(runs: Sequence[Run], arguments: CompareArguments, device: torch.de
     return found
 
 
-def _costs(benchmarks: Sequence[Benchmark], device: torch.device | None) -> dict[str, dict[str, RunCost]]:
-    """By benchmark and method: the cost of the first seed, where it may be measured or was kept."""
+def _costs(
+    benchmarks: Sequence[Benchmark], device: torch.device | None
+) -> tuple[dict[str, dict[str, RunCost]], list[str]]:
+    """By benchmark and method: the cost of the first seed, where it can be measured or was kept; and what could not."""
     progress = Console(stderr=True, highlight=False, soft_wrap=True)
     costs: dict[str, dict[str, RunCost]] = {}
+    notes = []
     for benchmark in benchmarks:
         for label, each in {row.label: row.runs[0] for row in benchmark.rows}.items():
             doing = partial(progress.print, f"timing {label} on {benchmark.name}", markup=False, style="dim")
-            cost = measure_cost(each, device, doing)
+            try:
+                cost = measure_cost(each, device, doing)
+            except UserError as problem:
+                cost = measure_cost(each, None)
+                instead = "what was kept is shown" if cost else "its cost is left empty"
+                notes.append(f"{label} was not timed on {benchmark.name} ({problem}): {instead}.")
             if cost is not None:
                 costs.setdefault(benchmark.name, {})[label] = cost
-    return costs
+    return costs, notes
 
 
 def _reference(benchmarks: Sequence[Benchmark], against: str | None) -> str:
@@ -145,7 +152,8 @@ def _remarks(benchmarks: Sequence[Benchmark], reference: str, split: str) -> lis
     notes = []
     for benchmark in benchmarks:
         if benchmark.split != split:
-            notes.append(f"{benchmark.name} has no {split} captions: {benchmark.split} was ranked.")
+            why = f"no {split} captions, or none were ranked before the data went away"
+            notes.append(f"{benchmark.name}: these are ranks of {benchmark.split} ({why}).")
         base = benchmark.row(reference)
         if base is None:
             notes.append(f"{reference} was not ranked on {benchmark.name}: no differences there.")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from prvr.cli.console import count
 from prvr.data import (
     Collection,
     DataError,
@@ -57,6 +58,10 @@ class FindMoments:
                 kinds = sorted({moment.kind for moment in found.values() if moment.kind})
                 line += f", types {', '.join(kinds)}: wrote {path}" if kinds else f": wrote {path}"
             console.print(line, soft_wrap=True, highlight=False, markup=False)
+        cut = sum(entry.cut for entry in official)
+        if cut:
+            text = f"shortened: {count(cut, 'window')} of these annotations that ended after their video"
+            console.print(text, soft_wrap=True, highlight=False, markup=False)
         if not written:
             raise DataError("none of the captions occurs in these annotations: are they of another dataset?")
         return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,13 +87,13 @@ def explain_command(argv: list[str]) -> int:
 
 def _errors(arguments: ExplainArguments, count: int, subject: Subject) -> int:
     page = Path(f"{arguments.out or subject.run.path / 'explain' / f'errors-{subject.name}'}.html")
-    words = ["prvr", "explain", str(arguments.run), "--errors", str(count)]
+    flags: list[str] = []
     given = {"--data": arguments.data, "--weights": arguments.weights, "--labels": arguments.labels}
     for flag, value in given.items():
-        words += [] if value is None else [flag, str(value)]
-    words += [] if arguments.split == "test" else ["--split", arguments.split]
+        flags += [] if value is None else [flag, str(value)]
+    flags += [] if arguments.split == "test" else ["--split", arguments.split]
     with Console(stderr=True).status(f"ranking {subject.dataset.split} and drawing"):
-        written = write_mistakes(subject, count, page, command=shlex.join(words))
+        written = write_mistakes(subject, count, page, flags=flags)
     kinds = Counter(mistake.kind.title for mistake in written.mistakes)
     console = Console()
     share = f"the first answer is wrong for {written.wrong:,} of {written.queries:,} queries"

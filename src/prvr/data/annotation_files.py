@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prvr.data.captions import Moment
+from prvr.files import write_whole
 
 
 @dataclass(frozen=True)
@@ -45,5 +46,5 @@ def describe_moment(moment: Moment) -> dict[str, Any]:
 
 
 def write_json_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Write one JSON object per line."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    """Write one JSON object per line; a file that is there is replaced whole."""
+    write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -44,6 +44,18 @@ class Moment:
     def windows(self) -> tuple[Window, ...]:
         """Start and end of every window; at least one."""
         return ((self.start, self.end), *self.more)
+
+    @property
+    def within_video(self) -> Moment:
+        """The moment with windows that end with the video at the latest; as it is where no duration is known.
+
+        >>> Moment("a", 20, 40, 30).within_video.windows
+        ((20, 30),)
+        """
+        if self.duration <= 0:
+            return self
+        first, *more = ((min(start, self.duration), min(end, self.duration)) for start, end in self.windows)
+        return replace(self, start=first[0], end=first[1], more=tuple(more))
 
     @property
     def seconds(self) -> float:
@@ -98,7 +110,7 @@ def read_moments(path: Path) -> dict[str, Moment]:
     """The moment of each query: JSON lines with ``query_id``, ``video``, ``start``, ``end``, ``duration``.
 
     Where a query has several windows, ``windows`` lists them all, ``[[start, end], …]``, the first one again.
-    ``type`` may say what the query is about.
+    ``type`` may say what the query is about. Windows that end after their video are cut there.
     """
     moments: dict[str, Moment] = {}
     for number, query_id, row in _records(path):
@@ -114,7 +126,7 @@ def read_moments(path: Path) -> dict[str, Moment]:
         if not isinstance(kind, str):
             raise DataError(f"{path}:{number}: 'type' must be a word, found {kind!r:.40}.")
         further = _further(path, number, row.get("windows"), start, end)
-        moments[query_id] = Moment(video, start, end, duration, further, kind)
+        moments[query_id] = Moment(video, start, end, duration, further, kind).within_video
     return moments
 
 

@@ -29,22 +29,25 @@ class OfficialMoment(NamedTuple):
 
     sentence: str
     moment: Moment
+    cut: bool = False  # the file has it end after its video; here it ends with it
 
 
 def read_official_moments(paths: Sequence[Path]) -> list[OfficialMoment]:
     """The sentences of annotation files, in order; folders are searched for files that look like such.
 
     Raises:
-        DataError: a file cannot be read, or nothing was found.
+        DataError: a file cannot be read, or nothing was found. JSON of another form is an error only in a file that is
+            named itself: archives hold lists of ids and the like beside the annotations.
     """
-    files = [file for path in paths for file in (_inside(path) if path.is_dir() else [path])]
+    named = {path for path in paths if not path.is_dir()}
+    files = [file for path in paths for file in ([path] if path in named else _inside(path))]
     lengths = {video: length for file in files if _kind(file) == "csv" for video, length in _lengths(file)}
     found: list[OfficialMoment] = []
     for file in files:
         if _kind(file) == "jsonl":
-            found += _tvr(file)
+            found += _tvr(file, file in named)
         elif _kind(file) == "json":
-            found += _activitynet(file)
+            found += _activitynet(file, file in named)
         elif _kind(file) == "txt":
             found += _charades(file, lengths)
     if not found:
@@ -83,20 +86,23 @@ def _kind(path: Path) -> str:
     return name.rpartition(".")[2] if name.endswith((".jsonl", ".json", ".txt", ".csv")) else ""
 
 
-def _tvr(path: Path) -> Iterator[OfficialMoment]:
+def _tvr(path: Path, named: bool) -> Iterator[OfficialMoment]:
     for number, line in text_lines(path):
-        row = _json(path, number, line)
-        if row.get("ts") is not None:  # a test split keeps its moments secret
+        row = _json(path, number, line, named)
+        known = row.get("ts") is not None  # a test split keeps its moments secret
+        if known and (named or {"vid_name", "desc"} <= row.keys()):
             kind = row.get("type", "")
             yield _entry(f"{path}:{number}", row.get("vid_name"), row.get("desc"), row.get("duration"), row["ts"], kind)
 
 
-def _activitynet(path: Path) -> Iterator[OfficialMoment]:
-    for video, about in _json(path, 1, "\n".join(line for _, line in text_lines(path))).items():
+def _activitynet(path: Path, named: bool) -> Iterator[OfficialMoment]:
+    for video, about in _json(path, 1, "\n".join(line for _, line in text_lines(path)), named).items():
         if not isinstance(about, dict) or not all(
             isinstance(about.get(key), list) for key in ("timestamps", "sentences")
         ):
             continue  # TVR's table of durations, say
+        if not named and "duration" not in about:
+            continue
         for sentence, window in zip(about["sentences"], about["timestamps"], strict=False):
             yield _entry(f"{path}, {video}", video, sentence, about.get("duration"), window)
 
@@ -126,12 +132,14 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _json(path: Path, number: int, text: str) -> dict[str, Any]:
+def _json(path: Path, number: int, text: str, named: bool) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise DataError(f"{path}:{number}: not JSON ({problem}).") from problem
     if not isinstance(found, dict):
+        if not named:
+            return {}
         raise DataError(f"{path}:{number}: expected a JSON object, found {text[:60]}.")
     return found
 
@@ -140,4 +148,5 @@ def _entry(where: str, video: Any, sentence: Any, duration: Any, window: Any, ki
     right = isinstance(video, str) and isinstance(sentence, str) and isinstance(kind, str) and is_time(duration)
     if not right or not isinstance(window, list) or len(window) != 2 or not all(map(is_time, window)):
         raise DataError(f"{where}: expected a video, a sentence, a duration, start and end, found {window!r:.60}.")
-    return OfficialMoment(sentence, Moment(video, float(window[0]), float(window[1]), float(duration), kind=kind))
+    moment = Moment(video, float(window[0]), float(window[1]), float(duration), kind=kind)
+    return OfficialMoment(sentence, moment.within_video, cut=moment.within_video != moment)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,21 +74,24 @@ def convert_annotations(source: Path, out: Path) -> ConvertedAnnotations:
             f"{source} holds no annotation files; expected names with their split, such as "
             "highlight_train_release.jsonl, highlight_val_release.jsonl."
         )
-    text = out / "TextData"
-    if any(text.glob("*.caption.txt")):
+    text, made = out / "TextData", out / ".annotations"
+    for leftover in out.glob(f".{made.name}.*"):  # of a conversion that was killed while it wrote
+        shutil.rmtree(leftover, ignore_errors=True)
+    if any(text.glob("*.caption.txt")) and not made.exists():  # if it exists, one was killed in the loop below
         raise DataError(f"{text} has captions already; delete them, or choose another --out.")
     read = {split: _read(path) for split, path in files.items()}
     splits: dict[str, tuple[int, int, int]] = {}
-    with whole_folder(out / ".annotations") as unfinished:
+    with whole_folder(made) as unfinished:
         for split in (name for name in SPLIT_NAMES if name in read):
             rows = read[split]
             _write(unfinished / f"{out.name}{split}", rows)
             windows = sum(len(row.moment.windows) for row in rows if row.moment is not None)
             splits[split] = (len(rows), len({row.video for row in rows}), windows)
     text.mkdir(parents=True, exist_ok=True)
-    for path in (out / ".annotations").iterdir():  # TextData may hold word features already
+    captions_last = sorted(made.iterdir(), key=lambda path: path.name.endswith(".caption.txt"))
+    for path in captions_last:  # one by one: TextData may hold word features already
         path.replace(text / path.name)
-    (out / ".annotations").rmdir()
+    made.rmdir()
     return ConvertedAnnotations(out, splits, sum(row.cut for rows in read.values() for row in rows))
 
 

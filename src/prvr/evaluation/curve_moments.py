@@ -22,6 +22,7 @@ from prvr.trace import temporal_iou
 Floats = NDArray[np.float64]
 
 RANKS = (1, 5)
+IOU_TOLERANCE = 1e-6  # an overlap of exactly t may come out a little below t
 _NEVER = -1e30  # the score of what is no candidate
 
 

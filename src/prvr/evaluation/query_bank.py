@@ -13,12 +13,13 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.data import DataError, Dataset
 from prvr.evaluation.ranked_data import find_data
 from prvr.evaluation.subject import Subject
-from prvr.training import split_scores
+from prvr.training import RunError, split_scores
 
 TEMPERATURE = 1 / 20  # τ
 LARGEST_BANK = 8192  # sentences, evenly spread over the training split
@@ -81,25 +82,22 @@ def sentence_bank(subject: Subject) -> SentenceBank:
 
 def _training_split(subject: Subject) -> Dataset:
     name, problems = subject.config.data.train_split, []
-    places = [subject.data or find_data(subject.run)]
-    places += [find_data(subject.run)] if "data" in subject.run.record else []  # a run from the hub has none
-    for place in places:
+    for ranked in (subject.data, None):
         try:
-            return place.load(name)
-        except DataError as problem:
+            return (ranked or find_data(subject.run)).load(name)  # a run from the hub has no data of its own
+        except (DataError, RunError) as problem:
             problems.append(str(problem))
     raise DataError(f"--query-bank needs the sentences of the training split. {problems[0]}")
 
 
 def _asked_by(dataset: Dataset, other: Dataset, rows: list[int]) -> Dataset:
     """The videos of one dataset with queries of another, which have no right answers there."""
-    words, chosen = other.tables, torch.tensor(rows)
-    tables = replace(
-        dataset.tables,
-        words=words.words.to(dataset.tables.words.device),
-        word_start=words.word_start[chosen],
-        word_count=words.word_count[chosen],
-    )
+    table, chosen = other.tables.words, torch.tensor(rows)
+    count = other.tables.word_count[chosen]
+    start = count.cumsum(0) - count
+    place = torch.arange(int(count.sum())) + (other.tables.word_start[chosen] - start).repeat_interleave(count)
+    words = F.pad(table[place.to(table.device)], (0, 0, 0, 1))  # only theirs are read, and moved to the GPU
+    tables = replace(dataset.tables, words=words.to(dataset.tables.words.device), word_start=start, word_count=count)
     captions = tuple(other.captions[row] for row in rows)
     unknown = torch.zeros(len(rows), dtype=torch.long)
     return replace(

@@ -20,6 +20,16 @@ class DamagedVectors(LibraryError):
         self.videos = frozenset(videos)
 
 
+class TooFewFiles(LibraryError):
+    """The system does not let this process open as many files as the library has. Nothing is damaged."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The library has more files than may be open at a time: raise the limit (`ulimit -n 65536` before prvr "
+            "starts), and close what else has many files open."
+        )
+
+
 class NoCandidates(LibraryError):
     """An approximate search is not possible. ``found`` and ``remedy`` contain no paths, so the server can show them."""
 

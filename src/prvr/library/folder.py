@@ -32,6 +32,7 @@ from prvr.library.store.model import restore_model
 from prvr.library.store.rebuild import FolderRebuild
 from prvr.library.store.repair import add_checksums, mend_catalogue
 from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover, keep_record, sweep_leftovers
+from prvr.library.store.shard_files import MEMORY
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
 from prvr.library.store.words import ScratchWords
@@ -48,6 +49,7 @@ class FolderStore(Store):
         self.folder = self.scratch = folder
         self.activity_folder = folder / "activity"
         self.address, self.record = str(folder), record
+        _ = MEMORY.most  # refuses a wrong setting
         self.catalogue = Catalogue(folder)
         self._indexes = OpenIndexes(folder)
         self._summary: tuple[int, LibrarySummary] | None = None  # generation, and what was counted in it

@@ -434,6 +434,8 @@ class Library:
                 if damaged:
                     raise DamagedVectors(damaged)
             except DamagedVectors as found:
+                if not snapshot.holds(found.videos):  # else this would go on for ever
+                    raise LibraryError("The library's files changed while they were read. Try again.") from None
                 snapshot, results = self._leave_out(snapshot, found.videos), None
         seconds = time.perf_counter() - began
         return [replace(result, seconds=seconds).with_note(snapshot.damage_note) for result in results]

@@ -16,6 +16,7 @@ from prvr.server.options import ServerOptions, is_loopback
 from prvr.server.problems import Problem
 
 _PUBLIC = {"/v1/health", "/v1/session"}
+PROXIED = "prvr.proxied"  # in a request's scope: whether it comes from a trusted proxy
 GUARD_STATUSES = (401, 403, 408, 413, 414, 421, 429, 431)
 BODY_SECONDS = 20.0  # time for the body of a request to arrive
 _LARGE_BODIES = 16  # bodies above the usual limit that may be in memory at the same time
@@ -88,7 +89,8 @@ class Guard:
         if sum(len(name) + len(value) for name, value in headers.raw) > options.max_head:
             raise Problem(431, f"The headers are longer than {options.max_head} bytes.", "Send fewer headers.")
         host = headers.get("host", "")
-        if is_loopback(options.host) and not is_loopback(_name(host)):  # a foreign name that points to this machine
+        local = is_loopback(options.host) and not scope.get(PROXIED)  # a proxy passes on the name that it has
+        if local and not is_loopback(_name(host)):  # a foreign name that points to this machine
             raise Problem(421, "This server answers only under the name localhost.", "Open it as http://localhost.")
         method = scope["method"]
         if method in _METHODS_WITH_BODY:

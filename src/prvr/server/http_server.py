@@ -7,16 +7,17 @@ import errno
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from prvr.library import Library
 from prvr.processes import allow_open_files
 from prvr.server.app import create_app
-from prvr.server.guard import Guard
+from prvr.server.guard import PROXIED, Guard, client_address
 from prvr.server.jobs import Jobs
 from prvr.server.metrics import Metrics
 from prvr.server.options import ServerError, ServerOptions
@@ -96,17 +97,27 @@ def build_server(app: FastAPI) -> uvicorn.Server:
     return _Server(_config(app, app.state.prvr.options), app.state.prvr.jobs)
 
 
+class _BehindProxies:
+    """Believes the X-Forwarded headers of some proxies, and notes in the scope that a request came through one."""
+
+    def __init__(self, app: ASGIApp, proxies: list[str]):
+        self.app = ProxyHeadersMiddleware(cast(Any, app), proxies)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[PROXIED] = client_address(scope) in self.app.trusted_hosts
+        await self.app(cast(Any, scope), cast(Any, receive), cast(Any, send))
+
+
 def _config(app: ASGIApp, options: ServerOptions) -> uvicorn.Config:
     return uvicorn.Config(
-        app,
+        _BehindProxies(app, options.proxy_networks) if options.proxies else app,
         loop="asyncio",  # uvloop starts processes by a fork, which waits for ever while NumPy multiplies in a thread
         http=TimeLimitedProtocol,
         ssl_certfile=options.certfile,
         ssl_keyfile=options.keyfile,
         ws="none",
         h11_max_incomplete_event_size=options.max_head,
-        proxy_headers=bool(options.proxies),
-        forwarded_allow_ips=[*options.proxies],
+        proxy_headers=False,  # _BehindProxies does it
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -41,6 +41,17 @@ class ServerOptions:
         return "http" if self.certfile is None else "https"
 
     @property
+    def proxy_networks(self) -> list[str]:
+        """The proxies; those of IPv4 also as a server that listens on IPv6 sees them.
+
+        >>> ServerOptions(proxies=("10.0.0.0/8", "fd00::1")).proxy_networks
+        ['10.0.0.0/8', 'fd00::1', '::ffff:10.0.0.0/104']
+        """
+        networks = (ipaddress.ip_network(proxy) for proxy in self.proxies)
+        mapped = (f"::ffff:{net.network_address}/{96 + net.prefixlen}" for net in networks if net.version == 4)
+        return [*self.proxies, *mapped]
+
+    @property
     def shown_host(self) -> str:
         """The host as it is written in a URL."""
         return f"[{self.host.strip('[]')}]" if ":" in self.host else self.host

@@ -30,3 +30,26 @@ def watch_interrupt() -> Iterator[Interrupted]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def hold_interrupts() -> Iterator[None]:
+    """Hold back Ctrl-C, and other signals that interrupt, until the block has ended; they arrive then."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[int] = []
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        arrived.append(number)
+
+    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    # What is ignored stays so: a process that is started in the block inherits it.
+    before = {number: signal.signal(number, receive) for number in numbers if callable(signal.getsignal(number))}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for arrival in arrived:
+            signal.raise_signal(arrival)

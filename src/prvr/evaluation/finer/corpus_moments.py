@@ -3,7 +3,8 @@
 A prediction is a video and a stretch of it. For each query, the 100 best videos by their score S(v) are taken, and in
 each the 5 best stretches of the query's curve (``curve_moments``), with contrasts c₁ ≥ … ≥ c₅. All are ranked by
 S(v) − (c₁ − c_k): a video's best stretch keeps the video's score, and its others lose as much as they are less clear.
-A prediction is right at IoU t if it is in the labelled video and overlaps the moment (one of its windows) by t or more.
+A prediction is right at IoU t if it is in the labelled video and overlaps the moment (one of its windows) by t or more,
+with a tolerance of 10⁻⁶ for rounding.
 VCMR R@k is the share of queries with a right one among the first k. SVMR ranks the stretches of the labelled video.
 """
 
@@ -17,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.data import Dataset
-from prvr.evaluation.curve_moments import best_stretches
+from prvr.evaluation.curve_moments import IOU_TOLERANCE, best_stretches
 from prvr.evaluation.encoded_split import EncodedSplit
 from prvr.evaluation.finer.answers import Answers
 from prvr.scoring import CUTOFFS
@@ -39,7 +40,7 @@ class MomentSearch:
 
     rows: Tensor  # (N,) which queries
     video: Tensor  # (N, P) gallery rows, best prediction first
-    start: Tensor  # (N, P)
+    start: Tensor  # (N, P) float64
     end: Tensor  # (N, P)
     score: Tensor  # (N, P); −∞ where there are fewer
     overlap: Tensor  # (N, P) IoU with the moment; 0 in other videos
@@ -47,11 +48,11 @@ class MomentSearch:
 
     def first_right(self, iou: float) -> Tensor:
         """The rank of the first right prediction, (N,); 0 where none is."""
-        return _first(self.overlap >= iou)
+        return _first(self.overlap >= iou - IOU_TOLERANCE)
 
     def first_own(self, iou: float) -> Tensor:
         """The same among the stretches of the labelled video, (N,)."""
-        return _first(self.own >= iou)
+        return _first(self.own >= iou - IOU_TOLERANCE)
 
     def as_dict(self) -> dict[str, dict[str, dict[str, float]]]:
         """Recalls in percent: by ``vcmr`` and ``svmr``, IoU and k."""
@@ -107,7 +108,7 @@ class _Filled:
     def __init__(self, videos: Tensor):
         self.videos = videos
         shape = (*videos.shape, STRETCHES)
-        self.start, self.end = torch.zeros(shape), torch.zeros(shape)
+        self.start, self.end = (torch.zeros(shape, dtype=torch.float64) for _ in range(2))
         self.contrast = torch.full(shape, -torch.inf)
         order = videos.flatten().sort(stable=True)
         self._cells, self._sorted = order.indices, order.values
@@ -128,11 +129,11 @@ def _look(split: EncodedSplit, config: TraceConfig, name: str, video: int, rows:
         curves = _curves(split, config, name, video, queries)[:, mask]
         found = best_stretches(curves, STRETCHES)
         for target, value in (
-            (filled.start, found.start / frames),
-            (filled.end, found.stop / frames),
-            (filled.contrast, found.score),
+            (filled.start, found.start.double() / frames),
+            (filled.end, found.stop.double() / frames),
+            (filled.contrast, found.score.float()),
         ):
-            target.view(-1, STRETCHES)[part, : value.shape[1]] = value.float().cpu()
+            target.view(-1, STRETCHES)[part, : value.shape[1]] = value.cpu()
 
 
 def _parts(cells: Tensor, frames: int, device: torch.device) -> Iterator[Tensor]:
@@ -163,7 +164,8 @@ def _ranked(
     overlap = _best_overlap(start, end, windows) * (named == own[:, None])
     inside = _best_overlap(filled.start[:, -1], filled.end[:, -1], windows)
     score = order.values[:, :PREDICTIONS]
-    overlap = overlap.masked_fill(score == -torch.inf, 0.0)
+    overlap = overlap.masked_fill(score == -torch.inf, 0.0)  # there are fewer
+    inside = inside.masked_fill(filled.contrast[:, -1] == -torch.inf, 0.0)
     return MomentSearch(rows, named, start, end, score, overlap, inside)
 
 
@@ -174,8 +176,8 @@ def _best_overlap(start: Tensor, end: Tensor, windows: list[list[tuple[float, fl
     best = torch.zeros(start.shape, dtype=torch.float64)
     for number in range(most):
         low, high = padded[:, number, :1], padded[:, number, 1:]
-        shared = (torch.minimum(end.double(), high) - torch.maximum(start.double(), low)).clamp(min=0)
-        union = (end.double() - start.double()) + (high - low) - shared
+        shared = (torch.minimum(end, high) - torch.maximum(start, low)).clamp(min=0)
+        union = (end - start) + (high - low) - shared
         best = torch.maximum(best, torch.where(union > 0, shared / union.clamp(min=1e-12), 0.0))
     return best
 

@@ -140,7 +140,8 @@ def _names(finer: Finer) -> dict[str, Sequence[object]]:
 def save_moments(finer: Finer, folder: Path) -> None:
     """Write moments.csv, and predicted moments as JSON lines.
 
-    A line holds query_id, scoring, and predictions of video, start and end (shares of the video), and score.
+    A line holds query_id, scoring, and predictions of video, start and end (shares of the video), and score. Shares
+    have all their digits, so that overlaps can be computed again.
     """
     if not finer.searches:
         (folder / MOMENTS_FILE).unlink(missing_ok=True)
@@ -152,7 +153,7 @@ def save_moments(finer: Finer, folder: Path) -> None:
         parts = (search.video, search.start, search.end, search.score)
         for row, *cells in zip(search.rows.tolist(), *(part.tolist() for part in parts), strict=True):
             found = [
-                [data.video_ids[video], round(start, 5), round(end, 5), round(score, 6)]
+                [data.video_ids[video], start, end, round(score, 6)]
                 for video, start, end, score in zip(*cells, strict=True)
                 if score > float("-inf")
             ]

@@ -6,6 +6,7 @@ in the same folder, with features of the same name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -17,7 +18,7 @@ from torch import Tensor
 from prvr.evaluation.many_runs.evaluated import EvaluatedRun
 from prvr.evaluation.tables import RecallSummary, summarise
 from prvr.scoring import recalls
-from prvr.training import HARMLESS, RunError, config_to_dict, flat_settings
+from prvr.training import HARMLESS, STARTED_FROM, RunError, config_to_dict, flat_settings
 
 SCORINGS = {  # column of a record -> how a row of it is named
     "backbone": "{}, before TRACE",
@@ -88,7 +89,7 @@ def gather_benchmarks(runs: Sequence[EvaluatedRun], *, same_data: bool = False) 
         if len(alike) > 1:
             number = 1 + alike.index(_identity(group[0], same_data))
             name = f"{name} ({number})"
-            about = f"{len(group[0].record.query_ids):,} queries, features {group[0].feature}, {group[0].run.data}"
+            about = f"{len(group[0].record.query_ids):,} queries, features {group[0].feature}, {_place(group[0])}"
             notes.append(f"{name}: {about}. It is never compared with the other one of that name.")
         found.append(_benchmark(name, group))
     if notes and not same_data and len({_identity(each, True) for each in runs}) < len(groups):
@@ -99,7 +100,12 @@ def gather_benchmarks(runs: Sequence[EvaluatedRun], *, same_data: bool = False) 
 def _identity(each: EvaluatedRun, same_data: bool) -> tuple[Any, ...]:
     pairs = frozenset(zip(each.record.query_ids, each.record.video_ids, strict=True))
     protocol = each.record.protocol
-    return (protocol.dataset, protocol.split, each.feature, None if same_data else each.run.data, pairs)
+    return (protocol.dataset, protocol.split, each.feature, None if same_data else _place(each), pairs)
+
+
+def _place(each: EvaluatedRun) -> str:
+    """The folder of the data; it may be gone, and a run from a hub does not know it."""
+    return str(each.run.record.get("data", "an unknown folder"))
 
 
 def _dataset_name(group: Sequence[EvaluatedRun]) -> str:
@@ -155,4 +161,21 @@ def _labels(group: Sequence[EvaluatedRun]) -> list[str]:
             labels.append(f"{each.label} ({folder or each.run.path.resolve().parent.name})")
         else:
             labels.append(", ".join([each.label, *(f"{name} {own[name]}" for name in names)]))
-    return labels
+    return _with_starts(group, labels)
+
+
+def _with_starts(group: Sequence[EvaluatedRun], labels: Sequence[str]) -> list[str]:
+    """Labels with the run that training started from (``--from``), where that alone tells two runs of a seed apart."""
+    starts = [_start(each) for each in group]
+    found: dict[tuple[str, int], set[str]] = {}
+    for each, label, start in zip(group, labels, starts, strict=True):
+        found.setdefault((label, each.seed), set()).add(start)
+    several = {label for (label, _), some in found.items() if len(some) > 1}
+    pairs = zip(labels, starts, strict=True)
+    return [f"{label}, from {start}" if start and label in several else label for label, start in pairs]
+
+
+def _start(each: EvaluatedRun) -> str:
+    """The run that training started from, without its seed: starts that differ in it belong to one row."""
+    start = str(each.run.record.get(STARTED_FROM) or "")
+    return re.sub(rf"[-/\\]?seed{each.seed}$", "", start)

@@ -37,7 +37,10 @@ def measure_changes(
     """
     found: dict[str, list[MethodChange]] = {}
     draws: dict[str, tuple[ClusterDraws, list[str]]] = {}
-    for number, benchmark in enumerate(benchmarks):
+    videos: dict[tuple[str, frozenset[str]], int] = {}
+    for benchmark in benchmarks:
+        # Benchmarks over the same videos, such as two features of one dataset, are not independent: the same draws.
+        number = videos.setdefault((benchmark.collection, frozenset(benchmark.video_ids)), len(videos))
         base = benchmark.row(reference)
         rows = [row for row in benchmark.rows if row is not base]
         if base is None or not rows:

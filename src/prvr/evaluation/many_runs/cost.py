@@ -11,12 +11,12 @@ from statistics import median
 import torch
 
 from prvr.evaluation.encoded_split import encode_subject
-from prvr.evaluation.many_runs.evaluated import EvaluatedRun
+from prvr.evaluation.many_runs.evaluated import EvaluatedRun, found_data
 from prvr.evaluation.subject import open_subject
 from prvr.evaluation.timing import processor_name
 from prvr.files import NotAnObject, read_json_object, write_whole
 from prvr.scoring import encode_query_batches, encode_video_batches
-from prvr.training import read_metrics
+from prvr.training import RunError, read_metrics
 
 COST_FILE = "cost.json"  # beside the ranks
 
@@ -72,10 +72,15 @@ def measure_cost(
     Args:
         device: where to measure; None: only what was kept is given, from any machine.
         doing: is called before something is measured.
+
+    Raises:
+        UserError: it cannot be measured, for example because its data is gone.
     """
     kept = kept_cost(each)
     if device is None or (kept is not None and kept.processor == processor_name(device)):
         return kept
+    if found_data(each.run, each.config) is None:
+        raise RunError(f"the data of {each.run.path} is not here")
     doing()
     split, _, weights = each.folder.name.rpartition("-")
     subject = open_subject(each.run, split=split, weights=weights, device=device)

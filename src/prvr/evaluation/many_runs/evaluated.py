@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from prvr.data import Collection, DataError
+from prvr.data import Collection, DataError, has_collection
 from prvr.evaluation.evaluate import evaluate_run
 from prvr.evaluation.records import RANKS_FILE, EvaluationRecord, load_record
 from prvr.evaluation.subject import available_split
@@ -70,11 +71,15 @@ def evaluated_run(
 
     Returns:
         None if there are no ranks and none may be made.
+
+    Raises:
+        RunError: it has to be ranked, and its data is gone.
     """
     config = run.config
     name = weights or config.selection
-    folder = run.path / "eval" / f"{_split(run, config, split)}-{name}"
+    folder = _folder(run, config, split, name)
     if device is not None and not _is_fresh(folder, run.path / "weights" / name):
+        _require_rankable(run, config, folder, split)
         folder = evaluate_run(run, split=split, weights=weights, device=device).folder
     if not (folder / RANKS_FILE).exists():
         return None
@@ -92,8 +97,15 @@ def evaluated_run(
 
 def is_evaluated(run: Run, split: str, weights: str | None) -> bool:
     """Whether ``evaluated_run`` finds ranks that are up to date."""
-    name = weights or run.config.selection
-    return _is_fresh(run.path / "eval" / f"{_split(run, run.config, split)}-{name}", run.path / "weights" / name)
+    config = run.config
+    name = weights or config.selection
+    return _is_fresh(_folder(run, config, split, name), run.path / "weights" / name)
+
+
+def found_data(run: Run, config: TrainConfig) -> str | None:
+    """The folder of a run's data; None where it is gone, or was never here, as that of a run from a hub."""
+    place = run.record.get("data")
+    return place if isinstance(place, str) and has_collection(place, config.data.collection) else None
 
 
 def _is_fresh(folder: Path, weights: Path) -> bool:
@@ -101,16 +113,33 @@ def _is_fresh(folder: Path, weights: Path) -> bool:
     return ranks.exists() and (not model.exists() or ranks.stat().st_mtime >= model.stat().st_mtime)
 
 
-def _split(run: Run, config: TrainConfig, split: str) -> str:
-    """The split that is ranked: validation where the data has no test captions."""
-    try:
-        return available_split(config, run.data, split)
-    except DataError:  # the data is gone; what was kept can still be read
-        return split
+def _require_rankable(run: Run, config: TrainConfig, folder: Path, split: str) -> None:
+    if found_data(run, config) is None:
+        kept = ", or --no-eval takes the ranks that were kept" if (folder / RANKS_FILE).exists() else ""
+        place = run.record.get("data", "its run.json names none")
+        raise RunError(
+            f"the data of {run.path} is not here ({place}), so it cannot be ranked: "
+            f"`prvr eval {run.path} --split {split} --data FOLDER` first{kept}"
+        )
+
+
+def _folder(run: Run, config: TrainConfig, split: str, weights: str) -> Path:
+    """Where ranks of a split are kept: those of validation where the data has no test captions.
+
+    If the data is gone, what was kept tells.
+    """
+    splits = [split, config.data.validation_split] if split == "test" else [split]
+    place = found_data(run, config)
+    if place is not None:
+        with suppress(DataError):
+            splits = [available_split(config, place, split)]
+    folders = [run.path / "eval" / f"{name}-{weights}" for name in splits]
+    return next((folder for folder in folders if (folder / RANKS_FILE).exists()), folders[0])
 
 
 def _only_feature(run: Run, config: TrainConfig) -> str | None:
+    place = found_data(run, config)
     try:
-        return Collection.find(run.data, config.data.collection).visual_feature
+        return None if place is None else Collection.find(place, config.data.collection).visual_feature
     except DataError:
         return None

@@ -170,12 +170,11 @@ def runs_table(benchmarks: Sequence[Benchmark]) -> ReportTable:
     """Every run, with its own SumR by the scoring that it ranks with."""
     rows: list[list[Cell]] = []
     for benchmark in benchmarks:
-        final = {row.label: row for row in benchmark.rows}  # the last scoring of a method
-        for row in final.values():
-            for each in row.runs:
-                sum_r = recalls(row.ranks[each.seed]).sum_r
-                chosen = each.record.protocol.selection
-                rows.append([benchmark.name, row.name, each.seed, sum_r, chosen, str(each.folder)])
+        final = {(row.label, each.seed): (row, each) for row in benchmark.rows for each in row.runs}  # the last scoring
+        for row, each in final.values():
+            sum_r = recalls(row.ranks[each.seed]).sum_r
+            chosen = each.record.protocol.selection
+            rows.append([benchmark.name, row.name, each.seed, sum_r, chosen, str(each.folder)])
     names = ("dataset", "method", "seed", "SumR", "weights", "ranks of every query")
     columns = [Column(name, 2) for name in names]
     return ReportTable("runs", "All runs", columns, rows)

@@ -57,14 +57,14 @@ def mistakes_page(
     dataset: Dataset,
     found: RankedQueries,
     shown: Sequence[ShownMistake],
-    run: str,
+    explain: Sequence[str],
 ) -> str:
-    """The whole page."""
+    """The whole page. ``explain`` are the words of a command to which ``--query`` and ``--video`` can be added."""
     numbered = list(enumerate(shown, start=1))
     body = [_introduction(found, shown), _index(dataset, numbered)]
     for kind, entries in groupby(numbered, key=lambda entry: entry[1].mistake.kind):
         parts = [f"<h2>{escape(kind.title)}</h2>", f'<p class="lead">{escape(kind.rule)}</p>']
-        parts += [_entry(number, entry, dataset, found, run) for number, entry in entries]
+        parts += [_entry(number, entry, dataset, found, explain) for number, entry in entries]
         body.append(f'<section id="{kind.key}">{"".join(parts)}</section>')
     links = {kind.key: kind.title for kind in KINDS if any(s.mistake.kind is kind for s in shown)}
     return whole_page(title, about, links, "\n".join(body), css=_CSS)
@@ -95,7 +95,7 @@ def _index(dataset: Dataset, numbered: Sequence[tuple[int, ShownMistake]]) -> st
     return f'<ol class="index">{"".join(items)}</ol>' if items else ""
 
 
-def _entry(number: int, entry: ShownMistake, dataset: Dataset, found: RankedQueries, run: str) -> str:
+def _entry(number: int, entry: ShownMistake, dataset: Dataset, found: RankedQueries, explain: Sequence[str]) -> str:
     mistake = entry.mistake
     caption, query = dataset.captions[mistake.query], mistake.query
     right, other = dataset.video_ids[mistake.truth], dataset.video_ids[mistake.other]
@@ -113,7 +113,7 @@ def _entry(number: int, entry: ShownMistake, dataset: Dataset, found: RankedQuer
         drawn = _figures(dataset, mistake, roles)
         figures = [f"<figure>{inline_figure(figure, f'm{number}-{n}')}</figure>" for n, figure in enumerate(drawn)]
         parts.append(f'<div class="pair">{"".join(figures)}</div>')
-    command = shlex.join(["prvr", "explain", run, "--query", caption.id, "--video", other])
+    command = shlex.join([*explain, "--query", caption.id, "--video", other])
     parts.append(f'<p class="from">More: <code>{escape(command)}</code></p>')
     return f'<article id="m{number}">{"".join(parts)}</article>'
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +30,10 @@ class WrittenMistakes:
     queries: int
 
 
-def write_mistakes(
-    subject: Subject, count: int, page: Path, *, command: str = "prvr explain RUN --errors N"
-) -> WrittenMistakes:
+def write_mistakes(subject: Subject, count: int, page: Path, *, flags: Sequence[str] = ()) -> WrittenMistakes:
     """Choose at most ``count`` mistakes by rule and write them as a page, with a .csv of the same name beside it.
+
+    ``flags`` are those of ``prvr explain`` that say which data, split, weights and labels the subject has.
 
     Raises:
         RunError: ``count`` is not between 1 and ``MOST_MISTAKES``.
@@ -45,15 +47,16 @@ def write_mistakes(
         for chosen in mistakes
     ]
     method = subject.config.method + (" + TRACE" if subject.with_trace else "")
+    explain = ["prvr", "explain", str(subject.run.path), *flags]
     about = {
         "run": str(subject.run.path),
         "data": subject.ranked,
         "weights": f"{subject.weights}: {subject.selection}",
-        "made by": command,
+        "made by": shlex.join([*explain, "--errors", str(count)]),
     }
     title = f"Mistakes of {method} on {subject.dataset.collection}"
     page.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(page, mistakes_page(title, about, subject.dataset, found, shown, str(subject.run.path)))
+    write_whole(page, mistakes_page(title, about, subject.dataset, found, shown, explain))
     table = page.with_suffix(".csv")
     _write_table(subject, found, mistakes, table)
     return WrittenMistakes(page, table, mistakes, int(found.wrong.sum()), len(found.wrong))

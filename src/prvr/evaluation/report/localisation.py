@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from prvr.evaluation.curve_moments import RANKS
+from prvr.evaluation.curve_moments import IOU_TOLERANCE, RANKS
 from prvr.evaluation.findings import Study
 from prvr.evaluation.report.content import Cell, Column, ReportSection, ReportTable
 
@@ -80,7 +80,7 @@ def moments(study: Study) -> ReportSection:
     rows: list[list[Cell]] = [
         [
             CURVES[name],
-            *(100.0 * float((values[:, k] >= t).mean()) for k in range(len(RANKS)) for t in THRESHOLDS),
+            *(100.0 * float((values[:, k] >= t - IOU_TOLERANCE).mean()) for k in range(len(RANKS)) for t in THRESHOLDS),
             float(values[:, 0].mean()),
         ]
         for name, values in found.items()

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.library.store.arrays import Section
-from prvr.library.store.rows import PAGED_ARRAYS
-from prvr.scoring import NumpyGallery
+from prvr.library.store.rows import PAGED_ARRAYS, bytes_checksum
+from prvr.scoring import NumpyGallery, array_bytes
 
 if TYPE_CHECKING:
     from prvr.scoring import Gallery
@@ -75,6 +75,29 @@ class SectionBlock:
             name: array[first:last] if name in PAGED_ARRAYS else array[row : row + 1]
             for name, array in self.arrays.items()
         }
+
+    def checksum(self, row: int) -> int:
+        """The checksum of the arrays of one row."""
+        first, last = self._first_page[row], self._first_page[row + 1]
+        stretches = {}
+        for name, (data, item) in self._bytes.items():
+            begin, end = (first, last) if name in PAGED_ARRAYS else (row, row + 1)
+            stretches[name] = data[begin * item : end * item]
+        return bytes_checksum(stretches)
+
+    @cached_property
+    def checksums(self) -> Ids:
+        """(R,): the checksum of every row, computed once."""
+        return np.array([self.checksum(row) for row in range(len(self))], np.int64)
+
+    @cached_property
+    def _first_page(self) -> list[int]:
+        return self.numpy_gallery.first_page.tolist()
+
+    @cached_property
+    def _bytes(self) -> dict[str, tuple[memoryview, int]]:
+        """The bytes of each array, and how many a row or page has."""
+        return {name: (array_bytes(array), array[:1].nbytes) for name, array in self.arrays.items()}
 
 
 class BlockRows(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -240,9 +240,14 @@ class ShardSections(TrackSections):
             if not kept.all():
                 shard.files.forget()  # so that files that are restored are read again
             if kept.any():
-                shards.append(replace(shard, rows=shard.rows[kept]))
+                shards.append(shard.holding(shard.rows[kept]))
                 columns.append(of_shard[kept])
         return ShardSections(shards, columns) if shards else None
+
+    def shards_of(self, videos: Iterable[int]) -> set[int]:
+        """The numbers of the shards that hold sections of some videos."""
+        places = np.unique(self.shard[np.isin(self.owners, [*videos])])
+        return {self.shards[place].id for place in places.tolist()}
 
     def _damaged_in(self, place: int) -> set[int]:
         numbers = np.flatnonzero(self.shard == place)

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from prvr.library.errors import LibraryError
+from prvr.library.errors import LibraryError, TooFewFiles
 from prvr.library.store.blocks import SectionBlock
-from prvr.processes import allow_open_files, usable_memory
+from prvr.processes import usable_memory
 
 CACHE_MEGABYTES = "PRVR_LIBRARY_CACHE"  # environment variable: memory for blocks that were read
-_FILES = 1 << 16  # that may be open at a time, where the system allows it: a large library has many
 _SHARE = 4  # of the memory that this process may use, by default
 
 BlockKey = tuple[int, int, int, int]  # first row and the row after the last, first page and the page after the last
@@ -32,7 +31,7 @@ class _Memory:
     """Bytes of blocks that may stay in memory, in all libraries of this process."""
 
     def __init__(self) -> None:
-        self.used, self.lock = 0, threading.Lock()
+        self.used, self.lock = 0, threading.RLock()  # __del__ may come at any time, also inside of it
 
     @cached_property
     def most(self) -> int:
@@ -40,14 +39,18 @@ class _Memory:
         if text is None:
             return usable_memory() // _SHARE
         try:
-            return int(float(text) * (1 << 20))
+            found = int(float(text) * (1 << 20))
         except (ValueError, OverflowError):
-            raise LibraryError(f"{CACHE_MEGABYTES} is a number of megabytes, not {text!r}") from None
+            found = -1
+        if found < 0:
+            raise LibraryError(f"{CACHE_MEGABYTES} is a number of megabytes, not {text!r}")
+        return found
 
     def take(self, size: int, always: bool = False) -> bool:
         """Whether so many bytes may stay."""
+        most = self.most
         with self.lock:
-            fits = always or self.used + size <= self.most
+            fits = always or self.used + size <= most
             self.used += size if fits else 0
             return fits
 
@@ -133,7 +136,6 @@ def _open(path: Path) -> int:
     try:
         return os.open(path, flags)
     except OSError as problem:
-        if problem.errno != errno.EMFILE:
-            raise
-        allow_open_files(_FILES)
-        return os.open(path, flags)
+        if problem.errno in (errno.EMFILE, errno.ENFILE):
+            raise TooFewFiles from None
+        raise

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import Shard, ShardMissing, section_checksum, short_message
+from prvr.library.store.arrays import Shard, ShardMissing, short_message
 from prvr.library.store.blocks import BlockRows, Ids, SectionBlock
 from prvr.library.store.rows import PAGED_ARRAYS, SHARDS_FOLDER, SectionRow, pages_of_rows
 from prvr.library.store.shard_files import BlockKey, ShardFiles
@@ -115,12 +115,21 @@ class StoredShard:
         except OSError:
             return False
 
-    def read_if_small(self) -> bool:
+    def holding(self, rows: Ids) -> StoredShard:
+        """The shard with these rows only (ascending). What comes after the last of them is not read any more."""
+        count = int(rows[-1]) + 1 if len(rows) else 0
+        end = replace(self.shard, rows=count, pages=int(self.first_page[count]))
+        return replace(self, shard=end, pages=self.pages[:count], rows=rows)
+
+    def read_if_small(self) -> SectionBlock | None:
         """Read the shard now if it is small, and keep it."""
-        small = len(self) <= _SMALL_ROWS and int(self.row_bytes.sum()) <= _SMALL_BYTES
-        if small and len(self) and self._key(0) not in self.files.kept:
-            self.files.keep(self._key(0), self.take(np.arange(len(self))), at_once=True)
-        return small
+        if not 0 < len(self) <= _SMALL_ROWS or int(self.row_bytes.sum()) > _SMALL_BYTES:
+            return None
+        block = self.files.kept.get(self._key(0))
+        if block is None:
+            block = self.take(np.arange(len(self)))
+            self.files.keep(self._key(0), block, at_once=True)
+        return block
 
     def blocks(self, places: Ids, rows: Ids) -> Iterator[BlockRows]:
         """These rows, and the places that they have among what was asked for. Of a block only few rows are read alone.
@@ -158,12 +167,17 @@ class StoredShard:
 
     def background(self) -> NDArray[np.float32]:
         """(R, B, 2): what background sentences score on all rows."""
-        return self._read("background", np.arange(len(self)))
+        parts = []
+        for number, (first, last) in enumerate(zip(self.edges[:-1], self.edges[1:], strict=True)):
+            block = self.files.kept.get(self._key(number))
+            read = self._read("background", np.arange(first, last)) if block is None else block.arrays["background"]
+            parts.append(read)
+        return np.concatenate(parts)
 
     def checksum(self, row: int) -> int:
         """The checksum of the arrays of a row: of those that are kept, otherwise of those in the files."""
         (_, block, (at,)) = next(self.blocks(np.zeros(1, np.int64), np.array([row])))
-        return section_checksum(block.arrays_of(int(at)))
+        return block.checksum(int(at))
 
     def unreadable(self) -> Ids:
         """The rows that the files are too short for now; all rows if they seem to be long enough."""

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.errors import UserError
-from prvr.library.errors import LibraryError
-from prvr.library.store.arrays import ShardMissing, is_new, read_shards
+from prvr.library.errors import LibraryError, TooFewFiles
+from prvr.library.store.arrays import Shard, ShardMissing, is_new, read_shards
 from prvr.library.store.blocks import Ids
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_videos
 from prvr.library.store.rows import NO_CHECKSUM, SHARDS_FOLDER, SectionRow, read_rows
@@ -22,13 +22,16 @@ from prvr.library.store.sections import ShardSections, TrackSections
 from prvr.library.store.settings import LibraryRecord, kept_record
 from prvr.library.store.shard_files import ShardFiles, UnreadableShard
 from prvr.library.store.shards import StoredShard
+from prvr.processes import allow_open_files
 
 if TYPE_CHECKING:
     from prvr.library.search.filters import Filters
 
 _TRIES = 20
+_OTHER_FILES = 256  # that this process has open, beside those of shards
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError, ArithmeticError, MemoryError, OSError)
 
+Stamps = dict[Path, tuple[int, int] | None]  # of files: size and time; None: gone
 QueryProjection = Callable[[str], NDArray[np.float32] | None]  # track name -> TRACE's query projection (D, D)
 
 
@@ -42,7 +45,8 @@ class Snapshot:
     record: LibraryRecord  # how its vectors were made
     problems: tuple[str, ...] = ()  # what cannot be read and is left out, for people
     damaged: frozenset[int] = frozenset()  # videos of which vectors are left out
-    stamps: Mapping[Path, tuple[int, int] | None] = field(default_factory=dict)  # of files: size and time; None: gone
+    stamps: Mapping[int, Stamps] = field(default_factory=dict)  # by shard, when it was opened
+    suspects: frozenset[int] = frozenset()  # shards in which something is damaged
 
     @property
     def damage_note(self) -> str:
@@ -59,7 +63,16 @@ class Snapshot:
         tracks = {name: sections.without(left) for name, sections in self.tracks.items()}
         problems = (*self.problems, f"the vectors of {len(left)} videos are not what was written")
         kept = {name: sections for name, sections in tracks.items() if sections is not None}
-        return replace(self, tracks=kept, problems=problems, damaged=self.damaged | left)
+        stored = (sections for sections in self.tracks.values() if isinstance(sections, ShardSections))
+        shards = {shard for sections in stored for shard in sections.shards_of(left)}
+        return replace(
+            self, tracks=kept, problems=problems, damaged=self.damaged | left, suspects=self.suspects | shards
+        )
+
+    def holds(self, videos: Iterable[int]) -> bool:
+        """Whether there are vectors of any of these videos."""
+        chosen = [*videos]
+        return any(np.isin(sections.owners, chosen).any() for sections in self.tracks.values())
 
     @cached_property
     def copies(self) -> Mapping[int, tuple[int, ...]]:
@@ -99,14 +112,14 @@ def take_snapshot(
     for _ in range(_TRIES):
         with catalogue.reading() as db:
             now = read_generation(db)
-            if previous is not None and previous.generation == now and _is_whole(previous):
-                if not previous.problems or _stamps(previous.stamps) == previous.stamps:
-                    return previous
-                previous = None  # a damaged file has changed: perhaps it was restored
+            changed: set[int] = set() if previous is None else _changed(previous)
+            if previous is not None and previous.generation == now and not changed and _is_whole(previous):
+                return previous
+            files = {number: files for number, files in _open_files(previous).items() if number not in changed}
             kept = kept_record(db, folder)
             current = record if kept is None or kept == record else kept
             try:
-                return _open_tracks(db, folder, now, projection, current, _open_files(previous), lost == now)
+                return _open_tracks(db, folder, now, projection, current, files, lost == now)
             except ShardMissing:  # compacted by another process: then the catalogue has changed; else it is damage
                 lost = now
     raise LibraryError(f"{folder} changes faster than it can be read. Try again.")
@@ -116,9 +129,22 @@ def _is_whole(snapshot: Snapshot) -> bool:
     return all(sections.is_whole() for sections in snapshot.tracks.values() if isinstance(sections, ShardSections))
 
 
-def _stamps(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
+def _changed(snapshot: Snapshot) -> set[int]:
+    """Damaged shards whose files are not as they were when they were opened: perhaps they were restored."""
+    known = {number: snapshot.stamps.get(number, {}) for number in snapshot.suspects}
+    return {number for number, stamps in known.items() if _stamps(stamps) != stamps}
+
+
+def _array_names(shard: Shard) -> list[str]:
+    try:
+        return [*shard.about["arrays"]]
+    except (TypeError, LookupError):  # it is described wrongly
+        return []
+
+
+def _stamps(files: Iterable[Path]) -> Stamps:
     """What shows that files were changed."""
-    found: dict[Path, tuple[int, int] | None] = {}
+    found: Stamps = {}
     for file in files:
         try:
             about = file.stat()
@@ -152,7 +178,12 @@ def _open_tracks(
     wrong: list[int] = []
     described = [shard for shard in read_shards(db, wrong) if not is_new(shard.track)]
     places = {shard.id: folder / SHARDS_FOLDER / str(shard.id) for shard in described}
-    stamps = _stamps(path for place in places.values() for path in (place, *place.glob("*.bin")))
+    names = {shard.id: _array_names(shard) for shard in described}
+    stamps = {
+        number: _stamps([place, *(place / f"{name}.bin" for name in names[number])]) for number, place in places.items()
+    }
+    allow_open_files(_OTHER_FILES + 2 * sum(map(len, names.values())))  # those of the snapshot before are open as well
+    suspects: set[int] = set()
     problems = [f"the catalogue does not describe shard {number} as it was written" for number in wrong]
     damaged: set[int] = set()
     for number in wrong:
@@ -165,6 +196,8 @@ def _open_tracks(
         try:
             stored = StoredShard.open(folder, shard, rows, projected, files.get(shard.id))
             stored, of_rows = _sound_rows(stored, rows, known)
+        except TooFewFiles:
+            raise
         except ShardMissing as gone:
             if not settled:
                 raise
@@ -183,11 +216,14 @@ def _open_tracks(
                 columns.setdefault(shard.track, []).append(of_rows)
             whole = {*stored.rows.tolist()}
             rows = [row for row in rows if row.row not in whole]
-        damaged |= {row.video for row in rows}
+        if rows:
+            suspects.add(shard.id)
+            damaged |= {row.video for row in rows}
     if problems and not shards:
         raise LibraryError(problems[0])
     tracks = {track: ShardSections(shards[track], columns[track]) for track in shards}
-    return Snapshot(now, videos, tracks, record, tuple(problems), frozenset(damaged & videos.keys()), stamps)
+    left_out = frozenset(damaged & videos.keys())
+    return Snapshot(now, videos, tracks, record, tuple(problems), left_out, stamps, frozenset(suspects))
 
 
 def _sound_rows(stored: StoredShard, rows: Sequence[SectionRow], videos: Ids) -> tuple[StoredShard, Ids]:
@@ -195,7 +231,10 @@ def _sound_rows(stored: StoredShard, rows: Sequence[SectionRow], videos: Ids) ->
     page, _ = stored.page_shape
     owners, numbers, _, pages, tokens, checksums = np.array(rows, np.int64).T
     fits = np.isin(owners, videos) & (tokens >= 0) & (tokens <= pages * page) & (numbers < len(stored))
-    if stored.read_if_small():  # it was read now, so looking at it once more costs little
-        right = [each.checksum in (NO_CHECKSUM, stored.checksum(each.row)) for each in rows if each.row < len(stored)]
-        fits[: len(right)] &= right
-    return replace(stored, rows=numbers[fits]), np.stack([owners, tokens, checksums], 1)[fits]
+    stored = stored.holding(numbers[fits])
+    block = stored.read_if_small()
+    if block is not None:  # it was read now, so looking at it once more costs little
+        fits[fits] &= (checksums[fits] == NO_CHECKSUM) | (checksums[fits] == block.checksums[numbers[fits]])
+        stored = stored.holding(numbers[fits])
+        stored.read_if_small()
+    return stored, np.stack([owners, tokens, checksums], 1)[fits]

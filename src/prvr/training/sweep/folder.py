@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import torch
+
 from prvr.backbones import method
 from prvr.files import Busy, exclusive_lock, read_json_object, write_whole
 from prvr.training.calibration import read_calibration
 from prvr.training.changes import config_changes
+from prvr.training.distributed import Processes
 from prvr.training.run import Run, RunError
 from prvr.training.sweep.plan import PlannedRun, SweepPlan
 
@@ -62,11 +65,18 @@ class SweepFolder:
             raise RunError(f"{holder} sweeps in {self.path}: wait until it is done, or choose another --out") from None
 
     def create(self, planned: PlannedRun) -> None:
-        """Write the run's configuration, from which ``prvr train --resume`` trains it."""
+        """Write the run's configuration, from which ``prvr train --resume`` trains it.
+
+        Raises:
+            RunError: another process trains in the run's folder, or has just done so.
+        """
         about: dict[str, Any] = {"label": planned.label, "dataset": planned.dataset}
-        (self.run(planned).path / "run.json").unlink(missing_ok=True)  # of one that failed before it began
         command = shlex.join(["prvr", "sweep", str(self.plan.file), "--out", str(self.path)])
-        self.run(planned).create(planned.config, planned.data, command=command, **{SWEPT: about})
+        run = self.run(planned)
+        with run.locked(Processes(0, 1, torch.device("cpu"))):
+            if not _has_begun(run):
+                (run.path / "run.json").unlink(missing_ok=True)  # of one that failed before it began
+            run.create(planned.config, planned.data, command=command, **{SWEPT: about})
 
     def others(self) -> list[str]:
         """Runs in the folder that the plan does not name."""

@@ -7,6 +7,7 @@ not stop the others.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 
 from prvr.errors import UserError
 from prvr.processes import python_command, usable_cores
+from prvr.training.interrupt import hold_interrupts
 from prvr.training.metrics import read_metrics
 from prvr.training.run import Run, RunError
 from prvr.training.sweep.folder import SweepFolder
@@ -25,6 +27,7 @@ from prvr.training.sweep.memory import FixedNumber, MemoryFit
 from prvr.training.sweep.plan import PlannedRun
 
 _LOOK_SECONDS = 0.3
+_GPU_IS_FULL = re.compile(r"\b(CUDA|HIP)( error:)? out of memory")  # as torch says it
 
 
 class TrainingProcess:
@@ -83,12 +86,22 @@ class TrainingProcess:
         code = self.process.returncode
         if code is not None and code < 0:
             name = signal.Signals(-code).name if -code in list(signal.Signals) else str(-code)
-            return f"was killed ({name}); the machine may have run out of memory"
+            host = "; the host's memory may have run out (not the GPU's): try a smaller --at-once"
+            return f"was ended by a signal ({name}){host if name == 'SIGKILL' else ''}"
+        lines = self._printed()
+        errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
+        found = [line for line in lines if _GPU_IS_FULL.search(line)] or errors or lines
+        return (found or [f"ended with status {code} and said nothing"])[-1]
+
+    @property
+    def gpu_was_full(self) -> bool:
+        """Whether it ended because the GPU had no memory left."""
+        return self.process.returncode > 0 and any(_GPU_IS_FULL.search(line) for line in self._printed())
+
+    def _printed(self) -> list[str]:
         with self.log.open("rb") as file:
             file.seek(self.begin)
-            lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
-        return (errors or lines or [f"ended with status {code} and said nothing"])[-1]
+            return [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
 
     def stop(self) -> None:
         """Ask it to save and stop, as Ctrl-C does."""
@@ -155,8 +168,10 @@ class SweepRunner:
             self._fail(planned, str(problem))
             return
         words = [*self.words, "--data", str(planned.data)]
-        training = TrainingProcess(planned, self.folder.run(planned), self.folder.log(planned), words, self.threads)
-        self.running.append(training)
+        run, log = self.folder.run(planned), self.folder.log(planned)
+        with hold_interrupts():  # a training that has started is always listed, so that it can be stopped
+            training = TrainingProcess(planned, run, log, words, self.threads)
+            self.running.append(training)
         self.events.started(training, resumed)
 
     def _fail(self, planned: PlannedRun, problem: str) -> None:
@@ -168,24 +183,24 @@ class SweepRunner:
         if training.process.returncode == 0:
             self.events.finished(training)
             return
-        problem = training.problem()
-        if "out of memory" in problem.lower() and self.fit.ran_out(len(self.running)):
+        if training.gpu_was_full and self.fit.ran_out(len(self.running)):
             self.waiting.appendleft(training.planned)
             self.events.again(training.planned, self.fit.most)
             return
-        self._fail(training.planned, problem)
+        self._fail(training.planned, training.problem())
 
     def _stop(self) -> None:
         """Ask all to stop and wait until they have saved; a second Ctrl-C ends them at once."""
-        for training in self.running:
-            training.stop()
-        self.events.stopping(self.running)
         try:
+            for training in self.running:
+                training.stop()
+            self.events.stopping(self.running)
             for training in self.running:
                 training.process.wait()
         except KeyboardInterrupt:
             for training in self.running:
                 training.process.kill()
+            for training in self.running:
                 training.process.wait()
 
 
