@@ -26,6 +26,7 @@ for words in json.loads(sys.argv[1]):
 DOCUMENT = Path(__file__).parent.parent / "docs" / "add-a-backbone.md"
 
 
+@pytest.mark.slow
 def test_following_the_document(tmp_path: Path) -> None:
     text = DOCUMENT.read_text("utf-8")
     files = re.findall(r"```(?:python|toml) (\S+)\n(.*?)```", text, re.DOTALL)

@@ -8,6 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 KEYS = ("words", "pooled", "shuffled", "uniform")
 SCORINGS = ["base", "hubs", *KEYS, *(f"{key}+hubs" for key in KEYS)]
@@ -28,6 +30,7 @@ def write_result(archive: zipfile.ZipFile, cell: str, seed: int) -> None:
     archive.writestr(f"{cell}-seed{seed}/ranks.csv", "\n".join(lines) + "\n")
 
 
+@pytest.mark.slow
 def test_tables_come_from_the_ranks(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "ranks.zip", "w") as archive:
         for cell in ("activitynet-correlated", "world"):

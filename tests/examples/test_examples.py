@@ -29,6 +29,7 @@ def test_search_my_folder(tmp_path: Path) -> None:
     assert "0 added, 16 unchanged" in again
 
 
+@pytest.mark.slow
 def test_train_on_my_annotations(tmp_path: Path) -> None:
     text = output_of("train_on_my_annotations.py", "--short", "--out", tmp_path)
     assert "16 videos" in text

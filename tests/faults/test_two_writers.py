@@ -18,6 +18,7 @@ from tests.library.store.test_faults import same
 from tests.training.trainings import Training
 
 
+@pytest.mark.slow
 def test_a_second_training_in_the_same_folder_is_refused(preset: Path, world: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     flags = ("--checkpoint-seconds", "0", "--resume", "--backbone-stage.epochs", "2000")

@@ -41,6 +41,7 @@ def killed_often(folder: Path, address: str, videos: int, kills: int, longest: f
     assert len(sections) == videos
 
 
+@pytest.mark.slow
 def test_killed_three_times(bucket: str, own: Path) -> None:
     killed_often(own, f"{bucket}/films", 3, kills=3, longest=1.0, seed=1)
 

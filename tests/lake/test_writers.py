@@ -158,6 +158,7 @@ def test_of_several_that_create_a_table_one_wins(address: str) -> None:
         assert (found.version, found.to_table()["number"].to_pylist()) == (1, won)
 
 
+@pytest.mark.slow
 def test_two_commands_add_different_folders_and_the_same(bucket: str, own: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import pytest
 
 from prvr.library import Library
 from prvr.library.copying import read_indexed
@@ -50,6 +51,7 @@ def enlarge(library: Library, videos: int) -> None:
     library.store.commit(copies)
 
 
+@pytest.mark.slow
 def test_a_large_shard_that_is_cut_while_a_server_reads_it(base: Path, tmp_path: Path) -> None:
     """Whatever a search meets, the server answers. When the file is restored, everything is found again."""
     shutil.copytree(base / "library", tmp_path / "library")

@@ -59,6 +59,7 @@ def worker(rank: int, world: int, preset: Path, root: Path, out: Path) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_gradients_equal_one_process_at_the_same_global_batch(preset: Path, world: Path, tmp_path: Path) -> None:
     fork_server()
     mp.start_processes(worker, (2, preset, world, tmp_path), nprocs=2, start_method="forkserver")  # type: ignore[no-untyped-call]

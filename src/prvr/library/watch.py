@@ -182,8 +182,9 @@ class FolderWatcher:
                 folder.note_mounts(path for path in self._videos(folder) if path not in self.changes.gone)
             for place in folder.problems:
                 self.changes.forget_below(place)
-        self._again.clear()
-        self._rescan_at = time.monotonic() + self.options.rescan
+        now = time.monotonic()
+        self._again = {path: at for path, at in self._again.items() if at > now}
+        self._rescan_at = now + self.options.rescan
 
     def _check(self, folder: WatchedFolder) -> None:
         """Notice that the disk of a folder, or of one inside it, has gone or come back."""
@@ -195,6 +196,7 @@ class FolderWatcher:
                 self._say("waiting", place, f"{problem}. Its videos stay in the library; {advice}")
         for place in before.keys() - folder.problems.keys():
             self._rescan_at = 0.0
+            self._again[place] = time.monotonic() + self.options.settle  # its first changes may not be reported
             self._say("back", place)
 
     def _videos(self, folder: WatchedFolder) -> list[Path]:
