@@ -24,6 +24,7 @@ def short(name: str) -> TrainConfig:
     )
 
 
+@pytest.mark.slow
 def test_the_demo_draws_learns_indexes_and_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,7 @@ def test_trace_on_my_tokens_prefers_what_the_rest_of_the_video_supports() -> Non
     assert flash[2] < scene[2]
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")

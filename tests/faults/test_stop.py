@@ -15,7 +15,9 @@ from tests.faults.helpers import TIMEOUT, finish, start
 from tests.library.store.test_faults import same
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
 def test_adding(number: signal.Signals, code: int, films: RenderedWorld, whole: Library, tmp_path: Path) -> None:
     lib = Library.create(tmp_path / "library", encoder="plain", rate=RATE)
     words = ("library", "add", films.folder, "--library", lib.folder)

@@ -112,6 +112,7 @@ def test_serve_in_a_test_client(address: str, own: Path, prvr: Prvr) -> None:
         assert sorted(hit["also_at"] for hit in found["hits"]) == [[], [], ["new.mp4"]]
 
 
+@pytest.mark.slow
 def test_serve_as_a_process(bucket: str, own: Path, prvr: Prvr) -> None:
     address = f"{bucket}/films"
     assert prvr("library", "add", own, "--library", address, "--encoder", "plain", "--rate", 2).status == 0

@@ -328,9 +328,7 @@ def test_the_videos_of_a_disk_inside_a_folder_stay(
         assert film.name in found.names()
         (tmp_path / "away").rename(disk)  # as a plain folder
         until(lambda: found.kinds("disk") == ["waiting", "back"])
-        sorted(own.glob("*.mp4"))[0].rename(
-            disk / "more.mp4"
-        )  # an empty one could be a disk that is away
+        sorted(own.glob("*.mp4"))[0].rename(disk / "more.mp4")  # an empty one could be a disk that is away
         until(lambda: "more.mp4" in found.names())
         (disk / film.name).unlink()
         until(lambda: film.name not in found.names())

@@ -166,6 +166,7 @@ def test_a_phone_needs_no_horizontal_scrolling(browser: Any, address: str, sente
     context = browser.new_context(viewport=PHONE, base_url=address, color_scheme="dark")
     page = context.new_page()
     page.goto("/")
+    page.wait_for_selector(".film")
     search_for(page, sentence)
     page.locator(".hit > button").first.click()
     page.wait_for_selector("#curves svg")
