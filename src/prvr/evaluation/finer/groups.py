@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prvr.data import Dataset
 
-# Short, middle and long moments: the groups in which this line of work, from MS-SL on, compares methods.
+# Short, middle and long moments.
 RATIO_EDGES = (0.2, 0.4)
 KIND_NAMES = {"v": "video", "t": "subtitle", "vt": "video + subtitle"}  # TVR's letters
 
