@@ -1,9 +1,10 @@
 """``python benchmarks/attacks.py``: damage and hostile input at size. Its status is 1 if something did not hold.
 
-    python benchmarks/attacks.py flips --count 1200 --seed 7      # changed bits in a library; also: lake
+    python benchmarks/attacks.py flips --count 1200 --seed 7      # changed bits and cuts; also: lake, cells
     python benchmarks/attacks.py videos --count 1000 --seed 7     # mutated videos, added and searched
     python benchmarks/attacks.py requests --count 5000 --seed 7   # generated requests to a real server
     python benchmarks/attacks.py paths --count 2000 --seed 7      # ways around the token of a real server
+    python benchmarks/attacks.py page --count 150 --seed 7        # scripts in all that the page shows, in Chromium
 
 Kills and power cuts: ``PRVR_SEED=7 PRVR_KILLS=1000 python -m pytest -m slow tests/faults/test_kills.py`` and
 ``PRVR_SEED=7 PRVR_CUTS=10 python -m pytest tests/library/store/test_power.py``.
@@ -18,10 +19,12 @@ import random
 import re
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +32,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+from page_attack import fill_with_scripts, scripts, watch_the_page
 
 from prvr.errors import UserError
 from prvr.lake import copy_library, open_library
@@ -42,16 +46,18 @@ TOKEN, VIEW = "the token of attacks", "the token of viewers"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("attack", choices=("flips", "lake", "videos", "requests", "paths"))
+    parser.add_argument("attack", choices=("flips", "lake", "cells", "videos", "requests", "paths", "page"))
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     attacks: dict[str, Callable[[Path, int, random.Random], Iterator[str]]] = {
         "flips": flip_bits,
         "lake": flip_bits_of_a_lake,
+        "cells": change_cells,
         "videos": mutate_videos,
         "requests": send_requests,
         "paths": go_around_the_token,
+        "page": inject_scripts,
     }
     outcomes: Counter[str] = Counter()
     began = time.monotonic()
@@ -84,13 +90,23 @@ def seen(library: Library) -> tuple[Any, str]:
 
 
 @contextlib.contextmanager
-def flipped(file: Path, chance: random.Random) -> Iterator[str]:
-    content = bytearray(file.read_bytes())
-    place, bit = chance.randrange(len(content)), chance.randrange(8)
-    before = bytes(content)
-    content[place] ^= 1 << bit
+def damaged(file: Path, chance: random.Random) -> Iterator[str]:
+    """A file with a changed bit; sometimes cut, or with zeros in it as after a bad sector."""
+    before = file.read_bytes()
+    place, bit = chance.randrange(len(before)), chance.randrange(8)
+    content = bytearray(before)
+    match chance.choice(("bit", "bit", "bit", "bit", "cut", "zeros")):
+        case "cut":
+            what = f"cut after {place} of {len(before)} bytes"
+            del content[place:]
+        case "zeros":
+            what = f"zeros from byte {place}"
+            content[place : place + 512] = bytes(len(content[place : place + 512]))
+        case _:
+            what = f"bit {bit} of byte {place}"
+            content[place] ^= 1 << bit
     file.write_bytes(content)
-    yield f"bit {bit} of byte {place} of {file.name}"
+    yield f"{file.name}: {what}"
     file.write_bytes(before)
 
 
@@ -110,15 +126,20 @@ def _flips(folder: Path, opened: Callable[[], Library], count: int, chance: rand
     before, _ = seen(opened())
     for _ in range(count):
         files = sorted(file for file in folder.rglob("*") if file.is_file() and file.stat().st_size)
-        file = chance.choice(files)
-        with flipped(file, chance) as what:
+        by_size = chance.random() < 0.5
+        (file,) = chance.choices(files, [file.stat().st_size if by_size else 1 for file in files])
+        whole = file.read_bytes()
+        with damaged(file, chance) as what:
+            if file.read_bytes() == whole:
+                yield "zeros where zeros were"
+                continue
             try:
                 answers, note = seen(opened())
             except UserError:
                 yield "a sentence"
                 continue
             except BaseException as problem:
-                yield f"FAULT {what}: {problem!r}"
+                yield f"FAULT {what}: {problem!r} ({_place(problem)})"
                 continue
             try:
                 found = not opened().verify().ok
@@ -131,6 +152,54 @@ def _flips(folder: Path, opened: Callable[[], Library], count: int, chance: rand
                 yield "left out, and said so"
             else:
                 yield f"FAULT {what}: other answers, {kind}, note {note!r}"
+
+
+def _place(problem: BaseException) -> str:
+    """Where in our code an exception began."""
+    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if "prvr" in frame.filename]
+    return ", ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-3:])
+
+
+def change_cells(folder: Path, count: int, chance: random.Random) -> Iterator[str]:
+    """Values of wrong types and sizes in the catalogue, as a program with other ideas would leave them."""
+    library = filled_library(folder)
+    before, _ = seen(library)
+    for number in range(count):
+        copy = folder / f"copy {number}"
+        shutil.copytree(library.folder, copy)
+        what = _change_cell(copy / "catalogue.sqlite", chance)
+        outcomes = []
+        for ask in (seen, Library.verify, Library.videos, Library.status, Library.summary, Library.repair):
+            try:
+                answer = ask(Library.open(copy))
+                other = ask is seen and answer[0] != before and not answer[1]
+                outcomes.append(f"FAULT {what}: other answers, and nothing is said" if other else "an answer")
+            except UserError:
+                outcomes.append("a sentence")
+            except BaseException as problem:
+                outcomes.append(f"FAULT {what}: {ask.__name__} {problem!r} ({_place(problem)})")
+        faults = [outcome for outcome in outcomes if outcome.startswith("FAULT")]
+        yield from faults or (f"{outcomes.count('a sentence')} of {len(outcomes)} commands say a sentence",)
+        shutil.rmtree(copy)
+
+
+def _change_cell(file: Path, chance: random.Random) -> str:
+    values = (None, -1, 0, 2**62, -(2**62), 1e300, float("inf"), "", "x", "[]", "{}", "null", '{"a": [[[]]]}',
+              b"\xff\x00", "a" * 100_000, "\x1b[2J", "../../etc/passwd", 0.5)  # fmt: skip
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for _ in range(100):
+            table = chance.choice([name for name in tables if not name.startswith("sqlite")])
+            columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+            rows = [row for (row,) in db.execute(f"SELECT rowid FROM {table}")] if columns else []
+            column, value = chance.choice(columns or [""]), chance.choice(values)
+            with contextlib.suppress(sqlite3.Error):
+                row = chance.choice(rows or [0])
+                if db.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, row)).rowcount > 0:
+                    db.commit()
+                    return f"{table}.{column} of row {row} = {value!r:.40}"
+    return "nothing"
 
 
 def mutate_videos(folder: Path, count: int, chance: random.Random) -> Iterator[str]:
@@ -343,6 +412,20 @@ def _credentials(chance: random.Random) -> tuple[str, ...]:
         f"Cookie: prvr_session=view.{until}.{forged}\r\n", "Cookie: prvr_session=..\r\n", f"Token: {TOKEN}\r\n",
         "X-Forwarded-For: 127.0.0.1\r\n", "X-Original-URL: /v1/health\r\n", "X-HTTP-Method-Override: GET\r\n",
     )  # fmt: skip
+
+
+def inject_scripts(folder: Path, count: int, chance: random.Random) -> Iterator[str]:
+    """Whatever the files, tags, lines, searches and addresses of the page say, it is shown as text."""
+    film, payloads = min(render_world(folder / "one", RENDERED_SIZES["tiny"]).videos.values()), scripts(chance, count)
+    tags = fill_with_scripts(folder / "films", film, payloads)
+    library = Library.create(folder / "library", encoder="plain", rate=1.0)
+    library.add([folder / "films"])
+    for video, of_video in zip(library.videos(), tags, strict=True):
+        library.change_tags(video.id, add=of_video)
+    with served(library, "--allow-root", str(folder / "films")) as (address, problem):
+        yield from watch_the_page(address, payloads)
+        if wrong := problem():
+            yield f"FAULT {wrong}"
 
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
 """``python benchmarks/library_search.py``: how long a search takes in a large library, and how large the library is.
 
-    python benchmarks/library_search.py --hours 1000 --folder /somewhere/large     # 3.7 GB at 512-d
+    python benchmarks/library_search.py --hours 1000 --library /somewhere/large    # 3.7 GB at 512-d
     python benchmarks/library_search.py --hours 20                                 # a quick look
     python benchmarks/library_search.py --videos 50000 --minutes 1 --index         # exact search and candidates
     python benchmarks/library_search.py --videos 50000 --minutes 1 --index --library /somewhere/large.lance   # a lake
 
 Vectors are random walks through topics, so that neighbouring frames are alike as they are in videos. Nothing is
-decoded. What is measured is `Library.search` as a user calls it: every stored token is read, from the page cache after
-the first search. The encoder returns vectors near a random topic.
+decoded. What is measured is `Library.search` as a user calls it: every stored token is read, from memory after the
+first searches if it fits (``PRVR_LIBRARY_CACHE``). The encoder returns vectors near a random topic. ``--cold`` also
+times the first search of a library that was just opened, with its files in the page cache and with none of them there.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import os
 import shutil
 import tempfile
 import time
@@ -29,6 +32,7 @@ from rich.console import Console
 from prvr.lake import create_library, library_exists, open_library
 from prvr.library import (
     PAGE_TOKENS,
+    EncoderOverrides,
     FrozenEmbedding,
     IndexedVideo,
     Library,
@@ -101,6 +105,7 @@ def main() -> None:
     parser.add_argument("--local", default="windows", choices=("windows", "frames", "moments"))
     parser.add_argument("--searches", type=int, default=20, help="to compare exact and approximate ones; 0 for none")
     parser.add_argument("--exact", type=int, default=20, help="exact searches; 0 for none")
+    parser.add_argument("--cold", type=int, default=0, help="libraries to open and search once, with files on the disk")
     parser.add_argument("--index", action="store_true", help="index candidates too, and compare")
     parser.add_argument("--library", help="folder or lake to make (kept, and used again if it is there)")
     args = parser.parse_args()
@@ -138,9 +143,26 @@ def main() -> None:
         began = time.perf_counter()
         lib.search_many([SearchRequest(str(seed)) for seed in range(32)])
         console.print(f"32 searches in one pass: {1000 * (time.perf_counter() - began):.0f} ms")
+    if args.cold:
+        for name, forget in (("in the page cache", False), ("on the disk", True)):
+            times = 1000 * np.array([first_search(address, overrides, forget) for _ in range(args.cold)])
+            console.print(f"opened and searched once, files {name}: median {np.median(times):.0f} ms of {args.cold}")
     if args.index:
         approximate(lib, args.searches, console)
     shutil.rmtree(scratch)
+
+
+def first_search(address: str, overrides: EncoderOverrides, forget: bool) -> float:
+    """Seconds of the first search of a library in a folder. ``forget``: its files leave the page cache before."""
+    for file in Path(address).rglob("*") if forget else ():
+        if file.is_file():
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    gc.collect()
+    began = time.perf_counter()
+    open_library(address, overrides).search("0")
+    return time.perf_counter() - began
 
 
 def approximate(lib: Library, searches: int, console: Console) -> None:

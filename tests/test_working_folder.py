@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import os
 import subprocess
@@ -145,6 +146,52 @@ def test_work_on_several_cores(hostile: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(program.replace("place = sys.path.pop(0)", "place = ''"), encoding="utf-8")
     assert run([sys.executable, str(script)], hostile) == "1.0 2.0 3.0\n"
+
+
+def test_watching_a_folder(hostile: Path, command: list[str], films: RenderedWorld, tmp_path: Path) -> None:
+    pytest.importorskip("watchfiles", reason='watching needs watchfiles: pip install "prvr[watch]"')
+    words = ["library", "watch", str(films.folder), "--library", str(tmp_path / "library"), "--encoder", "plain"]
+    watcher = subprocess.Popen([*command, *words, "--settle", "0.1"], cwd=hostile, stdout=subprocess.PIPE, text=True)
+    try:
+        assert watcher.stdout is not None
+        added = (line for line in watcher.stdout if "added" in line)
+        assert len([line for _, line in zip(films.videos, added, strict=False)]) == len(films.videos), imported(hostile)
+    finally:
+        watcher.terminate()
+        watcher.communicate(timeout=60)
+    assert imported(hostile) == ""
+
+
+def test_an_assistant_s_pictures_and_clips(
+    hostile: Path, command: list[str], films: RenderedWorld, tmp_path: Path
+) -> None:
+    mcp = pytest.importorskip("mcp", reason='assistants need mcp: pip install "prvr[mcp]"')
+    library = Library.create(tmp_path / "library", encoder="plain", rate=1.0)
+    library.add([min(films.videos.values())])
+    words = [*command[1:], "mcp", str(library.folder), "--clips", str(tmp_path / "clips")]
+    started = mcp.StdioServerParameters(command=command[0], args=words, cwd=hostile, env=dict(os.environ))
+
+    async def talk() -> None:
+        async with mcp.Client(started, read_timeout_seconds=PATIENCE) as client:
+            for tool, more in (("pictures", {"times": [1.0]}), ("clip", {"start": 0.0, "end": 1.0})):
+                assert not (await client.call_tool(tool, {"video": 1, **more})).is_error
+
+    asyncio.run(talk())
+    assert imported(hostile) == ""
+    assert [path.suffix for path in (tmp_path / "clips").iterdir()] == [".mp4"]
+
+
+def test_the_trainings_of_a_sweep(hostile: Path, command: list[str], world: Path, preset: Path, tmp_path: Path) -> None:
+    """The training refuses its data, which it reads after all imports."""
+    file = tmp_path / "sweep.toml"
+    settings = "[settings]\nmodel.visual_width = 7\n"
+    file.write_text(f'data = "{world}"\n[methods.dreamprvr]\n[datasets.tiny]\npreset = "{preset}"\n{settings}', "utf-8")
+    words = [*command, "sweep", str(file), "--out", str(tmp_path / "out"), "--device", "cpu", "--log", "none"]
+    done = subprocess.run(words, cwd=hostile, capture_output=True, text=True, check=False, timeout=300)
+    assert imported(hostile) == ""
+    assert done.returncode == 1
+    (log,) = (tmp_path / "out" / "logs").iterdir()
+    assert "visual width 24" in log.read_text("utf-8"), done.stdout + done.stderr
 
 
 @pytest.mark.slow

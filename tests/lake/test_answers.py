@@ -12,7 +12,7 @@ import torch
 
 from prvr.lake import copy_library, index
 from prvr.lake.index import LakeCandidates
-from prvr.lake.reading import CACHE_MEGABYTES
+from prvr.lake.sections import CACHE_MEGABYTES
 from prvr.library import (
     FRAMES,
     STRETCHES,

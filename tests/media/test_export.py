@@ -140,6 +140,7 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert parse_moments((tmp_path / "moments.csv").read_text("utf-8")) == moments
     rows = list(csv.DictReader(io.StringIO((tmp_path / "moments.csv").read_text("utf-8"))))
     assert list(rows[0]) == ["video", "start", "end", "label"]
+    assert rows[1]["label"] == "'=1+1", "no formula in a spreadsheet"
 
 
 def test_moments_are_read_from_what_a_search_prints() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.lake.reading import LakeSections
+from prvr.lake.sections import LakeSections
 from prvr.lake.tables import DamagedTable, Table, explained
 from prvr.library import (
     FEWEST_TOKENS,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prvr.lake.rows import HEAD, head_row, video_schema
+from prvr.lake.sections import described
 from prvr.lake.tables import Table, explained
 from prvr.library import RECORD_FILE, LibraryError, LibraryRecord, parse_record
 
@@ -74,7 +75,9 @@ def read_lake_record(address: str) -> LibraryRecord:
         )
     text = files[RECORD_FILE].decode("utf-8", "replace")
     record = parse_record(text, f"{address}/{RECORD_FILE}", address)
-    if json.loads(text).get("lake", 0) > FORMAT:
+    with described(address):
+        newer = int(json.loads(text).get("lake", 0)) > FORMAT
+    if newer:
         raise LibraryError(f"{address} was created by a newer prvr ({record.made_by}): update prvr")
     return record
 
@@ -84,8 +87,8 @@ def read_settings(address: str) -> dict[str, bytes]:
     opened = Table(address, SETTINGS).open()
     if opened is None:
         return {}
-    with explained(address):
-        return {row["name"]: row["content"] for row in opened.to_table().to_pylist()}
+    with explained(address), described(f"{address}/{SETTINGS}.lance"):
+        return {row["name"]: bytes(row["content"]) for row in opened.to_table().to_pylist()}
 
 
 def lake_exists(address: str) -> bool:

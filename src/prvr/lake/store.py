@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 from prvr.files import whole_folder
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates, update_index
 from prvr.lake.listing import SUMMARY_COLUMNS, lake_folders, lake_list, lake_summary
-from prvr.lake.reading import TRACKS, LakeSnapshot, ValueCache, in_background, quoted, read_snapshot, scan_sections
+from prvr.lake.reading import TRACKS, LakeSnapshot, in_background, quoted, read_snapshot
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, head_row, read_video, video_row, video_schema
+from prvr.lake.sections import ValueCache, scan_sections
 from prvr.lake.settings import SETTINGS, VIDEOS, moved_to, newest_place, read_lake_record, read_settings
 from prvr.lake.tables import (
     CommitConflict,
@@ -247,7 +248,7 @@ class LakeStore(Store):
 
     def verify(self) -> Verification:
         problem = None if self.record.model is None else model_problem(self.record.model, self.model_folder())
-        snapshot = read_snapshot(self.tables, None, lambda _: None, self.cache, self.record, damaged=True)
+        snapshot = read_snapshot(self.tables, None, lambda _: None, self.cache, self.record, checking=True)
         return verify_lake(snapshot, self.videos(), problem)
 
     # -- changing -----------------------------------------------------------------------------------------------------
@@ -385,7 +386,7 @@ class LakeStore(Store):
     def _drop_unreadable(self, track: str) -> bool:
         """Delete files of sections that cannot be read, if all that remains is complete without them."""
         table, videos = self.tables[track].require(), self._videos(f"id != {HEAD}", ["id", "part", f"{track}_sections"])
-        rows, unreadable = scan_sections(table, ["part"], damaged=True)
+        rows, unreadable = scan_sections(table, ["part"])
         found = int(np.isin(rows["part"], [row["part"] for row in videos]).sum())
         complete = found == sum(row[f"{track}_sections"] for row in videos)
         if complete and unreadable:

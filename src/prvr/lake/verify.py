@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from prvr.lake.reading import TRACKS, LakeSections, LakeSnapshot, list_matrix
+from prvr.lake.reading import TRACKS, LakeSnapshot
 from prvr.lake.rows import checksum_of
+from prvr.lake.sections import LakeSections, list_matrix
 from prvr.lake.tables import DamagedTable, Table, explained, table_bytes
-from prvr.library import Ids, LibraryStatus, Verification, Video
+from prvr.library import DamagedVectors, Ids, LibraryStatus, Verification, Video
 
 _TOGETHER = 64  # videos that are read together
 _REMEDY = "run `prvr library repair`"
@@ -78,7 +79,7 @@ def _is_whole(sections: LakeSections, numbers: Ids) -> bool:
         rows = sections.take(numbers, ["checksum", "background", "arrays"])
         values = [value.as_buffer() for value in rows["arrays"]]
         arrays = sections.layout.block(values, None).arrays
-    except DamagedTable:
+    except (DamagedTable, DamagedVectors):
         return False
     background = list_matrix(rows["background"])
     sums = [checksum_of(*each) for each in zip(background, values, strict=True)]

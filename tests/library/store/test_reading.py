@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from prvr.library import Library, LibraryError, SearchRequest, SearchResult
 from prvr.library.copying import read_indexed
 from prvr.library.store import arrays, shards
 from prvr.library.store.catalogue import Catalogue
-from prvr.library.store.shard_files import CACHE_MEGABYTES, MEMORY
+from prvr.library.store.shard_files import CACHE_MEGABYTES, MEMORY, ShardFiles
 
 ASKED = SearchRequest(query="a red square", limit=50)
 
@@ -59,6 +60,30 @@ def test_a_file_that_is_cut_during_a_search_and_stays_cut(
     file.write_bytes(content)
     (again,) = copied.search_many([ASKED])
     assert (len(again), copied.damage()) == (16, "")
+
+
+@pytest.mark.parametrize("rows", [0, 2048], ids=["large", "small"])
+def test_a_disk_that_fails_at_one_place_loses_one_video(
+    rows: int, copied: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of no video that cannot be read harm nothing, so later searches read the block again."""
+    monkeypatch.setattr(shards, "_SMALL_ROWS", rows)
+    everything = videos(copied.search_many([ASKED])[0])
+    file = values(copied)
+    broken, read = file.stat().st_size // 2, ShardFiles._read_some
+
+    def failing(files: ShardFiles, handle: int, place: int, into: memoryview) -> int:
+        if os.path.samestat(os.fstat(handle), file.stat()) and place <= broken < place + len(into):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(files, handle, place, into)
+
+    monkeypatch.setattr(ShardFiles, "_read_some", failing)
+    damaged = Library.open(copied.folder)
+    for _ in range(3):
+        (result,) = damaged.search_many([ASKED])
+        assert "1 damaged video was left out" in result.message
+        assert len(result) == 15
+        assert videos(result) == [video for video in everything if video in videos(result)]
 
 
 def test_a_file_that_is_cut_behind_all_videos(copied: Library, monkeypatch: pytest.MonkeyPatch) -> None:

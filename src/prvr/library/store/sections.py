@@ -265,7 +265,7 @@ class ShardSections(TrackSections):
 
     @contextmanager
     def reading(self, place: int) -> Iterator[None]:
-        """Videos that cannot be read, because files were cut since they were opened, are damaged."""
+        """Videos that cannot be read, because files were cut since they were opened or the disk fails, are damaged."""
         try:
             yield
         except UnreadableShard:

@@ -16,7 +16,7 @@ from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import Shard, ShardMissing, short_message
 from prvr.library.store.blocks import BlockRows, Ids, SectionBlock
 from prvr.library.store.rows import PAGED_ARRAYS, SHARDS_FOLDER, SectionRow, pages_of_rows
-from prvr.library.store.shard_files import BlockKey, ShardFiles
+from prvr.library.store.shard_files import BlockKey, ShardFiles, UnreadableShard
 from prvr.scoring import array_bytes
 
 _SMALL_BYTES, _SMALL_ROWS = 1 << 24, 1 << 11  # of a shard that is read, and its checksums compared, when it is opened
@@ -180,12 +180,24 @@ class StoredShard:
         return block.checksum(int(at))
 
     def unreadable(self) -> Ids:
-        """The rows that the files are too short for now; all rows if they seem to be long enough."""
+        """The rows that cannot be read now, because the files are too short for them or the disk fails there."""
         try:
             whole = _complete_part(self.files, self.shard, self.pages).rows
         except LibraryError:
             whole = 0
-        return self.rows[self.rows >= whole] if whole < len(self) else self.rows
+        if whole < len(self):
+            return self.rows[self.rows >= whole]
+        parts = np.split(self.rows, np.searchsorted(self.rows, self.edges[1:-1]))
+        return np.concatenate([self._failing(part) for part in parts])
+
+    def _failing(self, rows: Ids) -> Ids:
+        """Those of some rows that cannot be read, found by halves."""
+        try:
+            self.take(rows)
+            return rows[:0]
+        except UnreadableShard:
+            half = len(rows) // 2
+            return np.concatenate([self._failing(rows[:half]), self._failing(rows[half:])]) if half else rows
 
     def _read(self, name: str, rows: Ids) -> NDArray[Any]:
         about = self.shard.about["arrays"][name]
@@ -194,11 +206,27 @@ class StoredShard:
         found = np.empty((int((last - first).sum()), *about["shape"]), about["dtype"])
         into, item = array_bytes(found), int(about["item"])
         runs = np.flatnonzero(np.append(True, first[1:] != last[:-1])) if len(rows) else first
-        for begin, end in zip(first[runs].tolist(), np.append(last[runs[1:] - 1], last[-1:]).tolist(), strict=True):
-            size = (end - begin) * item
-            self.files.read(name, begin * item, into[:size])
+        ends = np.append(runs[1:], len(rows)) if len(rows) else runs
+        for begin, end in zip(runs.tolist(), ends.tolist(), strict=True):
+            place, size = int(first[begin]) * item, int(last[end - 1] - first[begin]) * item
+            try:
+                self.files.read(name, place, into[:size])
+            except UnreadableShard:
+                self._read_singly(name, rows[begin:end], starts * item, into)
             into = into[size:]
         return found
+
+    def _read_singly(self, name: str, rows: Ids, starts: Ids, into: memoryview) -> None:
+        """Read neighbouring rows one by one. Zeros stand for rows of no video that cannot be read."""
+        for row in rows.tolist():
+            size = int(starts[row + 1] - starts[row])
+            try:
+                self.files.read(name, int(starts[row]), into[:size])
+            except UnreadableShard:
+                if row in self.rows:
+                    raise
+                into[:size] = bytes(size)
+            into = into[size:]
 
 
 def _complete_part(files: ShardFiles, shard: Shard, pages: NDArray[np.int32]) -> Shard:

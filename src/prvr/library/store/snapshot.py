@@ -232,7 +232,12 @@ def _sound_rows(stored: StoredShard, rows: Sequence[SectionRow], videos: Ids) ->
     owners, numbers, _, pages, tokens, checksums = np.array(rows, np.int64).T
     fits = np.isin(owners, videos) & (tokens >= 0) & (tokens <= pages * page) & (numbers < len(stored))
     stored = stored.holding(numbers[fits])
-    block = stored.read_if_small()
+    try:
+        block = stored.read_if_small()
+    except UnreadableShard:
+        fits &= ~np.isin(numbers, stored.unreadable())
+        stored = stored.holding(numbers[fits])
+        block = stored.read_if_small()
     if block is not None:  # it was read now, so looking at it once more costs little
         fits[fits] &= (checksums[fits] == NO_CHECKSUM) | (checksums[fits] == block.checksums[numbers[fits]])
         stored = stored.holding(numbers[fits])

@@ -17,6 +17,7 @@ from prvr.times import parse_duration
 
 CSV_COLUMNS = ("video", "start", "end", "label")
 _Value = TypeVar("_Value")
+_FORMULA = ("=", "+", "-", "@")  # spreadsheets compute cells that begin so
 _LONGEST_STEM = 60  # letters of a video's name in the name of a clip
 
 
@@ -80,12 +81,17 @@ def most_seconds(shares: Iterable[tuple[_Value, float]]) -> _Value:
 
 
 def moments_csv(moments: Iterable[ExportMoment]) -> str:
-    """A table of moments, which ``parse_moments`` reads again."""
+    """A table of moments, which ``parse_moments`` reads again. No cell is a formula for spreadsheets.
+
+    >>> moments_csv([ExportMoment(video_path("a.mp4"), 0, 1, label="=1+1")]).splitlines()[1]
+    "a.mp4,0.000,1.000,'=1+1"
+    """
     text = io.StringIO(newline="")
     table = csv.writer(text)
     table.writerow(CSV_COLUMNS)
     for moment in moments:
-        table.writerow([moment.shown, f"{moment.start:.3f}", f"{moment.end:.3f}", moment.label])
+        cells = (moment.shown, f"{moment.start:.3f}", f"{moment.end:.3f}", moment.label)
+        table.writerow([f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in cells])
     return text.getvalue()
 
 
@@ -123,10 +129,18 @@ def _from_csv(text: str) -> list[ExportMoment]:
     try:
         for row in table:
             if any(row.get(name) for name in columns):
-                moments.append(_moment(row, f"line {table.line_num}"))
+                moments.append(
+                    _moment({name: _as_written(cell) for name, cell in row.items()}, f"line {table.line_num}")
+                )
     except csv.Error as problem:
         raise ExportError(f"line {table.line_num}: {problem}") from None
     return moments
+
+
+def _as_written(cell: Any) -> Any:
+    """A cell as it was before ``moments_csv`` wrote it."""
+    is_quoted = isinstance(cell, str) and cell.startswith(tuple(f"'{first}" for first in _FORMULA))
+    return cell[1:] if is_quoted else cell
 
 
 def _from_json(text: str) -> list[ExportMoment]:
