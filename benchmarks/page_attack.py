@@ -89,7 +89,7 @@ def watch_the_page(address: str, payloads: list[str]) -> Iterator[str]:
 
 
 def _places(payloads: list[str]) -> Iterator[str]:
-    yield from ("/", "/?sort=name", "/?failed=1", "/?q=parrot", "/?q=parrot&group=moment", "/docs")
+    yield from ("/", "/?sort=name", "/?failed=1", "/?q=parrot", "/?q=parrot&group=moment")
     names = ("q", "folder", "tag", "like", "group", "sure", "after", "video", "t", "sort", "trace")
     for payload, name in zip(payloads, itertools.cycle(names), strict=False):
         yield f"/?{name}={quote(payload, safe='')}"

@@ -191,6 +191,28 @@ def test_a_damaged_description_of_sections_is_a_sentence(drawn: Library, lake: L
             opened(lake.address, drawn).search("sentence 0 1")
 
 
+def test_a_changed_bit_in_the_rows_of_videos_is_found(drawn: Library, lake: Library) -> None:
+    """Names, numbers, states and lines have checksums too, which Lance itself does not have."""
+    (data,) = (Path(lake.address) / "videos.lance" / "data").iterdir()
+    content, chance, noticed = data.read_bytes(), random.Random(8), 0
+
+    def answers(library: Library) -> list[tuple[str, float, float]]:
+        return [(str(hit.video.path), hit.start, hit.score) for hit in library.search("sentence 0 1", limit=200)]
+
+    before = answers(lake)
+    for _ in range(20):
+        changed = bytearray(content)
+        changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+        data.write_bytes(changed)
+        library = opened(lake.address, drawn)
+        with suppress(UserError):
+            if answers(library) != before:
+                assert library.damage()
+                assert library.verify().damaged == library.snapshot().damaged
+                noticed += 1
+    assert noticed > 3
+
+
 @pytest.mark.parametrize("column", [b"name", b"content"])
 def test_a_damaged_description_of_settings_is_a_sentence(lake: Library, column: bytes) -> None:
     for file in (Path(lake.address) / "settings.lance" / "_versions").glob("*.manifest"):

@@ -72,6 +72,7 @@ def test_every_combination_is_a_run(file: Path) -> None:
         ("model.width = 8", "model.widht = 8", "settings: dreamprvr has no setting 'model.widht'. Did you mean"),
         ("model.width = 8", 'model.width = "8"', "model], width: expected int, found '8'"),
         ("model.width = 8", "model.width = 0", "model.width must be at least 1"),
+        ("model.width = 8", f"model.width = {[*range(8, 10_008)]}", "make 20,000 runs, and 10,000 are allowed"),
         ("model.width = 8", "model.width = []", "model.width is an empty list"),
         ("model.width = 8", "seed = 4", "seed is no setting of a sweep: use seeds"),
         ("[methods.plain]", "[methods.'a/b']", "use letters, digits"),

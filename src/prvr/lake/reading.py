@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from prvr.lake.rows import HEAD, VIDEO_COLUMNS, read_video
+from prvr.lake.rows import HEAD, SEAL, SEALED_COLUMNS, is_broken, read_video
 from prvr.lake.sections import LakeSections, ValueCache
 from prvr.lake.tables import Table, explained
 from prvr.library import (
@@ -33,13 +33,23 @@ if TYPE_CHECKING:
 
 TRACKS = (FRAMES, TEXT)
 _TRIES = 5
+_FEW = 1 << 12  # videos whose checksums are compared when a version is read; of more, those of the hits
+
+
+def broken_videos(rows: pa.Table) -> frozenset[int]:
+    """Videos whose rows are not what was written."""
+    found = rows.to_pylist() if SEAL in rows.column_names else []
+    return frozenset(row["id"] for row in found if is_broken(row))
 
 
 class LakeVideos(Mapping[int, Video]):
     """The videos of one version that can be searched, in order of their numbers."""
 
     def __init__(self, rows: pa.Table):
-        self.rows = rows.sort_by("id")
+        import pyarrow.compute as pc
+
+        self.broken = broken_videos(rows) if len(rows) <= _FEW else frozenset()
+        self.rows = rows.filter(pc.equal(rows["state"], "ok")).sort_by("id")
         self.numbers: Ids = self.rows["id"].to_numpy()
         self.parts: Ids = self.rows["part"].to_numpy()
 
@@ -79,17 +89,26 @@ class LakeSnapshot(Snapshot):
     @property
     def complete(self) -> bool:
         """Whether all sections of all videos are there."""
-        return all(self.videos.sections(track) == len(self.tracks.get(track, ())) for track in TRACKS)
+        counts = (self.videos.sections(track) == len(self.tracks.get(track, ())) for track in TRACKS)
+        return not self.videos.broken and all(counts)
 
     def leaving_out_damage(self) -> LakeSnapshot:
-        """The same without the vectors of videos of which sections are lost."""
-        lost: set[int] = set()
+        """The same without the vectors of videos whose rows have changed or of which sections are lost."""
+        lost = {*self.videos.broken}
         for track in TRACKS:
             owners = self.tracks[track].owners if track in self.tracks else np.zeros(0, np.int64)
             there = np.searchsorted(owners, self.videos.numbers, "right") - np.searchsorted(owners, self.videos.numbers)
             expected = self.videos.rows[f"{track}_sections"].to_numpy()
             lost |= {*self.videos.numbers[there != expected].tolist()}
         return cast(LakeSnapshot, self.without(lost)) if lost else self
+
+    def damaged_among(self, videos: Iterable[int]) -> set[int]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        rows = self.videos.rows
+        chosen = pa.array(videos, pa.int64()) if len(rows) > _FEW else pa.array([], pa.int64())
+        return super().damaged_among(videos) | broken_videos(rows.filter(pc.is_in(rows["id"], value_set=chosen)))
 
     @cached_property
     def copies(self) -> Mapping[int, tuple[int, ...]]:
@@ -178,8 +197,8 @@ def _read_version(
     """Open all tables and read whose sections there are."""
     table = tables["videos"].require()  # before the sections: those of every video in it are there already
     opened = {track: tables[track].open() for track in TRACKS}
-    columns = [*VIDEO_COLUMNS, "part", *(f"{track}_sections" for track in TRACKS)]
-    videos = LakeVideos(table.to_table(columns=columns, filter=f"id != {HEAD} AND state = 'ok'"))
+    columns = SEALED_COLUMNS
+    videos = LakeVideos(table.to_table(columns=[*columns, *({SEAL} & {*table.schema.names})], filter=f"id != {HEAD}"))
     found = {track: of_track for track, of_track in opened.items() if of_track is not None}
     for track in TRACKS:
         if track not in found and videos.sections(track) and not checking:

@@ -46,6 +46,8 @@ _ABOUT, _CHECKSUM = b"prvr", b"prvr.checksum"  # in the schema of a table of sec
 _ROUTES = {"routes.grounding", "routes.ceiling", "routes.gram"}
 _NEEDED = {"local.values", "registers.values", "values.values", "spans"} | _ROUTES  # arrays that every section has
 VIDEO_COLUMNS = tuple(field.name for field in fields(Video))
+SEALED_COLUMNS = (*VIDEO_COLUMNS, "part", "frames_sections", "text_sections")
+SEAL, LINES_SEAL = "seal", "lines_seal"  # columns with checksums; lakes of format 1 have none
 
 
 # -- videos -----------------------------------------------------------------------------------------------------------
@@ -77,7 +79,33 @@ def video_schema() -> pa.Schema:
     kinds |= {"state": text, "problem": text, "duration": real, "width": integer, "height": integer, "fps": real}
     kinds |= {"frames": integer, "tags": pa.list_(text), "added": real}
     kinds |= {"part": integer, "frames_sections": integer, "text_sections": integer, "tokens": integer}
-    return pa.schema([*kinds.items(), ("lines", pa.list_(line))])
+    return pa.schema([*kinds.items(), ("lines", pa.list_(line)), (SEAL, integer), (LINES_SEAL, integer)])
+
+
+def sealed(rows: pa.Table) -> pa.Table:
+    """Rows of ``videos`` with checksums of what they say. They find changed bits, which Lance does not."""
+    import pyarrow as pa
+
+    values = rows.to_pylist()
+    for name, seal in ((SEAL, seal_of), (LINES_SEAL, lines_seal_of)):
+        column = pa.array([seal(row) for row in values], pa.int64())
+        rows = rows.set_column(rows.column_names.index(name), name, column)
+    return rows
+
+
+def seal_of(row: Mapping[str, Any]) -> int:
+    """The checksum of a row but for its lines."""
+    return zlib.crc32(repr([row[name] for name in SEALED_COLUMNS]).encode("utf-8", "surrogatepass"))
+
+
+def lines_seal_of(row: Mapping[str, Any]) -> int:
+    """The checksum of the lines of a row."""
+    return zlib.crc32(repr(row["lines"]).encode("utf-8", "surrogatepass"))
+
+
+def is_broken(row: Mapping[str, Any]) -> bool:
+    """Whether a row does not say what was written. Rows of older lakes have no checksum."""
+    return row.get(SEAL) is not None and row[SEAL] != seal_of(row)
 
 
 def head_row(next_number: int) -> dict[str, Any]:
@@ -103,6 +131,11 @@ def video_row(written: WrittenVideo, number: int, tags: Iterable[str]) -> dict[s
 def read_video(row: Mapping[str, Any]) -> Video:
     values = {name: row[name] for name in VIDEO_COLUMNS}
     return Video(**{**values, "path": video_path(row["path"]), "tags": tuple(row["tags"])})
+
+
+def has_broken_lines(row: Mapping[str, Any]) -> bool:
+    """The same for the lines of a row."""
+    return row.get(LINES_SEAL) is not None and row[LINES_SEAL] != lines_seal_of(row)
 
 
 # -- sections ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prvr.lake.rows import HEAD, head_row, video_schema
+from prvr.lake.rows import HEAD, head_row, sealed, video_schema
 from prvr.lake.sections import described
 from prvr.lake.tables import Table, explained
 from prvr.library import RECORD_FILE, LibraryError, LibraryRecord, parse_record
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 SETTINGS, VIDEOS = "settings", "videos"  # names of tables
-FORMAT = 1  # of the tables; the newest that this program reads
+FORMAT = 2  # of the tables; the newest that this program reads. 1: videos have no checksums
 
 
 def create_tables(address: str, record: LibraryRecord, model: Path | None = None) -> None:
@@ -37,7 +37,7 @@ def create_tables(address: str, record: LibraryRecord, model: Path | None = None
         found = [path for path in model.rglob("*") if path.is_file()]
         files |= {f"{record.model.folder}/{path.relative_to(model).as_posix()}": path.read_bytes() for path in found}
     _require_free(address)
-    Table(address, VIDEOS).create(pa.Table.from_pylist([head_row(1)], schema=video_schema()))
+    Table(address, VIDEOS).create(sealed(pa.Table.from_pylist([head_row(1)], schema=video_schema())))
     rows = pa.table({"name": list(files), "content": pa.array(list(files.values()), pa.large_binary())})
     Table(address, SETTINGS).create(rows)  # last: a lake exists when its settings do
 

@@ -16,7 +16,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
@@ -32,7 +32,19 @@ from prvr.files import whole_folder
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates, update_index
 from prvr.lake.listing import SUMMARY_COLUMNS, lake_folders, lake_list, lake_summary
 from prvr.lake.reading import TRACKS, LakeSnapshot, in_background, quoted, read_snapshot
-from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, head_row, read_video, video_row, video_schema
+from prvr.lake.rows import (
+    HEAD,
+    LINES_SEAL,
+    VIDEO_COLUMNS,
+    WrittenVideo,
+    has_broken_lines,
+    head_row,
+    is_broken,
+    read_video,
+    sealed,
+    video_row,
+    video_schema,
+)
 from prvr.lake.sections import ValueCache, scan_sections
 from prvr.lake.settings import SETTINGS, VIDEOS, moved_to, newest_place, read_lake_record, read_settings
 from prvr.lake.tables import (
@@ -49,6 +61,7 @@ from prvr.lake.verify import lake_status, verify_lake
 from prvr.lake.writer import COMMIT_SECONDS, SectionWriter, TimedWriter, WrittenFiles
 from prvr.library import (
     Committer,
+    DamagedVectors,
     HeldClaim,
     IndexedVideo,
     IndexSettings,
@@ -181,7 +194,7 @@ class LakeStore(Store):
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
         table = self._table or self.tables[VIDEOS].require()
         with explained(self.address):
-            found = table.to_table(columns=["lines"], filter=f"id = {int(video)}").to_pylist()
+            found = _rows_with_lines(table, f"id = {int(video)}")
         lines = [TimedLine(**line) for line in found[0]["lines"]] if found else []
         chosen = [line for line in lines if line.start < end and line.end > start]
         return sorted(chosen, key=lambda line: line.start)
@@ -201,7 +214,7 @@ class LakeStore(Store):
         def read_lines(numbers: list[int]) -> list[tuple[int, list[TimedLine]]]:
             condition = "state = 'ok'" if len(numbers) > _MANY_ROWS else f"id IN ({', '.join(map(str, numbers))})"
             with explained(self.address):
-                found = table.to_table(columns=["id", "lines"], filter=condition).to_pylist()
+                found = _rows_with_lines(table, condition, snapshot.damaged)
             wanted, found = set(numbers), sorted(found, key=lambda row: row["id"])
             return [(row["id"], [TimedLine(**line) for line in row["lines"]]) for row in found if row["id"] in wanted]
 
@@ -307,13 +320,14 @@ class LakeStore(Store):
         def attempt() -> VideoChange:
             table = self.tables[VIDEOS].require()
             with explained(self.address):
-                (head,) = table.to_table(columns=["size", "problem"], filter=f"id = {HEAD}").to_pylist()
+                head = _read_head(table, self.address)
                 if head["problem"] is not None:
                     raise LakeError(_REINDEXED.format(self.address))
                 made = make(table, head["size"])
                 if made.rows or made.moved is not None or made.next_number != head["size"]:
                     first = head_row(made.next_number) | {"problem": made.moved}
-                    rows = pa.Table.from_pylist([first, *made.rows], schema=video_schema())
+                    rows = sealed(pa.Table.from_pylist([first, *made.rows], schema=video_schema()))
+                    rows = rows.select(table.schema.names)  # without the checksums in an older lake
                     merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
                     merge.conflict_retries(0).execute(rows)
             return made
@@ -458,6 +472,30 @@ class LakeStore(Store):
 
     def drop_index(self) -> None:
         """Nothing to do: it is a part of the tables that ``rebuild`` replaces."""
+
+
+def _rows_with_lines(
+    table: LanceDataset, condition: str, damaged: Collection[int] | None = None
+) -> list[dict[str, Any]]:
+    """Rows with their lines; without those that are not what was written.
+
+    Args:
+        damaged: videos that are known to be damaged. With it, the lines of others must not be.
+    """
+    columns = ["id", "lines", *({LINES_SEAL} & {*table.schema.names})]
+    rows = table.to_table(columns=columns, filter=condition).to_pylist()
+    broken = {row["id"] for row in rows if has_broken_lines(row)}
+    if damaged is not None and broken - {*damaged}:
+        raise DamagedVectors(broken)
+    return [row | ({"lines": []} if row["id"] in broken else {}) for row in rows]
+
+
+def _read_head(table: LanceDataset, address: str) -> dict[str, Any]:
+    """The row that knows the next free number. If it were wrong, videos would replace others."""
+    rows: list[dict[str, Any]] = table.to_table(filter=f"id = {HEAD}").to_pylist()
+    if len(rows) != 1 or is_broken(rows[0]):
+        raise DamagedTable(f"{address}: the table of videos is damaged: restore it from a copy")
+    return rows[0]
 
 
 def _rows_in(table: LanceDataset, column: str, values: Iterable[str]) -> list[dict[str, Any]]:

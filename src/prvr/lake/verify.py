@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from prvr.lake.reading import TRACKS, LakeSnapshot
-from prvr.lake.rows import checksum_of
+from prvr.lake.rows import HEAD, LINES_SEAL, checksum_of, has_broken_lines
 from prvr.lake.sections import LakeSections, list_matrix
 from prvr.lake.tables import DamagedTable, Table, explained, table_bytes
 from prvr.library import DamagedVectors, Ids, LibraryStatus, Verification, Video
@@ -57,11 +57,22 @@ def verify_lake(snapshot: LakeSnapshot, videos: Sequence[Video], model_problem: 
         for video in [] if sections is None else _damaged(sections):
             found.damaged.add(video)
             found.problems.append(f"{snapshot.videos[video].path}: its vectors ({track}) are damaged; {_REMEDY}")
+    for video, what in (*((video, "its row is") for video in snapshot.videos.broken), *_damaged_lines(snapshot)):
+        found.damaged.add(video)
+        name = snapshot.videos[video].path if video in snapshot.videos else f"video {video}"
+        found.problems.append(f"{name}: {what} damaged; {_REMEDY}")
     for each in videos:
         found.checked += 1
         if not each.path.exists():
             found.missing.append(each.path)
     return found
+
+
+def _damaged_lines(snapshot: LakeSnapshot) -> Iterator[tuple[int, str]]:
+    table = snapshot.opened[0]
+    if LINES_SEAL in table.schema.names:
+        rows = table.to_table(columns=["id", "lines", LINES_SEAL], filter=f"id != {HEAD}").to_pylist()
+        yield from ((row["id"], "its lines are") for row in rows if has_broken_lines(row))
 
 
 def _damaged(sections: LakeSections) -> list[int]:

@@ -31,9 +31,10 @@ from prvr.library.store.listing import (
 from prvr.library.store.model import restore_model
 from prvr.library.store.rebuild import FolderRebuild
 from prvr.library.store.repair import add_checksums, mend_catalogue
+from prvr.library.store.seals import broken_among
 from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover, keep_record, sweep_leftovers
 from prvr.library.store.shard_files import MEMORY
-from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
+from prvr.library.store.snapshot import FEW_VIDEOS, QueryProjection, Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
 from prvr.library.store.words import ScratchWords
 from prvr.library.stores import Store
@@ -93,6 +94,12 @@ class FolderStore(Store):
                 if found:  # anybody may ask for folders that do not exist
                     known[folder] = found
             return dict(found)
+
+    def changed_rows(self, snapshot: Snapshot, videos: Iterable[int]) -> set[int]:
+        if len(snapshot.videos) <= FEW_VIDEOS:
+            return set()
+        with self.catalogue.reading() as db:
+            return broken_among(db, videos) - snapshot.damaged
 
     def summary(self) -> LibrarySummary:
         with self.catalogue.reading() as db:

@@ -43,7 +43,7 @@ from prvr.library.search.moments import MomentOptions
 from prvr.library.search.pipeline import run_search
 from prvr.library.search.query import add_moments, encode_queries
 from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest
-from prvr.library.search.results import SearchResult, damaged_hits, empty_result
+from prvr.library.search.results import SearchResult, empty_result
 from prvr.library.search.score import SectionScorer
 from prvr.library.store.background import Floats
 from prvr.library.store.catalogue import Video
@@ -430,7 +430,8 @@ class Library:
                 raise DamagedVectors(snapshot.damaged)
             try:
                 results = self._search(requests, snapshot)
-                damaged = damaged_hits(results, snapshot)
+                hits = {hit.video.id for result in results for hit in result}
+                damaged = snapshot.damaged_among(hits) | self.store.changed_rows(snapshot, hits)
                 if damaged:
                     raise DamagedVectors(damaged)
             except DamagedVectors as found:

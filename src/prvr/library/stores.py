@@ -77,6 +77,10 @@ class Store(ABC):
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
         """The library as it is now. Returns ``previous`` itself if nothing has changed since."""
 
+    def changed_rows(self, snapshot: Snapshot, videos: Iterable[int]) -> set[int]:
+        """Those of some videos about which the library does not say what was written, unless the snapshot knows."""
+        return set()
+
     @abstractmethod
     def following(self, record: LibraryRecord) -> Store:
         """The same store with the record of a newer snapshot, after the library was reindexed."""

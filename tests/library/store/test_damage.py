@@ -15,8 +15,8 @@ import pytest
 
 from prvr.cli import main
 from prvr.errors import UserError
-from prvr.library import Library, LibraryError
-from prvr.library.store import arrays
+from prvr.library import Library, LibraryError, folder
+from prvr.library.store import arrays, snapshot
 from prvr.library.store.catalogue import Catalogue, write_notes
 from tests.library.store.test_faults import RATE, answers
 
@@ -94,6 +94,25 @@ def test_a_changed_bit_in_the_catalogue_is_found_or_changes_nothing(seed: int, o
             now = searched(library.folder)
             assert found or now == before, f"bit {bit} of byte {place}"
     assert library.verify().ok
+
+
+@pytest.mark.parametrize("few", [0, 512], ids=["large", "small"])
+def test_a_changed_name_in_the_catalogue_is_not_shown(
+    few: int, own: Path, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a small library all rows are compared with their checksums, in a large one those of the hits."""
+    for module in (folder, snapshot):
+        monkeypatch.setattr(module, "FEW_VIDEOS", few)
+    library.add([own])
+    name = library.search("a red square")[0].video.path.name.encode()
+    file = library.folder / "catalogue.sqlite"
+    file.write_bytes(file.read_bytes().replace(name, b"#" + name[1:]))
+    damaged = Library.open(library.folder)
+    for _ in range(2):
+        found = damaged.search("a red square", limit=50)
+        assert len(found) == len([*own.glob("*.mp4")]) - 1
+        assert "1 damaged video was left out" in found.message
+        assert all(hit.video.path.exists() for hit in found)
 
 
 def test_repair_indexes_exactly_the_damaged_videos(own: Path, library: Library) -> None:

@@ -113,12 +113,6 @@ class SearchResult(Sequence[Hit]):
         }
 
 
-def damaged_hits(results: Sequence[SearchResult], snapshot: Snapshot) -> set[int]:
-    """Videos among the hits whose vectors are not what was written."""
-    hits = dict.fromkeys(hit.video.id for result in results for hit in result)
-    return {video for sections in snapshot.tracks.values() for video in sections.damaged(hits)}
-
-
 def empty_result(request: SearchRequest, message: str, understood: Understanding | None = None) -> SearchResult:
     """A search that found nothing, and why."""
     return SearchResult(request.text, (), Presence(), message, 0, None, understood)

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from prvr.files import make_folder, sync_folder
@@ -97,8 +98,8 @@ def read_shards(db: sqlite3.Connection, damaged: list[int] | None = None) -> lis
         try:
             if number in broken:
                 raise ValueError("its checksum differs")
-            shards.append(Shard(number, str(track), int(rows), int(pages), json.loads(about)))
-        except (ValueError, TypeError, RecursionError) as problem:
+            shards.append(Shard(number, str(track), int(rows), int(pages), _description(about)))
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as problem:
             if damaged is None:
                 raise LibraryError(
                     f"the catalogue describes shard {number} wrongly ({problem}): `prvr library repair` indexes its "
@@ -106,6 +107,15 @@ def read_shards(db: sqlite3.Connection, damaged: list[int] | None = None) -> lis
                 ) from None
             damaged.append(number)
     return shards
+
+
+def _description(text: str) -> dict[str, Any]:
+    """What the catalogue says of the arrays of a shard, if it says what is needed."""
+    about: dict[str, Any] = json.loads(text)
+    for of_array in about["arrays"].values():
+        _ = np.dtype(of_array["dtype"]), [int(size) for size in of_array["shape"]], int(of_array["item"])
+    _ = about["gallery"]["trace"]
+    return about
 
 
 def section_checksum(arrays: Mapping[str, NDArray[Any]]) -> int:

@@ -207,7 +207,10 @@ def _has_table(db: sqlite3.Connection, name: str) -> bool:
 def read_generation(db: sqlite3.Connection) -> int:
     """A number that grows with every change of the library."""
     found = db.execute("SELECT generation FROM state").fetchone()
-    return 0 if found is None else int(found[0])
+    try:
+        return 0 if found is None else int(found[0])
+    except (TypeError, ValueError, OverflowError):
+        raise LibraryError("the catalogue's counter of changes is damaged: restore it from a copy") from None
 
 
 def read_notes(db: sqlite3.Connection, names: str = "%") -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _CONTENT = {
     "video": (
@@ -86,6 +86,16 @@ def unsealed_videos(db: sqlite3.Connection) -> set[int]:
         "UNION SELECT video FROM sections WHERE checksum IS NULL"
     )
     return {number for (number,) in found}
+
+
+def broken_among(db: sqlite3.Connection, videos: Iterable[int]) -> set[int]:
+    """Those of some videos about which the catalogue does not say what was written."""
+    query = (
+        "SELECT checksum FROM seals WHERE kind = 'video' AND id = ? "
+        "AND id NOT IN (SELECT id FROM unsealed WHERE kind = 'video')"
+    )
+    sealed = {video: db.execute(query, (video,)).fetchone() for video in videos} if has_seals(db) else {}
+    return {video for video, seal in sealed.items() if seal and content_checksum(db, "video", video) != seal[0]}
 
 
 def broken_seals(db: sqlite3.Connection, kind: str) -> Iterator[int]:

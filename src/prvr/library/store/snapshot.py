@@ -18,6 +18,7 @@ from prvr.library.store.arrays import Shard, ShardMissing, is_new, read_shards
 from prvr.library.store.blocks import Ids
 from prvr.library.store.catalogue import Catalogue, Video, read_generation, read_videos
 from prvr.library.store.rows import NO_CHECKSUM, SHARDS_FOLDER, SectionRow, read_rows
+from prvr.library.store.seals import broken_seals, has_seals
 from prvr.library.store.sections import ShardSections, TrackSections
 from prvr.library.store.settings import LibraryRecord, kept_record
 from prvr.library.store.shard_files import ShardFiles, UnreadableShard
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from prvr.library.search.filters import Filters
 
 _TRIES = 20
+FEW_VIDEOS = 512  # whose rows are compared with their checksums at once; of more, those of the hits are
 _OTHER_FILES = 256  # that this process has open, beside those of shards
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError, ArithmeticError, MemoryError, OSError)
 
@@ -68,6 +70,11 @@ class Snapshot:
         return replace(
             self, tracks=kept, problems=problems, damaged=self.damaged | left, suspects=self.suspects | shards
         )
+
+    def damaged_among(self, videos: Iterable[int]) -> set[int]:
+        """Those of some videos of which something is not what was written, as far as that is cheap to know."""
+        chosen = [*videos]
+        return {video for sections in self.tracks.values() for video in sections.damaged(chosen)}
 
     def holds(self, videos: Iterable[int]) -> bool:
         """Whether there are vectors of any of these videos."""
@@ -172,7 +179,8 @@ def _open_tracks(
 ) -> Snapshot:
     """Open all shards but those that are damaged; a missing one is left out if ``settled``: it does not come back."""
     videos = {video.id: video for video in read_videos(db, "state = 'ok'")}
-    known = np.fromiter(videos, np.int64, len(videos))
+    changed = {*broken_seals(db, "video")} if len(videos) <= FEW_VIDEOS and has_seals(db) else set()
+    known = np.array([number for number in videos if number not in changed], np.int64)
     shards: dict[str, list[StoredShard]] = {}
     columns: dict[str, list[Ids]] = {}
     wrong: list[int] = []
@@ -185,15 +193,18 @@ def _open_tracks(
     allow_open_files(_OTHER_FILES + 2 * sum(map(len, names.values())))  # those of the snapshot before are open as well
     suspects: set[int] = set()
     problems = [f"the catalogue does not describe shard {number} as it was written" for number in wrong]
-    damaged: set[int] = set()
+    problems += [f"the catalogue does not say of {len(changed)} videos what was written"] if changed else []
+    damaged = {*changed}
     for number in wrong:
         damaged |= {row.video for row in read_rows(db, number)}
     for shard in described:
-        rows = read_rows(db, shard.id)
+        rows = [row for row in read_rows(db, shard.id) if row.video not in changed]
         if not rows:
             continue
-        projected = projection(shard.track)
         try:
+            if shard.track not in record.recipes:
+                raise LibraryError(f"shard {shard.id} is of an unknown kind ({shard.track!r:.20})")
+            projected = projection(shard.track)
             stored = StoredShard.open(folder, shard, rows, projected, files.get(shard.id))
             stored, of_rows = _sound_rows(stored, rows, known)
         except TooFewFiles:
@@ -222,7 +233,7 @@ def _open_tracks(
     if problems and not shards:
         raise LibraryError(problems[0])
     tracks = {track: ShardSections(shards[track], columns[track]) for track in shards}
-    left_out = frozenset(damaged & videos.keys())
+    left_out = frozenset(damaged & (videos.keys() | changed))
     return Snapshot(now, videos, tracks, record, tuple(problems), left_out, stamps, frozenset(suspects))
 
 

@@ -6,6 +6,7 @@ Every method is trained on every dataset with every seed. A list among the setti
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _KEYS = ("seeds", "methods", "datasets", "data", "settings", "out")
 _METHOD_KEYS, _DATASET_KEYS = ("method", "settings"), ("preset", "data", "settings")
 _FOLDERS = Path("sweeps")  # of sweeps that name no other
 _NAME = re.compile(r"[\w+.-]+")
+_MOST_RUNS = 10_000  # of a sweep; a grid of a few long lists has more than there is time for
 _OWN_KEYS = {"seed": "seeds", "method": "methods"}  # settings that have a key of their own
 
 
@@ -176,6 +178,9 @@ def _grid(
                 raise ConfigError(f"{where}: {name} is an empty list: give at least one value")
             values[name] = value if several else [value]
     varying = [name for name, options in values.items() if len(options) > 1]
+    if (runs := math.prod(map(len, values.values()))) > _MOST_RUNS:
+        names = ", ".join(varying)
+        raise ConfigError(f"{path}: the lists of {names} make {runs:,} runs, and {_MOST_RUNS:,} are allowed")
     for combination in itertools.product(*values.values()):
         chosen = dict(zip(values, combination, strict=True))
         yield chosen, {name: chosen[name] for name in varying}
