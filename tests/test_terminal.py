@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from prvr.cli import main
 from prvr.cli.progress import encoding_progress
 from prvr.library import AddProgress
 from prvr.media.writer import write_video
+from prvr.processes import python_command
 from prvr.server import problems
 from prvr.terminal import Console
 
@@ -94,3 +96,14 @@ def test_the_log_of_the_server_is_escaped(caplog: pytest.LogCaptureFixture) -> N
     assert "\\x1b[2J" in caplog.text
     assert "\x1b" not in caplog.text
     assert "\nforged" not in caplog.text
+
+
+def test_a_terminal_without_unicode_shows_escapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "réd – no film.mp4").write_text("no film")
+    monkeypatch.setenv("PRVR_LIBRARY", str(tmp_path / "library"))
+    main(["library", "add", str(tmp_path / "réd – no film.mp4"), "--encoder", "plain"])
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    words = python_command("prvr", "library", "list")
+    done = subprocess.run(words, env=os.environ | ascii_only | {"COLUMNS": "300"}, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"r\xe9d \u2013 no film.mp4" in done.stdout

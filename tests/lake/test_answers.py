@@ -154,7 +154,7 @@ class TestApproximate:
     def test_the_index_is_used_after_compaction(self, lake: Library, monkeypatch: pytest.MonkeyPatch) -> None:
         lake.index(IndexSettings(videos=40))
         before = answers(lake, [replace(each, approximate=True) for each in requests()[:10]])
-        monkeypatch.setattr("prvr.lake.store._MANY_FILES", 0)
+        monkeypatch.setattr("prvr.lake.cleaning._MANY_FILES", 0)
         lake.store.clean()
         assert answers(lake, [replace(each, approximate=True) for each in requests()[:10]]) == before
         candidates = lake.store.candidates(lake.snapshot())[FRAMES]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from prvr.lake import open_library, store
+from prvr.lake import cleaning, open_library
 from prvr.lake.copying import create_alike
 from prvr.lake.tables import Table
 from prvr.lake.writer import SectionWriter
@@ -115,8 +115,8 @@ def test_a_name_that_another_writer_took_is_not_taken_twice(drawn: Library, empt
 def test_many_small_commits_are_merged_and_old_versions_go(
     drawn: Library, empty: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "_MANY_FILES", 3)
-    monkeypatch.setattr(store, "KEPT", timedelta(0))
+    monkeypatch.setattr(cleaning, "_MANY_FILES", 3)
+    monkeypatch.setattr(cleaning, "KEPT", timedelta(0))
     for video in drawn_videos(drawn, 2, 10):
         empty.store.commit([video])
     some = requests()[:5]

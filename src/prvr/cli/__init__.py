@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -41,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: success. 1: an error that a person can fix. 2: a wrong command line. 130: Ctrl-C. 143: SIGTERM.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows fewer characters shows them as \u2013
+            stream.reconfigure(errors="backslashreplace")
     if not words or words[0] in ("-h", "--help"):
         print(_help())
         return 0 if words else 2

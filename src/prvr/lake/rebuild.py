@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from prvr.lake.reading import TRACKS, read_snapshot
 from prvr.lake.rows import HEAD, video_row
 from prvr.lake.settings import create_tables, lake_exists
-from prvr.lake.store import LakeStore, VideoChange
+from prvr.lake.store import LakeStore
+from prvr.lake.videos import VideoChange
 from prvr.lake.writer import COMMIT_SECONDS, SectionWriter
 from prvr.library import TEXT, IndexedVideo, LibraryRecord, SectionBuffer, Video
 

@@ -16,11 +16,9 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,39 +27,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.files import whole_folder
-from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates, update_index
+from prvr.lake.cleaning import clean_table, forget_replaced
+from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates
 from prvr.lake.listing import SUMMARY_COLUMNS, lake_folders, lake_list, lake_summary
 from prvr.lake.reading import TRACKS, LakeSnapshot, in_background, quoted, read_snapshot
 from prvr.lake.rows import (
     HEAD,
-    LINES_SEAL,
     VIDEO_COLUMNS,
     WrittenVideo,
-    has_broken_lines,
-    head_row,
-    is_broken,
     read_video,
-    sealed,
     video_row,
-    video_schema,
 )
 from prvr.lake.sections import ValueCache, scan_sections
 from prvr.lake.settings import SETTINGS, VIDEOS, moved_to, newest_place, read_lake_record, read_settings
 from prvr.lake.tables import (
-    CommitConflict,
     DamagedTable,
     LakeError,
     StoreAway,
     Table,
     explained,
-    table_bytes,
-    until_committed,
 )
 from prvr.lake.verify import lake_status, verify_lake
+from prvr.lake.videos import REINDEXED, VideoChange, change_videos, rows_with_lines
 from prvr.lake.writer import COMMIT_SECONDS, SectionWriter, TimedWriter, WrittenFiles
 from prvr.library import (
     Committer,
-    DamagedVectors,
     HeldClaim,
     IndexedVideo,
     IndexSettings,
@@ -89,12 +79,7 @@ if TYPE_CHECKING:
 CHECK_SECONDS = 2.0  # between two looks for a newer version
 AWAY_SECONDS = 10.0  # the same while the storage does not answer
 PATIENCE = 0.5  # seconds that a search waits for a newer version; then it searches the one before
-_MANY_FILES = 64  # of a table; more are merged
-_MANY_DELETED = 0.1  # share of the rows of a file; above, it is written again without them
 _MANY_ROWS = 1000  # whose lines are read one by one; for more, the whole table is read
-_FILE_BYTES, _BATCH_BYTES = 1 << 29, 1 << 26  # of merged files, and of what is read at a time to merge them
-KEPT = timedelta(days=1)  # how long old versions stay, for readers that still use them
-_REINDEXED = "{} was reindexed with another encoder meanwhile: run the command again"
 _log = logging.getLogger("prvr.lake")
 
 
@@ -103,17 +88,6 @@ class _NoClaim:
 
     def release(self) -> None:
         pass
-
-
-@dataclass(frozen=True)
-class VideoChange:
-    """A change of the table of videos."""
-
-    rows: list[dict[str, Any]]  # new or changed
-    next_number: int  # that is free afterwards
-    accepted: list[WrittenVideo] = field(default_factory=list)
-    unused: list[int] = field(default_factory=list)  # parts that no video names any more
-    moved: str | None = None  # the folder with tables that replace these
 
 
 class LakeStore(Store):
@@ -194,7 +168,7 @@ class LakeStore(Store):
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
         table = self._table or self.tables[VIDEOS].require()
         with explained(self.address):
-            found = _rows_with_lines(table, f"id = {int(video)}")
+            found = rows_with_lines(table, f"id = {int(video)}")
         lines = [TimedLine(**line) for line in found[0]["lines"]] if found else []
         chosen = [line for line in lines if line.start < end and line.end > start]
         return sorted(chosen, key=lambda line: line.start)
@@ -214,7 +188,7 @@ class LakeStore(Store):
         def read_lines(numbers: list[int]) -> list[tuple[int, list[TimedLine]]]:
             condition = "state = 'ok'" if len(numbers) > _MANY_ROWS else f"id IN ({', '.join(map(str, numbers))})"
             with explained(self.address):
-                found = _rows_with_lines(table, condition, snapshot.damaged)
+                found = rows_with_lines(table, condition, snapshot.damaged)
             wanted, found = set(numbers), sorted(found, key=lambda row: row["id"])
             return [(row["id"], [TimedLine(**line) for line in row["lines"]]) for row in found if row["id"] in wanted]
 
@@ -315,24 +289,7 @@ class LakeStore(Store):
 
     def change(self, make: Callable[[LanceDataset, int], VideoChange]) -> VideoChange:
         """Change rows of ``videos``; ``make`` gets the newest version of the table and the next free number."""
-        import pyarrow as pa
-
-        def attempt() -> VideoChange:
-            table = self.tables[VIDEOS].require()
-            with explained(self.address):
-                head = _read_head(table, self.address)
-                if head["problem"] is not None:
-                    raise LakeError(_REINDEXED.format(self.address))
-                made = make(table, head["size"])
-                if made.rows or made.moved is not None or made.next_number != head["size"]:
-                    first = head_row(made.next_number) | {"problem": made.moved}
-                    rows = sealed(pa.Table.from_pylist([first, *made.rows], schema=video_schema()))
-                    rows = rows.select(table.schema.names)  # without the checksums in an older lake
-                    merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-                    merge.conflict_retries(0).execute(rows)
-            return made
-
-        made = until_committed(attempt)
+        made = change_videos(self.tables[VIDEOS], self.address, make)
         self._look_again()
         return made
 
@@ -367,7 +324,7 @@ class LakeStore(Store):
 
     def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
         if moved_to(self.tables[VIDEOS].require(), self.address) is not None:
-            raise LakeError(_REINDEXED.format(self.address))
+            raise LakeError(REINDEXED.format(self.address))
         rows = self._videos(f"id != {HEAD}", [*VIDEO_COLUMNS, "part"])
         known = [(read_video(row), row["part"]) for row in rows]
         removed = [each for each in known if missing and not each[0].path.exists()]
@@ -410,38 +367,8 @@ class LakeStore(Store):
     def clean(self) -> None:
         """Merge small files, add new rows to the index, and delete versions that are older than a day."""
         for name in (VIDEOS, *TRACKS):
-            try:
-                self._clean(name)
-            except CommitConflict:  # another process cleans
-                continue
-            except LakeError as problem:  # nothing depends on it; the next command tries again
-                _log.warning("%s", problem)
-        self._forget_replaced()
-
-    def _forget_replaced(self) -> None:
-        """Delete the vectors of tables that were replaced, once no reader can still use them."""
-        place = self.place
-        while place != self.address:
-            place = place.rpartition("/")[0]
-            for track in TRACKS:
-                with suppress(LakeError), explained(self.address):
-                    table = Table(place, track).open()
-                    if table is not None:
-                        table.cleanup_old_versions(KEPT)
-
-    def _clean(self, name: str) -> None:
-        table = self.tables[name].open()
-        if table is None:
-            return
-        with explained(self.address):
-            fragments = table.get_fragments()
-            deleted = any(each.num_deletions > _MANY_DELETED * each.physical_rows for each in fragments)
-            if deleted or len(fragments) > _MANY_FILES:
-                row = max(1, table_bytes(table) // max(1, table.count_rows()))
-                target = 1 << (_FILE_BYTES // row).bit_length()  # a power of two: the same from one call to the next
-                table.optimize.compact_files(target_rows_per_fragment=target, batch_size=_BATCH_BYTES // row + 1)
-            update_index(table)
-            table.cleanup_old_versions(KEPT)
+            clean_table(self.tables[name])
+        forget_replaced(self.address, self.place)
 
     def rebuild(self, record: LibraryRecord) -> Rebuild:
         from prvr.lake.rebuild import LakeRebuild  # which needs this class
@@ -472,30 +399,6 @@ class LakeStore(Store):
 
     def drop_index(self) -> None:
         """Nothing to do: it is a part of the tables that ``rebuild`` replaces."""
-
-
-def _rows_with_lines(
-    table: LanceDataset, condition: str, damaged: Collection[int] | None = None
-) -> list[dict[str, Any]]:
-    """Rows with their lines; without those that are not what was written.
-
-    Args:
-        damaged: videos that are known to be damaged. With it, the lines of others must not be.
-    """
-    columns = ["id", "lines", *({LINES_SEAL} & {*table.schema.names})]
-    rows = table.to_table(columns=columns, filter=condition).to_pylist()
-    broken = {row["id"] for row in rows if has_broken_lines(row)}
-    if damaged is not None and broken - {*damaged}:
-        raise DamagedVectors(broken)
-    return [row | ({"lines": []} if row["id"] in broken else {}) for row in rows]
-
-
-def _read_head(table: LanceDataset, address: str) -> dict[str, Any]:
-    """The row that knows the next free number. If it were wrong, videos would replace others."""
-    rows: list[dict[str, Any]] = table.to_table(filter=f"id = {HEAD}").to_pylist()
-    if len(rows) != 1 or is_broken(rows[0]):
-        raise DamagedTable(f"{address}: the table of videos is damaged: restore it from a copy")
-    return rows[0]
 
 
 def _rows_in(table: LanceDataset, column: str, values: Iterable[str]) -> list[dict[str, Any]]:

@@ -262,3 +262,8 @@ def test_options_that_make_no_sense_are_refused() -> None:
     for given in ({"keep": 0.0}, {"most": 0}, {"pad": -1.0}):
         with pytest.raises(LibraryError):
             MomentOptions(**given)  # type: ignore[arg-type]
+
+
+def test_a_sentence_of_absurd_length_is_refused() -> None:
+    with pytest.raises(LibraryError, match="at most 2,000 characters, not 120,000"):
+        SearchRequest("red " * 30_000)

@@ -64,6 +64,7 @@ def split_moment(text: str) -> tuple[str, float, float | None]:
         ) from None
 
 
+LONGEST_SENTENCE = 2000  # characters; every encoder uses far fewer
 QueryInput = str | Path | Image | MomentQuery
 
 
@@ -93,6 +94,8 @@ class SearchRequest:
     def __post_init__(self) -> None:
         if self.limit < 1 or self.offset < 0:
             raise LibraryError(f"limit must be at least 1 and offset at least 0, not {self.limit} and {self.offset}")
+        if self.sentence is not None and len(self.sentence) > LONGEST_SENTENCE:
+            raise LibraryError(f"a sentence has at most {LONGEST_SENTENCE:,} characters, not {len(self.sentence):,}")
         if not 0 <= self.min_confidence <= 1:
             raise LibraryError(f"min_confidence must lie between 0 and 1, not {self.min_confidence}")
         if self.min_confidence > 0 and self.sentence is None:
