@@ -80,6 +80,9 @@ def test_what_is_no_picture_or_too_large_is_one_sentence(tmp_path: Path) -> None
     ):
         with pytest.raises(MediaError, match=reason):
             decode_picture(content)
+    (tmp_path / "drawing.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'><image href='/etc/passwd'/></svg>")
+    with pytest.raises(MediaError, match="is not a picture"):
+        load_picture(tmp_path / "drawing.svg")
     (tmp_path / "bomb.png").write_bytes(bomb)
     with pytest.raises(MediaError, match="more than 64 million pixels"):
         load_picture(tmp_path / "bomb.png")

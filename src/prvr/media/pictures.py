@@ -55,6 +55,8 @@ def load_picture(path: str | Path) -> Image:
         with av.open(
             str(source), options={"protocol_whitelist": "file"}, stream_options=[limit], metadata_errors="replace"
         ) as container:
+            if container.streams.video[0].codec_context is None:  # FFmpeg knows the kind of file, but cannot decode it
+                raise ValueError
             container.streams.video[0].codec_context.options = limit
             return _upright(next(container.decode(video=0)), source)
     except (av.FFmpegError, StopIteration, IndexError, ValueError) as problem:

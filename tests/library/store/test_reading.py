@@ -14,6 +14,7 @@ import pytest
 from prvr.library import Library, LibraryError, SearchRequest, SearchResult
 from prvr.library.copying import read_indexed
 from prvr.library.store import arrays, shards
+from prvr.library.store.buffers import BufferPool
 from prvr.library.store.catalogue import Catalogue
 from prvr.library.store.shard_files import CACHE_MEGABYTES, MEMORY, ShardFiles
 
@@ -153,3 +154,18 @@ def test_a_wrong_size_of_the_memory_is_refused_at_once(
     monkeypatch.setenv(CACHE_MEGABYTES, text)
     with pytest.raises(LibraryError, match=f"{CACHE_MEGABYTES} is a number of megabytes, not '{text}'"):
         Library.open(copied.folder)
+
+
+def test_memory_is_used_again_when_nobody_holds_a_view_of_it() -> None:
+    pool, shape = BufferPool(), (1 << 20,)
+    first = pool.empty(shape, "float32")
+    first[:] = 1
+    view = first[5:10].reshape(1, 5)
+    del first
+    second = pool.empty(shape, "float32")
+    second[:] = 2
+    assert (view == 1).all()
+    place = second.ctypes.data
+    del second
+    assert pool.empty(shape, "float16").ctypes.data == place
+    assert len(pool.buffers) == 2

@@ -161,7 +161,7 @@ def _batches(parts: Iterable[BlockRows]) -> Iterator[list[BlockRows]]:
     size = 0
     for part in parts:
         batch.append(part)
-        size += part.block.nbytes
+        size += 0 if part.block.stays else part.block.nbytes
         if size >= _BATCH_BYTES:
             yield batch
             batch, size = [], 0

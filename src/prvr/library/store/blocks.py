@@ -26,6 +26,7 @@ class SectionBlock:
     about: dict[str, Any]  # what is not in the arrays: weights, TRACE's numbers
     arrays: dict[str, NDArray[Any]]
     query_projection: NDArray[np.float32] | None  # TRACE's, (D, D)
+    stays: bool = False  # in memory after a search too
 
     def __len__(self) -> int:
         return len(self.arrays["pages"])

@@ -10,7 +10,9 @@ import errno
 import os
 import threading
 from collections.abc import Sequence
-from functools import cached_property
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache, cached_property
 from pathlib import Path
 
 from prvr.library.errors import LibraryError, TooFewFiles
@@ -18,6 +20,7 @@ from prvr.library.store.blocks import SectionBlock
 from prvr.processes import usable_memory
 
 CACHE_MEGABYTES = "PRVR_LIBRARY_CACHE"  # environment variable: memory for blocks that were read
+_PIECE = 1 << 23  # bytes that one thread reads at a time
 _SHARE = 4  # of the memory that this process may use, by default
 
 BlockKey = tuple[int, int, int, int]  # first row and the row after the last, first page and the page after the last
@@ -25,6 +28,12 @@ BlockKey = tuple[int, int, int, int]  # first row and the row after the last, fi
 
 class UnreadableShard(Exception):
     """The files of a shard end too early, or the disk fails."""
+
+
+@cache
+def _readers(process: int) -> ThreadPoolExecutor:
+    """Threads that read, of this process: a fork has none of those that were started before."""
+    return ThreadPoolExecutor(min(4, os.cpu_count() or 1), thread_name_prefix="prvr-read")
 
 
 class _Memory:
@@ -89,6 +98,14 @@ class ShardFiles:
 
     def read(self, name: str, place: int, into: memoryview) -> None:
         """Fill a buffer with the bytes that begin at a place."""
+        pieces = [(name, place + first, into[first : first + _PIECE]) for first in range(0, len(into), _PIECE)]
+        if len(pieces) > 1:
+            for _ in _readers(os.getpid()).map(lambda piece: self._read_piece(*piece), pieces):
+                pass
+        elif pieces:
+            self._read_piece(*pieces[0])
+
+    def _read_piece(self, name: str, place: int, into: memoryview) -> None:
         try:
             while len(into):
                 count = self._read_some(self.handles[name], place, into)
@@ -107,14 +124,23 @@ class ShardFiles:
         into[: len(data)] = data
         return len(data)
 
-    def keep(self, key: BlockKey, block: SectionBlock, *, at_once: bool = False) -> None:
-        """Keep a block in memory if it was read before and there is room; commands that search once keep nothing."""
+    def may_keep(self, key: BlockKey) -> bool:
+        """Whether a block, once it is read, is likely to stay in memory."""
+        return self.seen.get(key[0]) == key
+
+    def keep(self, key: BlockKey, block: SectionBlock, *, at_once: bool = False) -> SectionBlock:
+        """Keep a block in memory if it was read before and there is room; commands that search once keep nothing.
+
+        Returns:
+            The block. ``stays`` says whether it was kept.
+        """
         with self.lock:
             for old in [each for each in self.kept if each[0] == key[0]]:  # rows were added to it since
                 self._drop(old)
             if (at_once or self.seen.get(key[0]) == key) and MEMORY.take(block.nbytes, at_once):
-                self.kept[key] = block
+                block = self.kept[key] = replace(block, stays=True)
             self.seen[key[0]] = key
+        return block
 
     def forget(self) -> None:
         """Read everything from the files again."""

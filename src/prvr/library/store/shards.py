@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import Shard, ShardMissing, short_message
 from prvr.library.store.blocks import BlockRows, Ids, SectionBlock
+from prvr.library.store.buffers import BUFFERS
 from prvr.library.store.rows import PAGED_ARRAYS, SHARDS_FOLDER, SectionRow, pages_of_rows
 from prvr.library.store.shard_files import BlockKey, ShardFiles, UnreadableShard
 from prvr.scoring import array_bytes
@@ -127,8 +128,7 @@ class StoredShard:
             return None
         block = self.files.kept.get(self._key(0))
         if block is None:
-            block = self.take(np.arange(len(self)))
-            self.files.keep(self._key(0), block, at_once=True)
+            block = self.files.keep(self._key(0), self.take(np.arange(len(self))), at_once=True)
         return block
 
     def blocks(self, places: Ids, rows: Ids) -> Iterator[BlockRows]:
@@ -156,13 +156,13 @@ class StoredShard:
         return first, last, int(self.first_page[first]), int(self.first_page[last])
 
     def _block(self, number: int) -> SectionBlock:
-        block = self.take(np.arange(*self.edges[number : number + 2]))
-        self.files.keep(self._key(number), block)
-        return block
+        key = self._key(number)
+        empty = np.empty if self.files.may_keep(key) else BUFFERS.empty
+        return self.files.keep(key, self.take(np.arange(*self.edges[number : number + 2]), empty))
 
-    def take(self, rows: Ids) -> SectionBlock:
-        """Read rows, in this order."""
-        arrays = {name: self._read(name, rows) for name in self.shard.about["arrays"]}
+    def take(self, rows: Ids, empty: Callable[[Sequence[int], str], NDArray[Any]] = np.empty) -> SectionBlock:
+        """Read rows, in this order. ``empty``: what makes arrays."""
+        arrays = {name: self._read(name, rows, empty) for name in self.shard.about["arrays"]}
         return SectionBlock(self.about, {**arrays, "pages": self.pages[rows]}, self.query_projection)
 
     def background(self) -> NDArray[np.float32]:
@@ -170,8 +170,10 @@ class StoredShard:
         parts = []
         for number, (first, last) in enumerate(zip(self.edges[:-1], self.edges[1:], strict=True)):
             block = self.files.kept.get(self._key(number))
-            read = self._read("background", np.arange(first, last)) if block is None else block.arrays["background"]
-            parts.append(read)
+            if block is None:
+                parts.append(self._read("background", np.arange(first, last), np.empty))
+            else:
+                parts.append(block.arrays["background"])
         return np.concatenate(parts)
 
     def checksum(self, row: int) -> int:
@@ -199,11 +201,11 @@ class StoredShard:
             half = len(rows) // 2
             return np.concatenate([self._failing(rows[:half]), self._failing(rows[half:])]) if half else rows
 
-    def _read(self, name: str, rows: Ids) -> NDArray[Any]:
+    def _read(self, name: str, rows: Ids, empty: Callable[[Sequence[int], str], NDArray[Any]]) -> NDArray[Any]:
         about = self.shard.about["arrays"][name]
         starts = self.first_page if name in PAGED_ARRAYS else np.arange(len(self) + 1)
         first, last = starts[rows], starts[rows + 1]
-        found = np.empty((int((last - first).sum()), *about["shape"]), about["dtype"])
+        found = empty((int((last - first).sum()), *about["shape"]), about["dtype"])
         into, item = array_bytes(found), int(about["item"])
         runs = np.flatnonzero(np.append(True, first[1:] != last[:-1])) if len(rows) else first
         ends = np.append(runs[1:], len(rows)) if len(rows) else runs

@@ -1,0 +1,55 @@
+"""Memory for blocks that are read, scored and dropped.
+
+Memory that is fresh from the operating system costs more than reading a file into it, so it is used again.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SMALL = 1 << 20  # bytes; smaller arrays are not worth keeping
+_STEP = 1 << 22  # sizes are multiples of it, so that blocks of nearly equal size share memory
+_MOST = 1 << 28  # bytes that are kept while nobody uses them
+_UNUSED = 3  # references to a buffer that only this pool has: its list, a loop and the call that counts them
+
+
+class BufferPool:
+    """Arrays whose memory is used again when nobody holds them, or a view of them, any more."""
+
+    def __init__(self) -> None:
+        self.buffers: list[NDArray[np.uint8]] = []
+        self.lock = threading.Lock()
+
+    def empty(self, shape: Sequence[int], dtype: str) -> NDArray[Any]:
+        """An array with any content, as ``numpy.empty`` makes it."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if size < _SMALL:
+            return np.empty(shape, dtype)
+        with self.lock:
+            for buffer in self.buffers:
+                if size <= buffer.nbytes <= 2 * size + _STEP and sys.getrefcount(buffer) == _UNUSED:
+                    break
+            else:
+                self._drop()
+                buffer = np.empty(-(-size // _STEP) * _STEP, np.uint8)
+                self.buffers.append(buffer)
+            return buffer[:size].view(dtype).reshape(shape)
+
+    def _drop(self) -> None:
+        """Forget buffers that nobody uses, but for a few."""
+        kept, unused = [], 0
+        for buffer in self.buffers:
+            unused += buffer.nbytes if sys.getrefcount(buffer) == _UNUSED else 0
+            if unused <= _MOST or sys.getrefcount(buffer) != _UNUSED:
+                kept.append(buffer)
+        self.buffers = kept
+
+
+BUFFERS = BufferPool()
