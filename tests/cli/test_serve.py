@@ -40,5 +40,7 @@ def test_a_file_without_a_token_is_refused(file: Path) -> None:
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(ServerError, match="other characters than ASCII"):
         find_token(None, file)
+    with pytest.raises(ServerError, match="holds no token"):
+        find_token(None, Path("/dev/zero"))
     with pytest.raises(ServerError, match="No such file"):
         find_token(None, file.with_name("nowhere"))

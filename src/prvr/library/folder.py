@@ -95,6 +95,9 @@ class FolderStore(Store):
                     known[folder] = found
             return dict(found)
 
+    def prepare(self) -> None:
+        MEMORY.eager = True
+
     def changed_rows(self, snapshot: Snapshot, videos: Iterable[int]) -> set[int]:
         if len(snapshot.videos) <= FEW_VIDEOS:
             return set()

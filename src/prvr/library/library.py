@@ -156,6 +156,7 @@ class Library:
     def prepare(self) -> None:
         """Load encoders, model and vectors in a process that stays open, so that a problem shows before a search."""
         _ = self.tracks
+        self.store.prepare()
         self.scorer.prepare(self.snapshot().tracks.values())
 
     @property

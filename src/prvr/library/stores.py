@@ -77,6 +77,9 @@ class Store(ABC):
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
         """The library as it is now. Returns ``previous`` itself if nothing has changed since."""
 
+    def prepare(self) -> None:  # noqa: B027 (a lake needs nothing)
+        """This process stays open: what it reads stays in memory, as far as there is room."""
+
     def changed_rows(self, snapshot: Snapshot, videos: Iterable[int]) -> set[int]:
         """Those of some videos about which the library does not say what was written, unless the snapshot knows."""
         return set()

@@ -48,6 +48,14 @@ class Processes:
         return json.loads(bytes(body.tolist()))
 
 
+def _number(name: str, default: int) -> int:
+    """A variable of the environment that ``torchrun`` sets."""
+    text = os.environ.get(name, str(default))
+    if not text.isdecimal():
+        raise ConfigError(f"{name} in the environment should be a whole number, as torchrun sets it, not {text!r}")
+    return int(text)
+
+
 @contextmanager
 def join_processes(device: str = "auto") -> Iterator[Processes]:
     """Join the processes that ``torchrun`` started; without it, a group of one.
@@ -55,12 +63,11 @@ def join_processes(device: str = "auto") -> Iterator[Processes]:
     Args:
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
     """
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    rank = int(os.environ.get("RANK", "0"))
+    world, rank = (_number(name, default) for name, default in (("WORLD_SIZE", 1), ("RANK", 0)))
     chosen = choose_device(device)
     if chosen.type == "cuda":
         given = torch.cuda.current_device() if chosen.index is None else chosen.index
-        chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) if world > 1 else given)
+        chosen = torch.device("cuda", _number("LOCAL_RANK", 0) if world > 1 else given)
         torch.cuda.set_device(chosen)  # streams and graphs belong to the current device
     if world > 1:
         dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")

@@ -21,7 +21,7 @@ from prvr.processes import usable_memory
 
 CACHE_MEGABYTES = "PRVR_LIBRARY_CACHE"  # environment variable: memory for blocks that were read
 _PIECE = 1 << 23  # bytes that one thread reads at a time
-_SHARE = 4  # of the memory that this process may use, by default
+_SHARE = 2  # part of the memory that this process may use, by default
 
 BlockKey = tuple[int, int, int, int]  # first row and the row after the last, first page and the page after the last
 
@@ -41,6 +41,7 @@ class _Memory:
 
     def __init__(self) -> None:
         self.used, self.lock = 0, threading.RLock()  # __del__ may come at any time, also inside of it
+        self.eager = False  # whether blocks stay when they are read for the first time
 
     @cached_property
     def most(self) -> int:
@@ -126,7 +127,7 @@ class ShardFiles:
 
     def may_keep(self, key: BlockKey) -> bool:
         """Whether a block, once it is read, is likely to stay in memory."""
-        return self.seen.get(key[0]) == key
+        return MEMORY.eager or self.seen.get(key[0]) == key
 
     def keep(self, key: BlockKey, block: SectionBlock, *, at_once: bool = False) -> SectionBlock:
         """Keep a block in memory if it was read before and there is room; commands that search once keep nothing.
@@ -137,7 +138,7 @@ class ShardFiles:
         with self.lock:
             for old in [each for each in self.kept if each[0] == key[0]]:  # rows were added to it since
                 self._drop(old)
-            if (at_once or self.seen.get(key[0]) == key) and MEMORY.take(block.nbytes, at_once):
+            if (at_once or self.may_keep(key)) and MEMORY.take(block.nbytes, at_once):
                 block = self.kept[key] = replace(block, stays=True)
             self.seen[key[0]] = key
         return block
