@@ -36,6 +36,7 @@ from prvr.processes import usable_cores
 from prvr.worlds import RenderConfig, render_world
 
 _RATE = 1.0  # samples per second of video
+_SECONDS, _GPU_SECONDS = 20.0, 30.0  # of adding: beside them, starting the decoders must be short
 
 
 class RandomImageText(Encoder):
@@ -117,7 +118,10 @@ def _measured(
     decode_rate = few / seconds
     _encode(encoder, how, encoder.batch)  # for the first time
     encode_rate = encoder.batch / _encode(encoder, how, encoder.batch)
-    paths = _enough(films, few / len(films), sizes.add_seconds * min(decode_rate, encode_rate), place / encoder.name)
+    wanted = sizes.add_seconds
+    if wanted is None:
+        wanted = _GPU_SECONDS if device.type == "cuda" and name != "plain" else _SECONDS
+    paths = _enough(films, few / len(films), wanted * min(decode_rate, encode_rate), place / encoder.name)
     count, seconds = _decode(paths, how)
     decoded = Measurement(
         "adding",
