@@ -117,6 +117,7 @@ def _single_core() -> ThreadPoolExecutor:
 
     usual = torch.get_num_threads()
     thread = ThreadPoolExecutor(1, "prvr-sections")
+    thread.submit(torch.get_num_threads).result()  # a thread takes over the usual number once, when it is first asked
     thread.submit(torch.set_num_threads, 1).result()
     torch.set_num_threads(usual)  # of this thread and of later ones, for which the call above counts too
     return thread
