@@ -33,10 +33,11 @@ class DecoderStarter:
         self._server: subprocess.Popen[bytes] | None = None
         self._has_forked = self._closed = False
         if FORKS and how.decoder == "pyav":  # what other decoders load may not survive a fork
-            self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with other, suppress(OSError):  # no memory, or too many processes
-                words = [str(other.fileno()), *(["torch"] if how.needs_torch else [])]
-                self._server = _start_program("prvr.media.fork_server", *words, handles=[other.fileno()])
+            with suppress(OSError):  # no memory, or too many processes or open files
+                self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                with other:
+                    words = [str(other.fileno()), *(["torch"] if how.needs_torch else [])]
+                    self._server = _start_program("prvr.media.fork_server", *words, handles=[other.fileno()])
 
     def start(self, handles: Sequence[int]) -> tuple[subprocess.Popen[bytes] | ForkedDecoder, Sequence[int]]:
         """A new decoder, to which these open files are handed over, and the numbers which they have there.
