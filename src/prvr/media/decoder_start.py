@@ -84,7 +84,9 @@ class ForkedDecoder:
             try:
                 socket.send_fds(control, [b"fork"], [requests, answers, report.fileno(), *handles])
             finally:
-                os.close(requests), os.close(answers), report.close()
+                for file in (requests, answers):
+                    os.close(file)
+                report.close()
             self._report.settimeout(_IMPORTING)
             answer, files, _, _ = socket.recv_fds(self._report, 4096, 1)
             if not answer:
@@ -92,7 +94,8 @@ class ForkedDecoder:
             [self._pidfd] = files
             self.handles: tuple[int, ...] = tuple(json.loads(answer))  # as they are numbered there
         except BaseException:
-            self.stdin.close(), self.stdout.close(), self._report.close()
+            for end in (self.stdin, self.stdout, self._report):
+                end.close()
             raise
 
     def kill(self) -> None:

@@ -73,9 +73,10 @@ class ForkServer:
                 os.dup2(file, place)
                 os.close(file)
             sys.stdin = open(0, closefd=False)  # noqa: SIM115 (it stays open)
-            self.control.close(), reports.close()
-            for pidfd, (_, other) in self.decoders.items():
-                os.close(pidfd), other.close()
+            for theirs in (self.control, reports, *(other for _, other in self.decoders.values())):
+                theirs.close()
+            for pidfd in self.decoders:
+                os.close(pidfd)
             serve_frames(server)
             status = 0
         finally:
