@@ -8,7 +8,7 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -113,6 +113,22 @@ def test_a_changed_name_in_the_catalogue_is_not_shown(
         assert len(found) == len([*own.glob("*.mp4")]) - 1
         assert "1 damaged video was left out" in found.message
         assert all(hit.video.path.exists() for hit in found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "state SET generation = 'x'", "shards SET about = '{}'", "shards SET about = 'null'", "shards SET track = 'x'",
+        "sections SET video = 'x' WHERE row = 0",
+    ],
+)  # fmt: skip
+def test_values_of_wrong_types_in_the_catalogue_end_in_sentences(change: str, own: Path, library: Library) -> None:
+    library.add([own])
+    with sqlite3.connect(library.folder / "catalogue.sqlite") as db:
+        db.execute(f"UPDATE {change}")
+    for ask in (Library.verify, Library.summary, Library.repair, lambda opened: opened.search("a red square")):
+        with suppress(UserError):
+            ask(Library.open(library.folder))
 
 
 def test_repair_indexes_exactly_the_damaged_videos(own: Path, library: Library) -> None:

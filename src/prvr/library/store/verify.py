@@ -169,6 +169,8 @@ def _check_shard(
         found.problems.append(str(problem))
     except (OSError, ValueError, TypeError, LookupError, OverflowError):
         pass  # then nothing of it can be read
+    if any(not isinstance(video, int) for video in owners):
+        found.problems.append(f"the catalogue says of vectors in {place} that they are of no video")
     what = "its vectors that are being built" if is_new(shard.track) else "its vectors"
     _blame(found, names, owners, f"{what} in {place} are damaged")
 
@@ -187,6 +189,7 @@ def _is_right(shard: Shard, row: SectionRow, stretches: Mapping[str, bytes]) -> 
 
 def _blame(found: Verification, names: Mapping[int, str], videos: Iterable[int], reason: str) -> None:
     """Note that something is wrong with videos."""
-    for number in sorted({*videos}):
+    numbers = {video for video in videos if isinstance(video, int)}  # others are of no video
+    for number in sorted(numbers):
         found.damaged.add(number)
         found.problems.append(f"{names.get(number, f'video {number}')}: {reason}")
