@@ -114,9 +114,7 @@ def _measured(
 ) -> Iterator[Measurement]:
     how = Sampling.of(encoder, _RATE)
     cores = usable_cores()
-    tried = films * max(
-        1, round(4 * cores / len(films))
-    )  # enough for all processes, or the rate seems lower than it is
+    tried = films * max(1, round(4 * cores / len(films)))  # enough to keep all processes busy
     few, seconds, _ = _decode(tried, how)
     decode_rate = few / seconds
     _encode(encoder, how, encoder.batch)  # for the first time
