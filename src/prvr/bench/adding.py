@@ -114,14 +114,15 @@ def _measured(
 ) -> Iterator[Measurement]:
     how = Sampling.of(encoder, _RATE)
     cores = usable_cores()
-    few, seconds, _ = _decode(films, how)
+    tried = films * max(1, round(4 * cores / len(films)))  # enough to keep all processes busy
+    few, seconds, _ = _decode(tried, how)
     decode_rate = few / seconds
     _encode(encoder, how, encoder.batch)  # for the first time
     encode_rate = encoder.batch / _encode(encoder, how, encoder.batch)
     wanted = sizes.add_seconds
     if wanted is None:
         wanted = _GPU_SECONDS if device.type == "cuda" and name != "plain" else _SECONDS
-    paths = _enough(films, few / len(films), wanted * min(decode_rate, encode_rate), place / encoder.name)
+    paths = _enough(films, few / len(tried), wanted * min(decode_rate, encode_rate), place / encoder.name)
     count, seconds, start = _decode(paths, how)
     decoded = Measurement(
         "adding",
