@@ -221,7 +221,23 @@ def test_datasets_over_the_same_videos_are_drawn_together(runs: list[Path], tmp_
     one, both = (
         read(tmp_path / "out" / "tables" / f"differences-{name}.csv") for name in ("charades-1", "all-datasets")
     )
-    assert both == one, "a copy adds nothing"
+    for row, alone in zip(both, one, strict=True):
+        assert {name: float(row[name]) for name in row if name != "method"} == pytest.approx(
+            {name: float(alone[name]) for name in alone if name != "method"}
+        ), "a copy adds nothing"
+
+
+def test_datasets_that_share_most_videos_are_not_taken_for_independent(runs: list[Path], tmp_path: Path) -> None:
+    longer = [make_run(tmp_path, "dreamprvr", seed, lift=1.5, queries=6) for seed in (0, 1, 2)]  # two videos more
+    for run in longer:
+        change_record(run, data=str(runs[0].parent / "data"))
+    assert prvr(["compare", *map(str, [*runs[:3], *longer]), "--no-eval", "--out", str(tmp_path / "out")]) == 0
+    one, both = (
+        float(row["97.5 %"]) - float(row["2.5 %"])
+        for name in ("charades-1", "all-datasets")
+        for row in read(tmp_path / "out" / "tables" / f"differences-{name}.csv")
+    )
+    assert both / one == pytest.approx(1, abs=0.1), "independent ones would have 0.7"
 
 
 def test_every_run_is_listed_with_its_last_scoring(tmp_path: Path) -> None:
