@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 from dataclasses import replace
@@ -215,6 +216,16 @@ def test_the_example_is_the_one_in_the_documents(world: Path, tmp_path: Path) ->
     assert plan.out == Path("sweeps/four_methods")
     assert len(plan.runs) == 4 * 3
     assert {run.config.model.visual_width for run in plan.runs} == {24}, "as the data has it"
+
+
+def test_the_papers_table_is_a_sweep(tmp_path: Path) -> None:
+    for name in ("activitynet", "charades", "tvr"):
+        (tmp_path / "features" / name / "TextData").mkdir(parents=True)
+    file = tmp_path / "table1.toml"
+    shutil.copy(Path(__file__).parents[2] / "examples" / "table1.toml", file)
+    runs = read_sweep(file).runs
+    assert len(runs) == 9 * 3 * 3
+    assert {run.config.model.registers for run in runs if run.config.method == "dreamprvr"} == {4, 6, 8}
 
 
 def test_trainings_start_while_the_memory_of_a_gpu_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:

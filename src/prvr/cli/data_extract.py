@@ -11,7 +11,7 @@ import tyro
 
 from prvr.cli.console import count
 from prvr.cli.extraction import open_feature_encoder, print_failures, require_sampling
-from prvr.data import DATASETS, KNOWN_FEATURES, Collection, DataError, find_collections, read_captions
+from prvr.data import DATASETS, KNOWN_FEATURES, Collection, DataError, only_collection, read_captions
 from prvr.library import find_videos
 from prvr.media import Extraction, TextFeatures, add_features
 from prvr.terminal import Console
@@ -88,13 +88,7 @@ class Extract:
 
     def _captions(self) -> tuple[Collection, dict[str, str], list[str]]:
         """The collection, the sentence of each caption, and the videos that they are about."""
-        names = [self.collection] if self.collection else find_collections(self.dir)
-        if len(names) != 1:
-            found = (
-                f"{len(names)} collections ({', '.join(names)}); choose a --collection" if names else "no collection"
-            )
-            raise DataError(f"{self.dir} holds {found}.")
-        files = Collection.find(self.dir, names[0], self.features)
+        files = Collection.find(self.dir, only_collection(self.dir, self.collection), self.features)
         if not files.splits:
             raise DataError(
                 f"{files.text} has no captions ({files.name}train.caption.txt …); there is nothing to encode."
