@@ -122,5 +122,10 @@ class Extract:
             if files:
                 found[name] = files[0]
         if not found:
-            raise DataError(f"{self.videos} holds none of the {len(wanted):,} videos, such as {wanted[0]}.mp4.")
+            named = (
+                f"{wanted[0]}.mp4"
+                if len(wanted) == 1
+                else f"any of the {len(wanted):,} videos, such as {wanted[0]}.mp4"
+            )
+            raise DataError(f"{self.videos} does not hold {named}: files are named after the videos' ids.")
         return found

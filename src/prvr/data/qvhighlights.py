@@ -99,6 +99,12 @@ def _read(path: Path) -> list[_Row]:
     problems, rows = TableProblems(path), []
     seen: dict[str, int] = {}
     for number, line in text_lines(path):
+        of_another_form = line.startswith("{") and not any(f'"{key}"' in line for key in ("qid", "query", "vid"))
+        if of_another_form and not rows and not problems.found:
+            raise DataError(
+                f"{path} is not of QVHighlights' form (qid, query, vid, duration, relevant_windows). For TVR, ActivityNet "
+                "Captions and Charades-STA, `prvr data moments` reads the annotations beside the published captions."
+            )
         try:
             row = _Row.parse(line)
         except ValueError as problem:
