@@ -122,10 +122,6 @@ class Extract:
             if files:
                 found[name] = files[0]
         if not found:
-            named = (
-                f"{wanted[0]}.mp4"
-                if len(wanted) == 1
-                else f"any of the {len(wanted):,} videos, such as {wanted[0]}.mp4"
-            )
-            raise DataError(f"{self.videos} does not hold {named}: files are named after the videos' ids.")
+            captions = f"the captions name {count(len(wanted), 'video')}, such as {wanted[0]}"
+            raise DataError(f"{self.videos} holds none of these videos: {captions} (a file {wanted[0]}.mp4).")
         return found

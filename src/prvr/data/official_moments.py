@@ -52,9 +52,9 @@ def read_official_moments(paths: Sequence[Path]) -> list[OfficialMoment]:
             found += _charades(file, lengths)
     if not found:
         raise DataError(
-            f"no sentences with moments in {', '.join(map(str, paths))}; expected published annotations: TVR's "
-            "tvr_*_release.jsonl, ActivityNet Captions' train.json and val_1.json, or Charades-STA's charades_sta_*.txt "
-            "with Charades_v1_*.csv."
+            f"no sentences with moments in {', '.join(map(str, paths))}; expected published annotations "
+            "(TVR: tvr_*_release.jsonl; ActivityNet Captions: train.json, val_1.json; Charades-STA: charades_sta_*.txt "
+            "with Charades_v1_*.csv)."
         )
     return found
 

@@ -102,8 +102,8 @@ def _read(path: Path) -> list[_Row]:
         of_another_form = line.startswith("{") and not any(f'"{key}"' in line for key in ("qid", "query", "vid"))
         if of_another_form and not rows and not problems.found:
             raise DataError(
-                f"{path} is not of QVHighlights' form (qid, query, vid, duration, relevant_windows). For TVR, ActivityNet "
-                "Captions and Charades-STA, `prvr data moments` reads the annotations beside the published captions."
+                f"{path} is not of QVHighlights' form (qid, query, vid, duration, relevant_windows). For TVR, "
+                "ActivityNet Captions and Charades-STA, `prvr data moments` adds moments to the published captions."
             )
         try:
             row = _Row.parse(line)
