@@ -181,6 +181,7 @@ def test_settings_that_differ_make_rows_of_their_own(
     assert prvr(["compare", *map(str, grid), "--no-eval", "--against", "dreamprvr, trace.fusion_weight 0.1"]) == 0
     text = capsys.readouterr().out
     assert "dreamprvr, trace.fusion_weight 0.01 + TRACE" in text
+    assert "0.1 + TRACE, seed 1 ranks exactly as its base branch (weights: the last epoch)" in text
     assert "compared with dreamprvr, trace.fusion_weight 0.1, base branch" in text
     assert prvr(["compare", *map(str, runs), "--no-eval", "--against", "hlfromer"]) == 1
     assert "no such row. Did you mean 'hlformer'?" in capsys.readouterr().err
@@ -273,4 +274,7 @@ def test_a_run_without_ranks_says_what_to_do(
     assert "has not been ranked on val: leave out --no-eval" in capsys.readouterr().err
     assert prvr(["compare", str(tmp_path)]) == 1
     assert "neither a run (run.json) nor a sweep (sweep.json)" in capsys.readouterr().err
+    (tmp_path / "sweep.json").write_text("{}", encoding="utf-8")
+    assert prvr(["compare", str(tmp_path / "logs")]) == 1
+    assert f"`prvr compare {tmp_path}` takes all runs of that sweep" in " ".join(capsys.readouterr().err.split())
     assert prvr(["compare"]) == 1
