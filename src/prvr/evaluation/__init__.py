@@ -42,7 +42,14 @@ from prvr.evaluation.pair_account import PairAccount, find_query, find_video, pa
 from prvr.evaluation.published import CLIP_CAVEAT, PUBLISHED_CAVEAT, published_caveat, published_recall
 from prvr.evaluation.query_bank import BankCorrection, SentenceBank, sentence_bank
 from prvr.evaluation.ranked_data import RankedData, find_data
-from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, RecordError, load_record, save_record
+from prvr.evaluation.records import (
+    EvaluationProtocol,
+    EvaluationRecord,
+    RecordError,
+    load_record,
+    save_record,
+    write_columns,
+)
 from prvr.evaluation.report import (
     COMPARISON_SECTIONS,
     FINER_SECTIONS,
@@ -192,6 +199,7 @@ __all__ = [
     "terminal_chart",
     "transfer_trace",
     "word_figure",
+    "write_columns",
     "write_comparison",
     "write_mistakes",
     "write_report",
