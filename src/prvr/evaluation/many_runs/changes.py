@@ -58,10 +58,11 @@ def _sharing_videos(benchmarks: Sequence[Benchmark]) -> list[list[Benchmark]]:
     """Benchmarks in groups; a video's name occurs in one group only, whatever the collections are called."""
     groups: list[list[Benchmark]] = []
     for benchmark in benchmarks:
-        own = set(benchmark.video_ids)
-        joined = [group for group in groups if any(own & set(other.video_ids) for other in group)]
-        merged = [*(other for group in joined for other in group), benchmark]
-        groups = [*(group for group in groups if group not in joined), merged]
+        own, joined, apart = set(benchmark.video_ids), [], []
+        for group in groups:
+            shared = any(own & set(other.video_ids) for other in group)
+            (joined if shared else apart).append(group)
+        groups = [*apart, [*(other for group in joined for other in group), benchmark]]
     return groups
 
 
