@@ -62,7 +62,7 @@ def kind_of(kernel: str) -> str:
     """The kind of work that a kernel does, from its name."""
     kinds = {
         "written by the compiler": ("triton",),
-        "products in float32": ("f32f32", "sgemm", "splitKreduce", "tf32"),
+        "products in float32 (TF32)": ("f32f32", "sgemm", "splitKreduce", "tf32", "s1688gemm"),
         "products in bf16": ("nvjet", "gemm", "cutlass"),
         "torch's own": ("at::native",),
     }

@@ -68,7 +68,8 @@ class Guard:
             self._check(scope)
             if scope["method"] in _METHODS_WITH_BODY:
                 try:
-                    receive = await asyncio.wait_for(self._read(receive, scope["path"], held), BODY_SECONDS)
+                    async with asyncio.timeout(BODY_SECONDS):
+                        receive = await self._read(receive, scope["path"], held)
                 except TimeoutError:
                     raise Problem(408, "The body of the request did not arrive in time.", "Send it at once.") from None
             await self.app(scope, receive, send_with_headers)

@@ -104,8 +104,8 @@ class Jobs:
                 if job.state in ENDED:
                     return
             try:
-                async with self._changed:
-                    await asyncio.wait_for(self._changed.wait_for(lambda: job.version != version), 10)  # noqa: B023
+                async with asyncio.timeout(10), self._changed:
+                    await self._changed.wait_for(lambda: job.version != version)  # noqa: B023
             except TimeoutError:
                 yield None
 
@@ -159,7 +159,8 @@ class Jobs:
             process.stdin.close()
             while True:
                 patience = STARTING if file is None else min(PATIENCE, deadlines[file] - time.monotonic())
-                line = await asyncio.wait_for(process.stdout.readline(), max(0.0, patience))
+                async with asyncio.timeout(max(0.0, patience)):
+                    line = await process.stdout.readline()
                 if not line:
                     break
                 message = json.loads(line)

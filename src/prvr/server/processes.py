@@ -48,7 +48,8 @@ def stop(process: Process | None) -> None:
 async def exit_status(process: Process) -> int:
     """Wait for a process that has closed its output. It is killed if it does not end by itself."""
     with suppress(asyncio.TimeoutError):
-        return await asyncio.wait_for(process.wait(), _EXIT_SECONDS)
+        async with asyncio.timeout(_EXIT_SECONDS):
+            return await process.wait()
     stop(process)
     return await process.wait()
 
@@ -74,7 +75,8 @@ class DecoderProcess:
         send another request. A process that is given up has ended when this returns, and writes no more files.
         """
         try:
-            return await asyncio.wait_for(self._ask(json.dumps(request).encode() + b"\n" + content), self._longest)
+            async with asyncio.timeout(self._longest):
+                return await self._ask(json.dumps(request).encode() + b"\n" + content)
         except asyncio.CancelledError:  # the next request must not read the answer to this one
             await self.close()
             raise
@@ -91,7 +93,8 @@ class DecoderProcess:
         await self._process.stdin.drain()
         answer = {"done": 0.0}
         while "done" in answer:
-            answer = json.loads(await asyncio.wait_for(self._process.stdout.readline(), self._patience))
+            async with asyncio.timeout(self._patience):
+                answer = json.loads(await self._process.stdout.readline())
         return answer, await self._process.stdout.readexactly(int(answer.get("size", 0)))
 
     async def close(self) -> None:
@@ -100,4 +103,5 @@ class DecoderProcess:
         stop(process)
         if process is not None:
             with suppress(asyncio.TimeoutError):  # one that waits for a dead disk cannot be killed
-                await asyncio.wait_for(process.wait(), _EXIT_SECONDS)
+                async with asyncio.timeout(_EXIT_SECONDS):
+                    await process.wait()
