@@ -96,7 +96,8 @@ def convert_annotations(source: Path, out: Path) -> ConvertedAnnotations:
 
 
 def _read(path: Path) -> list[_Row]:
-    problems, rows = TableProblems(path), []
+    problems = TableProblems(path)
+    rows: list[_Row] = []
     seen: dict[str, int] = {}
     for number, line in text_lines(path):
         of_another_form = line.startswith("{") and not any(f'"{key}"' in line for key in ("qid", "query", "vid"))
