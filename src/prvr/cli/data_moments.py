@@ -41,8 +41,8 @@ class FindMoments:
         name = only_collection(self.dir, self.collection)
         missing = [str(path) for path in self.annotations if not path.exists()]
         if missing or not self.annotations:
-            found = f"{', '.join(missing)} is not there" if missing else "name at least one file or folder"
-            raise DataError(f"--annotations: {found}.")
+            problem = f"{', '.join(missing)} is not there" if missing else "name at least one file or folder"
+            raise DataError(f"--annotations: {problem}.")
         official, console, written = read_official_moments(self.annotations), Console(), 0
         files = Collection(name, collection_folder(self.dir, name), "")
         for split in files.splits:

@@ -58,11 +58,14 @@ def _sharing_videos(benchmarks: Sequence[Benchmark]) -> list[list[Benchmark]]:
     """Benchmarks in groups; a video's name occurs in one group only, whatever the collections are called."""
     groups: list[list[Benchmark]] = []
     for benchmark in benchmarks:
-        own, joined, apart = set(benchmark.video_ids), [], []
+        own, apart = set(benchmark.video_ids), []
+        together = [benchmark]
         for group in groups:
-            shared = any(own & set(other.video_ids) for other in group)
-            (joined if shared else apart).append(group)
-        groups = [*apart, [*(other for group in joined for other in group), benchmark]]
+            if any(own & set(other.video_ids) for other in group):
+                together = [*group, *together]
+            else:
+                apart.append(group)
+        groups = [*apart, together]
     return groups
 
 
