@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=12, help="films that are drawn")
     parser.add_argument("--size", type=int, nargs=2, default=(640, 360), help="width and height of drawn films")
     parser.add_argument("--length", type=float, default=30.0, help="seconds of a drawn film")
-    parser.add_argument("--seconds", type=float, default=20.0, help="that adding should take")
+    parser.add_argument("--seconds", type=float, default=None, help="that adding should take (20; with a GPU 30)")
     parser.add_argument("--plain", action="store_true", help="only the encoder without weights")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", type=Path, default=None, help="file to write the numbers to")

@@ -33,6 +33,16 @@ HOSTILE = (
 )  # fmt: skip
 COMMAND = "import sys\nfrom prvr.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
 
+DECODE = """
+from prvr.media import Fit, Sampling, decode_videos, decoder_start, video_path
+films = [video_path(path) for path in {paths}]
+how = Sampling(1.0, Fit(32, 24, "cover", "bilinear"))
+for decoder_start.FORKS in {{decoder_start.FORKS, False}}:
+    for file in decode_videos(films, how, 2, start_after=0, wait=True):
+        assert sum(len(batch.times) for batch in file.batches())
+print("decoded")
+"""
+
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
@@ -129,6 +139,13 @@ def test_adding_to_a_library(hostile: Path, command: list[str], films: RenderedW
         hostile,
     )
     assert len(Library.open(folder).videos("ok")) == len(films.videos)
+
+
+def test_decoders(hostile: Path, films: RenderedWorld, tmp_path: Path) -> None:
+    """Those that are forked, and those that are programs of their own."""
+    script = tmp_path / "script.py"
+    script.write_text(DECODE.format(paths=[str(path) for path in films.videos.values()]), encoding="utf-8")
+    assert run([sys.executable, str(script)], hostile) == "decoded\n"
 
 
 def test_work_on_several_cores(hostile: Path, tmp_path: Path) -> None:

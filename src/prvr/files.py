@@ -40,23 +40,28 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file: a kill at any moment leaves the old content or the new, never half of either."""
-    with whole_file(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
+def write_whole(path: Path, text: str, *, sync: bool = True) -> None:
+    """Write a text file: a kill at any moment leaves the old content or the new, never half of either.
+
+    ``sync``: a power cut as well. Waiting for the disk may take longer than all else.
+    """
+    with whole_file(path, sync=sync) as beside, beside.open("w", encoding="utf-8", newline="") as file:
         file.write(text)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def whole_file(path: Path, *, sync: bool = True) -> Iterator[Path]:
     """A path to write to. It takes the name ``path`` only when the block ends without an error; else it is deleted."""
     beside = _beside(path)
     # A new file, and no link that somebody has put there.
     os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666))
     try:
         yield beside
-        sync_folder(beside)
+        if sync:
+            sync_folder(beside)
         os.replace(beside, path)
-        sync_folder(path.parent)
+        if sync:
+            sync_folder(path.parent)
     finally:
         beside.unlink(missing_ok=True)
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -117,18 +117,29 @@ def test_stretches_are_cut_where_there_is_an_index(name: str, long_films: dict[s
     assert [(frame.time, frame.image.tobytes()) for frame in found] == one_pass(long_films[name])[0]
 
 
-def decoders() -> list[int]:
-    """The processes that decode for this one."""
-    found = []
+def started(program: bytes, parents: Iterable[int] = ()) -> list[int]:
+    """The processes that run a program for this one, or for others."""
+    found, parents = [], {*parents} or {os.getpid()}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
             facts = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
             command = (status.parent / "cmdline").read_bytes()
         except (OSError, ValueError):
             continue
-        if int(facts["PPid"]) == os.getpid() and b"decode_server" in command:
+        if int(facts["PPid"]) in parents and program in command:
             found.append(int(status.parent.name))
     return found
+
+
+def fork_servers(parent: int | None = None) -> list[int]:
+    return started(b"fork_server", [parent or os.getpid()])
+
+
+def decoders(parent: int | None = None) -> list[int]:
+    """The processes that decode for this one: forks, or programs of their own."""
+    parent = parent or os.getpid()
+    servers = fork_servers(parent)
+    return [*(started(b"fork_server", servers) if servers else ()), *started(b"decode_server", [parent])]
 
 
 @pytest.mark.parametrize(
@@ -154,6 +165,45 @@ def test_a_decoder_that_crashes_or_hangs_harms_one_file(
             reasons.append(problem.reason)
     assert 1 <= len(reasons) <= 2  # both decoders were hit
     assert all(reason in each for each in reasons)
+    assert (fork_servers(), decoders()) == ([], [])
+
+
+def test_forks_scale_with_torch_as_one_process_does(long_films: dict[str, Path]) -> None:
+    """Whoever forks them has imported torch and started no thread."""
+    how, paths = Sampling(1.0, Fit(40, 30, "cover", "bicubic"), batch=8), [*long_films.values()]
+    for number, file in enumerate(decode_videos(paths, how, 2, start_after=0, wait=True)):
+        if number == 0:
+            [server] = fork_servers()
+            assert len([*Path(f"/proc/{server}/task").iterdir()]) == 1
+            assert b"libtorch" in Path(f"/proc/{server}/maps").read_bytes()
+            assert len(started(b"fork_server", [server])) == 2
+        with open_video(paths[number]) as video:
+            assert read(file) == [(frame.time, frame.image.tobytes()) for frame in video.frames(how.rate, how.fit)]
+
+
+def test_after_the_fork_server_was_killed_decoders_are_programs_of_their_own(long_films: dict[str, Path]) -> None:
+    path, reasons, whole = long_films["many.mkv"], [], 0
+    for turn, file in enumerate(decode_videos([path] * 12, HOW, 2, start_after=0, wait=True)):
+        if turn == 1:
+            [server] = fork_servers()
+            os.kill(server, signal.SIGKILL)
+        try:
+            whole += read(file) == one_pass(path)[0]
+        except MediaError as problem:
+            reasons.append(problem.reason)
+    assert whole + len(reasons) == 12
+    assert len(reasons) <= 2
+    assert all("memory ran out" in each for each in reasons)
+    assert decoders() == []
+
+
+def test_a_pool_that_is_closed_at_once_does_not_wait_for_imports() -> None:
+    how = Sampling(1.0, Fit(40, 30, "cover", "bicubic"))
+    pool = decoder_pool.DecoderPool(how, 2, 2)
+    [server] = fork_servers()
+    pool.close()
+    assert not pool.ready()
+    assert not Path(f"/proc/{server}").exists()
     assert decoders() == []
 
 
@@ -172,14 +222,14 @@ def test_a_decoder_that_had_nothing_to_do_fails_no_file(
         assert decoders() == before
         monkeypatch.setattr(decoder_pool, "_PATIENCE", 900.0)
         os.kill(before[0], signal.SIGKILL)
-        os.waitid(os.P_PID, before[0], os.WEXITED | os.WNOWAIT)
+        wait_until_gone(before)
         assert read(pool.submit(path)) == one_pass(path)[0]
     finally:
         pool.close()
 
 
 def test_without_decoders_files_are_decoded_here(long_films: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(how: Sampling) -> None:
+    def refuse(*_: object) -> None:
         raise OSError("too many processes")
 
     monkeypatch.setattr(decoder_pool, "_Process", refuse)
@@ -253,15 +303,18 @@ time.sleep(60)
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     process.stdout.readline()
-    children = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # a process that has just ended
-            if status.read_text().rpartition(")")[2].split()[1] == str(process.pid):
-                children.append(int(status.parent.name))
-    assert children  # one at least has started by now
+    servers, children = fork_servers(process.pid), decoders(process.pid)
+    assert len(servers) == 1
+    assert len(children) == 2
     process.kill()
     process.communicate()
+    wait_until_gone([*servers, *children])
+
+
+def wait_until_gone(processes: list[int]) -> None:
     deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{child}").exists() for child in children):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    for process in processes:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            while Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z":
+                assert time.monotonic() < deadline
+                time.sleep(0.02)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from prvr.scoring import Gallery, ScoringPool, score_parts
+from prvr.scoring import Gallery, ScoringPool, one_core_threads, score_parts
 
 from .test_evidence import WIDTH, Corpus, corpus_tokens, trained
 
@@ -49,6 +49,16 @@ def test_chosen_rows_are_scored_in_their_order(gallery: Gallery, cores: int) -> 
     assert expected.trace is not None
     torch.testing.assert_close(found.base, expected.base[:, rows], atol=1e-6, rtol=0)
     torch.testing.assert_close(found.trace, expected.trace[:, rows], atol=1e-6, rtol=0)
+
+
+def test_each_thread_of_a_pool_has_one_core(cores: int) -> None:
+    """Also after its first product, for which torch asks how many cores there are."""
+    with one_core_threads(2, "test") as threads:
+        large = torch.ones(256, 256)
+        assert [*threads.map(lambda _: ((large @ large).sum(), torch.get_num_threads())[1], range(8))] == [1] * 8
+        assert torch.get_num_threads() == cores
+    with ThreadPoolExecutor(1) as later:
+        assert later.submit(torch.get_num_threads).result() == cores
 
 
 def test_several_threads_may_share_a_pool(gallery: Gallery) -> None:

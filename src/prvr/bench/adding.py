@@ -36,6 +36,7 @@ from prvr.processes import usable_cores
 from prvr.worlds import RenderConfig, render_world
 
 _RATE = 1.0  # samples per second of video
+_SECONDS, _GPU_SECONDS = 20.0, 30.0  # of adding: beside them, starting the decoders must be short
 
 
 class RandomImageText(Encoder):
@@ -113,19 +114,22 @@ def _measured(
 ) -> Iterator[Measurement]:
     how = Sampling.of(encoder, _RATE)
     cores = usable_cores()
-    few, seconds = _decode(films, how)
+    few, seconds, _ = _decode(films, how)
     decode_rate = few / seconds
     _encode(encoder, how, encoder.batch)  # for the first time
     encode_rate = encoder.batch / _encode(encoder, how, encoder.batch)
-    paths = _enough(films, few / len(films), sizes.add_seconds * min(decode_rate, encode_rate), place / encoder.name)
-    count, seconds = _decode(paths, how)
+    wanted = sizes.add_seconds
+    if wanted is None:
+        wanted = _GPU_SECONDS if device.type == "cuda" and name != "plain" else _SECONDS
+    paths = _enough(films, few / len(films), wanted * min(decode_rate, encode_rate), place / encoder.name)
+    count, seconds, start = _decode(paths, how)
     decoded = Measurement(
         "adding",
         f"decode alone for {name}: {how.fit.width} × {how.fit.height}, {cores} processes",
         seconds,
         count / seconds,
         "samples/s",
-        note=_about(films[0], len(paths), count),
+        note=f"{_about(films[0], len(paths), count)}; the processes were there after {start:.1f} s",
     )
     yield decoded
     seconds = _encode(encoder, how, count)
@@ -165,13 +169,14 @@ def _added(
     )
 
 
-def _decode(paths: list[Path], how: Sampling) -> tuple[int, float]:
-    """Decode all films. Returns the number of samples, and the seconds since all processes were there."""
+def _decode(paths: list[Path], how: Sampling) -> tuple[int, float, float]:
+    """Decode all films. Returns the number of samples, the seconds for them, and those before until the start."""
     files = decode_videos(paths, how, expected=len(paths), start_after=0, wait=True)
-    first = next(files)
+    started = time.perf_counter()
+    first = next(files)  # when all processes are there
     began = time.perf_counter()
     count = sum(len(batch.times) for file in chain([first], files) for batch in file.batches())
-    return count, time.perf_counter() - began
+    return count, time.perf_counter() - began, began - started
 
 
 def _encode(encoder: Encoder, how: Sampling, count: int) -> float:

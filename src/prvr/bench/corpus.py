@@ -51,7 +51,7 @@ class BenchmarkSizes:
     films: int = 12  # that are drawn
     film_seconds: float = 30.0
     film_size: tuple[int, int] = (640, 360)
-    add_seconds: float = 20.0  # that adding should take; films are repeated or left out
+    add_seconds: float | None = None  # that adding should take: films are repeated or left out; None: 20, with a GPU 30
     memory_share: float = 0.4  # of the free memory that a growing gallery may take
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -45,12 +46,15 @@ def _pictures(
         counted = torch.float32 if precision == torch.int8 else precision  # torch does not see what others compute
         picture_engine(model, SIDE, device, precision=counted, compile_after=_NEVER).start(pictures[:1])()
     flops = counter.get_total_flops()
-    batches = 8 if device.type == "cuda" else 1
+    batches = 32 if device.type == "cuda" else 1
 
     def work() -> None:
-        started = [engine.start(pictures) for _ in range(batches)]  # in flight together, as many videos have them
-        for each in started:
-            each()
+        flying = deque[Callable[[], object]]()
+        for _ in range(batches):  # two in flight, as when videos are encoded
+            flying.append(engine.start(pictures))
+            if len(flying) == 2:
+                flying.popleft()()
+        flying.popleft()()
 
     taken = DeviceTimer(device)(work, repeats=5 if device.type == "cuda" else 3)
     rate = batches * count / taken.seconds

@@ -114,7 +114,7 @@ class Announcement:
         if self._file is not None:
             with self._writing, suppress(OSError):
                 self._written = self.activity
-                write_whole(self._file, json.dumps(asdict(self._written)))
+                write_whole(self._file, json.dumps(asdict(self._written)), sync=False)  # of no use after a power cut
 
 
 @contextmanager

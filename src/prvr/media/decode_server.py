@@ -24,7 +24,9 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -40,18 +42,23 @@ from prvr.media.shared_memory import SharedMemory
 from prvr.media.stretches import Irregular, find_cuts, stretch_frames
 
 _LOOK = 2.0  # seconds between looks for the process that started this one
+_PRIORITY = 5
 
 
-def serve_frames() -> None:
-    """Answer requests until standard input ends."""
+def serve_frames(parent: int) -> None:
+    """Answer requests until standard input ends, or the process ``parent`` does, which started this one."""
+    step_back()
+    with suppress(OSError):  # exists on Linux only: this process is killed first if memory runs out
+        Path("/proc/self/oom_score_adj").write_text("1000")
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints must not get between the answers
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=[parent], daemon=True).start()
     setup = json.loads(sys.stdin.buffer.readline())
     sampling = setup["sampling"]
     how = Sampling(**{**sampling, "fit": Fit(**sampling["fit"])})
     slots = SharedMemory.attach(setup["memory"]).array(-1, *how.shape)
-    _warm_up(how)
+    if how.needs_torch:  # the first file would wait for it
+        use_one_thread()
     _write(answers, {"ready": True})
     for line in sys.stdin.buffer:
         request = json.loads(line)
@@ -118,12 +125,17 @@ def _opened(path: str, decoder: Backend) -> VideoReader:
     return open_video(path, decoder, threads=1)
 
 
-def _warm_up(how: Sampling) -> None:
-    """Import what the first file would wait for."""
-    if how.fit.filter != "quick":
-        import torch
+def step_back() -> None:
+    """Take a lower priority than the process that started this one: what is decoded must also be encoded, there."""
+    with suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
 
-        torch.set_num_threads(1)  # other processes have the other cores
+
+def use_one_thread() -> None:
+    """Import torch. Other processes have the other cores."""
+    import torch
+
+    torch.set_num_threads(1)
 
 
 def _write(answers: BinaryIO, line: dict[str, Any]) -> None:
@@ -138,13 +150,12 @@ def _exit() -> str:
     os._exit(0)
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(parent: int) -> None:
     """A file on which the decoder hangs must not keep this process alive after the one that wants it."""
-    parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(_LOOK)
     _exit()
 
 
 if __name__ == "__main__":
-    serve_frames()
+    serve_frames(os.getppid())

@@ -1,4 +1,4 @@
-"""The processes that decode videos for this one. Each runs ``prvr.media.decode_server`` and has a thread here.
+"""The processes that decode videos for this one. Each runs ``decode_server.serve_frames`` and has a thread here.
 
 Memory: each process has ``_SLOTS`` places for a batch of pictures (at most 3 MB each, or one picture), and waits when
 all are full.
@@ -10,36 +10,31 @@ import functools
 import itertools
 import json
 import math
-import os
 import queue
 import signal
-import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from prvr.errors import UserError
 from prvr.media.buckets import VideoFile
+from prvr.media.decoder_start import DecoderStarter
 from prvr.media.errors import MediaError, StorageError
 from prvr.media.frame_batches import DecodedFile, FrameBatch, OpenFile, Sampling
 from prvr.media.frames import StreamInfo, VideoInfo
 from prvr.media.reader import longest_decoding, open_video
 from prvr.media.shared_memory import SharedMemory
-from prvr.processes import python_command
 
 _SLOTS = 8
 _PATIENCE = 900.0  # seconds without a sample after which a decoder is taken to hang
 _LOOK = 5.0  # seconds between looks for decoders that hang
 _LAST = frozenset(("end", "error", "irregular"))  # answers after which a task is done
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of numpy and torch: each has its own core
-_PRIORITY = 5  # lower than that of this process
 
 
 @dataclass(order=True)
@@ -86,6 +81,7 @@ class DecoderPool:
         self._ready, self._gone = 0, 0  # decoders that take files, and those that cannot be started
         self._news = threading.Condition()
         self._numbers = itertools.count()
+        self.starter = DecoderStarter(how)
         self._decoders = [_Decoder(self) for _ in range(processes)]
         for decoder in self._decoders:
             decoder.thread.start()
@@ -114,6 +110,7 @@ class DecoderPool:
         for decoder in self._decoders:
             self.tasks.put(_Task((math.inf, 0)))
             decoder.stop()
+        self.starter.close()
         for decoder in self._decoders:
             decoder.thread.join()
 
@@ -249,7 +246,7 @@ class _Decoder:
     def _run(self) -> None:
         while not self.pool.closing.is_set():
             try:
-                self.process = process = _Process(self.pool.how)
+                self.process = process = _Process(self.pool.how, self.pool.starter)
             except OSError:  # no memory, or too many processes
                 self.pool.note_gone()
                 return
@@ -308,7 +305,7 @@ class _Decoder:
 class _Process:
     """A decoder process with its shared memory."""
 
-    def __init__(self, how: Sampling):
+    def __init__(self, how: Sampling, starter: DecoderStarter):
         memory = SharedMemory.create(_SLOTS * math.prod(how.shape))
         self.pictures = memory.array(_SLOTS, *how.shape)
         self.slots: queue.SimpleQueue[int] = queue.SimpleQueue()  # those that are free
@@ -316,19 +313,11 @@ class _Process:
             self.slots.put(slot)
         self.was_ready, self.death, self._heard = False, "", math.inf
         try:
-            self._process = subprocess.Popen(
-                python_command("prvr.media.decode_server"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, pass_fds=memory.handles, env={**os.environ, **_ONE_THREAD},
-                start_new_session=True,  # Ctrl-C reaches this process only, which then stops that one
-            )  # fmt: skip
+            self._process, handles = starter.start(memory.handles)
         finally:
             memory.close_handles()
-        with suppress(OSError, AttributeError):  # what is decoded must also be encoded, here
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, _PRIORITY)
-        with suppress(OSError):  # exists on Linux only: it is killed first if memory runs out
-            Path(f"/proc/{self._process.pid}/oom_score_adj").write_text("1000")
         try:
-            self.send({"memory": memory.name, "sampling": asdict(how)})
+            self.send({"memory": memory.name_there(handles), "sampling": asdict(how)})
         except OSError:
             self.end()
             raise

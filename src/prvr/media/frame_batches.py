@@ -55,6 +55,11 @@ class Sampling:
         """Of a batch of pictures."""
         return self.batch, self.fit.height, self.fit.width, 3
 
+    @property
+    def needs_torch(self) -> bool:
+        """Whether torch scales the pictures."""
+        return self.fit.filter != "quick"
+
 
 class DecodedFile(ABC):
     """A video that is decoded while its batches are read."""

@@ -50,15 +50,19 @@ class SubtitleTrack:
     lines: tuple[TimedLine, ...]
 
 
-def subtitle_tracks(video: str | VideoFile) -> list[SubtitleTrack]:
+def subtitle_tracks(video: str | VideoFile, *, inside: bool = True) -> list[SubtitleTrack]:
     """All text tracks of a video: files next to it first, then those inside it. Empty tracks are left out.
+
+    Args:
+        video: the file, or its address in a bucket.
+        inside: look for tracks inside it, for which it must be opened.
 
     Raises:
         MediaError: the video cannot be opened, or a subtitle file cannot be read; it names that file.
     """
     video = video_path(video)
     tracks = [read_subtitles(path) for path in subtitle_files(video)]
-    return [track for track in [*tracks, *embedded_tracks(video)] if track.lines]
+    return [track for track in [*tracks, *(embedded_tracks(video) if inside else ())] if track.lines]
 
 
 def subtitle_files(video: VideoFile) -> list[VideoFile]:

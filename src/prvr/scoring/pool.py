@@ -127,12 +127,23 @@ class _Threads:
     def start(self, cores: int) -> ThreadPoolExecutor:
         with self.lock:
             if self.executor is None:
-                executor = ThreadPoolExecutor(cores, "prvr-score", initializer=torch.set_num_threads, initargs=(1,))
-                together = threading.Barrier(cores)
-                list(executor.map(lambda _: together.wait(), range(cores)))  # all have started, each with one core
-                torch.set_num_threads(cores)  # what they set is also the default of threads that come later
-                self.executor = executor
+                self.executor = one_core_threads(cores, "prvr-score")
             return self.executor
+
+
+def one_core_threads(count: int, name: str) -> ThreadPoolExecutor:
+    """Threads in each of which torch uses one core. In all others, it uses as many as before."""
+    usual = torch.get_num_threads()
+    threads = ThreadPoolExecutor(count, name, initializer=_use_one_core)
+    together = threading.Barrier(count)
+    list(threads.map(lambda _: together.wait(), range(count)))  # all have started
+    torch.set_num_threads(usual)  # what they set is also the default of threads that come later
+    return threads
+
+
+def _use_one_core() -> None:
+    torch.get_num_threads()  # a new thread takes over the default now; else its first product would do so
+    torch.set_num_threads(1)
 
 
 def _row_groups(gallery: Gallery, rows: NDArray[np.int64], pages_each: int) -> Iterator[list[int]]:

@@ -95,8 +95,8 @@ class GraphedStep:
     """Captures a step per batch shape and replays it.
 
     Args:
-        plain: runs batches that are not captured: those of another size, and those with chosen negatives.
-        videos: how many videos a batch that is captured has.
+        plain: runs batches with chosen negatives, which are not captured, and is captured for batches of another size.
+        videos: how many videos all batches have, but for the last of an epoch.
         config: the backbone's; its slots are the fixed shape.
         repeated: the step that is captured; by default ``plain``. It updates the same model with the same optimiser.
     """
@@ -107,10 +107,11 @@ class GraphedStep:
         self.captured: dict[tuple[int, ...], Captured] = {}
         self.warm_ups: dict[tuple[int, ...], int] = {}
         self.regime: tuple[int, ...] = ()
+        self.pool = torch.cuda.graph_pool_handle()  # graphs run one after the other, so they share their memory
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def __call__(self, batch: TrainBatch, now: PhaseEpoch, generator: torch.Generator) -> dict[str, Tensor]:
-        if len(batch.videos) != self.videos or batch.negatives is not None:
+        if batch.negatives is not None:
             return self.plain(batch, now, generator)
         batch = pad_batch(batch, self.config.frames, self.config.words)
         # Besides shapes, a graph freezes what the epoch decides, such as whether triplets meet hard negatives.
@@ -118,8 +119,8 @@ class GraphedStep:
         regime = self.config.regime_at(now.epoch)
         if regime != self.regime:  # graphs of an earlier regime are never needed again
             self.captured.clear()
-            self.regime = regime
-        key = (*batch.queries.tokens.shape[:2], *captions, *regime)
+            self.regime, self.pool = regime, torch.cuda.graph_pool_handle()
+        key = (len(batch.videos), *batch.queries.tokens.shape[:2], *captions, *regime)
         if key not in self.captured:
             self.warm_ups[key] = self.warm_ups.get(key, 0) + 1
             if self.warm_ups[key] <= _WARM_UP:
@@ -131,11 +132,14 @@ class GraphedStep:
         step.graph.replay()
         return {name: value.clone() for name, value in step.terms.items()}
 
+    def _step_for(self, batch: TrainBatch) -> PlainStep:
+        return self.repeated if len(batch.videos) == self.videos else self.plain
+
     def _warm_up(self, batch: TrainBatch, now: PhaseEpoch, generator: torch.Generator) -> dict[str, Tensor]:
         """A plain step on a side stream, where allocations settle as they will during capture."""
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            terms = self.repeated(batch, now, generator)
+            terms = self._step_for(batch)(batch, now, generator)
         torch.cuda.current_stream().wait_stream(self.stream)
         return terms
 
@@ -146,8 +150,8 @@ class GraphedStep:
         kept = batch.to(batch.labels.device, copy=True)
         self.repeated.optimiser.zero_grad(set_to_none=True)
         # Another thread may be fetching a batch meanwhile.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            terms = self.repeated(kept, now, generator)
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+            terms = self._step_for(kept)(kept, now, generator)
         return Captured(graph, kept, generator, terms)
 
 

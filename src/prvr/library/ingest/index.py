@@ -192,7 +192,10 @@ def index_parts(
     subtitles, unread = video.subtitles, None
     if with_lines:
         lines, subtitles, unread = _read_lines(
-            video, transcriber, lambda heard: progress(info.duration or count / rate, info.duration, heard=heard)
+            video,
+            tracks[FRAMES].decoder != "pyav" or any(stream.kind == "subtitle" for stream in info.streams),
+            transcriber,
+            lambda heard: progress(info.duration or count / rate, info.duration, heard=heard),
         )
     if lines and TEXT in tracks:
         sections[TEXT] = SectionBuffer(scratch)
@@ -212,11 +215,14 @@ def index_parts(
 
 
 def _read_lines(
-    video: NewVideo, transcriber: Transcriber | None, heard: Callable[[float], None]
+    video: NewVideo, inside: bool, transcriber: Transcriber | None, heard: Callable[[float], None]
 ) -> tuple[tuple[TimedLine, ...], str, str | None]:
-    """Lines of subtitles, or of what is said; where they come from; and what is wrong with them."""
+    """Lines of subtitles, or of what is said; where they come from; and what is wrong with them.
+
+    ``inside``: whether subtitles may be in the file. If not, it is not opened again to look for them.
+    """
     try:
-        lines = _subtitle_lines(video.path)
+        lines = _subtitle_lines(video.path, inside)
         if lines or transcriber is None:
             return lines, video.subtitles or (INSIDE if lines else ""), None
     except MediaError as problem:
@@ -229,9 +235,9 @@ def _read_lines(
     return speech.lines, video.subtitles or source, None
 
 
-def _subtitle_lines(path: VideoFile) -> tuple[TimedLine, ...]:
+def _subtitle_lines(path: VideoFile, inside: bool) -> tuple[TimedLine, ...]:
     """The lines of all subtitle tracks, in order of time."""
-    lines = {line for track in subtitle_tracks(path) for line in track.lines}
+    lines = {line for track in subtitle_tracks(path, inside=inside) for line in track.lines}
     return tuple(sorted(lines, key=lambda line: (line.start, line.end, line.text)))
 
 

@@ -113,13 +113,9 @@ def _single_core() -> ThreadPoolExecutor:
 
     A section is many small products. Shared among cores that decode at the same time, they take ten times as long.
     """
-    import torch
+    from prvr.scoring import one_core_threads
 
-    usual = torch.get_num_threads()
-    thread = ThreadPoolExecutor(1, "prvr-sections")
-    thread.submit(torch.set_num_threads, 1).result()
-    torch.set_num_threads(usual)  # of this thread and of later ones, for which the call above counts too
-    return thread
+    return one_core_threads(1, "prvr-sections")
 
 
 def timed_pieces(parts: Iterable[FeaturePart], rate: float) -> Iterator[Piece]:

@@ -1,0 +1,126 @@
+"""Start the processes that decode videos, quickly where the system allows it.
+
+On Linux, one process (``fork_server``) imports what decoders need, and they are its forks. Where pictures are scaled by
+torch, importing takes seconds and hundreds of megabytes: forks share both. On other systems, and if that process cannot
+be started or has ended, each decoder is a Python program of its own (``decode_server``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+
+from prvr.media.frame_batches import Sampling
+from prvr.processes import python_command
+
+FORKS = sys.platform == "linux"  # whether decoders may be forks
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of numpy and torch: each has its own core
+_IMPORTING = 120.0  # seconds that the fork server may take until it forks
+_ENDING = 5.0  # seconds that a process may take to end
+
+
+class DecoderStarter:
+    """Starts decoders for one kind of samples. Any thread may call it."""
+
+    def __init__(self, how: Sampling):
+        self._server: subprocess.Popen[bytes] | None = None
+        self._has_forked = self._closed = False
+        if FORKS and how.decoder == "pyav":  # what other decoders load may not survive a fork
+            with suppress(OSError):  # no memory, or too many processes or open files
+                self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                with other:
+                    words = [str(other.fileno()), *(["torch"] if how.needs_torch else [])]
+                    self._server = _start_program("prvr.media.fork_server", *words, handles=[other.fileno()])
+
+    def start(self, handles: Sequence[int]) -> tuple[subprocess.Popen[bytes] | ForkedDecoder, Sequence[int]]:
+        """A new decoder, to which these open files are handed over, and the numbers which they have there.
+
+        Raises:
+            OSError: there is no memory, or there are too many processes.
+        """
+        if self._server is not None:
+            with suppress(OSError):
+                decoder = ForkedDecoder(self._control, handles)
+                self._has_forked = True
+                return decoder, decoder.handles
+        if self._closed:
+            raise OSError("no decoder is wanted any more")
+        return _start_program("prvr.media.decode_server", handles=handles, pipe=subprocess.PIPE), handles
+
+    def close(self) -> None:
+        """End the fork server, and the decoders that it has forked."""
+        self._closed = True
+        if self._server is None:
+            return
+        if not self._has_forked:  # it may still be importing
+            self._server.kill()
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
+        try:
+            self._server.wait(_ENDING)
+        except subprocess.TimeoutExpired:  # somebody has stopped it
+            self._server.kill()
+            self._server.wait()
+        self._control.close()
+
+
+class ForkedDecoder:
+    """A fork of the fork server: what is needed here of ``subprocess.Popen``, of which it is not a child."""
+
+    def __init__(self, control: socket.socket, handles: Sequence[int]):
+        requests, stdin = os.pipe()
+        stdout, answers = os.pipe()
+        self.stdin, self.stdout = open(stdin, "wb"), open(stdout, "rb")  # noqa: SIM115 (they stay open)
+        self._report, report = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._lock, self._pidfd, self._status = threading.Lock(), -1, -int(signal.SIGKILL)
+        try:
+            try:
+                socket.send_fds(control, [b"fork"], [requests, answers, report.fileno(), *handles])
+            finally:
+                for file in (requests, answers):
+                    os.close(file)
+                report.close()
+            self._report.settimeout(_IMPORTING)
+            answer, files, _, _ = socket.recv_fds(self._report, 4096, 1)
+            if not answer:
+                raise OSError("the process that forks decoders has ended")
+            [self._pidfd] = files
+            self.handles: tuple[int, ...] = tuple(json.loads(answer))  # as they are numbered there
+        except BaseException:
+            for end in (self.stdin, self.stdout, self._report):
+                end.close()
+            raise
+
+    def kill(self) -> None:
+        with self._lock, suppress(ProcessLookupError):
+            if self._pidfd >= 0:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """The exit status, or minus the signal, of a decoder that has ended or is about to."""
+        if self._pidfd >= 0:
+            self._report.settimeout(_ENDING)
+            with suppress(OSError, ValueError):  # the fork server has ended: it was killed, and so are its decoders
+                self._status = int(self._report.recv(64))
+            with self._lock:
+                os.close(self._pidfd)
+                self._pidfd = -1
+            self._report.close()
+        return self._status
+
+
+def _start_program(
+    module: str, *arguments: str, handles: Sequence[int], pipe: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        python_command(module, *arguments), stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, pass_fds=handles,
+        env={**os.environ, **_ONE_THREAD},
+        start_new_session=True,  # Ctrl-C reaches this process only, which then stops that one
+    )  # fmt: skip
