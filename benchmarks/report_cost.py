@@ -57,7 +57,9 @@ def main() -> None:
         subject = Subject(run, config, trained, dataset, "last", "random weights", True, config.trace.fusion_weight)
         started, cpu = time.perf_counter(), time.process_time()
         ticks: list[float] = []
-        found = run_study(subject, moments_tick=lambda done, total: ticks.append(time.perf_counter()))
+        found = run_study(
+            subject, corpus_moments=True, moments_tick=lambda done, total: ticks.append(time.perf_counter())
+        )
         encoding = found.seconds["gallery encoding"] + found.seconds["query encoding"]
         moments = (ticks[-1] - ticks[0]) * len(ticks) / (len(ticks) - 1)
         studied = time.perf_counter() - started - encoding - moments

@@ -80,7 +80,7 @@ def test_equal_val_and_test_captions_are_pointed_out(copy: Path) -> None:
 
 
 def test_a_folder_without_collections_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no collection"):
+    with pytest.raises(DataError, match=r"holds no dataset.*prvr data make"):
         check_collections(tmp_path)
     with pytest.raises(DataError, match="not a folder"):
         check_collections(tmp_path / "nowhere")

@@ -21,6 +21,8 @@ from prvr.evaluation.finer.corpus_moments import MomentSearch, _best_overlap
 from prvr.evaluation.finer.groups import kind_groups, query_kinds
 from prvr.evaluation.finer.measure import save_moments
 from prvr.evaluation.query_bank import BankCorrection, _asked_by
+from prvr.evaluation.report.finer_sections import corpus_moments_section
+from prvr.evaluation.study import run_study
 from prvr.evaluation.subject import Subject
 from prvr.trace import aligned_evidence
 from prvr.training import split_scores
@@ -161,6 +163,18 @@ def test_moments_in_the_corpus_as_a_loop_finds_them(planted: Subject) -> None:
     first = searches["trace"].first_right(0.5).tolist()
     assert numbers["r1"] == pytest.approx(100 * sum(rank == 1 for rank in first) / 5)
     assert numbers["r100"] == pytest.approx(100 * sum(rank > 0 for rank in first) / 5)
+
+
+def test_a_report_searches_moments_by_itself_only_where_that_takes_seconds(
+    planted: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = with_moments(planted)
+    assert run_study(subject, timed=False).searches
+    monkeypatch.setattr("prvr.evaluation.finer.corpus_moments._QUICK", {"cpu": 0})
+    left_out = run_study(subject, timed=False)
+    assert left_out.searches is None
+    assert "--vcmr" in corpus_moments_section(left_out.finer).absent
+    assert run_study(subject, timed=False, corpus_moments=True).searches
 
 
 def test_recalls_of_moments_follow_from_the_file_of_predictions(planted: Subject, tmp_path: Path) -> None:

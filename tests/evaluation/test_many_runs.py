@@ -181,6 +181,7 @@ def test_settings_that_differ_make_rows_of_their_own(
     assert prvr(["compare", *map(str, grid), "--no-eval", "--against", "dreamprvr, trace.fusion_weight 0.1"]) == 0
     text = capsys.readouterr().out
     assert "dreamprvr, trace.fusion_weight 0.01 + TRACE" in text
+    assert "0.1 + TRACE, seed 1 ranks exactly as its base branch (weights: the last epoch)" in text
     assert "compared with dreamprvr, trace.fusion_weight 0.1, base branch" in text
     assert prvr(["compare", *map(str, runs), "--no-eval", "--against", "hlfromer"]) == 1
     assert "no such row. Did you mean 'hlformer'?" in capsys.readouterr().err
@@ -221,7 +222,23 @@ def test_datasets_over_the_same_videos_are_drawn_together(runs: list[Path], tmp_
     one, both = (
         read(tmp_path / "out" / "tables" / f"differences-{name}.csv") for name in ("charades-1", "all-datasets")
     )
-    assert both == one, "a copy adds nothing"
+    for row, alone in zip(both, one, strict=True):
+        assert {name: float(row[name]) for name in row if name != "method"} == pytest.approx(
+            {name: float(alone[name]) for name in alone if name != "method"}
+        ), "a copy adds nothing"
+
+
+def test_datasets_that_share_most_videos_are_not_taken_for_independent(runs: list[Path], tmp_path: Path) -> None:
+    longer = [make_run(tmp_path, "dreamprvr", seed, lift=1.5, queries=6) for seed in (0, 1, 2)]  # two videos more
+    for run in longer:
+        change_record(run, data=str(runs[0].parent / "data"))
+    assert prvr(["compare", *map(str, [*runs[:3], *longer]), "--no-eval", "--out", str(tmp_path / "out")]) == 0
+    one, both = (
+        float(row["97.5 %"]) - float(row["2.5 %"])
+        for name in ("charades-1", "all-datasets")
+        for row in read(tmp_path / "out" / "tables" / f"differences-{name}.csv")
+    )
+    assert both / one == pytest.approx(1, abs=0.1), "independent ones would have 0.7"
 
 
 def test_every_run_is_listed_with_its_last_scoring(tmp_path: Path) -> None:
@@ -257,4 +274,7 @@ def test_a_run_without_ranks_says_what_to_do(
     assert "has not been ranked on val: leave out --no-eval" in capsys.readouterr().err
     assert prvr(["compare", str(tmp_path)]) == 1
     assert "neither a run (run.json) nor a sweep (sweep.json)" in capsys.readouterr().err
+    (tmp_path / "sweep.json").write_text("{}", encoding="utf-8")
+    assert prvr(["compare", str(tmp_path / "logs")]) == 1
+    assert f"`prvr compare {tmp_path}` takes all runs of that sweep" in " ".join(capsys.readouterr().err.split())
     assert prvr(["compare"]) == 1

@@ -9,8 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from prvr.evaluation import EvaluationProtocol, EvaluationRecord, load_record, recalls, save_record, summarise
+from prvr.evaluation import (
+    EvaluationProtocol,
+    EvaluationRecord,
+    describe_weights,
+    load_record,
+    recalls,
+    save_record,
+    summarise,
+)
 from prvr.evaluation.records import RecordError
+from prvr.training import load_preset
 
 PROTOCOL = EvaluationProtocol("charades", "test", "best epoch on validation", seeds=(1, 2), notes="frühe Fassung")
 RECORD = EvaluationRecord(
@@ -98,3 +107,16 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 def test_a_record_must_be_consistent(change: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(RECORD, **change)
+
+
+def test_weights_from_before_trace_counts_say_so() -> None:
+    """Otherwise every difference on the page is zero, and nothing says why."""
+    config = load_preset("charades")
+    early = describe_weights("best", {"epoch": 120, "fusion_weight": 0.0}, config)
+    assert early == (
+        "epoch 121, the best on the val split, before TRACE entered the score (λ = 0): it ranks as the base branch does"
+    )
+    late = describe_weights("best", {"epoch": 150, "fusion_weight": 0.03}, config)
+    assert late == "epoch 151, the best on the val split"
+    alone = replace(config, trace_stage=replace(config.trace_stage, epochs=0))
+    assert describe_weights("best", {"epoch": 20, "fusion_weight": 0.0}, alone) == "epoch 21, the best on the val split"

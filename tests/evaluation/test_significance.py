@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from prvr.evaluation.significance import (
+    ClusterDraws,
     RankPair,
     bootstrap_sums,
     compare,
     compare_ranks,
+    joint_changes,
     mean_rank_gain,
     pooled_change,
     sign_flip_sums,
@@ -192,3 +194,25 @@ def test_a_pooled_interval_does_not_count_a_video_or_a_seed_twice() -> None:
     other = [RankPair(before, after, videos, "first"), RankPair(before, after, videos, "second")]
     both = pooled_change(other)
     assert (both.high - both.low) / (one.high - one.low) == pytest.approx(2**-0.5, rel=0.08)
+
+
+def test_videos_that_two_parts_share_are_drawn_once() -> None:
+    """Parts over videos a, b and b, c: all 3³ samples and all 2³ signs of three videos can be written down."""
+    sums = {"a": (3.0, 0.0), "b": (1.0, 2.0), "c": (0.0, -1.0)}  # of each part; one query a video
+    pooled, flipped = [], []
+    for sample in itertools.product("abc", repeat=3):
+        first, second = (sum(video in part for video in sample) for part in ("ab", "bc"))
+        if first and second:
+            means = [sum(sums[video][part] for video in sample) / n for part, n in ((0, first), (1, second))]
+            pooled.append(sum(means) / 2)
+    for signs in itertools.product((-1, 1), repeat=3):
+        flipped.append(sum(sign * sum(sums[video]) / 4 for sign, video in zip(signs, "abc", strict=True)))
+    assert len(pooled) == 25, "aaa lacks the second part, ccc the first"
+    parts = [(np.array([[3.0], [1.0]]), ["a", "b"]), (np.array([[2.0], [-1.0]]), ["b", "c"])]
+    found = ClusterDraws.average(joint_changes(parts, draws=50_000))
+    assert found.observed[0] == 1.25
+    assert found.drawn.mean() == pytest.approx(np.mean(pooled), abs=0.02)
+    assert found.drawn.std() == pytest.approx(np.std(pooled), rel=0.02)
+    reached = np.mean([value >= 1.25 for value in flipped])
+    assert reached == 2 / 8  # (3 + 3 − 1) / 4 was observed: a and b keep their signs, c may turn
+    assert found.estimate(0).p == pytest.approx(reached, abs=0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 from dataclasses import replace
@@ -216,6 +217,28 @@ def test_the_example_is_the_one_in_the_documents(world: Path, tmp_path: Path) ->
     assert plan.out == Path("sweeps/four_methods")
     assert len(plan.runs) == 4 * 3
     assert {run.config.model.visual_width for run in plan.runs} == {24}, "as the data has it"
+
+
+def test_a_path_that_is_meant_from_this_folder_is_explained(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "WORLD").symlink_to(world, target_is_directory=True)
+    file = tmp_path / "files" / "sweep.toml"
+    file.write_text('data = "WORLD"\nmethods = ["mssl"]\ndatasets = ["synth"]\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"Paths are relative to the file.*\.\./WORLD"):
+        read_sweep(file)
+
+
+def test_the_papers_table_is_a_sweep(tmp_path: Path) -> None:
+    for name in ("activitynet", "charades", "tvr"):
+        (tmp_path / "features" / name / "TextData").mkdir(parents=True)
+    file = tmp_path / "table1.toml"
+    shutil.copy(Path(__file__).parents[2] / "examples" / "table1.toml", file)
+    runs = read_sweep(file).runs
+    assert len(runs) == 9 * 3 * 3
+    assert {run.config.model.registers for run in runs if run.config.method == "dreamprvr"} == {4, 6, 8}
 
 
 def test_trainings_start_while_the_memory_of_a_gpu_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from prvr.evaluation import (
     PublishedRows,
     RunCost,
     RunsComparison,
+    ScoredRow,
     evaluated_run,
     find_runs,
     gather_benchmarks,
@@ -158,11 +159,22 @@ def _remarks(benchmarks: Sequence[Benchmark], reference: str, split: str) -> lis
         if base is None:
             notes.append(f"{reference} was not ranked on {benchmark.name}: no differences there.")
             continue
+        notes += [f"{benchmark.name}: {text}" for row in benchmark.rows for text in _without_effect(benchmark, row)]
         for row in benchmark.rows:
             if set(row.ranks) != set(base.ranks):
                 own, other = (", ".join(map(str, sorted(each.ranks))) for each in (row, base))
                 notes.append(f"{benchmark.name}: {row.name} has seeds {own}, {reference} {other}; all of each count.")
     return notes
+
+
+def _without_effect(benchmark: Benchmark, row: ScoredRow) -> Iterator[str]:
+    """Seeds in which TRACE changes no rank at all, with the epoch that they are of."""
+    base = next((other for other in benchmark.rows if (other.label, other.scoring) == (row.label, "base")), None)
+    if row.scoring == "trace" and base is not None:
+        for each in row.runs:
+            if torch.equal(row.ranks[each.seed], base.ranks[each.seed]):
+                chosen = each.record.protocol.selection
+                yield f"{row.name}, seed {each.seed} ranks exactly as its base branch (weights: {chosen})."
 
 
 def _show(found: RunsComparison, console: Console) -> None:

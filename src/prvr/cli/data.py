@@ -30,6 +30,7 @@ from prvr.data import (
     find_collections,
     has_array_files,
     has_collection,
+    only_collection,
 )
 from prvr.media import open_text_encoder
 from prvr.terminal import Console
@@ -125,9 +126,7 @@ class Convert:
                 f"{self.dir} holds neither features (feature.bin, or one .npy, .npz or .pt file per video) nor a "
                 "collection (a folder with TextData) nor annotations (highlight_train_release.jsonl …)."
             )
-        if len(names) != 1:
-            raise DataError(f"{self.dir} holds {len(names)} collections ({', '.join(names)}); choose a --collection.")
-        return Collection.find(self.dir, names[0], self.visual_feature).features
+        return Collection.find(self.dir, only_collection(self.dir, self.collection), self.visual_feature).features
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import tyro
 
 from prvr.cli.console import count
 from prvr.cli.extraction import open_feature_encoder, print_failures, require_sampling
-from prvr.data import DATASETS, KNOWN_FEATURES, Collection, DataError, find_collections, read_captions
+from prvr.data import DATASETS, KNOWN_FEATURES, Collection, DataError, only_collection, read_captions
 from prvr.library import find_videos
 from prvr.media import Extraction, TextFeatures, add_features
 from prvr.terminal import Console
@@ -84,17 +84,13 @@ class Extract:
         if files.name in DATASETS:
             flag = f"--data.features {self.features}" if known else f"--data.visual-feature {self.features}"
             console.print(f"next: prvr train {files.name} --data {self.dir} {flag}")
+        else:
+            console.print(f"next: prvr data check {self.dir}, then prvr train {self.dir}")
         return 1 if missing or failed else 0
 
     def _captions(self) -> tuple[Collection, dict[str, str], list[str]]:
         """The collection, the sentence of each caption, and the videos that they are about."""
-        names = [self.collection] if self.collection else find_collections(self.dir)
-        if len(names) != 1:
-            found = (
-                f"{len(names)} collections ({', '.join(names)}); choose a --collection" if names else "no collection"
-            )
-            raise DataError(f"{self.dir} holds {found}.")
-        files = Collection.find(self.dir, names[0], self.features)
+        files = Collection.find(self.dir, only_collection(self.dir, self.collection), self.features)
         if not files.splits:
             raise DataError(
                 f"{files.text} has no captions ({files.name}train.caption.txt …); there is nothing to encode."
@@ -128,5 +124,6 @@ class Extract:
             if files:
                 found[name] = files[0]
         if not found:
-            raise DataError(f"{self.videos} holds none of the {len(wanted):,} videos, such as {wanted[0]}.mp4.")
+            captions = f"the captions name {count(len(wanted), 'video')}, such as {wanted[0]}"
+            raise DataError(f"{self.videos} holds none of these videos: {captions} (a file {wanted[0]}.mp4).")
         return found

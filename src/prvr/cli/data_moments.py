@@ -13,8 +13,8 @@ from prvr.data import (
     Collection,
     DataError,
     collection_folder,
-    find_collections,
     match_moments,
+    only_collection,
     read_captions,
     read_official_moments,
     write_moments,
@@ -38,15 +38,13 @@ class FindMoments:
     """Which collection, if there are several."""
 
     def run(self) -> int:
-        names = [self.collection] if self.collection else find_collections(self.dir)
-        if len(names) != 1:
-            there = f"{len(names)} collections ({', '.join(names)}); choose a --collection" if names else "none"
-            raise DataError(f"{self.dir} should hold a collection, and holds {there}.")
+        name = only_collection(self.dir, self.collection)
         missing = [str(path) for path in self.annotations if not path.exists()]
         if missing or not self.annotations:
-            raise DataError(f"no annotations: {', '.join(missing) or 'name at least one file'}.")
+            problem = f"{', '.join(missing)} is not there" if missing else "name at least one file or folder"
+            raise DataError(f"--annotations: {problem}.")
         official, console, written = read_official_moments(self.annotations), Console(), 0
-        files = Collection(names[0], collection_folder(self.dir, names[0]), "")
+        files = Collection(name, collection_folder(self.dir, name), "")
         for split in files.splits:
             captions = read_captions(files.captions(split))
             found = match_moments(captions, official)

@@ -59,6 +59,8 @@ class ReportArguments:
     """which weights: average, best, last or backbone [default: the run's selection]"""
     labels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """file with all correct videos of each query: a *.gt.jsonl, plain, gzipped or in a .zip"""
+    vcmr: bool = False
+    """also search every query's moment in the whole corpus (the section vcmr) where that takes minutes"""
     query_bank: bool = False
     """also rank with scores corrected for hubs by a bank of training sentences"""
     retrained: Annotated[tuple[RunPath, ...], tyro.conf.arg(metavar="RUN")] = ()
@@ -111,7 +113,7 @@ def _one(arguments: ReportArguments, device: torch.device) -> WrittenReport:
             progress.update(task, description="searching moments", completed=done, total=total)
 
         timed = not arguments.only or "efficiency" in arguments.only
-        corpus = not arguments.only or "vcmr" in arguments.only
+        corpus = "vcmr" in arguments.only if arguments.only else arguments.vcmr or None
         bank = sentence_bank(subject) if arguments.query_bank else None
         found = run_study(subject, tick, timed=timed, corpus_moments=corpus, moments_tick=look, bank=bank)
         progress.update(task, description="tables and figures", total=None)
@@ -142,6 +144,7 @@ def _command(arguments: ReportArguments) -> str:
     for flag, value in given.items():
         words += [] if value is None else [flag, str(value)]
     words += ["--query-bank"] if arguments.query_bank else []
+    words += ["--vcmr"] if arguments.vcmr else []
     words += [] if arguments.split == "test" else ["--split", arguments.split]
     words += ["--retrained", *map(str, arguments.retrained)] if arguments.retrained else []
     return shlex.join(words)

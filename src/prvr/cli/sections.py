@@ -26,8 +26,8 @@ def print_section(section: ReportSection, console: Console) -> None:
 def print_verdicts(sections: Sequence[ReportSection], console: Console) -> None:
     """Print each expectation of the sections and whether it holds."""
     for section in sections:
+        if section.verdicts and len(sections) > 1:
+            console.print(Text(section.title, style="bold"))
         for verdict in section.verdicts:
             word, colour = _MARKS[verdict.holds]
-            console.print(
-                Text.assemble((f"{word:>5}  ", colour), f"{section.title}: " if len(sections) > 1 else "", verdict.text)
-            )
+            console.print(Text.assemble((f"{word:>5}  ", colour), verdict.text))

@@ -21,6 +21,7 @@ from prvr.evaluation import (
     Transfer,
     encode_split,
     transfer_trace,
+    write_columns,
 )
 from prvr.files import write_whole
 from prvr.terminal import Console
@@ -84,7 +85,8 @@ def transfer_command(argv: list[str]) -> int:
         name = f"{config.method}, gated" if operator.gate else config.method
         found = transfer_trace(*splits, **_grid(arguments), config=operator)
         table.add_row(name, config.data.collection, *_cells(found))
-        _save(run.path / "transfer", f"{arguments.split}-gated" if operator.gate else arguments.split, found)
+        saved = f"{arguments.split}-gated" if operator.gate else arguments.split
+        _save(run.path / "transfer", saved, found, splits[-1].query_ids)
         if found.same_split:
             console.print(_SAME_SPLIT.format(config.data.validation_split, arguments.split), style="bold red")
     print_table(console, table)
@@ -100,12 +102,11 @@ def _grid(arguments: TransferArguments) -> dict[str, Any]:
     return {"kinds": kinds, "lambdas": lambdas}
 
 
-def _save(folder: Path, name: str, found: Transfer) -> None:
+def _save(folder: Path, name: str, found: Transfer, query_ids: Sequence[str]) -> None:
     folder.mkdir(exist_ok=True)
     write_whole(folder / f"{name}.json", json.dumps(found.as_dict(), indent=1))
-    rows = zip(found.ranks["base"].tolist(), found.ranks["final"].tolist(), strict=True)
-    lines = [f"{number},{base},{final}" for number, (base, final) in enumerate(rows)]
-    write_whole(folder / f"{name}-ranks.csv", "\n".join(["query,base,final", *lines, ""]))
+    ranks = {scoring: column.tolist() for scoring, column in found.ranks.items()}
+    write_columns(folder / f"{name}-ranks.csv", {"query_id": query_ids, **ranks})
 
 
 def _cells(found: Transfer) -> list[str]:

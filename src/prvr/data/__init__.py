@@ -4,7 +4,7 @@ from prvr.data.annotation_files import Annotation, write_annotations, write_mome
 from prvr.data.batches import epoch_batches, prefetch
 from prvr.data.caption_table import SPLIT_NAMES, CaptionRow, TableProblems, read_caption_table
 from prvr.data.captions import Caption, Moment, read_captions, read_moments, read_positives
-from prvr.data.check import CheckReport, check_collections, find_collections
+from prvr.data.check import CheckReport, check_collections, find_collections, only_collection
 from prvr.data.check_rows import CheckRow
 from prvr.data.convert import convert_features
 from prvr.data.dataset import Dataset
@@ -59,6 +59,7 @@ __all__ = [
     "known_feature",
     "match_moments",
     "normalise_rows",
+    "only_collection",
     "open_feature_store",
     "prefetch",
     "prepare_video",

@@ -41,10 +41,7 @@ def check_collections(root: str | Path, collection: str | None = None, *, every:
     root = Path(root)
     names = [collection] if collection else find_collections(root)
     if not names:
-        raise DataError(
-            f"{root} holds no collection; expected a folder with TextData and FeatureData inside, "
-            f"such as {root / 'charades' / 'TextData'}."
-        )
+        raise DataError(f"{root} holds no dataset. {_expected(root)}")
     return CheckReport(root, tuple(row for name in names for row in _check_collection(root, name, every)))
 
 
@@ -59,6 +56,28 @@ def find_collections(root: Path) -> list[str]:
     if not root.is_dir():
         raise DataError(f"{root} is not a folder; give the folder that holds the collections.")
     return sorted(path.parent.name for path in root.glob("*/TextData"))
+
+
+def only_collection(root: Path, chosen: str | None = None) -> str:
+    """The name of the collection at or under ``root``: the chosen one, or the only one.
+
+    Raises:
+        DataError: there is none, or there are several.
+    """
+    names = [chosen] if chosen else find_collections(root)
+    if not names:
+        raise DataError(f"{root} holds no dataset. {_expected(root)}")
+    if len(names) > 1:
+        raise DataError(f"{root} holds {len(names)} collections ({', '.join(names)}); choose a --collection.")
+    return names[0]
+
+
+def _expected(root: Path) -> str:
+    place = root / "charades" / "TextData" / "charadestrain.caption.txt"
+    return (
+        f"Expected captions such as {place}: put the published files there, or make a dataset of your own videos "
+        "with `prvr data make`, or of annotations with `prvr data convert`."
+    )
 
 
 def _check_collection(root: Path, name: str, every: bool) -> Iterator[CheckRow]:

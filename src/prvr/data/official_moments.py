@@ -51,7 +51,11 @@ def read_official_moments(paths: Sequence[Path]) -> list[OfficialMoment]:
         elif _kind(file) == "txt":
             found += _charades(file, lengths)
     if not found:
-        raise DataError(f"no sentences with moments in {', '.join(map(str, paths))}; expected published annotations.")
+        raise DataError(
+            f"no sentences with moments in {', '.join(map(str, paths))}; expected published annotations "
+            "(TVR: tvr_*_release.jsonl; ActivityNet Captions: train.json, val_1.json; Charades-STA: charades_sta_*.txt "
+            "with Charades_v1_*.csv)."
+        )
     return found
 
 
@@ -133,6 +137,8 @@ def _number(text: str) -> float | None:
 
 
 def _json(path: Path, number: int, text: str, named: bool) -> dict[str, Any]:
+    if not text:
+        raise DataError(f"{path} is empty; expected a JSON object.")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as problem:

@@ -96,9 +96,16 @@ def convert_annotations(source: Path, out: Path) -> ConvertedAnnotations:
 
 
 def _read(path: Path) -> list[_Row]:
-    problems, rows = TableProblems(path), []
+    problems = TableProblems(path)
+    rows: list[_Row] = []
     seen: dict[str, int] = {}
     for number, line in text_lines(path):
+        of_another_form = line.startswith("{") and not any(f'"{key}"' in line for key in ("qid", "query", "vid"))
+        if of_another_form and not rows and not problems.found:
+            raise DataError(
+                f"{path} is not of QVHighlights' form (qid, query, vid, duration, relevant_windows). For TVR, "
+                "ActivityNet Captions and Charades-STA, `prvr data moments` adds moments to the published captions."
+            )
         try:
             row = _Row.parse(line)
         except ValueError as problem:

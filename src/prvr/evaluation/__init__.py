@@ -21,6 +21,7 @@ from prvr.evaluation.many_runs import (
     PublishedRows,
     RunCost,
     RunsComparison,
+    ScoredRow,
     evaluated_run,
     find_runs,
     gather_benchmarks,
@@ -41,7 +42,14 @@ from prvr.evaluation.pair_account import PairAccount, find_query, find_video, pa
 from prvr.evaluation.published import CLIP_CAVEAT, PUBLISHED_CAVEAT, published_caveat, published_recall
 from prvr.evaluation.query_bank import BankCorrection, SentenceBank, sentence_bank
 from prvr.evaluation.ranked_data import RankedData, find_data
-from prvr.evaluation.records import EvaluationProtocol, EvaluationRecord, RecordError, load_record, save_record
+from prvr.evaluation.records import (
+    EvaluationProtocol,
+    EvaluationRecord,
+    RecordError,
+    load_record,
+    save_record,
+    write_columns,
+)
 from prvr.evaluation.report import (
     COMPARISON_SECTIONS,
     FINER_SECTIONS,
@@ -63,6 +71,7 @@ from prvr.evaluation.significance import (
     cluster_changes,
     compare,
     compare_ranks,
+    joint_changes,
     pooled_change,
     signed,
 )
@@ -127,6 +136,7 @@ __all__ = [
     "ReportTable",
     "RunCost",
     "RunsComparison",
+    "ScoredRow",
     "SentenceBank",
     "Still",
     "Study",
@@ -161,6 +171,7 @@ __all__ = [
     "find_video",
     "gather_benchmarks",
     "is_evaluated",
+    "joint_changes",
     "load_record",
     "measure_changes",
     "measure_cost",
@@ -188,6 +199,7 @@ __all__ = [
     "terminal_chart",
     "transfer_trace",
     "word_figure",
+    "write_columns",
     "write_comparison",
     "write_mistakes",
     "write_report",

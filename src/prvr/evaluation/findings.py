@@ -68,7 +68,7 @@ class Study:
     def finer(self) -> Finer:
         """Groups of queries, several correct videos, moments in the corpus, and hubs."""
         ranked = {name: self.ranks[name] for name in (*self.answers, *({"witness"} & {*self.ranks}))}
-        return Finer(self.subject, ranked, self.answers, self.searches or {})
+        return Finer(self.subject, ranked, self.answers, self.searches or {}, searched=self.searches is not None)
 
     @cached_property
     def curves(self) -> Mapping[str, Tensor]:

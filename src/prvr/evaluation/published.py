@@ -11,7 +11,7 @@ from typing import NamedTuple
 from prvr.data import DATASETS
 from prvr.scoring import Recall
 
-PUBLISHED_CAVEAT = "published: best epoch on the reported split (TRACE: mean of three seeds)"
+PUBLISHED_CAVEAT = "published: best epoch on the reported split (TRACE: mean of its last three epochs)"
 _TABLE: dict[
     str, dict[str, tuple[float, ...]]
 ] = {  # TRACE, Table 1: R@1, R@5, R@10, R@100, and SumR, which the paper sums before it rounds

@@ -193,23 +193,13 @@ def pooled_change(pairs: Sequence[RankPair], *, draws: int = DRAWS, seed: int = 
     """
     if not pairs:
         raise ValueError("no pairs of rankings were given to pool")
-    rng = np.random.default_rng(seed)
-    total, flipped, observed = np.zeros(draws), np.zeros(draws), 0.0
-    weight = 100.0 / len(pairs)
+    rng, found = np.random.default_rng(seed), []
     for dataset in dict.fromkeys(pair.dataset for pair in pairs):
-        some = [pair for pair in pairs if pair.dataset == dataset]
-        names = sorted({video for pair in some for video in pair.videos})
-        row = {name: index for index, name in enumerate(names)}
-        sums, counts = np.zeros((len(names), len(some))), np.zeros((len(names), len(some)))
-        for column, pair in enumerate(some):
-            owners = [row[video] for video in pair.videos]
-            np.add.at(sums[:, column], owners, pair.differences)
-            np.add.at(counts[:, column], owners, 1)
-        found = draw_clusters(sums, counts, draws, rng)
-        observed += weight * float(found.observed.sum())
-        total += weight * found.drawn.sum(1)
-        flipped += weight * found.flipped.sum(1)
-    return _clustered_estimate(observed, total, flipped)
+        some = [
+            (pair.differences[:, None].astype(np.float64), pair.videos) for pair in pairs if pair.dataset == dataset
+        ]
+        found += joint_changes(some, draws=draws, seed=rng)
+    return ClusterDraws.average(found).estimate(0)
 
 
 @dataclass(frozen=True)
@@ -246,30 +236,59 @@ def cluster_changes(
     >>> found.estimate(0).delta
     75.0
     """
-    names = {name: row for row, name in enumerate(sorted(set(videos)))}
-    owners = [names[video] for video in videos]
-    sums, counts = np.zeros((len(names), differences.shape[1])), np.zeros((len(names), 1))
-    np.add.at(sums, owners, differences)
-    np.add.at(counts, owners, 1)
+    return joint_changes([(differences, videos)], draws=draws, seed=seed)[0]
+
+
+def joint_changes(
+    parts: Sequence[tuple[Floats, Sequence[str]]], *, draws: int = DRAWS, seed: int | np.random.Generator = SEED
+) -> list[ClusterDraws]:
+    """``cluster_changes`` of several sets of queries whose videos may be the same, all of them or some.
+
+    Each sample draws from all videos together. A video of several parts is drawn in all of them at once, and its sign
+    is flipped in all of them, so that it counts once.
+
+    Args:
+        parts: for each, differences (Q, C) and the right video of each query.
+
+    >>> ones = np.ones((2, 1))
+    >>> found = joint_changes([(ones, ["a", "b"]), (ones, ["b", "c"])], draws=8000)
+    >>> round(ClusterDraws.average(found).estimate(0).p, 1)  # of three videos: 1 in 8, where four would have 1 in 16
+    0.1
+    """
+    names = {name: row for row, name in enumerate(sorted({video for _, videos in parts for video in videos}))}
+    sums, counts = [], []
+    for differences, videos in parts:
+        owners = [names[video] for video in videos]
+        sums.append(np.zeros((len(names), differences.shape[1])))
+        counts.append(np.zeros((len(names), 1)))
+        np.add.at(sums[-1], owners, differences)
+        np.add.at(counts[-1], owners, 1)
     return draw_clusters(sums, counts, draws, np.random.default_rng(seed))
 
 
-def draw_clusters(sums: Floats, counts: Floats, draws: int, rng: np.random.Generator) -> ClusterDraws:
+def draw_clusters(
+    sums: Sequence[Floats], counts: Sequence[Floats], draws: int, rng: np.random.Generator
+) -> list[ClusterDraws]:
     """Draw V videos again and again, and flip the signs of all their queries together.
 
+    A sample in which a part has no video at all says nothing about it and is drawn again.
+
     Args:
-        sums: (V, C), of the differences of each video's queries.
-        counts: (V, C), or (V, 1) where all columns have the same queries: how many these are.
+        sums: of each part, (V, C): of the differences of each video's queries.
+        counts: of each part, (V, 1): how many queries these are.
     """
-    share = sums / counts.sum(0)
-    drawn, flipped = np.zeros((draws, sums.shape[1])), np.zeros((draws, sums.shape[1]))
-    size = len(sums)
-    for part in np.array_split(np.arange(draws), max(1, draws * size // 20_000_000)):
-        again = rng.multinomial(size, np.full(size, 1 / size), size=len(part))
-        drawn[part] = (again @ sums) / (again @ counts)
-        signs = 2.0 * rng.integers(2, size=(len(part), size), dtype=np.int8) - 1.0
-        flipped[part] = signs @ share
-    return ClusterDraws(share.sum(0), drawn, flipped)
+    size, owned = len(counts[0]), np.concatenate(counts, axis=1)  # (V, P)
+    shares = [part / count.sum() for part, count in zip(sums, counts, strict=True)]
+    found = [ClusterDraws(share.sum(0), *np.zeros((2, draws, share.shape[1]))) for share in shares]
+    for rows in np.array_split(np.arange(draws), max(1, draws * size // 20_000_000)):
+        again = rng.multinomial(size, np.full(size, 1 / size), size=len(rows))
+        while (empty := ((again @ owned) == 0).any(1)).any():
+            again[empty] = rng.multinomial(size, np.full(size, 1 / size), size=int(empty.sum()))
+        signs = 2.0 * rng.integers(2, size=(len(rows), size), dtype=np.int8) - 1.0
+        for part, count, share, into in zip(sums, counts, shares, found, strict=True):
+            into.drawn[rows] = (again @ part) / (again @ count)
+            into.flipped[rows] = signs @ share
+    return found
 
 
 def _clustered_estimate(observed: float, drawn: Floats, flipped: Floats) -> Estimate:

@@ -15,7 +15,7 @@ from torch import Tensor
 from prvr.evaluation.encoded_split import EncodedSplit, encode_subject
 from prvr.evaluation.findings import Rivals, Study
 from prvr.evaluation.finer.answers import Answers
-from prvr.evaluation.finer.corpus_moments import search_moments
+from prvr.evaluation.finer.corpus_moments import search_is_quick, search_moments
 from prvr.evaluation.query_bank import SentenceBank
 from prvr.evaluation.subject import Subject, witness_ranking
 from prvr.evaluation.views import PairViews, pair_views
@@ -37,7 +37,7 @@ def run_study(
     tick: Tick | None = None,
     *,
     timed: bool = True,
-    corpus_moments: bool = True,
+    corpus_moments: bool | None = None,
     moments_tick: Tick | None = None,
     bank: SentenceBank | None = None,
 ) -> Study:
@@ -47,7 +47,7 @@ def run_study(
         subject: run and split.
         tick: called as queries are ranked, with the queries done and all queries.
         timed: also score as a search does, only to measure how long that takes.
-        corpus_moments: search every query's moment in its 100 best videos.
+        corpus_moments: search every query's moment in its 100 best videos; None: only where that takes seconds.
         moments_tick: called while that is done, with the videos looked into and all videos.
         bank: also rank with the query-bank correction.
     """
@@ -67,6 +67,8 @@ def run_study(
     registers = _registers(split)
     answers = {name: Answers.join(parts) for name, parts in found.answers.items()}
     config = subject.model.trace.config
+    if corpus_moments is None:
+        corpus_moments = not split.has_vectors or search_is_quick(subject.dataset, split)
     return Study(
         subject=subject,
         ranks={name: torch.cat(parts) for name, parts in found.ranks.items()},

@@ -150,7 +150,9 @@ def describe_weights(name: str, about: dict[str, Any], config: TrainConfig) -> s
         return f"mean of the weights of epochs {', '.join(map(str, epochs))}"
     if name == "best":
         where = "a held-out part of training" if config.held_out else f"the {config.data.validation_split} split"
-        return f"epoch {about['epoch'] + 1}, the best on {where}"
+        early = about.get("fusion_weight") == 0 and config.trace_stage.epochs and config.trace.fusion_weight
+        before = ", before TRACE entered the score (λ = 0): it ranks as the base branch does" if early else ""
+        return f"epoch {about['epoch'] + 1}, the best on {where}{before}"
     if "started_from" in about:
         return f"the backbone of {about['started_from']}, which training started from"
     if name == "backbone":

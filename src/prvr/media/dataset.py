@@ -168,7 +168,7 @@ def _extract(
         result = extract_features(videos, made_by, features, workers=workers, progress=progress)
     if not result.frames:
         shutil.rmtree(features, ignore_errors=True)
-        why = "; ".join(sorted(set(result.failed.values()))[:3]) or "none were given"
+        why = "; ".join(f"{videos[name]} {what}" for name, what in [*result.failed.items()][:3]) or "none were given"
         raise DataError(f"No video could be read, so there is no dataset to write: {why}.")
     return result
 

@@ -30,6 +30,7 @@ STRETCHES = 5  # of each of them
 PREDICTIONS = 100  # that are kept of each query
 OWN_AT = (1, 5)  # the k of R@k in the right video
 _NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 27}  # scores of stretches that are held at once
+_QUICK = {"cpu": 1 << 31, "cuda": 1 << 35}  # scores in all that take seconds
 
 Tick = Callable[[int, int], None]  # videos looked into, videos in all
 
@@ -87,6 +88,19 @@ def search_moments(
         if tick is not None:
             tick(video + 1, len(dataset))
     return {name: _ranked(rows, own, windows, answers[name], filled) for name, filled in found.items()}
+
+
+def search_is_quick(dataset: Dataset, split: EncodedSplit) -> bool:
+    """Whether ``search_moments`` takes seconds, by the number of stretches that it compares.
+
+    A report searches by itself only then: at the size of Charades-STA, two cores take longer for this than for all the
+    rest of the report.
+    """
+    pairs = len(known_windows(dataset)[0]) * (min(VIDEOS, len(dataset)) + 1)
+    scorings = 1 + (split.factors is not None)
+    frames = split.videos.evidence_mask.sum(1).double()
+    work = pairs * scorings * float((frames**2).mean())
+    return work <= _QUICK.get(split.videos.evidence_mask.device.type, _QUICK["cpu"])
 
 
 def known_windows(dataset: Dataset) -> tuple[Tensor, list[list[tuple[float, float]]]]:

@@ -36,6 +36,7 @@ class Finer:
     answers: Mapping[str, Answers]
     searches: Mapping[str, MomentSearch] = field(default_factory=dict)  # empty where moments or curves are not known
     edges: Sequence[float] = RATIO_EDGES
+    searched: bool = True  # whether moments were searched at all
 
     @cached_property
     def ratios(self) -> Tensor:

@@ -1,6 +1,6 @@
 """Many runs in one table: methods, datasets and seeds, with paired tests and published numbers."""
 
-from prvr.evaluation.many_runs.benchmarks import Benchmark, gather_benchmarks
+from prvr.evaluation.many_runs.benchmarks import Benchmark, ScoredRow, gather_benchmarks
 from prvr.evaluation.many_runs.changes import MethodChange, measure_changes
 from prvr.evaluation.many_runs.cost import RunCost, measure_cost
 from prvr.evaluation.many_runs.evaluated import EvaluatedRun, evaluated_run, find_runs, is_evaluated
@@ -14,6 +14,7 @@ __all__ = [
     "PublishedRows",
     "RunCost",
     "RunsComparison",
+    "ScoredRow",
     "evaluated_run",
     "find_runs",
     "gather_benchmarks",

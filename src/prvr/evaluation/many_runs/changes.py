@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prvr.evaluation.many_runs.benchmarks import Benchmark, ScoredRow
-from prvr.evaluation.significance import SEED, ClusterDraws, Estimate, Floats, cluster_changes
+from prvr.evaluation.many_runs.benchmarks import Benchmark
+from prvr.evaluation.significance import SEED, ClusterDraws, Estimate, Floats, cluster_changes, joint_changes
 from prvr.scoring import CUTOFFS
 
 
@@ -31,42 +31,72 @@ def measure_changes(
     For each query, the cut-offs that its rank meets are averaged over the seeds of a row; the difference of these means
     is what is drawn. So ΔSumR is the difference of the two means in the table of recalls.
 
+    Benchmarks may share videos, all of them (other features) or some (other queries, or features that are missing for
+    some videos). For their average, such a video is drawn in all of them at once, so it counts once.
+
     Returns:
         changes by benchmark, where the reference was ranked there; and those averaged over benchmarks, of rows that
         were ranked in all of several.
     """
+    ranked = [each for each in benchmarks if _others(each, reference)]
+    common = [row for row in _others(ranked[0], reference) if all(each.row(row) for each in ranked)] if ranked else []
     found: dict[str, list[MethodChange]] = {}
-    draws: dict[str, tuple[ClusterDraws, list[str]]] = {}
-    videos: dict[tuple[str, frozenset[str]], int] = {}
-    for benchmark in benchmarks:
-        # Benchmarks over the same videos, such as two features of one dataset, are not independent: the same draws.
-        number = videos.setdefault((benchmark.collection, frozenset(benchmark.video_ids)), len(videos))
-        base = benchmark.row(reference)
-        rows = [row for row in benchmark.rows if row is not base]
-        if base is None or not rows:
-            continue
-        before = _meets(base)
-        differences = np.concatenate([_meets(row) - before for row in rows], axis=1)
-        drawn = cluster_changes(differences, benchmark.video_ids, seed=seed + number)
-        draws[benchmark.name] = drawn, [row.name for row in rows]
-        found[benchmark.name] = _changes(drawn, {row.name: (len(row.ranks), len(base.ranks)) for row in rows})
-    first = next(iter(draws.values()))[1] if draws else []
-    common = [row for row in first if all(row in names for _, names in draws.values())]
-    if len(draws) < 2 or not common:
-        return found, []
     parts = []
-    for drawn, names in draws.values():
-        columns = [names.index(row) * _COLUMNS + column for row in common for column in range(_COLUMNS)]
-        parts.append(ClusterDraws(drawn.observed[columns], drawn.drawn[:, columns], drawn.flipped[:, columns]))
-    seeds = {change.row: change.seeds for change in next(iter(found.values()))}
-    return found, _changes(ClusterDraws.average(parts), {row: seeds[row] for row in common})
+    for number, group in enumerate(_sharing_videos(ranked)):
+        for benchmark in group:
+            rows = _others(benchmark, reference)
+            drawn = cluster_changes(*_differences(benchmark, reference, rows), seed=seed + number)
+            found[benchmark.name] = _changes(drawn, _seeds([benchmark], reference, rows))
+        if len(ranked) > 1 and common:
+            some = [_differences(benchmark, reference, common) for benchmark in group]
+            parts += joint_changes(some, seed=seed + number)
+    ordered = {each.name: found[each.name] for each in ranked}
+    return ordered, _changes(ClusterDraws.average(parts), _seeds(ranked, reference, common)) if parts else []
+
+
+def _sharing_videos(benchmarks: Sequence[Benchmark]) -> list[list[Benchmark]]:
+    """Benchmarks in groups; a video's name occurs in one group only, whatever the collections are called."""
+    groups: list[list[Benchmark]] = []
+    for benchmark in benchmarks:
+        own, apart = set(benchmark.video_ids), []
+        together = [benchmark]
+        for group in groups:
+            if any(own & set(other.video_ids) for other in group):
+                together = [*group, *together]
+            else:
+                apart.append(group)
+        groups = [*apart, together]
+    return groups
+
+
+def _others(benchmark: Benchmark, reference: str) -> list[str]:
+    """Rows that the reference can be compared with; none where it was not ranked."""
+    names = [row.name for row in benchmark.rows]
+    return [name for name in names if name != reference] if reference in names else []
+
+
+def _differences(benchmark: Benchmark, reference: str, rows: Sequence[str]) -> tuple[Floats, Sequence[str]]:
+    """What each query of some rows meets more than in the reference, (Q, 5 × rows), and the queries' right videos."""
+    before = _meets(benchmark, reference)
+    return np.concatenate([_meets(benchmark, row) - before for row in rows], axis=1), benchmark.video_ids
+
+
+def _seeds(benchmarks: Sequence[Benchmark], reference: str, rows: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """The number of seeds of each row and of the reference; of several benchmarks, the smallest."""
+
+    def seeds(name: str) -> int:
+        return min(len(row.ranks) for each in benchmarks if (row := each.row(name)))
+
+    return {row: (seeds(row), seeds(reference)) for row in rows}
 
 
 _COLUMNS = 1 + len(CUTOFFS)  # SumR, then R@1, R@5, …
 
 
-def _meets(row: ScoredRow) -> Floats:
-    """How many cut-offs each query's rank meets, and whether it meets each, as means over seeds: (Q, 5)."""
+def _meets(benchmark: Benchmark, name: str) -> Floats:
+    """How many cut-offs each query's rank meets, and whether it meets each, as means over a row's seeds: (Q, 5)."""
+    row = benchmark.row(name)
+    assert row is not None
     ranks = np.stack([found.numpy() for found in row.ranks.values()])  # (S, Q)
     at = np.stack([(ranks <= k).mean(0) for k in CUTOFFS], axis=1)  # (Q, 4)
     return np.concatenate([at.sum(1, keepdims=True), at], axis=1)

@@ -56,7 +56,9 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
                     f"Not finished and left out of {path}: {names}. The same `prvr sweep` command trains them."
                 )
         elif not (path / "run.json").is_file():
-            raise RunError(f"{path} is neither a run (run.json) nor a sweep ({SWEEP_FILE})")
+            inside = path.parent if (path.parent / SWEEP_FILE).is_file() else None
+            hint = f"; `prvr compare {inside}` takes all runs of that sweep" if inside else ""
+            raise RunError(f"{path} is neither a run (run.json) nor a sweep ({SWEEP_FILE}){hint}")
         found |= {run.path.resolve(): run for run in runs}
     return list(found.values()), notes
 

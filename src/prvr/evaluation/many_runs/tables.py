@@ -138,8 +138,8 @@ def cost_table(benchmark: Benchmark, costs: Mapping[str, RunCost], which: Publis
                     ]
                 )
                 caveat = f" {_sentence(COST_CAVEAT)}"
-    columns = [Column("method"), Column("train, ms/epoch"), Column("parameters, M", 2), Column("gallery, ms")]
-    columns += [Column("retrieval, ms"), Column("SumR")]
+    columns = [Column("method"), Column("train, ms/epoch", 0), Column("parameters, M", 2), Column("gallery, ms", 0)]
+    columns += [Column("retrieval, ms", 0), Column("SumR")]
     note = " ".join([*_where(benchmark, costs)]) + caveat
     title = f"Cost on {benchmark.name}"
     return ReportTable(f"cost-{slug(benchmark.name)}", title, columns, rows, note, soft=range(measured, len(rows)))

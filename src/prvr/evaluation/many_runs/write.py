@@ -67,8 +67,9 @@ class RunsComparison:
             f"Paired by query against {self.reference}. What a query meets is averaged over the seeds of each row, so "
             f"ΔSumR is the difference of the means above. {DRAWS:,} samples draw whole videos with all their queries, "
             f"percentiles 2.5 and 97.5; p: one-sided sign flip of whole videos (is the row better?), and corrected by "
-            f"Holm for the rows of a table; seed {SEED}. The trainings are taken as they are: the deviation between "
-            "seeds is not part of the interval."
+            f"Holm for the rows of a table; seed {SEED}. Where datasets are averaged, a video that several of them "
+            "share is drawn in all of these at once. The trainings are taken as they are: the deviation between seeds "
+            "is not part of the interval."
         )
         changes = [*self.changes.items(), *([(_ALL, self.pooled)] if self.pooled else [])]
         drawings = [

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 _CSS = """
 article { margin: 1.6rem 0; padding: .2rem 0 .6rem; border-top: 1px dashed var(--line); }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(19rem, 1fr)); gap: .2rem 1rem; }
-.pair figure { margin: .4rem 0; } .index { columns: 2 22rem; font-size: .88rem; padding-left: 1.6rem; }
+.pair figure { margin: .4rem 0; }
+.index { columns: 2 22rem; column-gap: 2.6rem; font-size: .88rem; padding-left: 1.6rem; }
 .index li { break-inside: avoid; margin: .12rem 0; } .ranks { font-variant-numeric: tabular-nums; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; font-size: .85rem; color: var(--soft); }
 .legend i { display: inline-block; width: 1.3rem; height: .3rem; margin-right: .35rem; vertical-align: middle; }

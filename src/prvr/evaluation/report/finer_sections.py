@@ -26,6 +26,11 @@ NO_MOMENTS = (
     "Start and end of the queries' moments are not known. `prvr data moments` writes them from published annotations."
 )
 
+NOT_SEARCHED = (
+    "Left out: here it takes longer than the rest of the report. The command below makes this section alone, and "
+    "`prvr report RUN --vcmr` the whole report with it."
+)
+
 
 def ratio_section(finer: Finer) -> ReportSection:
     """Recalls of queries whose moment takes a small, middle or large part of the video."""
@@ -99,6 +104,8 @@ def corpus_moments_section(finer: Finer) -> ReportSection:
     """Right video and right moment at once."""
     if not finer.bins:
         return ReportSection("vcmr", MOMENTS, absent=NO_MOMENTS)
+    if not finer.searched:
+        return ReportSection("vcmr", MOMENTS, absent=NOT_SEARCHED)
     if not finer.searches:
         absent = "This method compares words with videos: it has no curve over frames to find moments in."
         return ReportSection("vcmr", MOMENTS, absent=absent)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -271,7 +272,14 @@ def _folder(found: Any, key: str, path: Path) -> Path:
         raise ConfigError(f"{path}: {key} is missing: give the folder that holds the dataset")
     if not isinstance(found, str):
         raise ConfigError(f"{path}: {key} should be a folder, found {found!r}")
-    return path.parent / Path(found).expanduser()
+    place = path.parent / Path(found).expanduser()
+    if key.endswith("data") and not place.exists() and Path(found).exists():
+        there = os.path.relpath(found, path.parent)
+        raise ConfigError(
+            f"{path}: {key} is {place}, which is not there. Paths are relative to the file: for {found} in this "
+            f'folder, copy the file here, or write "{there}"'
+        )
+    return place
 
 
 def _require_different(names: Sequence[str], path: Path) -> None:
