@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 _SMALL = 1 << 20  # bytes; smaller arrays are not worth keeping
 _STEP = 1 << 22  # sizes are multiples of it, so that blocks of nearly equal size share memory
 _MOST = 1 << 28  # bytes that are kept while nobody uses them
-_UNUSED = 3  # references to a buffer that only this pool has: its list, a loop and the call that counts them
+
+
+def _references(buffers: list[NDArray[np.uint8]]) -> Iterator[tuple[NDArray[np.uint8], int]]:
+    """Buffers, and how many references to each there are."""
+    for buffer in buffers:
+        yield buffer, sys.getrefcount(buffer)
+
+
+# References to a buffer that only a list has. How many the counting itself adds depends on Python's version.
+_UNUSED = max(count for _, count in _references([np.empty(1, np.uint8)]))
 
 
 class BufferPool:
@@ -33,8 +42,8 @@ class BufferPool:
         if size < _SMALL:
             return np.empty(shape, dtype)
         with self.lock:
-            for buffer in self.buffers:
-                if size <= buffer.nbytes <= 2 * size + _STEP and sys.getrefcount(buffer) == _UNUSED:
+            for buffer, references in _references(self.buffers):
+                if size <= buffer.nbytes <= 2 * size + _STEP and references <= _UNUSED:
                     break
             else:
                 self._drop()
@@ -45,9 +54,9 @@ class BufferPool:
     def _drop(self) -> None:
         """Forget buffers that nobody uses, but for a few."""
         kept, unused = [], 0
-        for buffer in self.buffers:
-            unused += buffer.nbytes if sys.getrefcount(buffer) == _UNUSED else 0
-            if unused <= _MOST or sys.getrefcount(buffer) != _UNUSED:
+        for buffer, references in _references(self.buffers):
+            unused += buffer.nbytes if references <= _UNUSED else 0
+            if unused <= _MOST or references > _UNUSED:
                 kept.append(buffer)
         self.buffers = kept
 

@@ -21,7 +21,7 @@ from prvr.processes import usable_memory
 
 CACHE_MEGABYTES = "PRVR_LIBRARY_CACHE"  # environment variable: memory for blocks that were read
 _PIECE = 1 << 23  # bytes that one thread reads at a time
-_SHARE = 2  # part of the memory that this process may use, by default
+_SHARE = 4  # part of the memory that this process may use, by default
 
 BlockKey = tuple[int, int, int, int]  # first row and the row after the last, first page and the page after the last
 
