@@ -32,7 +32,6 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
-from page_attack import fill_with_scripts, scripts, watch_the_page
 
 from prvr.errors import UserError
 from prvr.lake import copy_library, open_library
@@ -416,6 +415,8 @@ def _credentials(chance: random.Random) -> tuple[str, ...]:
 
 def inject_scripts(folder: Path, count: int, chance: random.Random) -> Iterator[str]:
     """Whatever the files, tags, lines, searches and addresses of the page say, it is shown as text."""
+    from page_attack import fill_with_scripts, scripts, watch_the_page  # needs a browser
+
     film, payloads = min(render_world(folder / "one", RENDERED_SIZES["tiny"]).videos.values()), scripts(chance, count)
     tags = fill_with_scripts(folder / "films", film, payloads)
     library = Library.create(folder / "library", encoder="plain", rate=1.0)

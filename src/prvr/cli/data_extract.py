@@ -85,7 +85,7 @@ class Extract:
             flag = f"--data.features {self.features}" if known else f"--data.visual-feature {self.features}"
             console.print(f"next: prvr train {files.name} --data {self.dir} {flag}")
         else:
-            console.print(f"next: prvr data check {self.dir}, then prvr train {self.dir}")
+            console.print(f"next: prvr train {files.folder} --data.visual-feature {self.features}")
         return 1 if missing or failed else 0
 
     def _captions(self) -> tuple[Collection, dict[str, str], list[str]]:

@@ -60,7 +60,7 @@ class ReportArguments:
     labels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """file with all correct videos of each query: a *.gt.jsonl, plain, gzipped or in a .zip"""
     vcmr: bool = False
-    """also search every query's moment in the whole corpus (the section vcmr) where that takes minutes"""
+    """also search every query's moment in the whole corpus (the section vcmr) where a report leaves that out"""
     query_bank: bool = False
     """also rank with scores corrected for hubs by a bank of training sentences"""
     retrained: Annotated[tuple[RunPath, ...], tyro.conf.arg(metavar="RUN")] = ()

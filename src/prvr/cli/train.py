@@ -96,7 +96,10 @@ def train_command(argv: list[str]) -> int:
         return _train(_started(Path(start), argv), argv)
     dataset, method = _preset_of(argv)
     own_data = _own_data(dataset, method, argv)
-    config = load_preset(dataset, method) if own_data is None else preset_for_data(own_data, method)
+    if own_data is None:
+        config = load_preset(dataset, method)
+    else:
+        config = preset_for_data(own_data, method, _option(argv, "--data.visual-feature"))
     default = TrainArguments(dataset=dataset, data=own_data, config=config)
     given = _without_recipe(argv) if method in RECIPES else argv  # the preset says which backbone it is made of
     return _train(tyro.cli(TrainArguments, prog="prvr train", args=given, default=default), argv)

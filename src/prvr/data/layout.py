@@ -216,7 +216,10 @@ def _only_feature(folder: Path, collection: str) -> str:
         return names[0]
     if not candidates:
         raise DataError(f"{folder / 'FeatureData'} is missing or empty; put the frame features in a folder there.")
-    raise DataError(f"{folder / 'FeatureData'} holds several features ({_named(candidates)}); choose a visual feature.")
+    raise DataError(
+        f"{folder / 'FeatureData'} holds several features ({_named(candidates)}); "
+        "choose one: --data.visual-feature NAME, or --features NAME for `prvr data`."
+    )
 
 
 def _stem(path: Path) -> str:

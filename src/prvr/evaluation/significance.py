@@ -252,8 +252,8 @@ def joint_changes(
 
     >>> ones = np.ones((2, 1))
     >>> found = joint_changes([(ones, ["a", "b"]), (ones, ["b", "c"])], draws=8000)
-    >>> round(ClusterDraws.average(found).estimate(0).p, 1)  # of three videos: 1 in 8, where four would have 1 in 16
-    0.1
+    >>> round(16 * ClusterDraws.average(found).estimate(0).p)  # of three videos: 2 in 16, where four would have 1
+    2
     """
     names = {name: row for row, name in enumerate(sorted({video for _, videos in parts for video in videos}))}
     sums, counts = [], []

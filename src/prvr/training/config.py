@@ -69,7 +69,10 @@ class BackboneStage:
 
 @dataclass(frozen=True)
 class TraceStage:
-    """Second phase: TRACE joins. Epochs t count from its start. Defaults are from the paper's section B.1."""
+    """Second phase: TRACE joins. Epochs t count from its start. Defaults are from the paper's section B.1.
+
+    It does not give ``epochs`` and ``contrast_temperature``: those are chosen here.
+    """
 
     epochs: int = 60
     """epochs of this phase; 0 trains the backbone only"""

@@ -17,11 +17,13 @@ _FEWEST_FRAMES = 16  # slots of the shortest input: a library cuts longer videos
 _HELD_OUT = 0.1  # share of the training videos to validate on, where the data has no validation split
 
 
-def preset_for_data(data: str | Path, method_name: str = "dreamprvr") -> TrainConfig:
+def preset_for_data(data: str | Path, method_name: str = "dreamprvr", visual_feature: str | None = None) -> TrainConfig:
     """The preset that suits the dataset in a folder.
 
     A published dataset gets its own preset. For other ones the preset ``own`` is filled in: collection, widths of the
     features, frames of the longest video (at most the preset's), and as many epochs as the number of videos needs.
+
+    ``visual_feature`` chooses among several.
 
     Raises:
         DataError: the folder holds no dataset, or several.
@@ -37,7 +39,7 @@ def preset_for_data(data: str | Path, method_name: str = "dreamprvr") -> TrainCo
     if names[0] in DATASETS and names[0] in shipped:
         return _on_what_is_there(load_preset(names[0], method_name), root)
     config = load_preset(OWN_PRESET if OWN_PRESET in shipped else _OTHER_METHODS, method_name)
-    files = Collection.find(root, names[0])
+    files = Collection.find(root, names[0], visual_feature)
     with open_feature_store(files.video_features) as videos, open_feature_store(files.query_features) as queries:
         longest = max(videos.length(name) for name in videos.ids)
         shape = {"visual_width": videos.width, "query_width": queries.width}
@@ -45,7 +47,7 @@ def preset_for_data(data: str | Path, method_name: str = "dreamprvr") -> TrainCo
             shape["frames"] = min(config.model.frames, max(_FEWEST_FRAMES, longest))
     config = replace(
         config,
-        data=replace(config.data, collection=files.name, visual_feature=None),
+        data=replace(config.data, collection=files.name, visual_feature=visual_feature),
         model=replace(config.model, **shape),
         held_out=config.held_out if config.data.validation_split in files.splits else _HELD_OUT,
     )

@@ -42,14 +42,15 @@ def measure_changes(
     common = [row for row in _others(ranked[0], reference) if all(each.row(row) for each in ranked)] if ranked else []
     found: dict[str, list[MethodChange]] = {}
     parts = []
-    for number, group in enumerate(_sharing_videos(ranked)):
+    chance = np.random.default_rng(seed)
+    for group in _sharing_videos(ranked):
         for benchmark in group:
             rows = _others(benchmark, reference)
-            drawn = cluster_changes(*_differences(benchmark, reference, rows), seed=seed + number)
+            drawn = cluster_changes(*_differences(benchmark, reference, rows), seed=seed)
             found[benchmark.name] = _changes(drawn, _seeds([benchmark], reference, rows))
         if len(ranked) > 1 and common:
             some = [_differences(benchmark, reference, common) for benchmark in group]
-            parts += joint_changes(some, seed=seed + number)
+            parts += joint_changes(some, seed=chance)
     ordered = {each.name: found[each.name] for each in ranked}
     return ordered, _changes(ClusterDraws.average(parts), _seeds(ranked, reference, common)) if parts else []
 

@@ -27,8 +27,8 @@ NO_MOMENTS = (
 )
 
 NOT_SEARCHED = (
-    "Left out: here it takes longer than the rest of the report. The command below makes this section alone, and "
-    "`prvr report RUN --vcmr` the whole report with it."
+    "Left out, because it compares many stretches here and may take long. The command below makes this section "
+    "alone, and `prvr report RUN --vcmr` the whole report with it."
 )
 
 

@@ -97,6 +97,11 @@ def read_sweep(file: str | Path, out: Path | None = None) -> SweepPlan:
                 config = _changed(preset, chosen | {"seed": seed}, f"{path}, {label} on {dataset}")
                 config = source.resolve(config)
                 runs.append(PlannedRun(_as_name(name), label, dataset, config, source.data, varied))
+                if len(runs) > _MOST_RUNS:
+                    raise ConfigError(
+                        f"{path}: methods, datasets, seeds and lists of settings make more than {_MOST_RUNS:,} runs: "
+                        "shorten a list, or make several sweeps"
+                    )
     _require_different([run.name for run in runs], path)
     named = values.get("out")
     place = _folder(named, "out", path) if named is not None else _FOLDERS / path.stem
@@ -181,7 +186,9 @@ def _grid(
     varying = [name for name, options in values.items() if len(options) > 1]
     if (runs := math.prod(map(len, values.values()))) > _MOST_RUNS:
         names = ", ".join(varying)
-        raise ConfigError(f"{path}: the lists of {names} make {runs:,} runs, and {_MOST_RUNS:,} are allowed")
+        raise ConfigError(
+            f"{path}: the lists of {names} make {runs:,} runs, and {_MOST_RUNS:,} are allowed: shorten one"
+        )
     for combination in itertools.product(*values.values()):
         chosen = dict(zip(values, combination, strict=True))
         yield chosen, {name: chosen[name] for name in varying}
