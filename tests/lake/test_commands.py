@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from prvr.cli import main
 from prvr.lake import index, open_library
-from prvr.lake.tables import LakeError, Table, explained
+from prvr.lake.tables import LakeError, StoreAway, Table, explained
 from prvr.library import Library
 from prvr.media import MissingExtra
 from prvr.server import create_app
@@ -207,6 +207,12 @@ def test_names_do_not_decide_what_an_error_means(own: Path, tmp_path: Path) -> N
     assert main(["library", "add", str(own), "--library", str(place), "--encoder", "plain", "--rate", "2"]) == 0
     with pytest.raises(LakeError, match="a part of the library is missing"), explained(str(place)):
         raise OSError(f"LanceError(IO): Not found: {place}/frames.lance/data/a-503.lance, /home/a/b.rs:1:2")
+
+
+@pytest.mark.parametrize("words", ["Client error with status 429 Too Many Requests", "LanceError(IO): Out of memory"])
+def test_what_passes_is_no_damage(words: str) -> None:
+    with pytest.raises(StoreAway, match="try again"), explained("s3://bucket/films"):
+        raise OSError(words)
 
 
 def test_a_copy_does_not_write_into_other_things(lake: Library, tmp_path: Path, prvr: Prvr) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from prvr.errors import UserError
-from prvr.lake import create_library, open_library, sections
+from prvr.lake import create_library, open_library, reading, sections
 from prvr.lake.copying import create_alike
-from prvr.lake.tables import DamagedTable
+from prvr.lake.sections import LakeSections
+from prvr.lake.tables import DamagedTable, StoreAway, Table
 from prvr.library import Library, LibrarySettings
 from prvr.worlds import RenderedWorld
 from tests.lake.conftest import Said, drawn_videos, opened, require_unique
@@ -47,6 +51,13 @@ def file_of(library: Library, table: str = "frames", number: int = 2) -> Path:
     """The data file of the third commit."""
     files = (Path(library.address) / f"{table}.lance" / "data").glob("*.lance")
     return sorted(files, key=lambda file: file.stat().st_mtime_ns)[number]
+
+
+def change_row(library: Library, number: int, **values: str) -> None:
+    """Change the row of a video but not its checksum, as a disk does that fails."""
+    import lance
+
+    lance.dataset(f"{library.address}/videos.lance").update(values, where=f"id = {number}")
 
 
 @pytest.mark.parametrize("damage", [cut, Path.unlink], ids=["cut", "lost"])
@@ -82,8 +93,9 @@ def test_repair_indexes_exactly_the_damaged_videos(films: RenderedWorld, tmp_pat
         library.add([path])
     before = [(hit.video.path, hit.score) for hit in library.search("a red square")]
     flip(file_of(library))
+    change_row(library, 1, duration="1e6")
     report = open_library(library.address).repair()
-    assert report.added.added == [paths[2]]
+    assert report.added.added == [paths[0], paths[2]]
     assert report.left.ok
     require_unique(library, 4)
     repaired = open_library(library.address)
@@ -230,3 +242,103 @@ def test_a_damaged_description_of_settings_is_a_sentence(lake: Library, column: 
         file.write_bytes(file.read_bytes().replace(column, column[:-1] + b"_"))
     with pytest.raises(UserError, match="is damaged"):
         open_library(lake.address)
+
+
+def test_the_first_and_the_last_file_say_nothing_of_those_between(drawn: Library, parts: Library) -> None:
+    """They are lost after their sections were counted, as by a disk that begins to fail."""
+    library = opened(parts.address, drawn)
+    library.snapshot()
+    for file in [file_of(parts, number=number) for number in (0, 4)]:
+        file.unlink()
+    assert library.search("sentence 0 1", limit=50).total == 6
+    assert "4 damaged videos were left out" in library.damage()
+
+
+def test_what_can_be_read_of_a_file_is_not_blamed(lake: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    track = lake.snapshot().tracks["frames"]
+    assert isinstance(track, LakeSections)
+    everything, read, take = np.arange(len(track)), [], track._take
+    assert np.unique(track.row_ids >> 32).size == 1
+
+    def damaged(numbers: set[int]) -> list[int]:
+        def reading(some: Any, columns: Any) -> Any:
+            read.append(some)
+            if numbers & {*some.tolist()}:
+                raise DamagedTable("damaged")
+            return take(some, columns)
+
+        monkeypatch.setattr(track, "_take", reading)
+        return sorted(track._failing(everything, ["background"]).tolist())
+
+    for some in ({0, len(track) - 1}, {5}, {3, 4, 5, 90}):
+        assert damaged(some) == sorted(some)
+    read.clear()
+    assert damaged({*everything.tolist()}) == everything.tolist()
+    assert len(read) < 12
+
+
+def test_too_many_open_files_are_no_damage(drawn: Library, parts: Library) -> None:
+    """One search fails. When files can be opened again, the next finds everything."""
+    resource = pytest.importorskip("resource", reason="Windows has no such limit")
+    library = opened(parts.address, drawn)
+    library.snapshot()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        with pytest.raises(StoreAway, match="has too much to do: try again"):
+            library.search("sentence 0 1", limit=50)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert (library.search("sentence 0 1", limit=50).total, library.damage()) == (10, "")
+
+
+def test_a_version_that_changes_while_it_is_read_is_not_damaged(
+    drawn: Library, parts: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process writes between the reading of rows and of sections. What is lost twice is damaged."""
+    writer, videos, look = opened(parts.address, drawn).store, drawn_videos(drawn, 2, 4), Table.open
+    tags, writing = itertools.count(), threading.Lock()
+
+    def index_again() -> None:
+        writer.expect_again([1, 2])
+        writer.commit(videos)
+
+    def opening(write: Callable[[], None]) -> Callable[[Table], Any]:
+        def meanwhile(table: Table) -> Any:
+            if table.name == "frames" and writing.acquire(blocking=False):
+                write()
+                writing.release()
+            return look(table)
+
+        return meanwhile
+
+    monkeypatch.setattr(Table, "open", opening(index_again))
+    with pytest.raises(StoreAway, match="other processes change the library while it is read"):
+        opened(parts.address, drawn).snapshot()
+    file_of(parts).unlink()
+    monkeypatch.setattr(Table, "open", opening(lambda: writer.add_tags([1], [str(next(tags))])))
+    assert {*opened(parts.address, drawn).snapshot().damaged} == {5, 6}
+    assert next(tags) == 2
+
+
+def test_rows_are_compared_where_many_failed(drawn: Library, parts: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten files are too many to compare all of them, so the hits are; also if only nine can be searched."""
+    change_row(parts, 1, state="'failed'")
+    change_row(parts, 3, duration="1e6")
+    monkeypatch.setattr(reading, "_FEW", 9)
+    library = opened(parts.address, drawn)
+    assert "1 damaged video was left out" in library.search("sentence 0 1", limit=50).message
+    assert library.verify().damaged == {1, 3}
+
+
+def test_a_damaged_row_is_not_written_again_but_replaced(drawn: Library, parts: Library) -> None:
+    change_row(parts, 3, duration="1e6")
+    change_row(parts, 4, lines_seal="7")
+    library = opened(parts.address, drawn)
+    for edit in (lambda: library.store.add_tags([3], ["new"]), lambda: library.change_tags(4, add=["new"])):
+        with pytest.raises(DamagedTable, match="run `prvr library repair`"):
+            edit()
+    library.store.add_tags([5], ["new"])
+    assert library.verify().damaged == {3, 4}
+    library.store.commit(drawn_videos(drawn, 4, 6))
+    require_unique(library, 10)

@@ -13,7 +13,7 @@ import numpy as np
 
 from prvr.lake.rows import HEAD, SEAL, SEALED_COLUMNS, is_broken, read_video
 from prvr.lake.sections import LakeSections, ValueCache
-from prvr.lake.tables import Table, explained
+from prvr.lake.tables import StoreAway, Table, explained
 from prvr.library import (
     FRAMES,
     TEXT,
@@ -45,10 +45,12 @@ def broken_videos(rows: pa.Table) -> frozenset[int]:
 class LakeVideos(Mapping[int, Video]):
     """The videos of one version that can be searched, in order of their numbers."""
 
-    def __init__(self, rows: pa.Table):
+    def __init__(self, rows: pa.Table, *, checking: bool = False):
+        """``checking``: compare the checksums of all rows, however many there are."""
         import pyarrow.compute as pc
 
-        self.broken = broken_videos(rows) if len(rows) <= _FEW else frozenset()
+        self.checked = checking or len(rows) <= _FEW
+        self.broken = broken_videos(rows) if self.checked else frozenset()
         self.rows = rows.filter(pc.equal(rows["state"], "ok")).sort_by("id")
         self.numbers: Ids = self.rows["id"].to_numpy()
         self.parts: Ids = self.rows["part"].to_numpy()
@@ -86,20 +88,20 @@ class LakeSnapshot(Snapshot):
     tracks: Mapping[str, LakeSections]
     opened: tuple[LanceDataset, ...] = ()  # the table of videos, then those of sections
 
-    @property
-    def complete(self) -> bool:
-        """Whether all sections of all videos are there."""
-        counts = (self.videos.sections(track) == len(self.tracks.get(track, ())) for track in TRACKS)
-        return not self.videos.broken and all(counts)
-
-    def leaving_out_damage(self) -> LakeSnapshot:
-        """The same without the vectors of videos whose rows have changed or of which sections are lost."""
-        lost = {*self.videos.broken}
+    @cached_property
+    def incomplete(self) -> dict[int, int]:
+        """Videos of which sections are not there, with their parts."""
+        wrong = np.zeros(len(self.videos), bool)
         for track in TRACKS:
             owners = self.tracks[track].owners if track in self.tracks else np.zeros(0, np.int64)
             there = np.searchsorted(owners, self.videos.numbers, "right") - np.searchsorted(owners, self.videos.numbers)
             expected = self.videos.rows[f"{track}_sections"].to_numpy()
-            lost |= {*self.videos.numbers[there != expected].tolist()}
+            wrong |= there != expected
+        return dict(zip(self.videos.numbers[wrong].tolist(), self.videos.parts[wrong].tolist(), strict=True))
+
+    def leaving_out_damage(self) -> LakeSnapshot:
+        """The same without the vectors of videos whose rows have changed or of which sections are lost."""
+        lost = {*self.videos.broken, *self.incomplete}
         return cast(LakeSnapshot, self.without(lost)) if lost else self
 
     def damaged_among(self, videos: Iterable[int]) -> set[int]:
@@ -107,7 +109,7 @@ class LakeSnapshot(Snapshot):
         import pyarrow.compute as pc
 
         rows = self.videos.rows
-        chosen = pa.array(videos, pa.int64()) if len(rows) > _FEW else pa.array([], pa.int64())
+        chosen = pa.array([] if self.videos.checked else videos, pa.int64())
         return super().damaged_among(videos) | broken_videos(rows.filter(pc.is_in(rows["id"], value_set=chosen)))
 
     @cached_property
@@ -180,11 +182,17 @@ def read_snapshot(
     with explained(tables["videos"].lake):
         if last is not None and all(each.latest_version == each.version for each in last.opened):
             return last
+        before: dict[int, int] = {}
         for _ in range(_TRIES):
             found = _read_version(tables, projection, cache, record, checking)
-            if found.complete or tables["videos"].require().version == found.opened[0].version:
-                break  # if incomplete, then not because a video was replaced meanwhile
-    found = found if checking or found.complete else found.leaving_out_damage()
+            if found.incomplete.items() <= before.items():
+                break  # what was incomplete before and has not been replaced since is damaged
+            if tables["videos"].require().version == found.opened[0].version:
+                break  # it is not incomplete because a video was replaced meanwhile
+            before = found.incomplete
+        else:
+            raise StoreAway(f"{tables['videos'].lake}: other processes change the library while it is read: try again")
+    found = found if checking else found.leaving_out_damage()
     for track, sections in found.tracks.items():
         if last is not None and track in last.tracks:
             sections.keep_background(last.tracks[track])
@@ -198,7 +206,8 @@ def _read_version(
     table = tables["videos"].require()  # before the sections: those of every video in it are there already
     opened = {track: tables[track].open() for track in TRACKS}
     columns = SEALED_COLUMNS
-    videos = LakeVideos(table.to_table(columns=[*columns, *({SEAL} & {*table.schema.names})], filter=f"id != {HEAD}"))
+    rows = table.to_table(columns=[*columns, *({SEAL} & {*table.schema.names})], filter=f"id != {HEAD}")
+    videos = LakeVideos(rows, checking=checking)
     found = {track: of_track for track, of_track in opened.items() if of_track is not None}
     for track in TRACKS:
         if track not in found and videos.sections(track) and not checking:

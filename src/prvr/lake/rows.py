@@ -138,6 +138,11 @@ def has_broken_lines(row: Mapping[str, Any]) -> bool:
     return row.get(LINES_SEAL) is not None and row[LINES_SEAL] != lines_seal_of(row)
 
 
+def is_damaged(row: Mapping[str, Any]) -> bool:
+    """The same for all of a row. To write it again would give the damage a checksum that fits."""
+    return is_broken(row) or has_broken_lines(row)
+
+
 # -- sections ---------------------------------------------------------------------------------------------------------
 
 

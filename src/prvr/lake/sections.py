@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CACHE_MEGABYTES = "PRVR_LAKE_CACHE"  # environment variable: memory for sections that were read
 _DEFAULT_MEGABYTES = 2048
 _BLOCK_TOKENS = 1 << 16  # read together
+_PROBES = 8  # sections of one file that are read to see whether any of it can be
 _BACKGROUND_BYTES = 1 << 28  # of background scores that are kept in memory
 _LARGE = 1 << 16  # sections; above, the background is computed again only when the library has changed by a twentieth
 
@@ -152,14 +153,18 @@ class LakeSections(TrackSections):
         try:
             return self._take(numbers, columns)
         except DamagedTable:
-            raise DamagedVectors(self.owners[self._failing(numbers, columns)].tolist()) from None
+            in_files = numbers[np.argsort(self.row_ids[numbers])]
+            raise DamagedVectors(self.owners[self._failing(in_files, columns)].tolist()) from None
 
     def _take(self, numbers: Ids, columns: Sequence[str]) -> pa.Table:
         with explained(self.table.uri):
             return self.table.take(self.positions[numbers], columns=[*columns])
 
     def _failing(self, numbers: Ids, columns: Sequence[str]) -> Ids:
-        """Sections that cannot be read, found by halves. If the first and the last cannot, so is all between them."""
+        """Sections that cannot be read, found by halves; ``numbers`` are in order of the files.
+
+        If some from all over one file cannot, so is all between them.
+        """
 
         def fails(some: Ids) -> bool:
             try:
@@ -170,7 +175,9 @@ class LakeSections(TrackSections):
 
         if not fails(numbers):
             return numbers[:0]
-        if len(numbers) == 1 or (fails(numbers[:1]) and fails(numbers[-1:])):
+        first, last = self.row_ids[numbers[[0, -1]]] >> 32  # files
+        probes = np.unique(np.linspace(0, len(numbers) - 1, _PROBES, dtype=np.int64))
+        if len(numbers) == 1 or (first == last and all(fails(numbers[[probe]]) for probe in probes)):
             return numbers
         return np.concatenate([self._failing(half, columns) for half in np.array_split(numbers, 2)])
 

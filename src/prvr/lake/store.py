@@ -35,6 +35,7 @@ from prvr.lake.rows import (
     HEAD,
     VIDEO_COLUMNS,
     WrittenVideo,
+    is_damaged,
     read_video,
     video_row,
 )
@@ -276,7 +277,7 @@ class LakeStore(Store):
                     continue
                 if row is None:
                     number += 1
-                else:
+                elif row["part"] != each.part:
                     unused.append(row["part"])
                 changes.append(video_row(each, number - 1 if row is None else row["id"], row["tags"] if row else ()))
                 accepted.append(each)
@@ -293,12 +294,22 @@ class LakeStore(Store):
         self._look_again()
         return made
 
-    def _edit(self, condition: str, edit: Callable[[dict[str, Any]], dict[str, Any]], unless: str = "false") -> None:
+    def _edit(
+        self,
+        condition: str,
+        edit: Callable[[dict[str, Any]], dict[str, Any]],
+        *,
+        unless: str = "false",
+        skip_damaged: bool = False,
+    ) -> None:
         """Change the rows for which a condition holds, unless there are rows for which another one holds."""
 
         def change(table: LanceDataset, number: int) -> VideoChange:
             found = [] if table.count_rows(unless) else table.to_table(filter=condition).to_pylist()
-            return VideoChange([row | edit(row) for row in found], number)
+            good = [row for row in found if not is_damaged(row)]
+            if len(good) < len(found) and not skip_damaged:
+                raise DamagedTable(f"{self.address}: the rows of videos are damaged: run `prvr library repair` first")
+            return VideoChange([row | edit(row) for row in good], number)
 
         self.change(change)
 
@@ -319,8 +330,8 @@ class LakeStore(Store):
         )
 
     def expect_again(self, videos: Iterable[int]) -> None:
-        numbers = ", ".join(map(str, videos))
-        self._edit(f"id IN ({numbers}) AND id != {HEAD}", lambda _: {"digest": ""})  # equal content would not replace
+        condition = f"id IN ({', '.join(map(str, videos))}) AND id != {HEAD}"
+        self._edit(condition, lambda _: {"digest": ""}, skip_damaged=True)  # equal content would not replace others
 
     def remove(self, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
         if moved_to(self.tables[VIDEOS].require(), self.address) is not None:
@@ -408,6 +419,7 @@ def _rows_in(table: LanceDataset, column: str, values: Iterable[str]) -> list[di
 
 
 def _is_same(row: Mapping[str, Any], written: WrittenVideo) -> bool:
-    """Whether a row describes the same file with the same content and outcome."""
+    """Whether a row describes the same file with the same content and outcome, and is as it was written."""
     names = ("size", "mtime", "digest", "subtitles", "state")
-    return all(row[name] == getattr(written.video, name) for name in names) and row["state"] == "ok"
+    same = all(row[name] == getattr(written.video, name) for name in names)
+    return same and row["state"] == "ok" and not is_damaged(row)

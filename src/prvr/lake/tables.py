@@ -34,7 +34,7 @@ class LakeError(LibraryError):
 
 
 class StoreAway(LakeError):
-    """The storage does not answer. It may later."""
+    """The storage cannot be read now. It may later."""
 
 
 class DamagedTable(LakeError):
@@ -167,6 +167,11 @@ _SENTENCES: tuple[tuple[str, type[LakeError], str], ...] = (  # pattern, error, 
         r"no credentials|missing credentials|credential",
         LakeError,
         "the storage refused access: check the keys in the environment, and whether they allow reading and writing",
+    ),
+    (
+        r"\b429\b|too many (requests|open files)|out of memory|cannot allocate memory",
+        StoreAway,
+        "the storage or this machine has too much to do: try again",
     ),
     (r"permission denied|read-only file system", LakeError, "this user can search the library, but not change it"),
     (r"no space left|quota", LakeError, "the disk is full: free some space and run the command again"),
