@@ -308,7 +308,9 @@ class LakeStore(Store):
             found = [] if table.count_rows(unless) else table.to_table(filter=condition).to_pylist()
             good = [row for row in found if not is_damaged(row)]
             if len(good) < len(found) and not skip_damaged:
-                raise DamagedTable(f"{self.address}: the rows of videos are damaged: run `prvr library repair` first")
+                raise DamagedTable(
+                    f"{self.address}: the rows of some of these videos are damaged: run `prvr library repair` first"
+                )
             return VideoChange([row | edit(row) for row in good], number)
 
         self.change(change)
