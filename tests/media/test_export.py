@@ -135,6 +135,8 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     moments = [
         ExportMoment(tmp_path / 'a "b", c.mp4', 1.25, 2.5, "two\nlines"),
         ExportMoment(tmp_path / "é.mp4", 0.0, 3600.125, "=1+1"),
+        ExportMoment(tmp_path / "f.mp4", 0.0, 1.0, "'=1+1"),
+        ExportMoment(tmp_path / "f.mp4", 0.0, 1.0, "'tis"),
     ]
     export_moments(moments, "csv", tmp_path / "moments.csv")
     assert parse_moments((tmp_path / "moments.csv").read_text("utf-8")) == moments

@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows fewer characters shows them as \u2013
+        # A terminal that knows fewer characters shows them as \u2013.
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
     if not words or words[0] in ("-h", "--help"):
         print(_help())

@@ -34,7 +34,7 @@ from prvr.library.store.repair import add_checksums, mend_catalogue
 from prvr.library.store.seals import broken_among
 from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover, keep_record, sweep_leftovers
 from prvr.library.store.shard_files import MEMORY
-from prvr.library.store.snapshot import FEW_VIDEOS, QueryProjection, Snapshot, take_snapshot
+from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
 from prvr.library.store.words import ScratchWords
 from prvr.library.stores import Store
@@ -54,6 +54,7 @@ class FolderStore(Store):
         self.catalogue = Catalogue(folder)
         self._indexes = OpenIndexes(folder)
         self._summary: tuple[int, LibrarySummary] | None = None  # generation, and what was counted in it
+        self._compared: tuple[int, set[int]] = (-1, set())  # generation, and videos whose checksums were right in it
         self._inner: tuple[int, dict[VideoFile, dict[str, int]]] = (-1, {})  # generation, and folders in folders
 
     @property
@@ -99,10 +100,15 @@ class FolderStore(Store):
         MEMORY.eager = True
 
     def changed_rows(self, snapshot: Snapshot, videos: Iterable[int]) -> set[int]:
-        if len(snapshot.videos) <= FEW_VIDEOS:
-            return set()
         with self.catalogue.reading() as db:
-            return broken_among(db, videos) - snapshot.damaged
+            generation, (compared, right) = read_generation(db), self._compared
+            if compared != generation:
+                right = set()
+                self._compared = (generation, right)
+            new = {*videos} - right
+            broken = broken_among(db, new)
+            right |= new - broken
+            return broken - snapshot.damaged
 
     def summary(self) -> LibrarySummary:
         with self.catalogue.reading() as db:

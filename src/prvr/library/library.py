@@ -431,7 +431,7 @@ class Library:
                 raise DamagedVectors(snapshot.damaged)
             try:
                 results = self._search(requests, snapshot)
-                hits = {hit.video.id for result in results for hit in result}
+                hits = [*dict.fromkeys(hit.video.id for result in results for hit in result)]  # the best come first
                 damaged = snapshot.damaged_among(hits) | self.store.changed_rows(snapshot, hits)
                 if damaged:
                     raise DamagedVectors(damaged)

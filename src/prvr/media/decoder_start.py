@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from prvr.media.frame_batches import Sampling
 from prvr.processes import python_command
@@ -75,28 +75,28 @@ class ForkedDecoder:
     """A fork of the fork server: what is needed here of ``subprocess.Popen``, of which it is not a child."""
 
     def __init__(self, control: socket.socket, handles: Sequence[int]):
-        requests, stdin = os.pipe()
-        stdout, answers = os.pipe()
-        self.stdin, self.stdout = open(stdin, "wb"), open(stdout, "rb")  # noqa: SIM115 (they stay open)
-        self._report, report = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock, self._pidfd, self._status = threading.Lock(), -1, -int(signal.SIGKILL)
-        try:
-            try:
-                socket.send_fds(control, [b"fork"], [requests, answers, report.fileno(), *handles])
-            finally:
-                for file in (requests, answers):
-                    os.close(file)
-                report.close()
+        with ExitStack() as ours:  # which are closed if something goes wrong
+            with ExitStack() as theirs:
+                requests, stdin = os.pipe()
+                theirs.callback(os.close, requests)
+                self.stdin = ours.enter_context(open(stdin, "wb"))
+                stdout, answers = os.pipe()
+                theirs.callback(os.close, answers)
+                self.stdout = ours.enter_context(open(stdout, "rb"))
+                self._report, report = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                ours.enter_context(self._report), theirs.enter_context(report)
+                sent = [requests, answers, report.fileno(), *handles]
+                socket.send_fds(control, [str(len(sent)).encode()], sent)
             self._report.settimeout(_IMPORTING)
             answer, files, _, _ = socket.recv_fds(self._report, 4096, 1)
             if not answer:
-                raise OSError("the process that forks decoders has ended")
+                raise OSError("the process that forks decoders has ended, or has no room for another")
+            if not files:  # the decoder ends when its input does
+                raise OSError("too many open files")
             [self._pidfd] = files
             self.handles: tuple[int, ...] = tuple(json.loads(answer))  # as they are numbered there
-        except BaseException:
-            for end in (self.stdin, self.stdout, self._report):
-                end.close()
-            raise
+            ours.pop_all()
 
     def kill(self) -> None:
         with self._lock, suppress(ProcessLookupError):

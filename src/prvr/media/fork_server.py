@@ -1,10 +1,11 @@
 """A program that forks decoders for another process: ``python -m prvr.media.fork_server SOCKET [torch]``.
 
 It imports what decoders need, once, and starts no thread: a fork would have none of them, but the locks they hold.
-SOCKET is the number of an open socket. Each message on it carries open files: standard input and output of a new
-decoder, a socket for reports, and what else the decoder needs. The first report is a JSON list of the numbers which
-these last files have in the decoder, and carries a pidfd of it. The second is its exit status, or minus the signal that
-ended it. When SOCKET is closed, or the process that started this one is gone, this process ends and its decoders too.
+SOCKET is the number of an open socket. Each message on it is a count, and carries so many open files: standard input
+and output of a new decoder, a socket for reports, and what else the decoder needs. The first report is a JSON list of
+the numbers which these last files have in the decoder, and carries a pidfd of it. The second is its exit status, or
+minus the signal that ended it. When SOCKET is closed, or the process that started this one is gone, this process ends
+and its decoders too.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class ForkServer:
     def run(self) -> None:
         parent, wanted = os.getppid(), True
         while wanted and os.getppid() == parent:
-            for ready in select.select([self.control.fileno(), *self.decoders], [], [], _LOOK)[0]:
+            events = select.poll()  # select would not take files with large numbers
+            for file in (self.control.fileno(), *self.decoders):
+                events.register(file, select.POLLIN)
+            for ready, _ in events.poll(1000 * _LOOK):
                 if ready in self.decoders:
                     self._report(ready)
                 else:
@@ -49,6 +53,10 @@ class ForkServer:
         message, files, _, _ = socket.recv_fds(self.control, 64, _MOST_FILES)
         if not message:
             return False
+        if len(files) != int(message):  # too many are open here
+            for file in files:
+                os.close(file)
+            return True
         requests, answers, report, *others = files
         reports, server = socket.socket(fileno=report), os.getpid()
         try:

@@ -7,13 +7,17 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from numpy.typing import NDArray
 
 from prvr.library import Library, LibraryError, SearchRequest, SearchResult
 from prvr.library.copying import read_indexed
-from prvr.library.store import arrays, shards
+from prvr.library.store import arrays, buffers, sections, shards
 from prvr.library.store.buffers import BufferPool
 from prvr.library.store.catalogue import Catalogue
 from prvr.library.store.shard_files import CACHE_MEGABYTES, MEMORY, ShardFiles
@@ -67,8 +71,12 @@ def test_a_file_that_is_cut_during_a_search_and_stays_cut(
 def test_a_disk_that_fails_at_one_place_loses_one_video(
     rows: int, copied: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows of no video that cannot be read harm nothing, so later searches read the block again."""
+    """Rows of no video that cannot be read harm nothing, so later searches read the block again.
+
+    The zeros that stand for them are never taken for vectors, in no later state of the library.
+    """
     monkeypatch.setattr(shards, "_SMALL_ROWS", rows)
+    monkeypatch.setattr(MEMORY, "eager", True)  # as in a server
     everything = videos(copied.search_many([ASKED])[0])
     file = values(copied)
     broken, read = file.stat().st_size // 2, ShardFiles._read_some
@@ -85,6 +93,39 @@ def test_a_disk_that_fails_at_one_place_loses_one_video(
         assert "1 damaged video was left out" in result.message
         assert len(result) == 15
         assert videos(result) == [video for video in everything if video in videos(result)]
+    damaged.store.add_tags([1], ["new"])
+    (few,) = damaged.search_many([replace(ASKED, limit=3)])  # compares no checksums of videos that are not shown
+    assert "1 damaged video was left out" in few.message
+    monkeypatch.setattr(ShardFiles, "_read_some", read)
+    damaged.store.add_tags([1], ["newer"])
+    assert videos(damaged.search_many([ASKED])[0]) == everything
+
+
+def test_a_library_that_does_not_fit_is_read_into_the_same_memory(
+    copied: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "_SMALL_ROWS", 0)
+    monkeypatch.setitem(vars(MEMORY), "most", MEMORY.used)
+    asked: list[Sequence[int]] = []
+
+    class Pool(BufferPool):
+        def empty(self, shape: Sequence[int], dtype: str) -> NDArray[Any]:
+            asked.append(shape)
+            return super().empty(shape, dtype)
+
+    monkeypatch.setattr(shards, "BUFFERS", Pool())
+    for _ in range(3):
+        asked.clear()
+        copied.search_many([ASKED])
+        assert asked
+
+
+def test_the_checksums_of_the_best_hits_are_compared_first(copied: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "_SMALL_ROWS", 0)
+    monkeypatch.setattr(sections, "_CHECKED_BYTES", 0)  # so that one video uses it up
+    best, *others = videos(copied.search_many([ASKED])[0])
+    assert best > min(others), "else the order says nothing"
+    assert [track._checked for track in copied.snapshot().tracks.values()] == [{best}]
 
 
 def test_a_file_that_is_cut_behind_all_videos(copied: Library, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,6 +195,18 @@ def test_a_wrong_size_of_the_memory_is_refused_at_once(
     monkeypatch.setenv(CACHE_MEGABYTES, text)
     with pytest.raises(LibraryError, match=f"{CACHE_MEGABYTES} is a number of megabytes, not '{text}'"):
         Library.open(copied.folder)
+
+
+def test_memory_of_a_peak_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "_MOST", 0)
+    pool, small, large = BufferPool(), (1 << 20,), (1 << 24,)
+    peak = [pool.empty(small, "float32") for _ in range(3)]
+    del peak
+    again = pool.empty(small, "float32")
+    assert len(pool.buffers) == 1, "the others are dropped when one is used again"
+    del again
+    pool.empty(large, "float32")
+    assert [buffer.nbytes for buffer in pool.buffers] == [4 << 24], "and all when none fits"
 
 
 def test_memory_is_used_again_when_nobody_holds_a_view_of_it() -> None:

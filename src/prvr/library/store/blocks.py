@@ -27,6 +27,7 @@ class SectionBlock:
     arrays: dict[str, NDArray[Any]]
     query_projection: NDArray[np.float32] | None  # TRACE's, (D, D)
     stays: bool = False  # in memory after a search too
+    whole: bool = True  # False: zeros stand for rows that cannot be read
 
     def __len__(self) -> int:
         return len(self.arrays["pages"])

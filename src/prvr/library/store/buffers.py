@@ -42,14 +42,19 @@ class BufferPool:
         if size < _SMALL:
             return np.empty(shape, dtype)
         with self.lock:
-            for buffer, references in _references(self.buffers):
-                if size <= buffer.nbytes <= 2 * size + _STEP and references <= _UNUSED:
-                    break
-            else:
-                self._drop()
-                buffer = np.empty(-(-size // _STEP) * _STEP, np.uint8)
-                self.buffers.append(buffer)
-            return buffer[:size].view(dtype).reshape(shape)
+            found = self._unused(size)
+            self._drop()
+            if found is None:
+                found = np.empty(-(-size // _STEP) * _STEP, np.uint8)
+                self.buffers.append(found)
+            return found[:size].view(dtype).reshape(shape)
+
+    def _unused(self, size: int) -> NDArray[np.uint8] | None:
+        """A buffer for so many bytes that nobody uses."""
+        for buffer, references in _references(self.buffers):
+            if size <= buffer.nbytes <= 2 * size + _STEP and references <= _UNUSED:
+                return buffer
+        return None
 
     def _drop(self) -> None:
         """Forget buffers that nobody uses, but for a few."""

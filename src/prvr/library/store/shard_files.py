@@ -125,12 +125,14 @@ class ShardFiles:
         into[: len(data)] = data
         return len(data)
 
-    def may_keep(self, key: BlockKey) -> bool:
-        """Whether a block, once it is read, is likely to stay in memory."""
-        return MEMORY.eager or self.seen.get(key[0]) == key
+    def may_keep(self, key: BlockKey, size: int) -> bool:
+        """Whether a block of so many bytes, once it is read, is likely to stay in memory."""
+        return (MEMORY.eager or self.seen.get(key[0]) == key) and MEMORY.used + size <= MEMORY.most
 
     def keep(self, key: BlockKey, block: SectionBlock, *, at_once: bool = False) -> SectionBlock:
         """Keep a block in memory if it was read before and there is room; commands that search once keep nothing.
+
+        Nor are blocks kept in which zeros stand for something: the rows may be of a video in another snapshot.
 
         Returns:
             The block. ``stays`` says whether it was kept.
@@ -138,7 +140,8 @@ class ShardFiles:
         with self.lock:
             for old in [each for each in self.kept if each[0] == key[0]]:  # rows were added to it since
                 self._drop(old)
-            if (at_once or self.may_keep(key)) and MEMORY.take(block.nbytes, at_once):
+            wanted = block.whole and (at_once or self.may_keep(key, block.nbytes))
+            if wanted and MEMORY.take(block.nbytes, at_once):
                 block = self.kept[key] = replace(block, stays=True)
             self.seen[key[0]] = key
         return block

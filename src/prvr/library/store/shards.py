@@ -157,13 +157,15 @@ class StoredShard:
 
     def _block(self, number: int) -> SectionBlock:
         key = self._key(number)
-        empty = np.empty if self.files.may_keep(key) else BUFFERS.empty
-        return self.files.keep(key, self.take(np.arange(*self.edges[number : number + 2]), empty))
+        rows = np.arange(*key[:2])
+        empty = np.empty if self.files.may_keep(key, int(self.row_bytes[rows].sum())) else BUFFERS.empty
+        return self.files.keep(key, self.take(rows, empty))
 
     def take(self, rows: Ids, empty: Callable[[Sequence[int], str], NDArray[Any]] = np.empty) -> SectionBlock:
         """Read rows, in this order. ``empty``: what makes arrays."""
-        arrays = {name: self._read(name, rows, empty) for name in self.shard.about["arrays"]}
-        return SectionBlock(self.about, {**arrays, "pages": self.pages[rows]}, self.query_projection)
+        blank: set[int] = set()
+        arrays = {name: self._read(name, rows, empty, blank) for name in self.shard.about["arrays"]}
+        return SectionBlock(self.about, {**arrays, "pages": self.pages[rows]}, self.query_projection, whole=not blank)
 
     def background(self) -> NDArray[np.float32]:
         """(R, B, 2): what background sentences score on all rows."""
@@ -171,7 +173,7 @@ class StoredShard:
         for number, (first, last) in enumerate(zip(self.edges[:-1], self.edges[1:], strict=True)):
             block = self.files.kept.get(self._key(number))
             if block is None:
-                parts.append(self._read("background", np.arange(first, last), np.empty))
+                parts.append(self._read("background", np.arange(first, last), np.empty, set()))
             else:
                 parts.append(block.arrays["background"])
         return np.concatenate(parts)
@@ -201,7 +203,10 @@ class StoredShard:
             half = len(rows) // 2
             return np.concatenate([self._failing(rows[:half]), self._failing(rows[half:])]) if half else rows
 
-    def _read(self, name: str, rows: Ids, empty: Callable[[Sequence[int], str], NDArray[Any]]) -> NDArray[Any]:
+    def _read(
+        self, name: str, rows: Ids, empty: Callable[[Sequence[int], str], NDArray[Any]], blank: set[int]
+    ) -> NDArray[Any]:
+        """Read rows of an array. Those that cannot be read, and are of no video, are added to ``blank``."""
         about = self.shard.about["arrays"][name]
         starts = self.first_page if name in PAGED_ARRAYS else np.arange(len(self) + 1)
         first, last = starts[rows], starts[rows + 1]
@@ -214,12 +219,13 @@ class StoredShard:
             try:
                 self.files.read(name, place, into[:size])
             except UnreadableShard:
-                self._read_singly(name, rows[begin:end], starts * item, into)
+                blank |= self._read_singly(name, rows[begin:end], starts * item, into)
             into = into[size:]
         return found
 
-    def _read_singly(self, name: str, rows: Ids, starts: Ids, into: memoryview) -> None:
-        """Read neighbouring rows one by one. Zeros stand for rows of no video that cannot be read."""
+    def _read_singly(self, name: str, rows: Ids, starts: Ids, into: memoryview) -> set[int]:
+        """Read neighbouring rows one by one. Zeros stand for rows of no video that cannot be read: returns those."""
+        blank = set()
         for row in rows.tolist():
             size = int(starts[row + 1] - starts[row])
             try:
@@ -228,7 +234,9 @@ class StoredShard:
                 if row in self.rows:
                     raise
                 into[:size] = bytes(size)
+                blank.add(row)
             into = into[size:]
+        return blank
 
 
 def _complete_part(files: ShardFiles, shard: Shard, pages: NDArray[np.int32]) -> Shard:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from prvr.library.search.filters import Filters
 
 _TRIES = 20
-FEW_VIDEOS = 512  # whose rows are compared with their checksums at once; of more, those of the hits are
+_FEW_VIDEOS, _FEW_LINES = 64, 1 << 12  # all rows about which are compared with their checksums, and not only hits
 _OTHER_FILES = 256  # that this process has open, beside those of shards
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError, ArithmeticError, MemoryError, OSError)
 
@@ -179,7 +179,7 @@ def _open_tracks(
 ) -> Snapshot:
     """Open all shards but those that are damaged; a missing one is left out if ``settled``: it does not come back."""
     videos = {video.id: video for video in read_videos(db, "state = 'ok'")}
-    changed = {*broken_seals(db, "video")} if len(videos) <= FEW_VIDEOS and has_seals(db) else set()
+    changed = {*broken_seals(db, "video")} if _says_little(db, len(videos)) else set()
     known = np.array([number for number in videos if number not in changed], np.int64)
     shards: dict[str, list[StoredShard]] = {}
     columns: dict[str, list[Ids]] = {}
@@ -235,6 +235,13 @@ def _open_tracks(
     tracks = {track: ShardSections(shards[track], columns[track]) for track in shards}
     left_out = frozenset(damaged & (videos.keys() | changed))
     return Snapshot(now, videos, tracks, record, tuple(problems), left_out, stamps, frozenset(suspects))
+
+
+def _says_little(db: sqlite3.Connection, videos: int) -> bool:
+    """Whether all rows of a catalogue are quickly compared with their checksums."""
+    if videos > _FEW_VIDEOS or not has_seals(db):
+        return False
+    return len(db.execute("SELECT 1 FROM lines LIMIT ?", (_FEW_LINES + 1,)).fetchall()) <= _FEW_LINES
 
 
 def _sound_rows(stored: StoredShard, rows: Sequence[SectionRow], videos: Ids) -> tuple[StoredShard, Ids]:

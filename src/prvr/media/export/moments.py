@@ -91,7 +91,7 @@ def moments_csv(moments: Iterable[ExportMoment]) -> str:
     table.writerow(CSV_COLUMNS)
     for moment in moments:
         cells = (moment.shown, f"{moment.start:.3f}", f"{moment.end:.3f}", moment.label)
-        table.writerow([f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in cells])
+        table.writerow([f"'{cell}" if cell.startswith((*_FORMULA, "'")) else cell for cell in cells])
     return text.getvalue()
 
 
@@ -139,7 +139,7 @@ def _from_csv(text: str) -> list[ExportMoment]:
 
 def _as_written(cell: Any) -> Any:
     """A cell as it was before ``moments_csv`` wrote it."""
-    is_quoted = isinstance(cell, str) and cell.startswith(tuple(f"'{first}" for first in _FORMULA))
+    is_quoted = isinstance(cell, str) and cell.startswith(tuple(f"'{first}" for first in (*_FORMULA, "'")))
     return cell[1:] if is_quoted else cell
 
 
