@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -41,8 +42,9 @@ def stopped(process: subprocess.Popen[bytes]) -> int:
     for _ in range(3000):
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         for number in (str(process.pid), *children):
-            if "State:\tT" in (status := Path(f"/proc/{number}/status").read_text()) or "State:\tt" in status:
-                return int(number)
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # a child that has just ended
+                if "State:\tT" in (status := Path(f"/proc/{number}/status").read_text()) or "State:\tt" in status:
+                    return int(number)
         assert process.poll() is None
         time.sleep(0.01)
     raise AssertionError("it did not stop")

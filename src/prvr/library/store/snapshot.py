@@ -201,10 +201,11 @@ def _open_tracks(
         rows = [row for row in read_rows(db, shard.id) if row.video not in changed]
         if not rows:
             continue
+        known_track = shard.track in record.recipes
+        projected = projection(shard.track) if known_track else None  # a damaged model is no fault of the shard
         try:
-            if shard.track not in record.recipes:
+            if not known_track:
                 raise LibraryError(f"shard {shard.id} is of an unknown kind ({shard.track!r:.20})")
-            projected = projection(shard.track)
             stored = StoredShard.open(folder, shard, rows, projected, files.get(shard.id))
             stored, of_rows = _sound_rows(stored, rows, known)
         except TooFewFiles:
