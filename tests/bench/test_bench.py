@@ -74,7 +74,9 @@ def test_encoding_is_measured_beside_the_matrix_rate() -> None:
 def test_the_command_prints_and_writes_its_rows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = Measurement("ranks", "a piece of work", 0.5, 2e9, "scores/s", 0.25, 3_000_000, baseline=1.0, note="a note")
+    row = Measurement(
+        "ranks", "a piece of work", 0.5, 2e9, "scores/s", 0.25, 3_000_000, baseline=1.0, note="a note [extra]"
+    )
     monkeypatch.setattr(MachineLimits, "measure", lambda device: LIMITS)
     monkeypatch.setattr(command, "run_benchmarks", lambda *_: iter([row]))
     out = tmp_path / "bench.json"
@@ -83,7 +85,9 @@ def test_the_command_prints_and_writes_its_rows(
     assert written["rows"] == [asdict(row)]
     assert written["machine"] == asdict(LIMITS)
     shown = capsys.readouterr().out
-    assert all(part in shown for part in ("a piece of work", "500 ms", "2 Gscores/s", "25 %", "3 MB", "2.0", "a note"))
+    assert all(
+        part in shown for part in ("a piece of work", "500 ms", "2 Gscores/s", "25 %", "3 MB", "2.0", "a note [extra]")
+    )
 
 
 @pytest.mark.slow

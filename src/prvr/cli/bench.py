@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.markup import escape
 from rich.table import Table
 
 from prvr.bench import BENCHMARKS, Benchmark, BenchmarkSizes, MachineLimits, Measurement, run_benchmarks
@@ -74,7 +75,7 @@ def _table(rows: list[Measurement]) -> Table:
             group = row.group
             table.add_row(f"[bold]{group}")
         table.add_row(
-            row.work,
+            escape(row.work),
             _duration(row.seconds) if row.seconds else "",
             "" if row.rate is None else f"{_si(row.rate)}{row.unit}",
             "" if row.share is None else f"{100 * row.share:.0f} %",
@@ -82,7 +83,7 @@ def _table(rows: list[Measurement]) -> Table:
             "" if row.speedup is None else f"{row.speedup:.1f}",
         )
         if row.note:
-            table.add_row(f"  [dim]{row.note}")
+            table.add_row(f"  [dim]{escape(row.note)}")
     return table
 
 
