@@ -31,7 +31,7 @@ from prvr.library.store.listing import (
 from prvr.library.store.model import restore_model
 from prvr.library.store.rebuild import FolderRebuild
 from prvr.library.store.repair import add_checksums, mend_catalogue
-from prvr.library.store.seals import broken_among
+from prvr.library.store.seals import broken_among, require_whole
 from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover, keep_record, sweep_leftovers
 from prvr.library.store.shard_files import MEMORY
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
@@ -173,6 +173,7 @@ class FolderStore(Store):
     def rename(self, video: Video, path: VideoFile, mtime: int) -> None:
         with self.catalogue.writing() as db:
             if read_videos(db, "id = ? AND path = ?", (video.id, str(video.path))):
+                require_whole(db, [video.id])
                 rename_video(db, video.id, path, mtime)
 
     def add_tags(self, videos: Iterable[int], tags: Sequence[str]) -> None:

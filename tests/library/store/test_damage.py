@@ -317,3 +317,18 @@ def test_a_row_that_cannot_be_read_is_deleted_or_replaced(remedy: str, own: Path
     assert library.add([hurt]).added == [hurt]
     assert library.repair().left.ok
     assert {video.path for video in library.videos()} == {hurt, other}
+
+
+def test_a_damaged_row_is_not_sealed_by_a_change(damaged: Library) -> None:
+    video = damaged.videos()[0]
+    with sqlite3.connect(damaged.folder / "catalogue.sqlite") as db:
+        db.execute("UPDATE videos SET duration = duration + 1 WHERE id = ?", (video.id,))
+        db.execute("DELETE FROM unsealed")  # as bits that change by themselves: nobody notes it
+    for change in (
+        lambda: damaged.change_tags(video.id, add=["new"]),
+        lambda: damaged.store.add_tags([video.id], ["new"]),
+        lambda: damaged.store.rename(video, video.path, video.mtime + 1),
+    ):
+        with pytest.raises(LibraryError, match="repair"):
+            change()
+    assert not damaged.verify().ok

@@ -13,6 +13,7 @@ from prvr.library.store.catalogue import Catalogue, Video, drop_video, read_vide
 from prvr.library.store.commit import disk_error
 from prvr.library.store.compact import compact, delete_shards, sweep
 from prvr.library.store.listing import can_be_stored, path_range
+from prvr.library.store.seals import require_whole
 from prvr.media import VideoFile
 
 
@@ -72,7 +73,9 @@ def add_tags(catalogue: Catalogue, videos: Iterable[int], tags: Sequence[str]) -
         if not _without_tags(db, numbers, tags):
             return
     with catalogue.writing() as db:
-        for video in _without_tags(db, numbers, tags):  # read again: another process may have tagged meanwhile
+        chosen = _without_tags(db, numbers, tags)  # read again: another process may have tagged meanwhile
+        require_whole(db, [video.id for video in chosen])
+        for video in chosen:
             joined = json.dumps(sorted({*video.tags, *tags}))
             db.execute("UPDATE videos SET tags = ? WHERE id = ?", (joined, video.id))
 
@@ -81,6 +84,7 @@ def change_tags(catalogue: Catalogue, video: int, add: Sequence[str], remove: Se
     """Attach tags to a video and take others off. Nothing happens if there is no such video."""
     with catalogue.writing() as db:
         for known in read_videos(db, "id = ?", (video,)):
+            require_whole(db, [video])
             tags = json.dumps(sorted({*known.tags, *add} - {*remove}))
             db.execute("UPDATE videos SET tags = ? WHERE id = ?", (tags, video))
 

@@ -11,6 +11,8 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
 
+from prvr.library.errors import LibraryError
+
 _CONTENT = {
     "video": (
         "SELECT id, path, size, mtime, digest, subtitles, state, problem, duration, width, height, fps, frames, tags, "
@@ -96,6 +98,12 @@ def broken_among(db: sqlite3.Connection, videos: Iterable[int]) -> set[int]:
     )
     sealed = {video: db.execute(query, (video,)).fetchone() for video in videos} if has_seals(db) else {}
     return {video for video, seal in sealed.items() if seal and content_checksum(db, "video", video) != seal[0]}
+
+
+def require_whole(db: sqlite3.Connection, videos: Iterable[int]) -> None:
+    """Refuse to change damaged videos: the change would give the damage a checksum that fits."""
+    if broken_among(db, videos):
+        raise LibraryError("what the catalogue says of this video is damaged: run `prvr library repair` first")
 
 
 def broken_seals(db: sqlite3.Connection, kind: str) -> Iterator[int]:
