@@ -48,3 +48,18 @@ def test_stopping_ends_although_the_worker_ends_in_the_same_moment(
         return job.state
 
     assert asyncio.run(stopped()) == "cancelled"
+
+
+def test_the_end_is_told_although_it_comes_while_the_change_before_is_sent(tmp_path: Path) -> None:
+    async def told() -> list[str]:
+        jobs = Jobs(str(tmp_path), Roots(()))
+        job = jobs.add("films", (tmp_path / "film.mp4",), (), retry=False)
+        states = list[str]()
+        async with asyncio.timeout(10):
+            async for change in jobs.follow(job):
+                assert change is not None
+                states.append(change.state)
+                await jobs.cancel(job)  # as if sending took until then
+        return states
+
+    assert asyncio.run(told()) == ["queued", "cancelled"]

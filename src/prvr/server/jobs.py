@@ -99,9 +99,9 @@ class Jobs:
         version = -1
         while True:
             if job.version != version:
-                version = job.version
+                version, ended = job.version, job.state in ENDED
                 yield job
-                if job.state in ENDED:
+                if ended:  # as it was when it was told: it may have ended while the client was sent the last change
                     return
             try:
                 async with asyncio.timeout(10), self._changed:
