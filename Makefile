@@ -49,7 +49,7 @@ sbom:
 	$(PYTHON) tools/sbom.py
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not gpu"
 
 picture: setup
 	PRVR_PICTURES=1 $(BIN)/python -m pytest -q tests/server/test_page.py -k picture

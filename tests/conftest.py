@@ -8,6 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+# One thread of arithmetic for each process: tests run side by side, and two threads each would wait for one another's
+# cores (the trainings took twice the CPU time). Libraries read this when they load, so it stands before torch.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import torch
 
 from prvr.evaluation import Golden, read_golden
@@ -20,6 +25,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's backgro
 os.environ["PRVR_ENGINE"] = "fp32"  # tests neither measure nor convert, except where that is their subject
 
 GOLDEN = Path(__file__).parent / "golden"
+# Files that take longest. They begin first, so that none of them is alone at the end of a run of two processes.
+LONG = ("test_on_ray.py", "test_structure.py", "test_resume.py", "test_every_method.py", "test_schema.py")
 # A model and a schedule small enough to train in a second.
 TINY = """
 method = "dreamprvr"
@@ -46,6 +53,10 @@ fusion_start = 1
 fusion_ramp = 2
 snapshots = 2
 """
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+PATIENCE = 60  # seconds: far more than anything here takes
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -19,7 +20,7 @@ def search_for(page: Any, query: str) -> None:
 
 def until(page: Any, condition: str) -> None:
     """Wait for a JavaScript condition. The page's policy forbids Playwright's own `wait_for_function`."""
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + PATIENCE
     while not page.evaluate(condition):
         assert time.monotonic() < ends, condition
         page.wait_for_timeout(30)

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from prvr.library import Library
 from prvr.server import ServerOptions, build_server, create_app
 from prvr.worlds import RenderConfig, RenderedWorld, render_world
-from tests.server.browsing import FLAGS, WIDE
+from tests.server.browsing import FLAGS, PATIENCE, WIDE
 
 RATE = 1.0
 
@@ -106,7 +106,7 @@ def browser(browser_path: str) -> Iterator[Any]:
 def page(browser: Any, address: str) -> Iterator[Any]:
     context = browser.new_context(viewport=WIDE, base_url=address)
     opened = context.new_page()
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(PATIENCE * 1000)
     errors: list[str] = []
     foreign: list[str] = []
     opened.on("pageerror", lambda error: errors.append(str(error)))

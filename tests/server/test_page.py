@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,30 +73,35 @@ def test_a_hit_that_words_have_found(page: Any) -> None:
     until(page, "document.getElementById('video').duration > 0")
 
 
-def test_picture_for_the_readme(page: Any, world: RenderedWorld, address: str, tmp_path: Path) -> None:
-    """The first sentence that is understood as a whole and answered right: its own video comes first, and the middle of
-    the moment lies inside the true one. The picture in docs/ is replaced only if PRVR_PICTURES is set, because two
-    machines never draw the same pixels."""
-    right = {}
+def right_answers(world: RenderedWorld, address: str) -> Iterator[tuple[str, float]]:
+    """Sentences that the search answers right, each with the middle of the moment."""
     for query in world.queries["test"]:
         response = httpx.post(f"{address}/v1/search", json={"query": query.sentence, "limit": 1}).json()
         for hit in response["hits"] if not response["understood"]["ignored"] else ():
             middle = (hit["start"] + hit["end"]) / 2
             own_video = hit["video"]["filename"] == world.videos[query.video].name
             if own_video and query.event.start <= middle <= query.event.end:
-                right.setdefault(query.sentence, middle)
+                yield query.sentence, middle
+
+
+def test_picture_for_the_readme(page: Any, world: RenderedWorld, address: str, tmp_path: Path) -> None:
+    """The first sentence that is understood as a whole and answered right: its own video comes first, and the middle of
+    the moment lies inside the true one. The picture in docs/ is replaced only if PRVR_PICTURES is set, because two
+    machines never draw the same pixels."""
+    best, middle = next(right_answers(world, address))
     page.set_viewport_size({"width": 1280, "height": 1060})
-    best = next(iter(right))
     search_for(page, best)
     page.locator(".hit > button").first.click()
     page.click("#why summary")
     page.wait_for_selector("#registers svg")
     until(page, "document.getElementById('video').readyState >= 2")
     page.evaluate("document.getElementById('video').pause()")
-    page.evaluate(f"document.getElementById('video').currentTime = {right[best]}")
+    page.evaluate(f"document.getElementById('video').currentTime = {middle}")
     until(page, "!document.getElementById('video').seeking")
-    page.wait_for_timeout(1000)
-    picture = PICTURE if os.environ.get("PRVR_PICTURES") else tmp_path / "page.png"
+    picture = tmp_path / "page.png"
+    if os.environ.get("PRVR_PICTURES"):
+        picture = PICTURE
+        page.wait_for_timeout(1000)  # until everything is drawn
     page.screenshot(path=str(picture))
     assert picture.stat().st_size > 20_000
 
@@ -105,7 +111,7 @@ def test_adding_a_folder_shows_its_progress(page: Any) -> None:
     page.click("#folders button")
     page.click("#add-here")
     page.wait_for_selector(".job progress")
-    page.wait_for_selector(".job[data-state=done]", timeout=60_000)
+    page.wait_for_selector(".job[data-state=done]")
     text = page.inner_text(".job")
     assert "2 added" in text
     assert "broken.mp4" in text

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from tests.server.browsing import PHONE, search_for, until
+from tests.server.browsing import PATIENCE, PHONE, search_for, until
 
 
 def address_of(page: Any) -> dict[str, str]:
@@ -94,7 +94,7 @@ def test_files_that_failed_are_listed_with_their_reasons(page: Any) -> None:
     page.click("#open-add")
     page.click("#folders button")
     page.click("#add-here")
-    page.wait_for_selector(".job[data-state=done]", timeout=60_000)
+    page.wait_for_selector(".job[data-state=done]")
     page.click("#add-close")
     page.wait_for_selector("#show-failed >> visible=true")
     page.click("#show-failed")
@@ -126,19 +126,13 @@ def test_long_lists_come_page_by_page(page: Any) -> None:
 
 
 def test_examples_lead_to_clear_answers(page: Any) -> None:
+    """Beside a clear answer, cards that say nothing stay folded and are shown on request."""
     page.wait_for_selector("#examples .chip")
     text = page.locator("#examples .chip").first.inner_text()
     page.locator("#examples .chip").first.click()
     page.wait_for_selector(".hit")
     assert page.input_value("#query") == text
     assert "stands out" in page.inner_text("#status")
-
-
-def test_weak_matches_are_shown_on_request(page: Any) -> None:
-    """Beside a clear answer, cards that say nothing stay folded."""
-    page.wait_for_selector("#examples .chip")
-    page.locator("#examples .chip").first.click()
-    page.wait_for_selector(".hit")
     folded = page.locator(".hit.weak").count()
     if not folded:
         pytest.skip("all films of this world answer the example about as clearly")
@@ -149,7 +143,7 @@ def test_weak_matches_are_shown_on_request(page: Any) -> None:
 
 def test_a_slow_network_shows_placeholders_and_nothing_jumps(browser: Any, address: str) -> None:
     page = browser.new_context(viewport=PHONE, base_url=address).new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(PATIENCE * 1000)
     page.route("**/v1/videos?*", lambda route: (page.wait_for_timeout(400), route.continue_()))
     page.goto("/")
     page.wait_for_selector(".placeholder")
@@ -162,22 +156,19 @@ def test_a_slow_network_shows_placeholders_and_nothing_jumps(browser: Any, addre
     page.context.close()
 
 
-@pytest.mark.parametrize(
-    ("where", "says"),
-    [
+def test_a_bad_address_is_answered_with_a_sentence(page: Any) -> None:
+    for where, says in (
         ("/?video=999", "no video 999"),
         ("/?video=abc", "names no video"),
         ("/?like=zzz", "names no moment"),
         ("/?folder=nope", "no videos here"),
         ("/#picture=garbage", "cannot be used"),
         ("/?q=red&after=never", "filters.after"),
-    ],
-)
-def test_a_bad_address_is_answered_with_a_sentence(page: Any, where: str, says: str) -> None:
-    page.goto("about:blank")
-    page.goto(where)
-    until(page, f"document.getElementById('status').innerText.includes({json.dumps(says)})")
-    assert page.locator("#stage").is_hidden()
+    ):
+        page.goto("about:blank")
+        page.goto(where)
+        until(page, f"document.getElementById('status').innerText.includes({json.dumps(says)})")
+        assert page.locator("#stage").is_hidden()
 
 
 def test_arrow_keys_walk_through_the_videos(page: Any) -> None:

@@ -12,8 +12,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from prvr import __version__
 from prvr.lake import ClusterError, address_for_nodes, connected, is_lake, open_library, require_same_version
 from prvr.library import Library
@@ -29,6 +27,8 @@ class Replica:
     """One server of the library."""
 
     def __init__(self, address: str, version: str, options: ServerOptions, threads: int):
+        import torch
+
         require_same_version(version)
         torch.set_num_threads(threads)
         self.library, self.options = open_library(address), options
