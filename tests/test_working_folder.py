@@ -178,6 +178,7 @@ def test_watching_a_folder(hostile: Path, command: list[str], films: RenderedWor
         watcher.terminate()
         watcher.communicate(timeout=60)
     assert imported(hostile) == ""
+    assert watcher.returncode == 0
 
 
 def test_an_assistant_s_pictures_and_clips(

@@ -57,7 +57,7 @@ def listening(library: Path, *options: str) -> Iterator[str]:
         assert process.stderr is not None
         yield next(word for word in process.stderr.readline().split() if word.startswith("http"))
         process.terminate()
-        output, errors = process.communicate(timeout=20)
+        output, errors = process.communicate(timeout=60)
         assert (output, "Traceback" in errors) == ("", False)
     finally:
         process.kill()
@@ -232,7 +232,7 @@ def test_a_library_that_does_not_exist_is_one_line(tmp_path: Path, capsys: pytes
     assert "is not a library" in captured.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, None])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), None])
 def test_it_ends_with_a_signal_or_with_its_input(library: Path, number: signal.Signals | None) -> None:
     words = [sys.executable, "-m", "prvr", "mcp", str(library)]
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}

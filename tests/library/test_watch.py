@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from prvr.lake import create_library
 from prvr.library import FolderWatcher, Library, LibraryError, LibrarySettings, WatchEvent, WatchOptions
 from prvr.library import watch as watch_module
 from prvr.library.watch_changes import is_open_for_writing
+from tests.waiting import until
 
 pytest.importorskip("watchfiles", reason='watching needs watchfiles: pip install "prvr[watch]"')
 QUICK = WatchOptions(settle=0.3, rescan=60)
@@ -41,13 +42,6 @@ class Watching:
         return [event.kind for event in self.events if event.path is not None and event.path.name == name]
 
 
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    ends = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
-
-
 @contextmanager
 def watching(library: Library, *folders: Path, options: WatchOptions = QUICK) -> Iterator[Watching]:
     found = Watching(library, *folders, options=options)
@@ -56,7 +50,7 @@ def watching(library: Library, *folders: Path, options: WatchOptions = QUICK) ->
         yield found
     finally:
         found.stop.set()
-        found.thread.join(20)
+        found.thread.join(60)
     assert not found.thread.is_alive()
 
 
@@ -263,7 +257,7 @@ def test_mistakes_are_errors(in_folder: Library, own: Path) -> None:
     assert [each.path for each in FolderWatcher(in_folder, [own, own / "inner", own]).folders] == [own]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_the_command_ends_with_a_signal_and_status_shows_it(
     in_folder: Library, own: Path, number: signal.Signals
 ) -> None:
@@ -274,11 +268,11 @@ def test_the_command_ends_with_a_signal_and_status_shows_it(
         assert process.stdout.readline().startswith(f"watching {own} for ")
         added = [process.stdout.readline() for _ in range(6)]
         assert all(line.startswith("added ") for line in added)
-        time.sleep(1.5)  # until it waits again
+        until(lambda: [each.state for each in in_folder.activities()] == ["waiting"])
         (activity,) = in_folder.activities()
         assert (activity.what, activity.process, activity.folders) == ("watch", process.pid, (str(own),))
         process.send_signal(number)
-        output, errors = process.communicate(timeout=20)
+        output, errors = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from tests.server.conftest import Served
+from tests.waiting import until
 
 
 def test_other_processes_and_own_jobs_are_shown_without_paths(served: Served) -> None:
@@ -12,7 +11,7 @@ def test_other_processes_and_own_jobs_are_shown_without_paths(served: Served) ->
     films = served.library.videos()[0].path.parent
     with served.library.announce("watch", [str(films)]) as announcement:
         announcement.update(message=f"{films} is not there")
-        time.sleep(1.3)  # changes are written once a second
+        until(lambda: served.client.get("/v1/activity").json()["running"][0]["message"])  # within a second
         answer = served.client.get("/v1/activity")
         (running,) = answer.json()["running"]
         assert (running["what"], running["state"], running["file"]) == ("watch", "waiting", None)

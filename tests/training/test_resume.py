@@ -6,8 +6,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,11 +22,9 @@ from tests.training.trainings import Training
 
 @pytest.fixture(scope="module")
 def uninterrupted(preset: Path, world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was trained from beginning to end, by the command as a person types it."""
+    """A run that was trained from beginning to end."""
     out = tmp_path_factory.mktemp("whole") / "run"
-    command = [sys.executable, "-m", "prvr", "train", str(preset), "--data", str(world), "--out", str(out)]
-    ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    Training(preset, world, out).finish()
     return out
 
 
@@ -105,7 +101,10 @@ def test_a_finished_run_resumed_has_nothing_to_do(preset: Path, world: Path, uni
 
 
 CORNERS = {
-    "hand-over of the best": ["--backbone-stage.hand-over", "best", "--backbone-stage.epochs", "3"],
+    "hand-over of the best": [
+        *("--backbone-stage.hand-over", "best", "--backbone-stage.epochs", "3"),
+        *("--trace-stage.epochs", "2"),
+    ],
     "patience": ["--backbone-stage.patience", "1", "--backbone-stage.epochs", "6", "--trace-stage.epochs", "0"],
     "held out": ["--held-out", "0.25", "--selection", "best"],
 }
@@ -114,7 +113,7 @@ CORNERS = {
 @pytest.mark.parametrize("corner", CORNERS)
 def test_corners_of_the_schedule_resume_too(corner: str, preset: Path, world: Path, tmp_path: Path) -> None:
     """Stopped by an error at many places, files half written included, then resumed until it is done."""
-    config = configured(preset, CORNERS[corner])
+    config = configured(preset, ["--batch-size", "20", *CORNERS[corner]])
     whole = tmp_path / "whole"
     train(config, world, whole)
     broken = tmp_path / "broken"
@@ -183,7 +182,7 @@ def test_averages_are_of_the_last_phase_only(preset: Path, world: Path, tmp_path
         "two": (["--trace-stage.epochs", "0", "--backbone-stage.epochs", "4"], [2, 3]),
     }
     for name, (flags, epochs) in cases.items():
-        train(configured(preset, flags), world, tmp_path / name)
+        train(configured(preset, ["--batch-size", "40", *flags]), world, tmp_path / name)
         assert Run(tmp_path / name).weights("average")[1]["epochs"] == epochs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,12 @@ from prvr.worlds import RenderedWorld
 RATE = 2.0
 
 
+@cache
+def features(path: Path) -> torch.Tensor:
+    """A film's vectors (1, M, D); it is decoded once for all tests."""
+    return torch.from_numpy(video_features(path, PlainEncoder(), RATE).vectors)[None]
+
+
 def brute_force(films: RenderedWorld, sentence: str, local: str, weight: float) -> dict[str, float]:
     """Straight from the equations, in full floats, one film at a time."""
     encoder = PlainEncoder()
@@ -33,7 +40,7 @@ def brute_force(films: RenderedWorld, sentence: str, local: str, weight: float) 
     backbone = build("frozen", visual_width=encoder.width, query_width=encoder.width, local=local, window=4, stride=2)
     found = {}
     for path in films.videos.values():
-        vectors = torch.from_numpy(video_features(path, encoder, RATE).vectors)[None]
+        vectors = features(path)
         tokens = backbone.encode_videos(vectors, torch.ones(vectors.shape[:2]), vectors[:, :0])
         assert tokens.registers is not None
         evidence = trace_evidence(queries, tokens.registers, tokens.frames, tokens.frame_mask)
