@@ -57,7 +57,6 @@ LEARNERS = {
     "gmmformer_v2": Learner("gmmformer_v2", STILL),
     "hlformer": Learner("hlformer", STILL | {"hyperbolic_width": 15, "blocks": 4}),
     "holmes": Learner("holmes", STILL | {"blocks": 3, "warmup_epochs": 2}),
-    "dreamprvr": Learner("dreamprvr", DREAM),
     "dreamprvr, then TRACE": Learner("dreamprvr", DREAM, trace_epochs=2),
     "msc_prvr": Learner("msc_prvr", STILL | {"clips": 8, "words": 30}),
     "ral": Learner("ral", STILL),
