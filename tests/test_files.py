@@ -78,7 +78,7 @@ def test_whoever_waits_gets_a_lock_when_it_is_free(tmp_path: Path) -> None:
         waiting.start()
         waiting.join(0.3)
         order.append("first")
-    waiting.join(30)
+    waiting.join(60)
     assert order == ["first", "second"]
 
 

@@ -313,7 +313,7 @@ time.sleep(60)
 
 
 def wait_until_gone(processes: list[int]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     for process in processes:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
             place = Path(f"/proc/{process}")  # a thread of it may hold its files a little longer

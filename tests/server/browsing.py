@@ -18,6 +18,11 @@ def search_for(page: Any, query: str) -> None:
     page.press("#query", "Enter")
 
 
+def place(page: Any) -> str:
+    """The page's address as the page itself sees it; Playwright hears of a change a little later."""
+    return str(page.evaluate("location.href"))
+
+
 def until(page: Any, condition: str) -> None:
     """Wait for a JavaScript condition. The page's policy forbids Playwright's own `wait_for_function`."""
     ends = time.monotonic() + PATIENCE

@@ -78,7 +78,7 @@ def address(base: Path, tmp_path: Path) -> Iterator[str]:
     thread.start()
     yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     server.should_exit = True
-    thread.join(20)
+    thread.join(60)
     listening.close()
 
 

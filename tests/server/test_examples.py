@@ -19,7 +19,7 @@ def test_others_get_what_is_known_while_one_looks(tmp_path: Path, monkeypatch: p
 
     def find(most: int) -> list[str]:
         looking.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return ["a red square"]
 
     monkeypatch.setattr(library, "examples", find)
@@ -27,9 +27,9 @@ def test_others_get_what_is_known_while_one_looks(tmp_path: Path, monkeypatch: p
     thread = threading.Thread(target=kept.get)
     thread.start()
     try:
-        assert looking.wait(20)
+        assert looking.wait(60)
         assert kept.get() == []
     finally:
         go_on.set()
-        thread.join(20)
+        thread.join(60)
     assert kept.get() == ["a red square"]

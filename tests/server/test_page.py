@@ -38,9 +38,9 @@ def test_search_play_seek_and_switch(page: Any, sentence: str) -> None:
     shown = evidence.value.json()
     page.wait_for_selector("#curves svg path.routed")
     start = shown["moments"][0]["start"]
-    until(page, "document.getElementById('video').duration > 0")  # before that, currentTime is 0
-    until(page, f"document.getElementById('video').currentTime >= {start}")
-    assert now(page) < start + 4
+    until(page, "document.getElementById('video').played.length > 0")
+    first = page.evaluate("document.getElementById('video').played.start(0)")  # however late the test looks
+    assert start <= first + 0.1 < start + 4
     assert page.locator("#curves path").count() == 3
     page.click("#why summary")
     assert "registers" in page.inner_text("#registers")

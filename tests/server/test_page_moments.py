@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from tests.server.browsing import search_for, until
+from tests.server.browsing import place, search_for, until
 
 # Hands a file to the page as a browser does when somebody drops or pastes it.
 GIVE = """([kind, data, name]) => {
@@ -45,7 +45,7 @@ def test_a_picture_is_a_query_and_its_address_can_be_shared(page: Any, picture: 
     page.wait_for_selector(".hit")
     assert page.locator(".hit").first.get_attribute("data-video") == first
     assert page.locator("#asked-picture").is_visible()
-    assert "picture=" in urlsplit(page.url).fragment
+    assert "picture=" in urlsplit(place(page)).fragment
     page.reload()
     page.wait_for_selector(".hit")
     assert page.locator(".hit").first.get_attribute("data-video") == first
@@ -71,8 +71,8 @@ def test_more_like_this(page: Any, sentence: str) -> None:
     assert str(asked.value.post_data_json["like"]["video"]) == video
     page.wait_for_selector("#asked-moment >> visible=true")
     until(page, "document.querySelectorAll('.hit').length > 0 && !document.body.classList.contains('loading')")
-    assert parse_qs(urlsplit(page.url).query)["like"][0].startswith(f"{video}@")
-    page.goto(f"{page.url}&sure=0.5")  # probabilities are known for sentences only
+    assert parse_qs(urlsplit(place(page)).query)["like"][0].startswith(f"{video}@")
+    page.goto(f"{place(page)}&sure=0.5")  # probabilities are known for sentences only
     page.wait_for_selector(".hit")
     page.locator(".hit > button").first.click()
     page.wait_for_selector("#curves svg path")
@@ -103,8 +103,8 @@ def test_a_file_that_is_gone_is_told_apart(page: Any) -> None:
 def test_picked_moments_are_saved(page: Any, sentence: str, tmp_path: Path) -> None:
     search_for(page, sentence)
     page.wait_for_selector(".hit")
-    for place in (0, 1):
-        page.locator(".hit:not(.weak) .pick input").nth(place).check()
+    for number in (0, 1):
+        page.locator(".hit:not(.weak) .pick input").nth(number).check()
     assert "2 moments picked" in page.inner_text("#picked-text")
     page.reload()
     page.wait_for_selector(".hit")

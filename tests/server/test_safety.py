@@ -130,18 +130,19 @@ def test_large_bodies_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("prvr.server.guard._TURN_SECONDS", 0.1)
 
     async def check() -> None:
-        answering = asyncio.Event()
+        begun, answering = asyncio.Event(), asyncio.Event()
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             body = (await receive())["body"]
             if len(body) > 70_000:
+                begun.set()
                 await answering.wait()
             await PlainTextResponse(str(len(body)))(scope, receive, send)
 
         guarded = httpx.ASGITransport(Guard(app, ServerOptions(), Metrics()))
         async with httpx.AsyncClient(transport=guarded, base_url="http://localhost") as client:
             first = asyncio.ensure_future(client.post("/v1/search", content=b"x" * 100_000))
-            await asyncio.sleep(0.05)
+            await begun.wait()
             refused = await client.post("/v1/search", content=b"x" * 100_000)
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
             assert (await client.post("/v1/search", content=b"x" * 60_000)).text == "60000"
