@@ -7,6 +7,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,12 +67,12 @@ def served(base: Path, tmp_path: Path) -> Iterator[Served]:
         yield Served(tmp_path, library, client)
 
 
-@pytest.fixture
-def address(base: Path, tmp_path: Path) -> Iterator[str]:
-    """The address of a real server on a free port."""
-    shutil.copytree(base / "library", tmp_path / "library")
-    shutil.copytree(base / "new", tmp_path / "new")
-    app = create_app(Library.open(tmp_path / "library"), ServerOptions(roots=(tmp_path / "new",)))
+@contextmanager
+def serving(base: Path, folder: Path) -> Iterator[str]:
+    """The address of a real server on a free port, with a copy of the library in a folder."""
+    shutil.copytree(base / "library", folder / "library")
+    shutil.copytree(base / "new", folder / "new")
+    app = create_app(Library.open(folder / "library"), ServerOptions(roots=(folder / "new",)))
     listening = socket.create_server(("127.0.0.1", 0))
     server = build_server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -80,6 +81,20 @@ def address(base: Path, tmp_path: Path) -> Iterator[str]:
     server.should_exit = True
     thread.join(60)
     listening.close()
+
+
+@pytest.fixture
+def own_address(base: Path, tmp_path: Path) -> Iterator[str]:
+    """The address of a server whose library a test may change."""
+    with serving(base, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def address(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server for all tests of a file; do not change its library."""
+    with serving(base, tmp_path_factory.mktemp("shared")) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
@@ -104,6 +119,20 @@ def browser(browser_path: str) -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any, address: str) -> Iterator[Any]:
+    with watched_page(browser, address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def own_page(browser: Any, own_address: str) -> Iterator[Any]:
+    """The page of a library that a test may change."""
+    with watched_page(browser, own_address) as opened:
+        yield opened
+
+
+@contextmanager
+def watched_page(browser: Any, address: str) -> Iterator[Any]:
+    """A page that must raise no error and ask nothing of other servers."""
     context = browser.new_context(viewport=WIDE, base_url=address)
     opened = context.new_page()
     opened.set_default_timeout(PATIENCE * 1000)

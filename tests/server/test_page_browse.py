@@ -90,22 +90,22 @@ def test_a_video_of_the_library_plays_without_a_search(page: Any) -> None:
     until(page, "document.getElementById('stage').hidden")
 
 
-def test_files_that_failed_are_listed_with_their_reasons(page: Any) -> None:
-    assert page.locator("#show-failed").is_hidden()
-    page.click("#open-add")
-    page.click("#folders button")
-    page.click("#add-here")
-    page.wait_for_selector(".job[data-state=done]")
-    page.click("#add-close")
-    page.wait_for_selector("#show-failed >> visible=true")
-    page.click("#show-failed")
-    page.wait_for_selector(".film.failed")
-    assert "broken.mp4" in page.inner_text(".film.failed .title")
-    assert len(page.inner_text(".film.failed .reason")) > 10
-    page.locator(".film.failed button").click()
-    page.click("#confirm-yes")
-    until(page, "document.querySelectorAll('.film.failed').length === 0")
-    until(page, "!document.getElementById('holds').innerText.includes('could not be read')")
+def test_files_that_failed_are_listed_with_their_reasons(own_page: Any) -> None:
+    assert own_page.locator("#show-failed").is_hidden()
+    own_page.click("#open-add")
+    own_page.click("#folders button")
+    own_page.click("#add-here")
+    own_page.wait_for_selector(".job[data-state=done]")
+    own_page.click("#add-close")
+    own_page.wait_for_selector("#show-failed >> visible=true")
+    own_page.click("#show-failed")
+    own_page.wait_for_selector(".film.failed")
+    assert "broken.mp4" in own_page.inner_text(".film.failed .title")
+    assert len(own_page.inner_text(".film.failed .reason")) > 10
+    own_page.locator(".film.failed button").click()
+    own_page.click("#confirm-yes")
+    until(own_page, "document.querySelectorAll('.film.failed').length === 0")
+    until(own_page, "!document.getElementById('holds').innerText.includes('could not be read')")
 
 
 def test_long_lists_come_page_by_page(page: Any) -> None:

@@ -153,26 +153,26 @@ def test_a_long_video_is_zoomed_and_its_sections_are_explained(page: Any, senten
     assert page.locator("#curves .joint").count() < 2
 
 
-def test_tags_and_removal(page: Any, address: str) -> None:
-    page.locator(".film > button").first.click()
-    number = page.locator(".film.playing").get_attribute("data-video")
-    page.click("#details summary")
-    page.fill("#new-tag", "  holiday ")
-    page.press("#new-tag", "Enter")
-    page.wait_for_selector("#tag-list .tag:has-text('holiday')")
-    page.locator("#tag-list [aria-label='Take off the tag drawn']").click()
-    until(page, "document.querySelectorAll('#tag-list .tag').length === 1")
-    assert httpx.get(f"{address}/v1/videos/{number}").json()["tags"] == ["holiday"]
-    page.wait_for_selector("#tags .chip:has-text('holiday')")
-    page.click("#remove")
-    assert "file itself stays" in page.inner_text("#confirm-text")
-    page.click("#confirm-no")
-    assert httpx.get(f"{address}/v1/videos/{number}").status_code == 200
-    page.click("#remove")
-    page.click("#confirm-yes")
-    until(page, "document.getElementById('stage').hidden")
-    assert httpx.get(f"{address}/v1/videos/{number}").status_code == 404
-    until(page, "document.getElementById('holds').dataset.videos === '9'")
+def test_tags_and_removal(own_page: Any, own_address: str) -> None:
+    own_page.locator(".film > button").first.click()
+    number = own_page.locator(".film.playing").get_attribute("data-video")
+    own_page.click("#details summary")
+    own_page.fill("#new-tag", "  holiday ")
+    own_page.press("#new-tag", "Enter")
+    own_page.wait_for_selector("#tag-list .tag:has-text('holiday')")
+    own_page.locator("#tag-list [aria-label='Take off the tag drawn']").click()
+    until(own_page, "document.querySelectorAll('#tag-list .tag').length === 1")
+    assert httpx.get(f"{own_address}/v1/videos/{number}").json()["tags"] == ["holiday"]
+    own_page.wait_for_selector("#tags .chip:has-text('holiday')")
+    own_page.click("#remove")
+    assert "file itself stays" in own_page.inner_text("#confirm-text")
+    own_page.click("#confirm-no")
+    assert httpx.get(f"{own_address}/v1/videos/{number}").status_code == 200
+    own_page.click("#remove")
+    own_page.click("#confirm-yes")
+    until(own_page, "document.getElementById('stage').hidden")
+    assert httpx.get(f"{own_address}/v1/videos/{number}").status_code == 404
+    until(own_page, "document.getElementById('holds').dataset.videos === '9'")
 
 
 def test_the_header_says_what_is_going_on(page: Any) -> None:

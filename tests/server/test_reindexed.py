@@ -41,10 +41,10 @@ def test_names_limits_and_other_files_are_told(served: Served) -> None:
     assert len(hits) == len(served.library.videos()) - 1
 
 
-def test_the_page_tells_them_too(browser: Any, address: str, tmp_path: Path, sentence: str) -> None:
+def test_the_page_tells_them_too(browser: Any, own_address: str, tmp_path: Path, sentence: str) -> None:
     library = Library.open(tmp_path / "library")
     film = next(video.path for video in library.videos() if video.path.parent.name == "inner")
-    page = browser.new_context(base_url=address).new_page()
+    page = browser.new_context(base_url=own_address).new_page()
     page.goto("/")
     page.wait_for_selector("#holds[data-videos]")
     assert PLAIN_LIMITS in page.inner_text("#limits")
