@@ -55,6 +55,16 @@ def test_decoders_are_not_started_by_a_fork(base: Path) -> None:
     assert build_server(create_app(Library.open(base / "library"), ServerOptions())).config.loop == "asyncio"
 
 
+def test_a_server_of_a_small_library_starts_without_torch(base: Path) -> None:
+    """Importing it takes longer than all the rest of a start."""
+    program = (
+        "import sys\nfrom prvr.library import Library\nfrom prvr.server import create_app\n"
+        "create_app(Library.open(sys.argv[1]))\nprint('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, str(base / "library")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
+
+
 def test_it_serves_and_stops_gracefully(base: Path) -> None:
     with serving(base / "library") as (address, server):
         assert httpx.post(f"{address}/v1/search", json={"query": "a red square"}, timeout=300).status_code == 200
