@@ -23,6 +23,8 @@ from tests.lake.conftest import SENTENCE, Said, finish, start
 from tests.s3 import S3Server
 
 Prvr = Callable[..., Said]
+# Lance reads and writes both in the same way: adding to a bucket stands for the rest in the ordinary suite.
+ON_A_DISK = pytest.mark.parametrize("address", ["disk", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
 
 
 def test_add_list_search_verify_and_remove(address: str, own: Path, prvr: Prvr) -> None:
@@ -57,6 +59,7 @@ def test_index_prints_the_recall(lake: Library, prvr: Prvr, monkeypatch: pytest.
     assert "approximate search, frames: finds" in prvr("library", "verify", "--library", lake.address).out
 
 
+@ON_A_DISK
 def test_copy(address: str, own: Path, tmp_path: Path, prvr: Prvr) -> None:
     folder = tmp_path / "library"
     assert prvr("library", "add", own, "--library", folder, "--encoder", "plain", "--rate", 2).status == 0
@@ -74,6 +77,7 @@ def test_copy(address: str, own: Path, tmp_path: Path, prvr: Prvr) -> None:
     prvr("library", "copy", folder, other).refuses("choose another place for the copy")
 
 
+@ON_A_DISK
 def test_a_running_server_follows_a_lake_that_is_reindexed(address: str, own: Path, prvr: Prvr) -> None:
     assert (
         prvr("library", "add", own, "--library", address, "--encoder", "plain", "--rate", 2, "--tags", "a").status == 0
@@ -98,6 +102,7 @@ def test_a_running_server_follows_a_lake_that_is_reindexed(address: str, own: Pa
     assert [hit["score"] for hit in again] == pytest.approx([old[hit["video"]["id"]] for hit in again], abs=1e-5)
 
 
+@ON_A_DISK
 def test_serve_in_a_test_client(address: str, own: Path, prvr: Prvr) -> None:
     assert prvr("library", "add", own, "--library", address, "--encoder", "plain", "--rate", 2).status == 0
     with TestClient(create_app(open_library(address)), base_url="http://localhost") as client:

@@ -1,4 +1,4 @@
-"""A bucket, and a real Ray cluster of one node: films are added while a worker is killed, and a replica answers.
+"""A bucket, and a real Ray cluster of one node: films are added while a worker is killed, and a replica answers (slow).
 
 `tests/lake/test_add_on_ray.py` and `tests/server/test_on_ray.py` do more of this (marked *slow*).
 """
@@ -21,7 +21,7 @@ pytest.importorskip("ray", reason='clusters need Ray: pip install "prvr[scale]"'
 import ray
 
 from prvr.lake import add_on_cluster, create_library
-from prvr.library import AddProgress, Library, LibrarySettings, find_videos
+from prvr.library import AddProgress, LibrarySettings, find_videos
 from prvr.processes import python_command
 from prvr.worlds import RenderedWorld
 from tests.lake.conftest import SENTENCE
@@ -45,10 +45,8 @@ def node(server: S3Server) -> Iterator[Nodes]:
         made.shutdown()
 
 
-def test_a_bucket_is_filled_and_served_by_a_cluster(
-    node: Nodes, bucket: str, films: RenderedWorld, tmp_path: Path
-) -> None:
-    """One worker is killed on the way. Nothing is lost or doubled, and a replica answers as one machine does."""
+def test_a_bucket_is_filled_by_a_cluster(node: Nodes, bucket: str, films: RenderedWorld, tmp_path: Path) -> None:
+    """One worker is killed on the way. Nothing is lost or doubled."""
     folder = tmp_path / "films"
     folder.mkdir()
     for path in sorted(films.videos.values())[:8]:
@@ -68,11 +66,13 @@ def test_a_bucket_is_filled_and_served_by_a_cluster(
     assert killed
     assert len(report.added) == len({*report.added}) == 8
     require_same(library, alone)
-    require_served(node, library, alone)
 
 
-def require_served(node: Nodes, library: Library, alike: Library) -> None:
+@pytest.mark.slow
+def test_a_bucket_is_served_by_a_cluster(node: Nodes, bucket: str, films: RenderedWorld) -> None:
     """A replica on the cluster answers a search as a library on this machine does."""
+    library = create_library(f"{bucket}/films", SETTINGS)
+    library.add(sorted(films.videos.values())[:8])
     words = ["serve", library.address, "--port", "0", "--cluster", node.address]
     process = subprocess.Popen(python_command("prvr", *words), stdout=subprocess.PIPE, text=True)
     try:
@@ -80,7 +80,7 @@ def require_served(node: Nodes, library: Library, alike: Library) -> None:
         address = re.findall(r"http://127.0.0.1:\d+/", process.stdout.readline())[0]
         hits = httpx.post(f"{address}v1/search", json={"query": SENTENCE}, timeout=60).json()["hits"]
         found = [(hit["video"]["name"], pytest.approx(hit["score"], abs=1e-3)) for hit in hits]
-        assert [(hit.video.path.name, hit.score) for hit in alike.search(SENTENCE)] == found
+        assert [(hit.video.path.name, hit.score) for hit in library.search(SENTENCE)] == found
         process.terminate()
         assert process.wait(60) == 0
     finally:

@@ -106,19 +106,6 @@ def test_picture_for_the_readme(page: Any, world: RenderedWorld, address: str, t
     assert picture.stat().st_size > 20_000
 
 
-def test_adding_a_folder_shows_its_progress(own_page: Any) -> None:
-    own_page.click("#open-add")
-    own_page.click("#folders button")
-    own_page.click("#add-here")
-    own_page.wait_for_selector(".job progress")
-    own_page.wait_for_selector(".job[data-state=done]")
-    text = own_page.inner_text(".job")
-    assert "2 added" in text
-    assert "broken.mp4" in text
-    own_page.click("#add-close")
-    until(own_page, "document.getElementById('holds').dataset.videos === '12'")
-
-
 def test_messages_for_no_match_an_unknown_query_and_errors(page: Any) -> None:
     search_for(page, "grandma stands still")
     page.wait_for_selector(".notice")

@@ -90,13 +90,18 @@ def test_a_video_of_the_library_plays_without_a_search(page: Any) -> None:
     until(page, "document.getElementById('stage').hidden")
 
 
-def test_files_that_failed_are_listed_with_their_reasons(own_page: Any) -> None:
+def test_adding_shows_its_progress_and_files_that_failed_their_reasons(own_page: Any) -> None:
     assert own_page.locator("#show-failed").is_hidden()
     own_page.click("#open-add")
     own_page.click("#folders button")
     own_page.click("#add-here")
+    own_page.wait_for_selector(".job progress")
     own_page.wait_for_selector(".job[data-state=done]")
+    text = own_page.inner_text(".job")
+    assert "2 added" in text
+    assert "broken.mp4" in text
     own_page.click("#add-close")
+    until(own_page, "document.getElementById('holds').dataset.videos === '12'")
     own_page.wait_for_selector("#show-failed >> visible=true")
     own_page.click("#show-failed")
     own_page.wait_for_selector(".film.failed")

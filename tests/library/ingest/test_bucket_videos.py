@@ -77,13 +77,13 @@ def test_answers_are_those_of_the_same_files_on_a_disk(
     assert library.verify().missing == []
 
 
-def test_adding_fetches_little_and_adding_again_almost_nothing(bucket: str, library: Library, s3: S3Server) -> None:
+def test_adding_fetches_little_and_adding_again_almost_nothing(bucket: str, in_folder: Library, s3: S3Server) -> None:
     s3.requests.clear()
-    library.add([bucket])
-    size = sum(video.size for video in library.videos())
+    in_folder.add([bucket])
+    size = sum(video.size for video in in_folder.videos())
     assert size <= s3.downloaded(".mp4") < 1.1 * size
     s3.requests.clear()
-    again = library.add([bucket])
+    again = in_folder.add([bucket])
     assert len(again.unchanged) == len(NAMES)
     assert s3.downloaded(".mp4") == 0
     assert len(s3.requests) < 5  # however many files there are
@@ -134,14 +134,14 @@ def test_subtitles_beside_a_video_are_searched_and_watched(bucket: str, tmp_path
 
 
 def test_a_broken_file_is_reported_and_retried(
-    bucket: str, library: Library, films: RenderedWorld, s3: S3Server
+    bucket: str, in_folder: Library, films: RenderedWorld, s3: S3Server
 ) -> None:
     s3.put(f"{bucket}/a.mp4", b"not a film" * 100)
-    report = library.add([bucket])
+    report = in_folder.add([bucket])
     assert names(list(report.failed)) == ["a.mp4"]
     assert len(report.added) == len(NAMES) - 1
     s3.put(f"{bucket}/a.mp4", sorted(films.videos.values())[0])
-    assert names(library.add([bucket]).added) == ["a.mp4"]
+    assert names(in_folder.add([bucket]).added) == ["a.mp4"]
 
 
 @pytest.fixture
@@ -171,13 +171,13 @@ def test_a_store_that_goes_away_marks_no_file_as_failed(bucket: str, library: Li
 
 
 @pytest.mark.usefixtures("impatient")
-def test_one_file_that_cannot_be_read_does_not_stop_the_others(bucket: str, library: Library, s3: S3Server) -> None:
+def test_one_file_that_cannot_be_read_does_not_stop_the_others(bucket: str, in_folder: Library, s3: S3Server) -> None:
     s3.before = lambda path: "500 Internal Error" if path.endswith("100%.mp4") else None
-    report = library.add([bucket])
+    report = in_folder.add([bucket])
     assert names(list(report.failed)) == ["inner/deep/100%.mp4"]
     assert "cannot be read from the bucket" in next(iter(report.failed.values()))
     assert len(report.added) == len(NAMES) - 1
     s3.before = lambda path: None
-    assert names(library.add(retry=True).added) == ["inner/deep/100%.mp4"]
+    assert names(in_folder.add(retry=True).added) == ["inner/deep/100%.mp4"]
     with open_video(f"{bucket}/inner/deep/100%.mp4") as video:
         assert video.info.duration
