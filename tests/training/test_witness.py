@@ -19,6 +19,7 @@ from prvr.training import (
     WitnessMaterial,
     WitnessStage,
     fit_hubs,
+    fit_query_weights,
     fit_weight,
     join_processes,
     load_preset,
@@ -107,6 +108,18 @@ def test_weights_are_found_on_a_split() -> None:
     loud = WitnessMaterial(**vars(loud) | {"candidates": loud.base.topk(20, dim=1).indices})
     assert fit_hubs(loud) == pytest.approx(1.0, abs=0.4)
     assert torch.allclose(loud.without_hubs(1.0).base, material.base)
+
+
+def test_each_query_gets_its_own_weight() -> None:
+    """The second score tells the truth about queries of two words only."""
+    material, noise = made_up(200, 3), torch.randn(200, 20, generator=torch.Generator().manual_seed(0))
+    long = torch.arange(200) % 2 == 0
+    mask = torch.stack([torch.ones(200, dtype=torch.bool), long], 1)
+    material = WitnessMaterial(**vars(material) | {"word_mask": mask})
+    told = material.positive.gather(1, material.candidates).float() + 0.5 * noise
+    weights = fit_query_weights(material, torch.where(long[:, None], told, noise))(material).squeeze(1)
+    assert weights[long].mean() > 0.1
+    assert weights[~long].mean() < 0.3 * weights[long].mean()
 
 
 def test_material_comes_from_a_base_and_knows_equal_sentences(preset: Path, world: Path) -> None:
