@@ -6,6 +6,8 @@ after it. A folder with both is read as one model; so is a single file that hold
 
 from __future__ import annotations
 
+import re
+import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,17 +92,19 @@ def _read(path: Path) -> Any:
         mapped = zipfile.is_zipfile(path)  # older files are read as a whole
         if mapped:
             _require_stored(path)
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns about a file's form before it refuses the file
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except EncoderError:
         raise
     except Exception as problem:  # damaged input raises many types of errors
-        if "weights_only" in str(problem) or "Unsupported" in str(problem):
+        named = re.search(r"GLOBAL ([\w.]+)", str(problem))
+        if named:
             raise EncoderError(
-                f"{path} holds more than numbers, and reading it would execute code that is in it: refused. Use the "
-                "authors' own file, or a .safetensors copy."
+                f"{path} names code that loading it would execute ({named[1]}): refused. Use the authors' own file, or "
+                "a .safetensors copy."
             ) from None
-        first = str(problem).strip().partition("\n")[0]
-        raise EncoderError(f"{path} cannot be read as weights ({first}). Download it again.") from problem
+        raise EncoderError(f"{path} cannot be read as weights: it is damaged, or another kind of file.") from problem
 
 
 def _require_stored(path: Path) -> None:
