@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from prvr.media import EncoderError, open_window_encoder, open_word_encoder, window_features, write_video
+from prvr.media import EncoderError, file_hash, open_window_encoder, open_word_encoder, window_features, write_video
 from tests.media.encoders.tiny_internvideo2 import WIDTH, pool_state, published, save_llama, tower_state
 
 # What the authors' module (internvideo2_clip_vision.py and pos_embed.py of OpenGVLab/InternVideo, without its fused
@@ -130,6 +131,24 @@ def test_words_are_the_models_last_hidden_states_after_the_prompt(llama: Path) -
     assert encoder.text_recipe(words=True).width == 16
     with pytest.raises(EncoderError, match="no vector for a sentence"):
         encoder.encode_texts(["a"])
+
+
+def test_the_llama_is_read_from_the_authors_file(llama: Path, tmp_path: Path) -> None:
+    """In torch's format, with the video part of another model beside."""
+    from transformers import LlamaModel
+
+    for path in llama.glob("*.json"):
+        shutil.copy(path, tmp_path)
+    with pytest.raises(EncoderError, match=r"needs the LLaMA's weights, .* it holds none"):
+        open_word_encoder(str(tmp_path), "cpu")
+    state = {f"transformer.{name}": tensor for name, tensor in LlamaModel.from_pretrained(llama).state_dict().items()}
+    torch.save(state | {"cls_token": torch.ones(1), "text_projection": torch.ones(2)}, tmp_path / "internvl.pth")
+    encoder, same = open_word_encoder(str(tmp_path), "cpu"), open_word_encoder(str(llama), "cpu")
+    np.testing.assert_array_equal(encoder.encode_words("a red square"), same.encode_words("a red square"))
+    assert encoder.weights == file_hash(tmp_path / "internvl.pth")
+    torch.save(state | {"transformer.norm.weight": torch.ones(5)}, tmp_path / "internvl.pth")
+    with pytest.raises(EncoderError, match=r"is not the LLaMA of .*: transformer.norm.weight does not fit"):
+        open_word_encoder(str(tmp_path), "cpu")
 
 
 def test_another_model_is_no_llama(sentence_folder: Path, tmp_path: Path) -> None:

@@ -6,21 +6,17 @@ after it. A folder with both is read as one model; so is a single file that hold
 
 from __future__ import annotations
 
-import re
-import warnings
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from prvr.media.encoders.internvideo2_model import FRAMES, GRID, InternVideo2Tower, TowerSizes
+from prvr.media.encoders.tensor_files import WEIGHT_ENDINGS, read_tensors
 from prvr.media.errors import EncoderError
 
-_ENDINGS = (".safetensors", ".pt", ".pth")
 _PREFIX = "vision_encoder."
 _PATCHES, _POSITIONS = "patch_embed.proj.weight", "pos_embed"
 
@@ -57,61 +53,22 @@ def load_tower(place: Path, device: torch.device, dtype: torch.dtype) -> LoadedT
 
 def _weight_files(place: Path) -> list[Path]:
     if place.is_dir():
-        files = sorted(path for path in place.iterdir() if path.suffix in _ENDINGS and path.is_file())
+        files = sorted(path for path in place.iterdir() if path.suffix in WEIGHT_ENDINGS and path.is_file())
         if not files:
-            raise EncoderError(f"{place} holds no weights: no file that ends with {', '.join(_ENDINGS)}.")
+            raise EncoderError(f"{place} holds no weights: no file that ends with {', '.join(WEIGHT_ENDINGS)}.")
         return files
     if not place.is_file():
         raise EncoderError(f"There is no file or folder {place}. Give InternVideo2's weights.")
-    if place.suffix not in _ENDINGS:
-        raise EncoderError(f"{place} is no file of weights: expected {', '.join(_ENDINGS)}, or a folder with them.")
+    if place.suffix not in WEIGHT_ENDINGS:
+        raise EncoderError(f"{place} is no file of weights ({', '.join(WEIGHT_ENDINGS)}), nor a folder with them.")
     return [place]
 
 
 def _tower_tensors(path: Path) -> dict[str, Tensor]:
     """The video tower's tensors in a file, by their names in the tower."""
-    content = _read(path)
-    for name in ("module", "model"):
-        content = content[name] if isinstance(content, Mapping) and isinstance(content.get(name), Mapping) else content
-    if not isinstance(content, Mapping):
-        raise EncoderError(f"{path} holds a {type(content).__name__}, not a model's weights.")
-    tensors = {str(name): tensor for name, tensor in content.items() if isinstance(tensor, Tensor)}
-    for name, tensor in tensors.items():
-        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-            raise EncoderError(f"{path}: {name} claims more numbers than are stored. Download it again.")
+    tensors = read_tensors(path)
     tower = {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items() if name.startswith(_PREFIX)}
     return tower or tensors
-
-
-def _read(path: Path) -> Any:
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            return load_file(path)
-        mapped = zipfile.is_zipfile(path)  # older files are read as a whole
-        if mapped:
-            _require_stored(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns about a file's form before it refuses the file
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-    except EncoderError:
-        raise
-    except Exception as problem:  # damaged input raises many types of errors
-        named = re.search(r"GLOBAL ([\w.]+)", str(problem))
-        if named:
-            raise EncoderError(
-                f"{path} names code that loading it would execute ({named[1]}): refused. Use the authors' own file, or "
-                "a .safetensors copy."
-            ) from None
-        raise EncoderError(f"{path} cannot be read as weights: it is damaged, or another kind of file.") from problem
-
-
-def _require_stored(path: Path) -> None:
-    """Refuse an archive that grows in memory: torch stores entries as they are."""
-    with zipfile.ZipFile(path) as archive:
-        if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
-            raise EncoderError(f"{path} claims more than it holds. Download it again.")
 
 
 def _joined(parts: Mapping[Path, dict[str, Tensor]], place: Path) -> dict[str, Tensor]:
