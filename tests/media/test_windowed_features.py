@@ -74,6 +74,7 @@ def test_frames_and_words_are_written_checked_and_trained_on(
     recipes = files.recipes
     assert recipes["frames"]["weights"] == open_window_encoder(models / "tower.safetensors", "cpu").weights
     assert recipes["frames"]["rate"] == 4.0
+    assert recipes["queries"]["encoder"] == "llama"
     assert "last hidden states of 'summarize:'" in recipes["queries"]["preprocessing"]
     rows = check_collections(qvhighlights.parent).rows
     assert not [row for row in rows if row.state == "error" and "train" not in row.item and "split" not in row.item]

@@ -43,7 +43,7 @@ class LlamaEncoder(TextEncoder):
             raise EncoderError(f"{folder} does not hold a LLaMA: its config.json cannot be read ({problem}).") from None
         if kind != "llama":
             raise EncoderError(f"{folder} holds a model of type {kind}; a LLaMA is needed (model_type llama).")
-        self.name = name
+        self.name = folder.resolve().name if Path(name).is_dir() else name  # its hash says the rest
         self.device = best_device(device)
         _require_tokenizer(folder)
         self._file = _published_file(folder)
