@@ -115,7 +115,12 @@ def test_frames_alone_are_made_beside_published_words(
 
 
 def test_what_is_missing_or_does_not_fit_is_said(
-    models: Path, films: Path, qvhighlights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: Path,
+    films: Path,
+    qvhighlights: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     tower, llama = str(models / "tower.safetensors"), str(models / "llama")
     (tmp_path / "small").mkdir()
@@ -138,6 +143,11 @@ def test_what_is_missing_or_does_not_fit_is_said(
     assert main(line(qvhighlights, broken, "--encoder", tower, "--text-encoder", llama)) == 1
     assert "No video could be read" in capsys.readouterr().err
     assert not [path for path in (qvhighlights / "FeatureData").iterdir() if not path.name.startswith(".")]
+    monkeypatch.setattr(
+        "prvr.media.encoders.internvideo2._NAMES", {(16, 1): "internvideo2-1b"}
+    )  # the tiny tower's sizes
+    assert main(line(qvhighlights, films, "--encoder", tower, "--text-encoder", llama)) == 1
+    assert "internvideo2 is InternVideo2 6B, words of its LLaMA, but" in capsys.readouterr().err
     clip = ["data", "extract", str(qvhighlights), "--videos", str(films), "--features", "clip-b32", "--window", "2"]
     assert main(clip) == 1
     assert "--window is for internvideo2" in capsys.readouterr().err
