@@ -5,8 +5,11 @@
 
 For every cell (a proxy with a shape of noise, or a world) and seed it trains DreamPRVR alone, then witnesses on
 the frozen base: with words, with the pooled query, and with the controls of ``prvr.evaluation.WitnessExperiment``. The
-same seeds train all of them. A longer base (``--longer``) has a third more epochs than the others: more than a witness
-costs. Work is queued by importance; what does not fit into ``--minutes`` is left out. A result is written when it is
+same seeds train all of them. Two other bases can be trained beside (``--bases``): a *longer* one has a third more
+epochs, which is more than a witness costs; an *ignored* one does not count a video as a wrong answer to a sentence that
+was also written for it (``prvr train --same-sentence ignored``), and gets witnesses of its own.
+
+Work is queued by importance; what does not fit into ``--minutes`` is left out. A result is written when it is
 there: RESULTS/results.json (numbers), RESULTS/ranks.zip (each query's rank under each scoring) and RESULTS/log.txt.
 The same command continues an interrupted study; with ``--before``, also elsewhere. ``witness_tables.py`` prints
 the tables.
@@ -101,11 +104,11 @@ class Task:
 
     cell: str
     seed: int
-    longer: bool = False
+    base: str = "usual"  # or longer, ignored
 
     @property
     def name(self) -> str:
-        return f"{self.cell}-seed{self.seed}{'-longer' if self.longer else ''}"
+        return f"{self.cell}-seed{self.seed}{'' if self.base == 'usual' else '-' + self.base}"
 
 
 # -- one cell's data --------------------------------------------------------------------------------------------------
@@ -146,9 +149,12 @@ def configuration(task: Task, arguments: argparse.Namespace) -> TrainConfig:
     if arguments.quick and not cell.is_world:
         config = small(config)
     epochs = 6 if arguments.quick else cell.epochs
+    if task.base == "longer":
+        epochs = round(4 / 3 * epochs)
     return replace(
         config,
-        backbone_stage=replace(config.backbone_stage, epochs=round(4 / 3 * epochs) if task.longer else epochs),
+        backbone_stage=replace(config.backbone_stage, epochs=epochs),
+        same_sentence="ignored" if task.base == "ignored" else "wrong",
         trace_stage=replace(config.trace_stage, epochs=0),
         seed=task.seed,
         validate_every=10,
@@ -170,19 +176,19 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
     about: dict[str, Any] = {
         "cell": task.cell,
         "seed": task.seed,
-        "longer": task.longer,
+        "base": task.base,
         "videos": len(test),
         "queries": len(test.captions),
         "base seconds": seconds,
         "step seconds": [round(epoch["seconds"], 2) for epoch in read_metrics(run.path)],
     }
-    if task.longer:
+    if task.base == "longer":
         base = split_scores(model, test, use_trace=False).base
-        columns = {"longer": ranks(base, test.query_video).cpu()}
-        columns["longer_any"] = ranks(base, test.positives).cpu()
+        columns = {"base": ranks(base, test.query_video).cpu(), "base_any": ranks(base, test.positives).cpu()}
         about["test"] = {name: recalls(column).sum_r for name, column in columns.items()}
     else:
-        names = arguments.ablations if task.seed == 0 and task.cell in arguments.ablated else []
+        usual = task.base == "usual"
+        names = arguments.ablations if usual and task.seed == 0 and task.cell in arguments.ablated else []
         stage = WitnessStage(steps=200, queries=32, negatives=11) if arguments.quick else WitnessStage(steps=1500)
         found = WitnessExperiment(model, splits, stage, task.seed).run(names)
         columns = {**found.ranks, **{f"{name}_any": column for name, column in found.any_ranks.items()}}
@@ -198,19 +204,25 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
 
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
-    """Most important first: every cell once, then further seeds of the proxies, a longer base, and the rest."""
+    """Most important first: every cell once, then further seeds of the proxies, other bases, and the rest."""
     proxies = [name for name in arguments.cells if not CELLS[name].is_world]
     worlds = [name for name in arguments.cells if CELLS[name].is_world]
     first, *others = arguments.seeds
     yield from (Task(name, first) for name in (*proxies, *worlds))
     for seed in others:
         yield from (Task(name, seed) for name in proxies)
-        if seed == others[0] and arguments.longer:
-            yield from (Task(name, first, longer=True) for name in proxies)
+        if seed == others[0]:
+            yield from (Task(name, first, base) for base in arguments.bases for name in proxies if asked(name, base))
     for seed in others:
         yield from (Task(name, seed) for name in worlds)
-    if arguments.longer:
-        yield from (Task(name, first, longer=True) for name in (worlds if others else arguments.cells))
+        yield from (Task(name, seed, "ignored") for name in proxies if "ignored" in arguments.bases and asked(name))
+    left = worlds if others else arguments.cells
+    yield from (Task(name, first, base) for base in arguments.bases for name in left if asked(name, base))
+
+
+def asked(cell: str, base: str = "ignored") -> bool:
+    """Whether a base is of interest: few sentences of the other cells were written for two videos."""
+    return base != "ignored" or CELLS[cell].source == "charades"
 
 
 class Queue:
@@ -270,7 +282,7 @@ class Queue:
             self.say(f"{task.name}: left out, {self.left:.0f} s are too few")
             return
         began = time.monotonic()
-        words = [*self._same(), "--one", task.cell, str(task.seed), str(int(task.longer))]
+        words = [*self._same(), "--one", task.cell, str(task.seed), task.base]
         log = self.arguments.study / "logs" / f"{task.name}.log"
         if not self.call(words, log):
             self.say(f"{task.name}: FAILED or cut, {log} ends with\n{log.read_text(errors='replace')[-1500:]}")
@@ -338,18 +350,18 @@ def main() -> None:
     parser.add_argument(
         "--ablated", nargs="*", default=["activitynet-correlated", "charades-correlated"], help="… here"
     )
-    parser.add_argument("--longer", action="store_true", help="also train a base with a third more epochs, one seed")
+    parser.add_argument("--bases", nargs="*", default=[], choices=("longer", "ignored"), help="further ones")
     parser.add_argument("--at-once", type=int, default=1, help="trainings side by side")
     parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--quick", action="store_true", help="small models and worlds, for a CPU")
     parser.add_argument("--build", help=argparse.SUPPRESS)
-    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # CELL SEED LONGER
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # CELL SEED BASE
     arguments = parser.parse_args()
     if arguments.build:
         build(arguments.build, arguments)
     elif arguments.one:
-        cell, seed, longer = arguments.one
-        one(Task(cell, int(seed), longer == "1"), arguments)
+        cell, seed, base = arguments.one
+        one(Task(cell, int(seed), base), arguments)
     else:
         arguments.out = arguments.out or arguments.study
         arguments.out.mkdir(parents=True, exist_ok=True)

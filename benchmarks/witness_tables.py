@@ -33,6 +33,14 @@ SCORINGS = {
 }
 
 
+OTHER_BASES = {
+    "longer:base": "a third more epochs",
+    "ignored:base": "same sentence ignored",
+    "ignored:hubs": "the same, hub offset",
+    "ignored:words+hubs": "the same, words and hub offset",
+}
+
+
 @dataclass(frozen=True)
 class Result:
     """One training: its numbers, and each query's rank under each scoring."""
@@ -64,6 +72,17 @@ def read_results(path: Path) -> Iterator[Result]:
             header, *lines = list(csv.reader(io.StringIO(text)))
             columns = {key: torch.tensor([int(line[c]) for line in lines]) for c, key in enumerate(header) if c > 1}
             yield Result(about, tuple(line[1] for line in lines), columns)
+
+
+def joined(results: Sequence[Result]) -> list[Result]:
+    """One result per cell and seed: what other bases gave stands beside the usual one's, as ``longer:base``."""
+    usual = {(r.cell, r.about["seed"]): r for r in results if r.about["base"] == "usual"}
+    for result in results:
+        if result.about["base"] != "usual" and (result.cell, result.about["seed"]) in usual:
+            assert result.videos == usual[result.cell, result.about["seed"]].videos
+            named = {f"{result.about['base']}:{key}": column for key, column in result.ranks.items()}
+            usual[result.cell, result.about["seed"]].ranks.update(named)
+    return list(usual.values())
 
 
 DRAWS = 5_000  # of every interval
@@ -165,29 +184,24 @@ def main() -> None:
     parser.add_argument("results", type=Path, nargs="+", metavar="RESULTS")
     parser.add_argument("--figure", type=Path, help="also draw the first table: a path without suffix")
     arguments = parser.parse_args()
-    found = {
-        f"{r.cell}-{r.about['seed']}-{r.about['longer']}": r for path in arguments.results for r in read_results(path)
-    }
+    found = joined([r for path in arguments.results for r in read_results(path)])
     cells: dict[str, list[Result]] = {}
-    longer: dict[str, list[Result]] = {}
-    for result in found.values():
-        (longer if result.about["longer"] else cells).setdefault(result.cell, []).append(result)
+    for result in found:
+        cells.setdefault(result.cell, []).append(result)
     print("### Labelled video\n\n" + changes(cells, "base", SCORINGS) + "\n")
     print("### Any correct video\n\n" + changes(cells, "base", SCORINGS, "_any") + "\n")
+    print("### Other bases, labelled video\n\n" + changes(cells, "base", OTHER_BASES) + "\n")
+    print("### Other bases, any correct video\n\n" + changes(cells, "base", OTHER_BASES, "_any") + "\n")
     print("### What words add to the hub offset\n\n" + changes(cells, "hubs", {"words+hubs": "words"}) + "\n")
     print("### Controls, without the hub offset: ΔSumR\n\n" + kept(cells) + "\n")
     print("### First answers\n\n" + support(cells) + "\n")
-    tried = {key: key for r in found.values() for key in r.ranks if key.removesuffix("+hubs") not in _KNOWN}
-    tried = {key: key for key in tried if not key.endswith("_any") and key != "longer"}
+    tried = {key: key for r in found for key in r.ranks if key.removesuffix("+hubs") not in _KNOWN and ":" not in key}
+    tried = {key: key for key in tried if not key.endswith("_any")}
     first = {cell: [r for r in some if r.about["seed"] == 0] for cell, some in cells.items()}
     print("### Ablations, seed 0, hub offset included\n\n" + changes(first, "base", {"words+hubs": "recipe", **tried}))
     print("\n### Chosen on validation, and cost\n\n" + numbers(cells) + "\n")
     if arguments.figure:
         print(f"wrote {save_figure(draw(cells), arguments.figure)[0]}\n")
-    for cell, some in longer.items():
-        short = [spread([recalls(r.ranks[k]).sum_r for r in first.get(cell, [])]) for k in ("base", "words+hubs")]
-        more = spread([recalls(r.ranks["longer"]).sum_r for r in some])
-        print(f"{cell}: base {short[0]}, a third more epochs {more}, words and hubs on the base {short[1]}")
 
 
 _KNOWN = {"base", "hubs", "words", "pooled", "shuffled", "uniform"}

@@ -73,6 +73,7 @@ class QueryBatch(TensorRecord):
     tokens: Tensor  # (Q, L, Dq)
     mask: Tensor  # (Q, L)
     ids: tuple[str, ...] = ()
+    sentences: Tensor | None = None  # (Q,) equal numbers: word for word the same sentence
 
     def __len__(self) -> int:
         return self.tokens.shape[0]

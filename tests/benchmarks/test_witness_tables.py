@@ -15,19 +15,19 @@ KEYS = ("words", "pooled", "shuffled", "uniform")
 SCORINGS = ["base", "hubs", *KEYS, *(f"{key}+hubs" for key in KEYS)]
 
 
-def write_result(archive: zipfile.ZipFile, cell: str, seed: int) -> None:
+def write_result(archive: zipfile.ZipFile, cell: str, seed: int, base: str = "usual") -> None:
     """Forty queries of twenty videos: all at rank 6, and at rank 5 with words and hubs."""
     weights, seconds = {"hubs": 0.5, "words+hubs": 0.3, "pooled+hubs": 0.1}, {"witness": 3.0}
     support = {"share supported": 0.5, "P(correct | supported)": 0.4, "P(correct | unsupported)": 0.1}
-    about = {"cell": cell, "seed": seed, "longer": False, "weights": weights, "seconds": seconds, "base seconds": 9.0}
+    about = {"cell": cell, "seed": seed, "base": base, "weights": weights, "seconds": seconds, "base seconds": 9.0}
     about |= {"support": support, "validation": {"base": 1.0, "words+hubs": 2.0}}
     columns = [f"{name}{ending}" for ending in ("", "_any") for name in SCORINGS]
     lines = [",".join(["query_id", "video_id", *columns])]
     for query in range(40):
         ranks = ["5" if name.startswith("words+hubs") else "6" for name in columns]
         lines.append(",".join([f"q{query}", f"v{query // 2}", *ranks]))
-    archive.writestr(f"{cell}-seed{seed}/about.json", json.dumps(about))
-    archive.writestr(f"{cell}-seed{seed}/ranks.csv", "\n".join(lines) + "\n")
+    archive.writestr(f"{cell}-seed{seed}-{base}/about.json", json.dumps(about))
+    archive.writestr(f"{cell}-seed{seed}-{base}/ranks.csv", "\n".join(lines) + "\n")
 
 
 @pytest.mark.slow
@@ -36,10 +36,13 @@ def test_tables_come_from_the_ranks(tmp_path: Path) -> None:
         for cell in ("activitynet-correlated", "world"):
             for seed in (0, 1):
                 write_result(archive, cell, seed)
+        write_result(archive, "world", 0, "ignored")
     command = [sys.executable, str(ROOT / "benchmarks" / "witness_tables.py"), str(tmp_path)]
     shown = subprocess.run(command, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
     rows = [line for line in shown.stdout.splitlines() if line.startswith("| **words and hub offset**")]
     assert rows[0].count("+100.00 [+100.00, +100.00]") == 3  # two cells, and both together
+    gain = "+100.00 [+100.00, +100.00]"
+    assert f"| the same, words and hub offset |  | {gain} | {gain} |" in shown.stdout
     assert "| world | 50 % | 40.0 % | 10.0 % | +30.0 |" in shown.stdout
     assert "| base (SumR, seeds) | 200.0 ± 0.0 | 200.0 ± 0.0 | |" in shown.stdout

@@ -9,6 +9,7 @@ Features are read and resampled the first time; every later batch is gathered fr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -134,7 +135,15 @@ class Dataset:
         """Some queries, in the order given, words padded to the longest of them."""
         rows = _as_rows(rows)
         tokens, mask = self.tables.word_batch(rows)
-        return QueryBatch(tokens, mask, tuple(self.captions[row].id for row in rows.tolist()))
+        ids = tuple(self.captions[row].id for row in rows.tolist())
+        return QueryBatch(tokens, mask, ids, self.sentence_numbers[rows].to(tokens.device))
+
+    @cached_property
+    def sentence_numbers(self) -> Tensor:
+        """(Q,) a number for each query; word for word the same sentences have the same one."""
+        sentences = [" ".join(re.findall(r"\w+", caption.sentence.casefold())) for caption in self.captions]
+        number = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
+        return torch.tensor([number[sentence] for sentence in sentences], dtype=torch.long)
 
     def train_batch(self, rows: Tensor | Sequence[int], draw: Callable[[Tensor], Tensor] | None = None) -> TrainBatch:
         """Some videos with all their queries.

@@ -18,7 +18,7 @@ from prvr.losses.evidential import (
     evidential_error,
     softened_targets,
 )
-from prvr.losses.labels import masked_mean, mean_per_video
+from prvr.losses.labels import also_described, masked_mean, mean_per_video
 from prvr.losses.matching import best_matching, matching_loss
 from prvr.losses.relations import angle_relation, distance_relation
 from prvr.losses.span import span_loss
@@ -28,6 +28,7 @@ from prvr.losses.triplet import Negatives, pick_negatives, square_triplet, tripl
 __all__ = [
     "BranchAlignment",
     "Negatives",
+    "also_described",
     "ambiguous",
     "angle_relation",
     "best_matching",

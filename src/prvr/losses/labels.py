@@ -16,6 +16,19 @@ def is_positive(labels: Tensor, videos: int) -> Tensor:
     return labels[:, None] == torch.arange(videos, device=labels.device)[None, :]
 
 
+def also_described(sentences: Tensor, labels: Tensor, videos: int) -> Tensor:
+    """(N, B) True where query n is labelled with another video, but a query of video b is the same sentence.
+
+    >>> also_described(torch.tensor([7, 7, 8]), torch.tensor([0, 1, 1]), 2)
+    tensor([[False,  True],
+            [ True, False],
+            [False, False]])
+    """
+    own = is_positive(labels, videos)
+    same = (sentences[:, None] == sentences[None, :]) & (labels >= 0)[:, None]
+    return (same.float() @ own.float() > 0) & ~own
+
+
 def same_video(labels: Tensor) -> Tensor:
     """(N, N) True for two different queries of one video."""
     alike = (labels[:, None] == labels[None, :]) & (labels >= 0)[:, None]

@@ -145,6 +145,8 @@ class TrainConfig:
     backbone_stage: BackboneStage = field(default_factory=BackboneStage)
     trace_stage: TraceStage = field(default_factory=TraceStage)
     witness_stage: WitnessStage = field(default_factory=WitnessStage)
+    same_sentence: Literal["wrong", "ignored"] = "wrong"
+    """a video that another query describes word for word the same: a wrong answer, as in all papers, or left out"""
     batch_size: int = 128
     """videos per step, over all processes together"""
     seed: int = 0

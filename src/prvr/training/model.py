@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from prvr.backbones import Backbone, build
-from prvr.losses import info_nce, pick_negatives, triplet
+from prvr.losses import also_described, info_nce, pick_negatives, triplet
 from prvr.tokens import TrainBatch
 from prvr.trace import Trace
 from prvr.training.config import ConfigError, TraceStage, TrainConfig
 from prvr.training.distributed import gather_encoded
 from prvr.training.schedule import PhaseEpoch, fusion_weight
+
+_FAR_BELOW = -1e4  # added to a score: no loss looks at the pair any more
 
 
 class TraceModel(nn.Module):
@@ -28,6 +30,7 @@ class TraceModel(nn.Module):
         self.backbone, self.trace, self.stage = backbone, trace, stage
         self.bf16 = False
         self.world = 1
+        self.ignores_same_sentence = False
 
     @staticmethod
     def from_config(config: TrainConfig) -> TraceModel:
@@ -55,7 +58,11 @@ class TraceModel(nn.Module):
             raise ConfigError(f"{config.method} has no words for a witness to read: leave out --witness-stage.steps")
         if config.trace_stage.fused_base and not backbone.takes_residual:
             raise ConfigError(f"the losses of {config.method} take no evidence: leave out --trace-stage.fused-base")
-        return TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)
+        model = TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)
+        model.ignores_same_sentence = config.same_sentence == "ignored"
+        if model.ignores_same_sentence and not backbone.takes_residual:
+            raise ConfigError(f"the losses of {config.method} cannot leave pairs out: drop --same-sentence ignored")
+        return model
 
     def enter(self, now: PhaseEpoch) -> None:
         """Choose what learns in this phase. A frozen backbone also runs without dropout."""
@@ -71,12 +78,20 @@ class TraceModel(nn.Module):
         """Loss terms, already weighted; their sum is the loss."""
         with torch.set_grad_enabled(now.phase != "frozen"), self._autocast(batch.labels.device):
             encoded = self.backbone.encode_batch(batch)
+        if self.ignores_same_sentence and batch.queries.sentences is not None:
+            encoded = replace(encoded, per_query={**encoded.per_query, "sentences": batch.queries.sentences})
         encoded = gather_encoded(encoded, self.world)
         terms: dict[str, Tensor] = {}
         evidence = self.trace(encoded.queries.float(), encoded.videos.to(torch.float32)) if now.uses_trace else None
+        added = []
         if evidence is not None and self.stage.fused_base:
-            weight = fusion_weight(now.trace_epoch, self.trace.config.fusion_weight, self.stage)
-            encoded = replace(encoded, residual=weight * evidence)
+            added.append(fusion_weight(now.trace_epoch, self.trace.config.fusion_weight, self.stage) * evidence)
+        if "sentences" in encoded.per_query:
+            left_out = _FAR_BELOW * also_described(encoded.per_query["sentences"], encoded.labels, len(encoded.videos))
+            added.append(left_out)
+            evidence = None if evidence is None else evidence + left_out
+        if added:
+            encoded = replace(encoded, residual=torch.stack(added).sum(0))
         if now.phase != "frozen":
             weights = self.backbone.loss_weights
             raw = self.backbone.objective(encoded, epoch=now.epoch, generator=generator)

@@ -11,7 +11,6 @@ The base is frozen. Its score is never changed outside of each query's best ``ca
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, replace
 
 import torch
@@ -152,10 +151,8 @@ def query_bank(queries: Tensor) -> QueryBank:
 
 def same_sentence(dataset: Dataset) -> Tensor:
     """Which videos a query's sentence was written for, word for word, (Q, V) bool. Its own is always among them."""
-    sentences = [" ".join(re.findall(r"\w+", caption.sentence.casefold())) for caption in dataset.captions]
-    number = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
-    rows = torch.tensor([number[sentence] for sentence in sentences])
-    described = torch.zeros(len(number), len(dataset), dtype=torch.bool)
+    rows = dataset.sentence_numbers
+    described = torch.zeros(int(rows.max()) + 1, len(dataset), dtype=torch.bool)
     described[rows, dataset.query_video] = True
     return described[rows]
 
@@ -193,7 +190,9 @@ def _read(witness: Witness, material: WitnessMaterial, rows: Tensor, videos: Ten
     """Evidence of queries (N,) in their videos (N, K). Each video is read once, however many queries meet it."""
     named, place = torch.unique(videos, return_inverse=True)
     mask = material.frame_mask[named]
-    frames = witness.read_frames(material.frames[named], mask)[place]
+    read = witness.read_frames(material.frames[named], mask)
+    # Gradients of ``read[place]`` are summed in no fixed order on several cores, so that a seed would not be enough.
+    frames = read.index_select(0, place.flatten()).view(*place.shape, *read.shape[1:])
     return witness.compare(*witness.read_words(material.words[rows], material.word_mask[rows]), frames, mask[place])
 
 
