@@ -4,8 +4,9 @@
     python benchmarks/phase_split.py DATA --out STUDY --epochs 30 18      # a GPU: full size
     python benchmarks/phase_split.py DATA --out STUDY --quick             # a CPU: small
 
-It trains DreamPRVR and then, with the same seed, three second phases: as in the paper; with both evidence losses at
-weight 0; and none, but as many more epochs of the backbone's own schedule. The mean over the last epochs is compared
+It trains DreamPRVR and then, with the same seed, four second phases: as in the paper; with both evidence losses at
+weight 0; with the fused score inside the backbone's losses; and none, but as many more epochs of the backbone's own
+schedule. The mean over the last epochs is compared
 with the last epoch of the same training. It prints ΔSumR of the base branch and of TRACE against the backbone before
 the phase, with intervals that draw whole videos, and writes STUDY/phase_split.json.
 """
@@ -57,6 +58,7 @@ def variants(config: TrainConfig) -> dict[str, TrainConfig]:
     return {
         "full": config,
         "evidence losses at 0": replace(config, trace_stage=replace(stage, weight_nce=0.0, weight_triplet=0.0)),
+        "fused score in the losses": replace(config, trace_stage=replace(stage, fused_base=True)),
         "backbone's own schedule": replace(config, backbone_stage=alone, trace_stage=replace(stage, epochs=0)),
     }
 

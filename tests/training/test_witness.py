@@ -19,6 +19,7 @@ from prvr.training import (
     WitnessMaterial,
     WitnessStage,
     fit_hubs,
+    fit_query_weights,
     fit_weight,
     join_processes,
     load_preset,
@@ -109,6 +110,18 @@ def test_weights_are_found_on_a_split() -> None:
     assert torch.allclose(loud.without_hubs(1.0).base, material.base)
 
 
+def test_each_query_gets_its_own_weight() -> None:
+    """The second score tells the truth about queries of two words only."""
+    material, noise = made_up(200, 3), torch.randn(200, 20, generator=torch.Generator().manual_seed(0))
+    long = torch.arange(200) % 2 == 0
+    mask = torch.stack([torch.ones(200, dtype=torch.bool), long], 1)
+    material = WitnessMaterial(**vars(material) | {"word_mask": mask})
+    told = material.positive.gather(1, material.candidates).float() + 0.5 * noise
+    weights = fit_query_weights(material, torch.where(long[:, None], told, noise))(material).squeeze(1)
+    assert weights[long].mean() > 0.1
+    assert weights[~long].mean() < 0.3 * weights[long].mean()
+
+
 def test_material_comes_from_a_base_and_knows_equal_sentences(preset: Path, world: Path) -> None:
     config = load_preset(str(preset))
     model = TraceModel.from_config(config).eval()
@@ -136,7 +149,8 @@ def test_an_experiment_ranks_every_scoring_and_control(preset: Path, world: Path
     stage = WitnessStage(witness=WitnessConfig(width=8, hidden=8), steps=3, queries=4, negatives=3)
     found = WitnessExperiment(model, splits, stage, seed=0).run(["raw", "fused-loss"])
     endings = [f"{name}{hubs}" for name in ("words", "pooled", "shuffled", "uniform") for hubs in ("", "+hubs")]
-    assert {"base", "hubs", *endings, "raw+hubs", "fused-loss+hubs"} == set(found.ranks) == set(found.any_ranks)
+    tried = {"query-weights+hubs", "raw+hubs", "fused-loss+hubs"}
+    assert {"base", "hubs", *endings, *tried} == set(found.ranks) == set(found.any_ranks)
     base = split_scores(model, splits["test"], use_trace=False).base
     assert torch.equal(found.ranks["base"], ranks(base, splits["test"].query_video))
     assert all((found.any_ranks[name] <= found.ranks[name]).all() for name in found.ranks)

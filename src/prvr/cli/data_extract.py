@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +12,10 @@ import tyro
 
 from prvr.cli.console import count
 from prvr.cli.extraction import open_feature_encoder, print_failures, require_sampling
+from prvr.cli.windowed import WindowedFeature
 from prvr.data import DATASETS, KNOWN_FEATURES, Collection, DataError, only_collection, read_captions
 from prvr.library import find_videos
-from prvr.media import Extraction, TextFeatures, add_features
+from prvr.media import Extraction, TextEncoder, TextFeatures, WindowEncoder, add_features
 from prvr.terminal import Console
 
 _NAMED = 3  # missing videos that are named
@@ -31,6 +33,9 @@ class Extract:
     clip-b32 needs `prvr prepare clip-base`, clip-l14 `prvr prepare clip`, or --encoder with the model's folder. You can
     stop with Ctrl-C and run the same command again to continue. The exit status is 1 if videos are missing or cannot be
     read.
+
+    InternVideo2 (a row for each window of eight frames; docs/research.md says which files) needs both models:
+    `prvr data extract DATA/qvhighlights --videos VIDEOS --features internvideo2 --encoder WEIGHTS --text-encoder DIR`.
     """
 
     dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
@@ -38,13 +43,20 @@ class Extract:
     videos: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
     """the folder with the videos, named after their ids; folders in it are searched as well"""
     features: str
-    """clip-b32 or clip-l14, for the same as published; with --encoder, also a name of your own"""
+    """clip-b32, clip-l14, internvideo2 or internvideo2-1b, for the same as published; with --encoder, also a name of
+    your own"""
     collection: str | None = None
     """which collection, if there are several"""
     encoder: str | None = None
-    """plain, a name that `prvr prepare --list` shows, or a folder [the one that makes the features]"""
-    rate: float = 1.0
-    """frames per second that are encoded; Moment-DETR's features have one row for two seconds, which is 0.5"""
+    """plain, a name that `prvr prepare --list` shows, or a folder [the one that makes the features]; for internvideo2
+    the file with its weights, or the folder with both files"""
+    text_encoder: Annotated[str | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """for internvideo2: the folder of the LLaMA that encodes the captions; without it only frames are made, where the
+    words are there already"""
+    window: Annotated[float | None, tyro.conf.arg(metavar="SECONDS")] = None
+    """for internvideo2: how long a row's window is [2 for QVHighlights, 1 for others, as published]"""
+    rate: float | None = None
+    """frames per second that are encoded [1]; Moment-DETR's features have one row for two seconds, which is 0.5"""
     pool: int = 1
     """frames whose mean is one row of the features"""
     repeats: float = 0.0
@@ -58,17 +70,17 @@ class Extract:
 
     def run(self) -> int:
         console = Console(highlight=False, markup=False, soft_wrap=True)
-        require_sampling(self.rate, self.pool, self.repeats)
+        require_sampling(1.0 if self.rate is None else self.rate, self.pool, self.repeats)
         files, sentences, wanted = self._captions()
         self._require_new(files)
         found = self._find(wanted)
         known = self.features if self.features in KNOWN_FEATURES else None
-        encoder = open_feature_encoder(known, self.encoder, self.text, self.workers, console)
-        made_by = Extraction(encoder, self.rate, repeats=self.repeats, pool=self.pool)
+        made_by, words = self._open(files, console)
+        if isinstance(made_by.encoder, WindowEncoder) and words is None:
+            sentences = {}
+        add = partial(add_features, text=self.text, text_encoder=words, workers=self.workers)
         try:
-            made = add_features(
-                files.folder, self.features, found, sentences, made_by, text=self.text, workers=self.workers
-            )
+            made = add(files.folder, self.features, found, sentences, made_by)
         except KeyboardInterrupt:
             console.print("stopped; finished videos are kept, and the same command continues from here")
             raise
@@ -87,6 +99,23 @@ class Extract:
         else:
             console.print(f"next: prvr train {files.folder} --data.visual-feature {self.features}")
         return 1 if missing or failed else 0
+
+    def _open(self, files: Collection, console: Console) -> tuple[Extraction, TextEncoder | None]:
+        """How the features are made, and what encodes sentences if that is another model."""
+        known = KNOWN_FEATURES.get(self.features)
+        if known is not None and known.windowed:
+            for option in ("rate", "repeats", "text", "workers"):
+                if getattr(self, option) != getattr(Extract, option):
+                    raise DataError(
+                        f"--{option} is not for {known.name}: a row is a --window, and sentences are words."
+                    )
+            return WindowedFeature(known, files, self.encoder, self.text_encoder).open(self.window, self.pool)
+        for option, given in (("--text-encoder", self.text_encoder), ("--window", self.window)):
+            if given is not None:
+                raise DataError(f"{option} is for internvideo2; an encoder of single pictures takes --rate and --pool.")
+        name = None if known is None else known.name
+        encoder = open_feature_encoder(name, self.encoder, self.text, self.workers, console)
+        return Extraction(encoder, self.rate or 1.0, repeats=self.repeats, pool=self.pool), None
 
     def _captions(self) -> tuple[Collection, dict[str, str], list[str]]:
         """The collection, the sentence of each caption, and the videos that they are about."""

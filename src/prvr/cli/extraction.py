@@ -28,6 +28,8 @@ def open_feature_encoder(
         raise DataError(
             f"{known.name} features are read, but cannot be made here (docs/research.md says why); choose {able}."
         )
+    if known is not None and known.windowed:
+        raise DataError(f"{known.name} features are made by prvr data extract, for a dataset that has captions.")
     name = name or (known.encoder if known is not None else None)
     if name is None:
         name = default_encoder()

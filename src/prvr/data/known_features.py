@@ -35,6 +35,14 @@ class KnownFeature:
     files: tuple[FeatureFiles, ...]
     encoder: str = ""  # the encoder that makes it from videos; empty: none that we can run
 
+    @property
+    def windowed(self) -> bool:
+        """Whether several frames make one row, by an encoder whose weights the user names."""
+        return self.encoder.startswith("internvideo2")
+
+
+_LLAMA = tuple(f"{name}_internvideo2_llama_text_feature" for name in ("qvhighlight", "charade_sta"))
+
 
 def _moment_detr(*pairs: tuple[str, str]) -> tuple[FeatureFiles, ...]:
     """One .npz file per video and query, as moment-retrieval methods publish them; folder names differ."""
@@ -77,20 +85,21 @@ KNOWN_FEATURES: dict[str, KnownFeature] = {
             "internvideo2", "InternVideo2 6B, words of its LLaMA", 768, 4096,
             (
                 FeatureFiles("InternVideo2's authors", "qvhighlight_internvideo2_videoclip_6b_w2s",
-                             ("qvhighlight_internvideo2_llama_text_feature",)),
-                FeatureFiles("InternVideo2's authors", "charade_sta_internvideo2_videoclip_6b_w1s",
-                             ("charade_sta_internvideo2_llama_text_feature",)),
-                FeatureFiles("you", "internvideo2", ("internvideo2",)),
+                             _LLAMA[:1]),
+                FeatureFiles("InternVideo2's authors", "charade_sta_internvideo2_videoclip_6b_w1s", _LLAMA[1:]),
+                FeatureFiles("you or prvr", "internvideo2", ("internvideo2", *_LLAMA)),
             ),
+            encoder="internvideo2-6b",
         ),
         KnownFeature(
             "internvideo2-1b", "InternVideo2 1B, words of the 6B model's LLaMA", None, 4096,
             (
                 FeatureFiles("InternVideo2's authors", "qvhighlight_internvideo2_videoclip_1b_w2s",
-                             ("qvhighlight_internvideo2_llama_text_feature",)),
-                FeatureFiles("InternVideo2's authors", "charade_sta_internvideo2_videoclip_1b_w1s",
-                             ("charade_sta_internvideo2_llama_text_feature",)),
+                             _LLAMA[:1]),
+                FeatureFiles("InternVideo2's authors", "charade_sta_internvideo2_videoclip_1b_w1s", _LLAMA[1:]),
+                FeatureFiles("you or prvr", "internvideo2-1b", ("internvideo2-1b", "internvideo2", *_LLAMA)),
             ),
+            encoder="internvideo2-1b",
         ),
     )
 }  # fmt: skip

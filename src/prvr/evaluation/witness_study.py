@@ -23,6 +23,7 @@ from prvr.training import (
     WitnessMaterial,
     WitnessStage,
     fit_hubs,
+    fit_query_weights,
     fit_weight,
     rescored,
     train_witness,
@@ -126,6 +127,9 @@ class WitnessExperiment:
             self._break(witness, ending, pair.test, weight)
             self._fit(f"pooled{ending}", pooled, pair.with_one_word())
         self._support(corrected, scores, weight)
+        each = fit_query_weights(corrected.val, scores.val)  # λ_q instead of one λ
+        weighed = _HeldScores(each(corrected.val) * scores.val, each(corrected.test) * scores.test)
+        self._add("query-weights+hubs", corrected, weighed, 1.0)
         for name in ablations:
             inputs, changes = WITNESS_ABLATIONS[name]
             own, other = (train, held) if inputs == "both" else self._material(inputs)

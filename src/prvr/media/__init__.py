@@ -49,9 +49,12 @@ if TYPE_CHECKING:
         PlainEncoder,
         TextEncoder,
         Understanding,
+        WindowEncoder,
         find_preset,
         open_encoder,
         open_text_encoder,
+        open_window_encoder,
+        open_word_encoder,
         picture_engine,
         prepared_encoders,
         presets,
@@ -102,6 +105,7 @@ if TYPE_CHECKING:
         subtitle_tracks,
     )
     from prvr.media.thumbnails import THUMBNAIL_PROGRAM, thumbnail
+    from prvr.media.windows import window_features
     from prvr.media.writer import write_video
 else:
     __getattr__, __dir__ = lazy_door(__name__)
@@ -165,6 +169,7 @@ __all__ = [
     "VideoFile",
     "VideoInfo",
     "VideoReader",
+    "WindowEncoder",
     "add_features",
     "cached_models",
     "core_count",
@@ -195,6 +200,8 @@ __all__ = [
     "open_text_encoder",
     "open_transcriber",
     "open_video",
+    "open_window_encoder",
+    "open_word_encoder",
     "parse_moments",
     "picture_bytes",
     "picture_engine",
@@ -218,6 +225,7 @@ __all__ = [
     "video_features",
     "video_path",
     "weights_hash",
+    "window_features",
     "write_dataset",
     "write_video",
 ]

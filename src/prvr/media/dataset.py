@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from prvr.files import exclusive_lock, recover_folders, whole_folder, write_whole
-from prvr.media.encoders.base import Encoder
-from prvr.media.errors import MediaError
+from prvr.media.encoders.base import Encoder, TextEncoder, WindowEncoder
+from prvr.media.errors import EncoderError, MediaError
 from prvr.media.kept_features import ExtractedVideo, Extraction
 from prvr.media.reader import Backend
 from prvr.media.recipe import Recipe
@@ -115,6 +115,7 @@ def add_features(
     made_by: Extraction,
     *,
     text: TextFeatures = "words",
+    text_encoder: TextEncoder | None = None,
     workers: int = 1,
     progress: bool = True,
 ) -> ExtractionResult:
@@ -126,9 +127,10 @@ def add_features(
         folder: the collection's folder.
         name: the feature's name.
         videos: a file for each video id.
-        sentences: the sentence of each caption id.
+        sentences: the sentence of each caption id; none, and only frames are written.
         made_by: encoder, rate and pooling.
         text: how sentences are kept, as ``write_dataset`` takes it.
+        text_encoder: encodes the sentences; by default the encoder of the frames.
         workers: processes that decode and encode, for encoders without weights.
         progress: whether to show a progress bar.
 
@@ -139,16 +141,28 @@ def add_features(
 
     folder = Path(folder)
     finished, frames, words = _finished(folder, name), folder / "FeatureData" / name, folder / "TextData" / name
-    for place in (words, frames):
+    for place in (words, frames) if sentences else (frames,):
         if place.exists() and not (place == frames and finished.exists()):  # that one was interrupted, and continues
             raise DataError(f"{place} exists already. Delete it, or choose another name.")
-    _text_recipe(made_by.encoder, text)  # refuses before hours of work what the encoder cannot do
+    writer = _sentence_encoder(made_by, text_encoder) if sentences else None
+    if writer is not None:
+        _text_recipe(writer, text)  # refuses before hours of work what the encoder cannot do
     result = _extract(folder, name, videos, replace(made_by, keep=finished), workers, progress)
-    with whole_folder(words) as texts:
-        _write_query_features(texts / "feature.hdf5", sentences, made_by.encoder, text, progress)
-        write_whole(texts / RECIPE_FILE, _text_recipe(made_by.encoder, text).to_json())
+    if isinstance(made_by.encoder, WindowEncoder):
+        made_by.encoder.release()  # a GPU may not hold both models
+    if writer is not None:
+        with whole_folder(words) as texts:
+            _write_query_features(texts / "feature.hdf5", sentences, writer, text, progress)
+            write_whole(texts / RECIPE_FILE, _text_recipe(writer, text).to_json())
     shutil.rmtree(finished, ignore_errors=True)
     return result
+
+
+def _sentence_encoder(made_by: Extraction, given: TextEncoder | None) -> TextEncoder:
+    encoder = given or made_by.encoder
+    if isinstance(encoder, WindowEncoder):
+        raise EncoderError(f"{encoder.name} encodes no sentences; name a text encoder as well.")
+    return encoder
 
 
 def _finished(folder: Path, name: str) -> Path:
@@ -213,7 +227,7 @@ def _features(made_by: Extraction, path: Path) -> ExtractedVideo | MediaError:
 
 
 def _write_query_features(
-    path: Path, sentences: Mapping[str, str], encoder: Encoder, text: TextFeatures, progress: bool
+    path: Path, sentences: Mapping[str, str], encoder: TextEncoder, text: TextFeatures, progress: bool
 ) -> None:
     """One dataset per sentence: the features of its words (L, Dq), or its one vector (1, D)."""
     import h5py
@@ -230,7 +244,7 @@ def _write_query_features(
                 store.create_dataset(name, data=encoder.project_words(words) if text == "projected" else words)
 
 
-def _text_recipe(encoder: Encoder, text: TextFeatures) -> Recipe:
+def _text_recipe(encoder: TextEncoder, text: TextFeatures) -> Recipe:
     if text == "projected":
         encoder.project_words(encoder.encode_words("a"))  # raises where it cannot
     return encoder.text_recipe(words=text == "words", projected=text == "projected")

@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from prvr.media.encoders.base import Array, Encoder
+from prvr.media.encoders.base import Array, Encoder, WindowEncoder
 from prvr.media.features import video_features
 from prvr.media.reader import Backend, decoder_name
 from prvr.media.recipe import Recipe
+from prvr.media.windows import window_features
 
 
 class ExtractedVideo(NamedTuple):
@@ -30,8 +31,8 @@ class ExtractedVideo(NamedTuple):
 class Extraction:
     """How videos become features, and where those of finished videos are kept (nowhere if ``keep`` is None)."""
 
-    encoder: Encoder
-    rate: float
+    encoder: Encoder | WindowEncoder
+    rate: float  # frames per second; a window encoder makes one row of several
     backend: Backend = "pyav"
     keep: Path | None = None
     repeats: float = 0.0  # as ``feature_parts`` takes it
@@ -46,7 +47,10 @@ class Extraction:
         kept = self._kept_file(path)
         found = None if kept is None else _read(kept)
         if found is None:
-            made = video_features(path, self.encoder, self.rate, self.backend, self.repeats)
+            if isinstance(self.encoder, WindowEncoder):
+                made = window_features(path, self.encoder, self.rate, self.backend)
+            else:
+                made = video_features(path, self.encoder, self.rate, self.backend, self.repeats)
             found = ExtractedVideo(made.vectors, made.recipe, made.problem)
             if kept is not None:
                 _write(kept, found)

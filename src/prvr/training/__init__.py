@@ -59,14 +59,12 @@ from prvr.training.sweep import (
 from prvr.training.validation import split_scores, validate
 from prvr.training.witness import (
     WitnessMaterial,
-    fit_hubs,
-    fit_weight,
-    rescored,
     same_sentence,
     train_witness,
     witness_material,
     witness_scores,
 )
+from prvr.training.witness_fusion import QueryWeights, fit_hubs, fit_query_weights, fit_weight, rescored
 from prvr.training.witness_run import FittedWitness, fit_run_witness, load_run_witness
 
 __all__ = [
@@ -88,6 +86,7 @@ __all__ = [
     "PlainStep",
     "PlannedRun",
     "Processes",
+    "QueryWeights",
     "Run",
     "RunCalibration",
     "RunError",
@@ -114,6 +113,7 @@ __all__ = [
     "config_to_dict",
     "copy_start",
     "fit_hubs",
+    "fit_query_weights",
     "fit_run_witness",
     "fit_weight",
     "flat_settings",

@@ -2,7 +2,7 @@
 
     material = {split: witness_material(model, load_split(config, data, split)) for split in ("train", "val", "test")}
     witness = train_witness(material["train"], WitnessStage(), seed=0)
-    weight = fit_weight(material["val"], witness_scores(witness, material["val"]))
+    weight = fit_weight(material["val"], witness_scores(witness, material["val"]))  # prvr.training.witness_fusion
     final = rescored(material["test"], witness_scores(witness, material["test"]), weight)
 
 The base is frozen. Its score is never changed outside of each query's best ``candidates``: R@100 is the base's own.
@@ -210,48 +210,3 @@ def witness_scores(witness: Witness, material: WitnessMaterial, *, uniform: bool
         found = witness.compare(words[rows], weights[rows], frames[videos], mask)
         scores.append(uniform_score(found.evidence, material.word_mask[rows], mask) if uniform else found.score)
     return torch.cat(scores)
-
-
-# -- fusion -----------------------------------------------------------------------------------------------------------
-
-
-@torch.enable_grad()
-def fit_weight(material: WitnessMaterial, added: Tensor) -> float:
-    """The weight of a second score next to the base's, by listwise cross-entropy on a split: one number, at least 0.
-
-    Args:
-        material: the split (validation).
-        added: the second score of its candidates, (Q, K).
-    """
-    right = material.positive.gather(1, material.candidates)
-    known = right.any(1)
-    table = torch.stack([material.base.gather(1, material.candidates), added], -1).double()[known]
-    table, right = table - table.mean(1, keepdim=True), right[known]
-    spread = table.std((0, 1)).clamp(min=1e-9)
-    table = table / spread
-    weights = torch.tensor([1.0, 0.0], dtype=table.dtype, device=table.device, requires_grad=True)
-    optimiser = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimiser.zero_grad()
-        logits = table @ weights
-        value = (logits.logsumexp(1) - logits.masked_fill(~right, -torch.inf).logsumexp(1)).mean()
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    optimiser.step(loss)  # type: ignore[no-untyped-call]
-    own, other = (weights.detach() / spread).clamp(min=1e-9).tolist()
-    return float(other / own)
-
-
-def fit_hubs(material: WitnessMaterial) -> float:
-    """μ of ``S_base − μ·h``, on a split (validation)."""
-    return fit_weight(material, -material.hubs[material.candidates])
-
-
-def rescored(material: WitnessMaterial, added: Tensor, weight: float) -> Tensor:
-    """Final scores (Q, V): candidates in the order of ``S + λ·added``, all others below them in their old order."""
-    own = material.base.gather(1, material.candidates)
-    new = own + weight * added
-    new = new - new.amin(1, keepdim=True) + own.amin(1, keepdim=True)
-    return material.base.scatter(1, material.candidates, new)

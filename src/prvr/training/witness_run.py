@@ -14,16 +14,14 @@ from prvr.trace import Witness, WitnessConfig, WordEvidence
 from prvr.training.model import TraceModel
 from prvr.training.run import Run
 from prvr.training.witness import (
-    fit_hubs,
-    fit_weight,
     joined_inputs,
     query_bank,
-    rescored,
     train_witness,
     witness_material,
     witness_scores,
     word_inputs,
 )
+from prvr.training.witness_fusion import fit_hubs, fit_weight, rescored
 
 _NAME = "witness"
 

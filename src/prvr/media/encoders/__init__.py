@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prvr.errors import did_you_mean
-from prvr.media.encoders.base import Array, Encoder, TextEncoder, Understanding, unit_rows
+from prvr.media.encoders.base import Array, Encoder, TextEncoder, Understanding, WindowEncoder, unit_rows
 from prvr.media.encoders.plain import PlainEncoder
 from prvr.media.encoders.presets import EncoderPreset, find_preset, prepared_encoders, presets
 from prvr.media.errors import EncoderError
@@ -78,6 +78,29 @@ def open_text_encoder(name: str = "minilm", device: str | None = None) -> TextEn
     return SentenceEncoder(_hub_name(name), device)
 
 
+def open_window_encoder(place: str | Path, device: str | None = None) -> WindowEncoder:
+    """InternVideo2's video tower, from a file with its weights or a folder with the files of one model.
+
+    Raises:
+        EncoderError: there is no such file, it holds something else, or reading it would execute code.
+    """
+    from prvr.media.encoders.internvideo2 import InternVideo2Encoder
+
+    return InternVideo2Encoder(place, device)
+
+
+def open_word_encoder(name: str, device: str | None = None) -> TextEncoder:
+    """A LLaMA that encodes the words of sentences as InternVideo2's authors do, from a folder.
+
+    Raises:
+        EncoderError: the folder does not hold a LLaMA with .safetensors weights.
+        MissingExtra: ``transformers`` is not installed.
+    """
+    from prvr.media.encoders.llama import LlamaEncoder
+
+    return LlamaEncoder(name, device)
+
+
 def _hub_name(name: str) -> str:
     """A short name's hub name; other names as they are. A misspelt short name raises an ``EncoderError``."""
     if name not in SHORT_NAMES and name.isascii() and "/" not in name and not Path(name).exists():
@@ -97,9 +120,12 @@ __all__ = [
     "PlainEncoder",
     "TextEncoder",
     "Understanding",
+    "WindowEncoder",
     "find_preset",
     "open_encoder",
     "open_text_encoder",
+    "open_window_encoder",
+    "open_word_encoder",
     "picture_engine",
     "prepared_encoders",
     "presets",

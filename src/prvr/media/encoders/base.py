@@ -1,4 +1,4 @@
-"""The interface of encoders: pictures and sentences to unit vectors of one space."""
+"""The interface of encoders: pictures and sentences to unit vectors of one space; windows of frames to vectors."""
 
 from __future__ import annotations
 
@@ -114,6 +114,32 @@ class Encoder(TextEncoder):
         return Recipe(
             self.name, self.weights, self.width, size, preprocessing, float(rate), decoder, repeats=float(repeats)
         )
+
+
+class WindowEncoder(ABC):
+    """Windows of several frames to vectors, one each. Sentences belong to another encoder, and to another space."""
+
+    name: str
+    weights: str  # sha256 of the weight files
+    width: int  # D, of the vectors
+    frames: int  # of a window
+    fit: Fit  # the size of its pictures
+    preprocessing: str = ""  # of pictures
+    batch: int = 1  # windows that are encoded together
+
+    @abstractmethod
+    def encode_windows(self, windows: NDArray[np.uint8]) -> Array:
+        """Vectors of windows, as the model returns them. (B, frames, H, W, 3) → (B, D)"""
+
+    def recipe(self, rate: float, decoder: str, repeats: float = 0.0) -> Recipe:
+        """The recipe of windows that are made of frames at ``rate`` per second; every frame is encoded."""
+        size = f"{self.fit.width}x{self.fit.height} {self.fit.mode}"
+        how = _joined(f"{self.frames} frames a row", self.preprocessing)
+        return Recipe(self.name, self.weights, self.width, size, how, float(rate), decoder)
+
+    def release(self) -> None:
+        """Free a GPU's memory until the next windows come."""
+        return
 
 
 def _joined(*parts: str) -> str:

@@ -46,8 +46,10 @@ class PretrainedModel:
             )
 
 
-def load_pretrained(name: str) -> PretrainedModel:
+def load_pretrained(name: str, dtype: str = "float32") -> PretrainedModel:
     """Load a model that is on this machine, after checking that its files have not changed.
+
+    ``dtype`` is the type of its numbers; ``auto`` keeps that of its files.
 
     Raises:
         EncoderError: the model is not on this machine, its files have changed, or it cannot be loaded.
@@ -55,13 +57,9 @@ def load_pretrained(name: str) -> PretrainedModel:
     """
     folder = model_folder(name)
     hashes = require_unchanged(folder)
-    import torch
-
     transformers = require_transformers()
     try:
-        model = transformers.AutoModel.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, dtype=torch.float32
-        )
+        model = transformers.AutoModel.from_pretrained(folder, local_files_only=True, use_safetensors=True, dtype=dtype)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as problem:
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
