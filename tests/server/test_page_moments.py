@@ -30,18 +30,14 @@ def picture(address: str) -> str:
     return base64.b64encode(httpx.get(f"{address}/v1/videos/1/thumbnail?time=2&width=640").content).decode()
 
 
-def test_a_picture_is_a_query_and_its_address_can_be_shared(page: Any, picture: str) -> None:
+@pytest.mark.parametrize("kind", ["drop", "paste"])
+def test_a_picture_is_a_query_and_its_address_can_be_shared(page: Any, picture: str, kind: str) -> None:
     page.evaluate(GIVE, ["dragenter", picture, "a.jpg"])
     assert page.locator("#drop").is_visible()
     page.evaluate(GIVE, ["dragleave", picture, "a.jpg"])
     assert page.locator("#drop").is_hidden()
-    with page.expect_response("**/v1/search"):
-        page.evaluate(GIVE, ["drop", picture, "a.jpg"])
-    page.wait_for_selector(".hit")
-    page.click("#asked-close")
-    page.wait_for_selector(".film >> visible=true")
     with page.expect_response("**/v1/search") as answer:
-        page.evaluate(GIVE, ["paste", picture, "a.jpg"])
+        page.evaluate(GIVE, [kind, picture, "a.jpg"])
     sent = base64.b64decode(answer.value.request.post_data_json["picture"])
     assert sent.startswith(b"\xff\xd8")
     assert len(sent) < 20_000  # short enough for an address
