@@ -78,10 +78,13 @@ def joined(results: Sequence[Result]) -> list[Result]:
     """One result per cell and seed: what other bases gave stands beside the usual one's, as ``longer:base``."""
     usual = {(r.cell, r.about["seed"]): r for r in results if r.about["base"] == "usual"}
     for result in results:
-        if result.about["base"] != "usual" and (result.cell, result.about["seed"]) in usual:
-            assert result.videos == usual[result.cell, result.about["seed"]].videos
-            named = {f"{result.about['base']}:{key}": column for key, column in result.ranks.items()}
-            usual[result.cell, result.about["seed"]].ranks.update(named)
+        base, beside = result.about["base"], usual.get((result.cell, result.about["seed"]))
+        if base == "usual":
+            continue
+        if beside is None or beside.videos != result.videos:
+            print(f"left out: {result.cell}, seed {result.about['seed']}, {base}: no usual base of the same queries\n")
+            continue
+        beside.ranks.update({f"{base}:{key}": column for key, column in result.ranks.items()})
     return list(usual.values())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -24,6 +25,7 @@ from prvr.backbones import (
 )
 from prvr.backbones.trunk import Trunk
 from prvr.data import DATASETS
+from prvr.losses import LEFT_OUT
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
 from prvr.training import (
     BackboneStage,
@@ -186,6 +188,17 @@ def test_padding_queries_change_no_loss(model: Trunk, batch: TrainBatch) -> None
         torch.testing.assert_close(dirty[name], value, atol=1e-6, rtol=1e-6)
     total_loss(dirty, model.loss_weights).backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_ranking_losses_do_not_look_at_pairs_that_are_left_out(model: Trunk, batch: TrainBatch) -> None:
+    if not model.takes_residual:
+        pytest.skip("its losses cannot leave pairs out")
+    encoded = model.encode_batch(batch)
+    wrong = batch.labels[:, None] != torch.arange(len(batch.videos))
+    for epoch in (0, 99):  # negatives drawn from all, and the hardest
+        terms = model.objective(replace(encoded, residual=LEFT_OUT * wrong), epoch=epoch)
+        for name in ("nce_clip", "nce_frame", "triplet_clip", "triplet_frame"):
+            assert terms[name].item() == pytest.approx(0, abs=1e-5), name
 
 
 def test_losses_do_not_depend_on_the_order_of_queries(model: Trunk, batch: TrainBatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from prvr.data import Dataset
+from prvr.data import Caption, Dataset
 from prvr.training import ConfigError, TraceModel, load_preset, phase_at
 from prvr.training.step import pad_batch
 
@@ -53,7 +53,14 @@ def test_the_data_number_their_sentences(world: Path) -> None:
     assert all((texts[a] == texts[b]) == (numbers[a] == numbers[b]) for a in numbers for b in numbers)
 
 
-def test_a_method_that_cannot_says_so() -> None:
-    config = replace(load_preset("charades", "clip4clip"), same_sentence="ignored")
+def test_sentences_are_compared_in_any_script() -> None:
+    boy, girl = (Caption("v#0", "v", text).words for text in ("लड़का खेलता है", "लड़की खेलती है।"))
+    assert boy != girl == "लड़की खेलती है"
+    assert Caption("v#0", "v", "?!").words == ""
+
+
+@pytest.mark.parametrize("method", ["clip4clip", "mssl", "holmes"])
+def test_a_method_that_cannot_says_so(method: str) -> None:
+    config = replace(load_preset("charades", method), same_sentence="ignored")
     with pytest.raises(ConfigError, match="same-sentence"):
         TraceModel.from_config(replace(config, trace_stage=replace(config.trace_stage, epochs=0)))

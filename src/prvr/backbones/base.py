@@ -98,7 +98,7 @@ class Backbone(nn.Module, ABC):
     separable: bool = True  # False: each query–video pair is scored by itself; a gallery cannot be prepared
     has_registers: bool = False  # True: video tokens include registers that TRACE can be trained on
     has_words: bool = False  # True: ``word_states`` gives a query's words, which a witness reads
-    takes_residual: bool = False  # True: its ranking losses add ``Encoded.residual``
+    takes_residual: bool = False  # True: all its losses of query–video pairs add ``Encoded.residual``
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that get no gradient
     official_unused: tuple[str, ...] = ()  # key prefixes in the authors' checkpoints that are ignored
     compiled: tuple[str, ...] = ()  # submodules and methods with most of a step's work: long GPU trainings compile them

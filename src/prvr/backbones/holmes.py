@@ -80,6 +80,7 @@ class Holmes(TwoBranch):
     clip_encoder: BlendedBank
     frame_encoder: BlendedBank
     untrained = ("weight_token",)
+    takes_residual = False
 
     def __init__(self, config: HolmesConfig):
         super().__init__(config)

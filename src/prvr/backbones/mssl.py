@@ -67,6 +67,7 @@ class MSSL(Trunk):
     config_type = MSSLConfig
     config: MSSLConfig
     separable = False
+    takes_residual = False
     averages: Tensor
 
     def __init__(self, config: MSSLConfig):

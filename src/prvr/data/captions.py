@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,16 @@ class Caption:
     id: str
     video: str
     sentence: str
+
+    @property
+    def words(self) -> str:
+        """The sentence in small letters, without punctuation.
+
+        >>> Caption("a#0", "a", "A person opens  the door.").words
+        'a person opens the door'
+        """
+        kept = (c if unicodedata.category(c)[0] in "LMN" else " " for c in self.sentence.casefold())
+        return " ".join("".join(kept).split())
 
 
 @dataclass(frozen=True)

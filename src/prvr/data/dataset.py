@@ -9,7 +9,6 @@ Features are read and resampled the first time; every later batch is gathered fr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -141,7 +140,7 @@ class Dataset:
     @cached_property
     def sentence_numbers(self) -> Tensor:
         """(Q,) a number for each query; word for word the same sentences have the same one."""
-        sentences = [" ".join(re.findall(r"\w+", caption.sentence.casefold())) for caption in self.captions]
+        sentences = [caption.words or caption.id for caption in self.captions]
         number = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
         return torch.tensor([number[sentence] for sentence in sentences], dtype=torch.long)
 

@@ -18,7 +18,7 @@ from prvr.losses.evidential import (
     evidential_error,
     softened_targets,
 )
-from prvr.losses.labels import also_described, masked_mean, mean_per_video
+from prvr.losses.labels import LEFT_OUT, also_described, masked_mean, mean_per_video
 from prvr.losses.matching import best_matching, matching_loss
 from prvr.losses.relations import angle_relation, distance_relation
 from prvr.losses.span import span_loss
@@ -26,6 +26,7 @@ from prvr.losses.transport import query_clip_similarity, transport_plan
 from prvr.losses.triplet import Negatives, pick_negatives, square_triplet, triplet
 
 __all__ = [
+    "LEFT_OUT",
     "BranchAlignment",
     "Negatives",
     "also_described",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+LEFT_OUT = -1e4  # added to the score of a pair: no loss looks at it any more
+
 
 def is_positive(labels: Tensor, videos: int) -> Tensor:
     """(N, B) True where query n describes video b.

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from prvr.losses.labels import is_positive, masked_mean
+from prvr.losses.labels import LEFT_OUT, is_positive, masked_mean
 
 
 class Negatives(NamedTuple):
@@ -35,7 +35,7 @@ def pick_negatives(
     >>> pick_negatives(scores, torch.tensor([0, 1]), hard_pool=1)
     Negatives(query_of_video=tensor([1, 0, 1]), video_of_query=tensor([1, 2]))
     """
-    negative = ~is_positive(labels, scores.shape[1]) & (labels >= 0)[:, None]  # (N, B)
+    negative = ~is_positive(labels, scores.shape[1]) & (labels >= 0)[:, None] & (scores > LEFT_OUT / 2)  # (N, B)
     candidates = scores.detach().masked_fill(~negative, -torch.inf)
     if hard_pool is None:
         keys = torch.rand(scores.shape, device=scores.device, generator=generator)

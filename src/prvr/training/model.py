@@ -8,14 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from prvr.backbones import Backbone, build
-from prvr.losses import also_described, info_nce, pick_negatives, triplet
+from prvr.losses import LEFT_OUT, also_described, info_nce, pick_negatives, triplet
 from prvr.tokens import TrainBatch
 from prvr.trace import Trace
 from prvr.training.config import ConfigError, TraceStage, TrainConfig
 from prvr.training.distributed import gather_encoded
 from prvr.training.schedule import PhaseEpoch, fusion_weight
-
-_FAR_BELOW = -1e4  # added to a score: no loss looks at the pair any more
 
 
 class TraceModel(nn.Module):
@@ -87,7 +85,7 @@ class TraceModel(nn.Module):
         if evidence is not None and self.stage.fused_base:
             added.append(fusion_weight(now.trace_epoch, self.trace.config.fusion_weight, self.stage) * evidence)
         if "sentences" in encoded.per_query:
-            left_out = _FAR_BELOW * also_described(encoded.per_query["sentences"], encoded.labels, len(encoded.videos))
+            left_out = LEFT_OUT * also_described(encoded.per_query["sentences"], encoded.labels, len(encoded.videos))
             added.append(left_out)
             evidence = None if evidence is None else evidence + left_out
         if added:
