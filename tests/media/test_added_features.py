@@ -103,7 +103,9 @@ def test_the_command_refuses_another_model_and_says_what_is_missing(
     assert main([*line, "--features", "clip-b32", "--encoder", clip.name]) == 1
     assert "clip-b32 (CLIP ViT-B/32) is 512 wide" in capsys.readouterr().err
     assert main([*line, "--features", "slowfast-clip"]) == 1
-    assert "slowfast-clip features are read, but cannot be made here" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "slowfast-clip features are read, but cannot be made here" in said
+    assert "choose clip-b32, clip-l14." in said  # what an encoder of single pictures makes
     with (folder / "TextData" / "minetrain.caption.txt").open("a", encoding="utf-8") as file:
         file.write("v_gone#0 nobody\n")
     assert main([*line, "--features", "small", "--encoder", "plain"]) == 1

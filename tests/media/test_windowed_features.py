@@ -54,8 +54,20 @@ def qvhighlights(tmp_path: Path) -> Path:
     return tmp_path / "data" / "qvhighlights"
 
 
+@pytest.fixture(autouse=True)
+def tiny_is_6b(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiny tower passes for the published one."""
+    monkeypatch.setattr("prvr.media.encoders.internvideo2._NAMES", {(16, 1): "internvideo2-6b"})
+
+
 def line(collection: Path, films: Path, *more: str) -> list[str]:
     return ["data", "extract", str(collection), "--videos", str(films), "--features", "internvideo2", *more]
+
+
+def save_words(folder: Path, *numbers: int, width: int = 4096) -> None:
+    folder.mkdir(exist_ok=True)
+    for number in numbers:
+        torch.save(torch.ones(9, width), folder / f"qid{number}.pt")
 
 
 def test_frames_and_words_are_written_checked_and_trained_on(
@@ -90,9 +102,7 @@ def test_frames_alone_are_made_beside_published_words(
 ) -> None:
     """Also after Ctrl-C, from where it stopped, and with other windows."""
     words = qvhighlights / "TextData" / "qvhighlight_internvideo2_llama_text_feature"
-    words.mkdir()
-    for number in (7, 8):
-        torch.save(torch.ones(9, 4096), words / f"qid{number}.pt")
+    save_words(words, 7, 8)
     alone = line(qvhighlights, films, "--encoder", str(models / "tower.safetensors"), "--window", "1")
     seen, original = list[int](), InternVideo2Encoder.encode_windows
 
@@ -114,6 +124,25 @@ def test_frames_alone_are_made_beside_published_words(
     assert not (qvhighlights / "TextData" / "internvideo2").exists()
 
 
+def test_words_of_all_captions_are_needed(films: Path, qvhighlights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before any model is opened."""
+    texts, alone = qvhighlights / "TextData", line(qvhighlights, films, "--encoder", "not opened")
+    own, others = (texts / f"{name}_internvideo2_llama_text_feature" for name in ("qvhighlight", "charade_sta"))
+    for place, width, numbers, says in (
+        (others, 4096, (7, 8), "needs --text-encoder"),  # another dataset's
+        (own, 4096, (), "needs --text-encoder"),
+        (own, 4096, (7,), "has no words of 1 of 2 captions, such as bb_60.0_210.0#"),
+        (own, 16, (7, 8), "is 4096 wide for words, but"),
+        (own, 4096, (7, 8), "There is no file or folder not opened"),
+    ):
+        save_words(place, *numbers, width=width)
+        assert main(alone) == 1
+        assert says in capsys.readouterr().err
+    (qvhighlights / "FeatureData" / "internvideo2").mkdir(parents=True)
+    assert main(alone) == 1
+    assert "exists already" in capsys.readouterr().err
+
+
 def test_what_is_missing_or_does_not_fit_is_said(
     models: Path,
     films: Path,
@@ -131,7 +160,14 @@ def test_what_is_missing_or_does_not_fit_is_said(
         (("--encoder", tower, "--text-encoder", small), "4096 wide for words, but"),
         (("--encoder", tower, "--text-encoder", str(models / "none")), "neither a folder nor a hub name"),
         (("--encoder", llama, "--text-encoder", llama), "holds no video tower"),
-        (("--encoder", tower, "--text-encoder", llama, "--rate", "2"), "--rate is not for internvideo2"),
+        (("--encoder", tower, "--text-encoder", ""), "--text-encoder is empty"),
+        (("--encoder", "", "--text-encoder", llama), "--encoder is empty"),
+        (("--rate", "2"), "--rate is not for internvideo2: eight frames are a row"),
+        (("--repeats", "3"), "--repeats is not for internvideo2: a row is made of all frames"),
+        (("--text", "vectors"), "--text is not for internvideo2: its captions are always kept word by word"),
+        (("--workers", "2"), "--workers is not for internvideo2: it uses all cores or the GPU by itself"),
+        (("--features", "InternVideo2"), "Did you mean 'internvideo2'?"),
+        (("--features", "internvideo3", "--encoder", tower), "Did you mean 'internvideo2'?"),
         (("--encoder", tower, "--text-encoder", llama, "--window", "0"), "--window must be between"),
     ):
         assert main(line(qvhighlights, films, *options)) == 1
@@ -143,11 +179,19 @@ def test_what_is_missing_or_does_not_fit_is_said(
     assert main(line(qvhighlights, broken, "--encoder", tower, "--text-encoder", llama)) == 1
     assert "No video could be read" in capsys.readouterr().err
     assert not [path for path in (qvhighlights / "FeatureData").iterdir() if not path.name.startswith(".")]
-    monkeypatch.setattr(
-        "prvr.media.encoders.internvideo2._NAMES", {(16, 1): "internvideo2-1b"}
-    )  # the tiny tower's sizes
-    assert main(line(qvhighlights, films, "--encoder", tower, "--text-encoder", llama)) == 1
-    assert "internvideo2 is InternVideo2 6B, words of its LLaMA, but" in capsys.readouterr().err
+    for names, called in (({(16, 1): "internvideo2-1b"}, "internvideo2-1b"), ({}, "internvideo2-16x1")):
+        monkeypatch.setattr("prvr.media.encoders.internvideo2._NAMES", names)
+        assert main(line(qvhighlights, films, "--encoder", tower, "--text-encoder", llama)) == 1
+        said = capsys.readouterr().err
+        assert "internvideo2 is InternVideo2 6B, words of its LLaMA, but" in said
+        assert f"is {called}." in said
+    five = {"weight": torch.zeros(5, 16), "bias": torch.zeros(5)}
+    narrow = {f"clip_projector.cross_attn.proj.{name}": tensor for name, tensor in five.items()}
+    save_file(tower_state(width=16, depth=1) | narrow, tmp_path / "narrow.safetensors")
+    monkeypatch.setattr("prvr.media.encoders.internvideo2._NAMES", {(16, 1): "internvideo2-1b"})
+    both = ("--encoder", str(tmp_path / "narrow.safetensors"), "--text-encoder", llama)
+    assert main(line(qvhighlights, films, "--features", "internvideo2-1b", *both)) == 1
+    assert "internvideo2-1b is 768 wide for frames, but" in capsys.readouterr().err
     clip = ["data", "extract", str(qvhighlights), "--videos", str(films), "--features", "clip-b32", "--window", "2"]
     assert main(clip) == 1
     assert "--window is for internvideo2" in capsys.readouterr().err

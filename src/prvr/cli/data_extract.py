@@ -12,10 +12,11 @@ import tyro
 
 from prvr.cli.console import count
 from prvr.cli.extraction import open_feature_encoder, print_failures, require_sampling
-from prvr.cli.windowed import WindowedFeature
+from prvr.cli.windowed import NOT_FOR_WINDOWS, WindowedFeature
 from prvr.data import DATASETS, KNOWN_FEATURES, Collection, DataError, only_collection, read_captions
+from prvr.errors import did_you_mean
 from prvr.library import find_videos
-from prvr.media import Extraction, TextEncoder, TextFeatures, WindowEncoder, add_features
+from prvr.media import Extraction, TextEncoder, TextFeatures, WindowEncoder, add_features, require_new_features
 from prvr.terminal import Console
 
 _NAMED = 3  # missing videos that are named
@@ -75,7 +76,7 @@ class Extract:
         self._require_new(files)
         found = self._find(wanted)
         known = self.features if self.features in KNOWN_FEATURES else None
-        made_by, words = self._open(files, console)
+        made_by, words = self._open(files, [*sentences], console)
         if isinstance(made_by.encoder, WindowEncoder) and words is None:
             sentences = {}
         add = partial(add_features, text=self.text, text_encoder=words, workers=self.workers)
@@ -100,16 +101,15 @@ class Extract:
             console.print(f"next: prvr train {files.folder} --data.visual-feature {self.features}")
         return 1 if missing or failed else 0
 
-    def _open(self, files: Collection, console: Console) -> tuple[Extraction, TextEncoder | None]:
+    def _open(self, files: Collection, captions: list[str], console: Console) -> tuple[Extraction, TextEncoder | None]:
         """How the features are made, and what encodes sentences if that is another model."""
         known = KNOWN_FEATURES.get(self.features)
         if known is not None and known.windowed:
-            for option in ("rate", "repeats", "text", "workers"):
+            for option, why in NOT_FOR_WINDOWS.items():
                 if getattr(self, option) != getattr(Extract, option):
-                    raise DataError(
-                        f"--{option} is not for {known.name}: a row is a --window, and sentences are words."
-                    )
-            return WindowedFeature(known, files, self.encoder, self.text_encoder).open(self.window, self.pool)
+                    raise DataError(f"--{option} is not for {known.name}: {why}.")
+            windowed = WindowedFeature(known, files, captions, self.encoder, self.text_encoder)
+            return windowed.open(self.window, self.pool)
         for option, given in (("--text-encoder", self.text_encoder), ("--window", self.window)):
             if given is not None:
                 raise DataError(f"{option} is for internvideo2; an encoder of single pictures takes --rate and --pool.")
@@ -131,11 +131,18 @@ class Extract:
     def _require_new(self, files: Collection) -> None:
         if not re.fullmatch(r"[\w.-]+", self.features):
             raise DataError(f"--features {self.features}: choose a name of letters, digits, dots, - and _.")
-        if self.features not in KNOWN_FEATURES and self.encoder is None:
-            made = ", ".join(name for name, feature in KNOWN_FEATURES.items() if feature.encoder)
+        for option, given in (("--encoder", self.encoder), ("--text-encoder", self.text_encoder)):
+            if given is not None and not given.strip():
+                raise DataError(f"{option} is empty; name the model, or leave the option out.")
+        known, windowed = KNOWN_FEATURES.get(self.features), self.features.lower().startswith("internvideo")
+        if known is None and (self.encoder is None or windowed):
+            made = [name for name, feature in KNOWN_FEATURES.items() if feature.encoder]
             raise DataError(
-                f"--features {self.features} is none of {made}; name the --encoder that makes features of your own."
+                f"--features {self.features} is none of {', '.join(made)}.{did_you_mean(self.features, made)} Features "
+                "of your own have another name, and need --encoder, which makes them."
             )
+        words = known is None or not known.windowed or self.text_encoder is not None
+        require_new_features(files.folder, self.features, words=words)
 
     def _find(self, wanted: list[str]) -> dict[str, Path]:
         """The file of each video: the only one of its name, with or without the v_ of ActivityNet's ids."""

@@ -24,7 +24,7 @@ def open_feature_encoder(
     """
     known = None if features is None else known_feature(features)
     if known is not None and not known.encoder:
-        able = ", ".join(each.name for each in KNOWN_FEATURES.values() if each.encoder)
+        able = ", ".join(each.name for each in KNOWN_FEATURES.values() if each.encoder and not each.windowed)
         raise DataError(
             f"{known.name} features are read, but cannot be made here (docs/research.md says why); choose {able}."
         )

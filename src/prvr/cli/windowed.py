@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from prvr.data import Collection, DataError, KnownFeature
-from prvr.media import Extraction, TextEncoder, WindowEncoder, open_window_encoder, open_word_encoder
+from prvr.data import Collection, DataError, KnownFeature, open_feature_store, stored_name
+from prvr.media import Extraction, TextEncoder, WindowEncoder, model_folder, open_window_encoder, open_word_encoder
+
+NOT_FOR_WINDOWS = {  # options of other features, and why
+    "rate": "eight frames are a row, and --window says how long it lasts",
+    "repeats": "a row is made of all frames of its window",
+    "text": "its captions are always kept word by word",
+    "workers": "it uses all cores or the GPU by itself",
+}
 
 _SECONDS = {"qvhighlights": 2.0, "qvhighlight": 2.0}  # of a window, as published
 _USUAL_SECONDS = 1.0  # of other datasets
+_WIDTH = 768  # of the vectors, in both sizes
 
 
 @dataclass(frozen=True)
@@ -17,6 +26,7 @@ class WindowedFeature:
 
     feature: KnownFeature
     files: Collection
+    captions: Sequence[str]  # their ids
     encoder: str | None
     text_encoder: str | None
 
@@ -38,13 +48,12 @@ class WindowedFeature:
                 f"{self.feature.name} needs --encoder: InternVideo2's weights, as a file or a folder (docs/research.md "
                 "says which)."
             )
-        if self.text_encoder is None and not self._has_words():
-            raise DataError(
-                f"{self.feature.name} needs --text-encoder: the folder of the LLaMA that encodes the captions. Where "
-                f"the published words are in {self.files.text} already, frames alone are made without it."
-            )
+        if self.text_encoder is None:
+            self._require_words()
+        else:
+            model_folder(self.text_encoder)  # refuses one that is not there, before the tower is read
+        frames = self._open_frames(self.encoder)  # the smaller one first
         words = None if self.text_encoder is None else self._open_words(self.text_encoder)
-        frames = self._open_frames(self.encoder)
         return Extraction(frames, frames.frames / seconds, pool=pool), words
 
     def _open_words(self, name: str) -> TextEncoder:
@@ -56,20 +65,37 @@ class WindowedFeature:
         return words
 
     def _open_frames(self, place: str) -> WindowEncoder:
-        encoder, width = open_window_encoder(place), self.feature.visual_width
-        if encoder.name.endswith(("-1b", "-6b")) and encoder.name != self.feature.encoder:
+        encoder = open_window_encoder(place)
+        if encoder.name != self.feature.encoder:
             raise DataError(f"{self.feature.name} is {self.feature.title}, but {place} is {encoder.name}.")
-        if width not in (None, encoder.width):
+        if encoder.width != _WIDTH:
             raise DataError(
-                f"{self.feature.name} is {width} wide for frames, but {place} makes {encoder.width}: another model."
+                f"{self.feature.name} is {_WIDTH} wide for frames, but {place} makes {encoder.width}: another model."
             )
         return encoder
 
-    def _has_words(self) -> bool:
-        """Whether words that belong to the feature are there; the usual ones of other features do not count."""
+    def _require_words(self) -> None:
+        """Refuse to make frames alone unless all captions have words; the usual ones of other features do not count."""
         try:
             found = self.files.query_features
         except DataError:
-            return False
-        names = {name for files in self.feature.files for name in files.words}
-        return bool(names & {found.name, found.stem})
+            found = None
+        names = {name for files in self.feature.files for name in files.words_of(self.files.name)}
+        if found is None or not names & {found.name, found.stem} or (found.is_dir() and not any(found.iterdir())):
+            raise DataError(
+                f"{self.feature.name} needs --text-encoder: the folder of the LLaMA that encodes the captions. Where "
+                f"the published words are in {self.files.text} already, frames alone are made without it."
+            )
+        with open_feature_store(found) as words:
+            missing = [name for name in self.captions if stored_name(words, name) is None]
+            width = words.width
+        if missing:
+            raise DataError(
+                f"{found} has no words of {len(missing)} of {len(self.captions)} captions, such as {missing[0]}. Add "
+                "them, or give --text-encoder, which encodes all."
+            )
+        if width != self.feature.query_width:
+            raise DataError(
+                f"{self.feature.name} is {self.feature.query_width} wide for words, but {found} is {width}: another "
+                "model's. Remove it, or give --text-encoder."
+            )

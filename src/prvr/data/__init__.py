@@ -20,7 +20,7 @@ from prvr.data.qvhighlights import annotation_splits, convert_annotations
 from prvr.data.resample import normalise_rows, sample_clips, sample_frames, segment_edges
 from prvr.data.rules import PreparedVideo, prepare_video
 from prvr.data.store_base import FeatureStore
-from prvr.data.stores import open_feature_store
+from prvr.data.stores import open_feature_store, stored_name
 from prvr.data.text_files import text_lines
 from prvr.data.writer import feature_writer, require_space
 
@@ -73,6 +73,7 @@ __all__ = [
     "sample_frames",
     "segment_edges",
     "show_progress",
+    "stored_name",
     "text_lines",
     "write_annotations",
     "write_moments",

@@ -23,6 +23,11 @@ class FeatureFiles:
     frames: str  # under FeatureData
     words: tuple[str, ...]  # under TextData; the first that exists
 
+    def words_of(self, collection: str) -> list[str]:
+        """The names of its words in a collection; those that are published for another dataset are none of them."""
+        own = [name for name in _LLAMA if collection.startswith(name.partition("_")[0])] or _LLAMA
+        return [name.format(collection) for name in self.words if name in own or name not in _LLAMA]
+
 
 @dataclass(frozen=True)
 class KnownFeature:

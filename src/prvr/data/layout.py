@@ -86,7 +86,7 @@ class Collection:
         They are those that are published with the frames, or in a folder or file of the same name, or the usual ones.
         """
         known = recognise(self.name, self.visual_feature)
-        names = [name.format(self.name) for name in known[1].words] if known else []
+        names = known[1].words_of(self.name) if known else []
         names += [self.visual_feature, f"{self.visual_feature}_text"] if self.visual_feature else []
         paired = next((path for name in names if (path := _place(self.text, name)) is not None), None)
         if paired is not None:

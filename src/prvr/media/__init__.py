@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from prvr.media.buckets import BucketPath, VideoFile, video_path
     from prvr.media.checked import ONLY_BELOW, ExpectedFile, FileChanged, open_checked, open_place
     from prvr.media.clips import CLIP_PROGRAM, cut_clip
-    from prvr.media.dataset import ExtractionResult, TextFeatures, add_features, write_dataset
+    from prvr.media.dataset import ExtractionResult, TextFeatures, add_features, require_new_features, write_dataset
     from prvr.media.decoding import decode_videos
     from prvr.media.encoders import (
         SHORT_NAMES,
@@ -212,6 +212,7 @@ __all__ = [
     "read_subtitles",
     "remembered_choices",
     "require_hub",
+    "require_new_features",
     "require_onnx",
     "require_onnxruntime",
     "require_transformers",

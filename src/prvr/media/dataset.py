@@ -137,13 +137,11 @@ def add_features(
     Raises:
         DataError: the collection has this feature already, or no video could be read.
     """
-    from prvr.data import RECIPE_FILE, DataError
+    from prvr.data import RECIPE_FILE
 
     folder = Path(folder)
-    finished, frames, words = _finished(folder, name), folder / "FeatureData" / name, folder / "TextData" / name
-    for place in (words, frames) if sentences else (frames,):
-        if place.exists() and not (place == frames and finished.exists()):  # that one was interrupted, and continues
-            raise DataError(f"{place} exists already. Delete it, or choose another name.")
+    finished, words = _finished(folder, name), folder / "TextData" / name
+    require_new_features(folder, name, words=bool(sentences))
     writer = _sentence_encoder(made_by, text_encoder) if sentences else None
     if writer is not None:
         _text_recipe(writer, text)  # refuses before hours of work what the encoder cannot do
@@ -156,6 +154,20 @@ def add_features(
             write_whole(texts / RECIPE_FILE, _text_recipe(writer, text).to_json())
     shutil.rmtree(finished, ignore_errors=True)
     return result
+
+
+def require_new_features(folder: Path, name: str, *, words: bool) -> None:
+    """Refuse a feature that a collection has already, with words or without.
+
+    Raises:
+        DataError: it has; frames that were interrupted do not count, they continue.
+    """
+    from prvr.data import DataError
+
+    places = {folder / "TextData" / name: words, folder / "FeatureData" / name: not _finished(folder, name).exists()}
+    for place, counts in places.items():
+        if counts and place.exists():
+            raise DataError(f"{place} exists already. Delete it, or choose another name.")
 
 
 def _sentence_encoder(made_by: Extraction, given: TextEncoder | None) -> TextEncoder:

@@ -93,7 +93,7 @@ def open_word_encoder(name: str, device: str | None = None) -> TextEncoder:
     """A LLaMA that encodes the words of sentences as InternVideo2's authors do, from a folder.
 
     Raises:
-        EncoderError: the folder does not hold a LLaMA with .safetensors weights.
+        EncoderError: the folder does not hold a LLaMA, with weights as .safetensors files or one .pth file.
         MissingExtra: ``transformers`` is not installed.
     """
     from prvr.media.encoders.llama import LlamaEncoder

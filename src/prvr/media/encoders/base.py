@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,6 +151,13 @@ def unit_rows(rows: Array) -> Array:
     """Scale rows to unit length; a zero row stays zero. (N, D) → (N, D)."""
     length = np.linalg.norm(rows, axis=-1, keepdims=True)
     return (rows / np.maximum(length, 1e-12)).astype(np.float32)
+
+
+def require_numbers(features: Array, weights: str | Path) -> Array:
+    """The features; an ``EncoderError`` that names the weights where they are NaN or infinite."""
+    if not np.isfinite(features).all():
+        raise EncoderError(f"The weights in {weights} make features that are NaN or infinite. Download them again.")
+    return features
 
 
 def require_pictures(images: Pictures, fit: Fit) -> NDArray[np.uint8]:

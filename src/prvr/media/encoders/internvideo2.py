@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from prvr.media.encoders.base import Array, WindowEncoder
+from prvr.media.encoders.base import Array, WindowEncoder, require_numbers
 from prvr.media.encoders.hashes import file_hash
 from prvr.media.encoders.internvideo2_model import FRAMES
 from prvr.media.encoders.internvideo2_weights import load_tower
 from prvr.media.encoders.preparation import PicturePreparation
-from prvr.media.encoders.weights import best_device
+from prvr.media.encoders.weights import best_device, weight_type
 from prvr.media.frames import Fit
 
 _NAMES = {(1408, 40): "internvideo2-1b", (3200, 48): "internvideo2-6b"}  # by width and depth
@@ -35,14 +35,12 @@ class InternVideo2Encoder(WindowEncoder):
         Raises:
             EncoderError: the weights cannot be used.
         """
-        self.device = best_device(device)
-        gpu = self.device.type == "cuda"
-        half = gpu and torch.cuda.is_bf16_supported(including_emulation=False)
-        loaded = load_tower(Path(place), self.device, torch.bfloat16 if half else torch.float32)
+        self.place, self.device = place, best_device(device)
+        loaded = load_tower(Path(place), self.device, weight_type(self.device))
         self.model, sizes = loaded.model, loaded.sizes
         self.name = _NAMES.get((sizes.width, sizes.depth), f"internvideo2-{sizes.width}x{sizes.depth}")
         self.weights, self.width = file_hash(*loaded.files), sizes.output
-        self.batch = _GPU_BATCH if gpu else _CPU_BATCH
+        self.batch = _GPU_BATCH if self.device.type == "cuda" else _CPU_BATCH
         self.fit = Fit(sizes.side, sizes.side, "stretch", "bicubic")
         self.pictures = PicturePreparation(self.fit, 1 / 255, _MEAN, _DEVIATION)
         self.preprocessing = str(self.pictures)
@@ -53,7 +51,7 @@ class InternVideo2Encoder(WindowEncoder):
         pixels = self.pictures.pixels(torch.from_numpy(windows).to(self.device).flatten(0, 1))  # (B·8, 3, H, W)
         pixels = pixels.view(*windows.shape[:2], *pixels.shape[1:]).transpose(1, 2)  # (B, 3, 8, H, W)
         found: Array = self.model(pixels.to(self.model.cls_token.dtype)).float().cpu().numpy()
-        return found
+        return require_numbers(found, self.place)
 
     def release(self) -> None:
         self.model.cpu()

@@ -40,8 +40,9 @@ class TowerSizes:
 
     @property
     def fits(self) -> bool:
-        """Whether heads divide the width."""
-        return self.width % self.heads == 0 and self.width % _POOL_HEADS == 0
+        """Whether there is something of everything, and heads divide the width."""
+        some = min(self.width, self.hidden, self.patch, self.output) > 0
+        return some and self.width % self.heads == 0 and self.width % _POOL_HEADS == 0
 
 
 class InternVideo2Tower(nn.Module):

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from prvr.media.encoders.internvideo2_model import FRAMES, GRID, InternVideo2Tower, TowerSizes
-from prvr.media.encoders.tensor_files import WEIGHT_ENDINGS, read_tensors
+from prvr.media.encoders.tensor_files import WEIGHT_ENDINGS, fit_tensors, read_tensors
 from prvr.media.errors import EncoderError
 
 _PREFIX = "vision_encoder."
 _PATCHES, _POSITIONS = "patch_embed.proj.weight", "pos_embed"
+_HIDDEN, _OUTPUT = "blocks.0.mlp.fc1.weight", "clip_projector.cross_attn.proj.weight"
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,11 @@ def load_tower(place: Path, device: torch.device, dtype: torch.dtype) -> LoadedT
     sizes = _sizes(state, place)
     with torch.device("meta"):
         model = InternVideo2Tower(sizes)
-    state[_POSITIONS] = _positions(state, place, alone=len(files) == 1)
-    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    for name, shape in expected.items():
-        if name not in state or state[name].shape != shape:
-            found = tuple(state[name].shape) if name in state else "nothing"
-            raise EncoderError(f"{place} is not an InternVideo2 that we know: {name} is {found}, not {tuple(shape)}.")
-    model.load_state_dict({name: state[name].to(device, dtype) for name in expected}, assign=True)
+    positions = _require_positions(state, place, sizes.width, alone=len(files) == 1)
+    expected = model.state_dict() | {_POSITIONS: positions}  # of any number of frames
+    fitted = fit_tensors(state, expected, f"{place} is not an InternVideo2 that we know")
+    fitted[_POSITIONS] = _stretched(fitted[_POSITIONS])
+    model.load_state_dict({name: tensor.to(device, dtype) for name, tensor in fitted.items()}, assign=True)
     return LoadedTower(model.eval().requires_grad_(False), sizes, files)
 
 
@@ -86,35 +85,41 @@ def _joined(parts: Mapping[Path, dict[str, Tensor]], place: Path) -> dict[str, T
 
 
 def _sizes(state: Mapping[str, Tensor], place: Path) -> TowerSizes:
+    for name, dimensions in ((_PATCHES, 5), (_HIDDEN, 2), (_OUTPUT, 2)):
+        if name not in state or state[name].dim() != dimensions:
+            found = tuple(state[name].shape) if name in state else "missing"
+            raise EncoderError(f"{place} is not an InternVideo2 with its attention pool: {name} is {found}.")
+    width, _, frames, patch, _ = state[_PATCHES].shape
     blocks = {name.split(".")[1] for name in state if name.startswith("blocks.")}
-    try:
-        width, _, frames, patch, _ = state[_PATCHES].shape
-        hidden = state["blocks.0.mlp.fc1.weight"].shape[0]
-        output = state["clip_projector.cross_attn.proj.weight"].shape[0]
-    except (KeyError, ValueError, IndexError) as problem:
-        raise EncoderError(f"{place} is not an InternVideo2 with its attention pool ({problem}).") from None
-    sizes = TowerSizes(width, len(blocks), hidden, patch, output)
+    sizes = TowerSizes(width, len(blocks), state[_HIDDEN].shape[0], patch, state[_OUTPUT].shape[0])
     if frames != 1 or not sizes.fits:
         raise EncoderError(
-            f"{place} is not an InternVideo2 that we know: its patches are {tuple(state[_PATCHES].shape)}."
+            f"{place} is not an InternVideo2 that we know: its patches are {tuple(state[_PATCHES].shape)}, its "
+            f"feed-forward parts {sizes.hidden} and its vectors {sizes.output} wide."
         )
     return sizes
 
 
-def _positions(state: Mapping[str, Tensor], place: Path, *, alone: bool) -> Tensor:
-    """The position table for eight frames; that of another number is interpolated in time. (1, 1 + 8·GRID², width)"""
+def _require_positions(state: Mapping[str, Tensor], place: Path, width: int, *, alone: bool) -> Tensor:
+    """The position table as it is. One of another number of frames is a body's, whose pool is in a second file."""
     table = state.get(_POSITIONS)
-    if table is None or table.dim() != 3 or table.shape[1] < 2 or (table.shape[1] - 1) % GRID**2:
-        found = "no" if table is None else f"a {tuple(table.shape)}"
+    shape = () if table is None else tuple(table.shape)
+    frames, rest = divmod(shape[1] - 1, GRID**2) if len(shape) == 3 else (0, 0)
+    if table is None or shape != (1, 1 + frames * GRID**2, width) or frames < 1 or rest:
+        found = "no" if table is None else f"a {shape}"
         raise EncoderError(f"{place} is not an InternVideo2 that we know: it has {found} position table.")
-    if table.shape[1] == 1 + FRAMES * GRID**2:
-        return table
-    if alone:
-        frames = (table.shape[1] - 1) // GRID**2
+    if alone and frames != FRAMES:
         raise EncoderError(
             f"{place} is the body alone (stage 2, for {frames} frames). Put it and the small file of the CLIP model, "
             "such as 1B_clip.pth, into one folder, and give that folder."
         )
+    return table
+
+
+def _stretched(table: Tensor) -> Tensor:
+    """A position table for eight frames; that of another number is interpolated in time. (1, 1 + 8·GRID², width)"""
+    if table.shape[1] == 1 + FRAMES * GRID**2:
+        return table
     first, rest = table[:, :1].float(), table[0, 1:].float().view(-1, GRID**2, table.shape[2])  # (T, GRID², width)
     stretched = torch.nn.functional.interpolate(rest.permute(1, 2, 0), size=FRAMES, mode="linear")
     return torch.cat([first, stretched.permute(2, 0, 1).flatten(0, 1)[None]], 1)

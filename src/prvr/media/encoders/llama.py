@@ -14,10 +14,18 @@ from pathlib import Path
 import torch
 
 from prvr.files import NotAnObject, read_json_object
-from prvr.media.encoders.base import Array, TextEncoder
+from prvr.media.encoders.base import Array, TextEncoder, require_numbers
 from prvr.media.encoders.hashes import file_hash
-from prvr.media.encoders.tensor_files import WEIGHT_ENDINGS, read_tensors
-from prvr.media.encoders.weights import PretrainedModel, best_device, load_pretrained, model_folder
+from prvr.media.encoders.tensor_files import WEIGHT_ENDINGS, fit_tensors, read_tensors
+from prvr.media.encoders.weights import (
+    FROM_HERE,
+    PretrainedModel,
+    best_device,
+    first_line,
+    load_pretrained,
+    model_folder,
+    weight_type,
+)
 from prvr.media.errors import EncoderError
 from prvr.media.packages import require_transformers
 
@@ -47,14 +55,14 @@ class LlamaEncoder(TextEncoder):
         self.device = best_device(device)
         _require_tokenizer(folder)
         self._file = _published_file(folder)
-        published = None if self._file is None else _load_published(folder, self._file)
-        self.pretrained = published or load_pretrained(name, dtype="auto")
+        dtype = weight_type(self.device)
+        published = None if self._file is None else _load_published(folder, self._file, dtype)
+        self.pretrained = published or load_pretrained(name, dtype)
         self.model, tokenizer = self.pretrained.model, self.pretrained.tokenizer
         self.width = self.word_width = int(self.model.config.hidden_size)
         self.marks = tokenizer.bos_token_id, tokenizer.eos_token_id
         if None in self.marks:
             raise EncoderError(f"The tokenizer in {folder} has no begin or end mark; it is not a LLaMA's.")
-        self._moved = False
 
     @cached_property
     def weights(self) -> str:  # type: ignore[override]
@@ -65,15 +73,12 @@ class LlamaEncoder(TextEncoder):
 
     @torch.inference_mode()
     def encode_words(self, text: str) -> Array:
-        if not self._moved:
-            half = self.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-            self.model.to(self.device, torch.bfloat16 if half else torch.float32)
-            self._moved = True
+        self.model.to(self.device)  # where it is, after the first words
         begin, end = self.marks
         tokens = self.pretrained.tokenizer(PROMPT + text, add_special_tokens=False).input_ids[: _LONGEST - 2]
         states = self.model(torch.tensor([[begin, *tokens, end]], device=self.device)).last_hidden_state
         found: Array = states[0].float().cpu().numpy()
-        return found
+        return require_numbers(found, self.pretrained.folder)
 
 
 def _require_tokenizer(folder: Path) -> None:
@@ -95,22 +100,20 @@ def _published_file(folder: Path) -> Path | None:
     return files[0]
 
 
-def _load_published(folder: Path, file: Path) -> PretrainedModel:
+def _load_published(folder: Path, file: Path, dtype: torch.dtype) -> PretrainedModel:
     """The LLaMA in a file with InternVL-C's weights, whose configuration and tokenizer are in the folder."""
     transformers = require_transformers()
     state = {name.removeprefix(_PREFIX): tensor for name, tensor in read_tensors(file).items()}
     try:
-        config = transformers.LlamaConfig.from_pretrained(folder, local_files_only=True)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        config = transformers.LlamaConfig.from_pretrained(folder, **FROM_HERE)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **FROM_HERE)
         with torch.device("meta"):
             expected = transformers.LlamaModel(config).state_dict()
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as problem:
-        first = str(problem).strip().partition("\n")[0]
-        raise EncoderError(f"{folder} does not hold a LLaMA that can be loaded ({first}).") from problem
-    for name, tensor in expected.items():
-        if name not in state or state[name].shape != tensor.shape:
-            raise EncoderError(f"{file} is not the LLaMA of {folder}/config.json: {_PREFIX}{name} does not fit.")
-    state = {name: state[name] for name in expected}
-    kind = next(iter(state.values())).dtype
-    model = transformers.LlamaModel.from_pretrained(None, config=config, state_dict=state, dtype=kind)
+    except Exception as problem:  # wrong settings raise many types of errors
+        raise EncoderError(
+            f"{folder} does not hold a LLaMA that can be loaded: its config.json or its tokenizer is wrong "
+            f"({first_line(problem)})."
+        ) from problem
+    state = fit_tensors(state, expected, f"{file} is not the LLaMA of {folder}/config.json")
+    model = transformers.LlamaModel.from_pretrained(None, config=config, state_dict=state, dtype=dtype, **FROM_HERE)
     return PretrainedModel(folder, model.eval().requires_grad_(False), tokenizer)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from prvr.media.encoders.weights import FROM_HERE, first_line
 from prvr.media.errors import EncoderError
 from prvr.media.frames import Fit, Image, ScalingFilter
 from prvr.media.packages import require_transformers
@@ -90,17 +91,14 @@ def picture_preparation(folder: Path) -> PicturePreparation:
         EncoderError: the files do not say it, or they ask for something that is not done here.
     """
     try:
-        processor = require_transformers().AutoImageProcessor.from_pretrained(
-            folder, local_files_only=True, backend="pil"
-        )
+        processor = require_transformers().AutoImageProcessor.from_pretrained(folder, backend="pil", **FROM_HERE)
         settings = processor.to_dict()
         found = PicturePreparation(_fit(settings), *_numbers(settings))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as problem:
-        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         raise EncoderError(
             f"The files in {folder} do not say how to prepare pictures for the model in a way that can be used "
-            f"({first}). Is preprocessor_config.json there and complete? Models for pictures of any size (NaFlex) are "
-            "not supported."
+            f"({first_line(problem)}). Is preprocessor_config.json there and complete? Models for pictures of "
+            "any size (NaFlex) are not supported."
         ) from problem
     _require_same_pixels(found, processor, folder)
     return found

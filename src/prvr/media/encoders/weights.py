@@ -17,6 +17,8 @@ from prvr.media.packages import require_transformers
 if TYPE_CHECKING:
     import torch
 
+FROM_HERE: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False}  # no network, no code of a model
+
 
 @dataclass(frozen=True)
 class PretrainedModel:
@@ -46,10 +48,10 @@ class PretrainedModel:
             )
 
 
-def load_pretrained(name: str, dtype: str = "float32") -> PretrainedModel:
+def load_pretrained(name: str, dtype: torch.dtype | str = "float32") -> PretrainedModel:
     """Load a model that is on this machine, after checking that its files have not changed.
 
-    ``dtype`` is the type of its numbers; ``auto`` keeps that of its files.
+    ``dtype`` is the type of its weights. A loaded model is moved, never cast: its tables of angles stay float32.
 
     Raises:
         EncoderError: the model is not on this machine, its files have changed, or it cannot be loaded.
@@ -59,11 +61,10 @@ def load_pretrained(name: str, dtype: str = "float32") -> PretrainedModel:
     hashes = require_unchanged(folder)
     transformers = require_transformers()
     try:
-        model = transformers.AutoModel.from_pretrained(folder, local_files_only=True, use_safetensors=True, dtype=dtype)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as problem:
-        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-        raise EncoderError(f"{folder} does not hold a model that can be loaded ({first}).") from problem
+        model = transformers.AutoModel.from_pretrained(folder, use_safetensors=True, dtype=dtype, **FROM_HERE)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **FROM_HERE)
+    except Exception as problem:  # wrong settings raise many types of errors
+        raise EncoderError(f"{folder} does not hold a model that can be loaded ({first_line(problem)}).") from problem
     return PretrainedModel(folder, model.eval().requires_grad_(False), tokenizer, hashes)
 
 
@@ -140,3 +141,16 @@ def best_device(name: str | None = None) -> torch.device:
     import torch
 
     return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def weight_type(device: torch.device) -> torch.dtype:
+    """Of a large model's weights: bfloat16 on a GPU that multiplies it, else float32."""
+    import torch
+
+    half = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if half else torch.float32
+
+
+def first_line(problem: Exception) -> str:
+    """Of what a library says about a problem; its kind where it says nothing."""
+    return next(iter(str(problem).strip().splitlines()), type(problem).__name__).rstrip(":")
