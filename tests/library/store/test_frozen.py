@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -38,16 +39,26 @@ os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def stopped(process: subprocess.Popen[bytes]) -> int:
-    """Wait until a process, or a child of it, stands still; its number."""
-    for _ in range(3000):
+    """Wait until a process, or a child of it, stands still; its number.
+
+    strace stops its child for a moment at every call, so it must be seen standing still ten times in a row.
+    """
+    still: dict[str, int] = {}
+    for _ in range(1200):
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         for number in (str(process.pid), *children):
-            with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # a child that has just ended
-                if "State:\tT" in (status := Path(f"/proc/{number}/status").read_text()) or "State:\tt" in status:
-                    return int(number)
+            still[number] = still.get(number, 0) + 1 if stands_still(number) else 0
+            if still[number] == 10:
+                return int(number)
         assert process.poll() is None
-        time.sleep(0.01)
+        time.sleep(0.05)
     raise AssertionError("it did not stop")
+
+
+def stands_still(number: str) -> bool:
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # a child that has just ended
+        return re.search(r"^State:\s+[Tt]", Path(f"/proc/{number}/status").read_text(), re.MULTILINE) is not None
+    return False
 
 
 def require_readers(library: Library, before: object) -> None:
