@@ -130,15 +130,16 @@ def kept(cells: dict[str, list[Result]], ending: str = "") -> str:
 
 def support(cells: dict[str, list[Result]]) -> str:
     lines = [
-        "| cell | supported | P(correct, supported) | P(correct, unsupported) | difference |",
-        "|---|--:|--:|--:|--:|",
+        "| cell | supported | correct if supported | correct if not | difference | read as |",
+        "|---|--:|--:|--:|--:|---|",
     ]
     for cell, some in cells.items():
         share, yes, no = (
             100 * fmean(r.about["support"][key] for r in some)
-            for key in ("share supported", "P(correct | supported)", "P(correct | unsupported)")
+            for key in ("supported", "correct_if_supported", "correct_if_not")
         )
-        lines.append(f"| {cell} | {share:.0f} % | {yes:.1f} % | {no:.1f} % | {signed(yes - no, 1)} |")
+        readings = ", ".join(dict.fromkeys(r.about["support"]["reading"] for r in some))
+        lines.append(f"| {cell} | {share:.0f} % | {yes:.1f} % | {no:.1f} % | {signed(yes - no, 1)} | {readings} |")
     return "\n".join(lines)
 
 

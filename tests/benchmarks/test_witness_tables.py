@@ -18,7 +18,7 @@ SCORINGS = ["base", "hubs", *KEYS, *(f"{key}+hubs" for key in KEYS)]
 def write_result(archive: zipfile.ZipFile, cell: str, seed: int, base: str = "usual") -> None:
     """Forty queries of twenty videos: all at rank 6, and at rank 5 with words and hubs."""
     weights, seconds = {"hubs": 0.5, "words+hubs": 0.3, "pooled+hubs": 0.1}, {"witness": 3.0}
-    support = {"share supported": 0.5, "P(correct | supported)": 0.4, "P(correct | unsupported)": 0.1}
+    support = {"supported": 0.5, "correct_if_supported": 0.4, "correct_if_not": 0.1, "reading": "place"}
     about = {"cell": cell, "seed": seed, "base": base, "weights": weights, "seconds": seconds, "base seconds": 9.0}
     about |= {"support": support, "validation": {"base": 1.0, "words+hubs": 2.0}}
     columns = [f"{name}{ending}" for ending in ("", "_any") for name in SCORINGS]
@@ -44,5 +44,5 @@ def test_tables_come_from_the_ranks(tmp_path: Path) -> None:
     assert rows[0].count("+100.00 [+100.00, +100.00]") == 3  # two cells, and both together
     gain = "+100.00 [+100.00, +100.00]"
     assert f"| the same, words and hub offset |  | {gain} | {gain} |" in shown.stdout
-    assert "| world | 50 % | 40.0 % | 10.0 % | +30.0 |" in shown.stdout
+    assert "| world | 50 % | 40.0 % | 10.0 % | +30.0 | place |" in shown.stdout
     assert "| base (SumR, seeds) | 200.0 ± 0.0 | 200.0 ± 0.0 | |" in shown.stdout
