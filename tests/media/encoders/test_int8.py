@@ -27,6 +27,7 @@ one_kind = pytest.mark.parametrize("pair_folder", ["siglip"], indirect=True)  # 
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("PRVR_ENGINE", raising=False)
+    monkeypatch.setattr("prvr.media.encoders.engine.processor_types", lambda: ("fp32",))  # whatever this processor has
     return tmp_path / "cache" / "prvr"
 
 
