@@ -6,8 +6,8 @@
 For every cell (a proxy with a shape of noise, or a world) and seed it trains DreamPRVR alone, then witnesses on
 the frozen base: with words, with the pooled query, and with the controls of ``prvr.evaluation.WitnessExperiment``. The
 same seeds train all of them. Two other bases can be trained beside (``--bases``): a *longer* one has a third more
-epochs, which is more than a witness costs; an *ignored* one does not count a video as a wrong answer to a sentence that
-was also written for it (``prvr train --same-sentence ignored``), and gets witnesses of its own.
+epochs, which is more than a witness costs; an *alike* one does not count a video as a wrong answer to a sentence like
+one that was written for it (``prvr train --alike 0.8``), and gets witnesses of its own.
 
 Work is queued by importance; what does not fit into ``--minutes`` is left out. A result is written when it is
 there: RESULTS/results.json (numbers), RESULTS/ranks.zip (each query's rank under each scoring) and RESULTS/log.txt.
@@ -104,7 +104,7 @@ class Task:
 
     cell: str
     seed: int
-    base: str = "usual"  # or longer, ignored
+    base: str = "usual"  # or longer, alike
 
     @property
     def name(self) -> str:
@@ -154,7 +154,7 @@ def configuration(task: Task, arguments: argparse.Namespace) -> TrainConfig:
     return replace(
         config,
         backbone_stage=replace(config.backbone_stage, epochs=epochs),
-        same_sentence="ignored" if task.base == "ignored" else "wrong",
+        alike=0.8 if task.base == "alike" else 0.0,
         trace_stage=replace(config.trace_stage, epochs=0),
         seed=task.seed,
         validate_every=10,
@@ -188,9 +188,10 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
         about["test"] = {name: recalls(column).sum_r for name, column in columns.items()}
     else:
         usual = task.base == "usual"
-        names = arguments.ablations if usual and task.seed == 0 and task.cell in arguments.ablated else []
+        ablated = usual and task.seed == arguments.seeds[0] and task.cell in arguments.ablated
         stage = WitnessStage(steps=200, queries=32, negatives=11) if arguments.quick else WitnessStage(steps=1500)
-        found = WitnessExperiment(model, splits, stage, task.seed).run(names)
+        experiment = WitnessExperiment(model, splits, stage, task.seed, run.config.alike)
+        found = experiment.run(arguments.ablations if ablated else ())
         columns = {**found.ranks, **{f"{name}_any": column for name, column in found.any_ranks.items()}}
         about |= found.summary()
     owners = tuple(test.video_ids[row] for row in test.query_video.tolist())
@@ -215,14 +216,14 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
             yield from (Task(name, first, base) for base in arguments.bases for name in proxies if asked(name, base))
     for seed in others:
         yield from (Task(name, seed) for name in worlds)
-        yield from (Task(name, seed, "ignored") for name in proxies if "ignored" in arguments.bases and asked(name))
+        yield from (Task(name, seed, "alike") for name in proxies if "alike" in arguments.bases and asked(name))
     left = worlds if others else arguments.cells
     yield from (Task(name, first, base) for base in arguments.bases for name in left if asked(name, base))
 
 
-def asked(cell: str, base: str = "ignored") -> bool:
+def asked(cell: str, base: str = "alike") -> bool:
     """Whether a base is of interest: few sentences of the other cells were written for two videos."""
-    return base != "ignored" or CELLS[cell].source == "charades"
+    return base != "alike" or CELLS[cell].source == "charades"
 
 
 class Queue:
@@ -247,9 +248,14 @@ class Queue:
     def call(self, words: list[str], log: Path) -> bool:
         """This script again, with a log file of its own. False: it failed, or the time was over first."""
         log.parent.mkdir(parents=True, exist_ok=True)
+        cores = len(os.sched_getaffinity(0))  # shared: a process with threads for all of them would slow the others
         with log.open("ab") as file:
             process = subprocess.Popen(
-                [sys.executable, __file__, *words], stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+                [sys.executable, __file__, *words],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={"OMP_NUM_THREADS": str(max(1, cores // (self.arguments.at_once + 1))), **os.environ},
             )
             self.running.add(process)
             try:
@@ -296,7 +302,7 @@ class Queue:
     def _same(self) -> list[str]:
         a = self.arguments
         words = [str(a.study), "--annotations", str(a.annotations), "--encoder", a.encoder, "--compile", a.compile]
-        words += ["--ablations", *a.ablations, "--ablated", *a.ablated]
+        words += ["--ablations", *a.ablations, "--ablated", *a.ablated, "--seeds", *map(str, a.seeds)]
         return [*words, *(["--quick"] if a.quick else [])]
 
     def collect(self) -> None:
@@ -314,7 +320,7 @@ class Queue:
     def run(self) -> None:
         todo = list(tasks(self.arguments))
         data: dict[str, Future[bool]] = {}
-        with ThreadPoolExecutor(8) as builders, ThreadPoolExecutor(self.arguments.at_once) as trainers:
+        with ThreadPoolExecutor(4) as builders, ThreadPoolExecutor(self.arguments.at_once) as trainers:
             first: dict[Path, Future[bool]] = {}
             open_tasks = [task for task in todo if not self.is_done(task)]
             for name in dict.fromkeys(task.cell for task in open_tasks):
@@ -346,11 +352,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e6, help="start nothing that will not end within them")
     parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(USUAL))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--ablations", nargs="*", default=list(WITNESS_ABLATIONS), help="tried with seed 0 …")
+    parser.add_argument("--ablations", nargs="*", default=list(WITNESS_ABLATIONS), help="tried with the first seed …")
     parser.add_argument(
         "--ablated", nargs="*", default=["activitynet-correlated", "charades-correlated"], help="… here"
     )
-    parser.add_argument("--bases", nargs="*", default=[], choices=("longer", "ignored"), help="further ones")
+    parser.add_argument("--bases", nargs="*", default=[], choices=("longer", "alike"), help="further ones")
     parser.add_argument("--at-once", type=int, default=1, help="trainings side by side")
     parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--quick", action="store_true", help="small models and worlds, for a CPU")

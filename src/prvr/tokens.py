@@ -73,10 +73,18 @@ class QueryBatch(TensorRecord):
     tokens: Tensor  # (Q, L, Dq)
     mask: Tensor  # (Q, L)
     ids: tuple[str, ...] = ()
-    sentences: Tensor | None = None  # (Q,) equal numbers: word for word the same sentence
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
+
+    def mean_words(self) -> Tensor:
+        """The mean of each query's word features, (Q, Dq)."""
+        mask = self.mask.to(torch.float32)
+        return (self.tokens.float() * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
+
+    def meanings(self, usual: Tensor) -> Tensor:
+        """Unit vectors that say what a query is about: its mean word without what is usual, (Q, Dq)."""
+        return F.normalize(self.mean_words() - usual, dim=-1)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from prvr.training import (
     load_split,
     preset_names,
     rescored,
-    same_sentence,
     split_scores,
     train_witness,
     witness_material,
@@ -127,12 +126,12 @@ def test_material_comes_from_a_base_and_knows_equal_sentences(preset: Path, worl
     model = TraceModel.from_config(config).eval()
     dataset = load_split(config, world, "train")
     width = model.backbone.width
-    found = witness_material(model, dataset, candidates=10)
+    found = witness_material(model, dataset, candidates=10, inputs="both")
     assert found.words.shape[2] == width + dataset.query_width
     assert found.frames.shape[2] == width + dataset.visual_width
     assert torch.equal(found.candidates[:, 0], found.base.argmax(1))
     texts = [caption.sentence for caption in dataset.captions]
-    alike = same_sentence(dataset)
+    alike = found.positive
     for row, text in enumerate(texts):
         expected = {int(dataset.query_video[other]) for other, same in enumerate(texts) if same == text}
         assert expected == set(alike[row].nonzero().flatten().tolist())
@@ -147,9 +146,9 @@ def test_an_experiment_ranks_every_scoring_and_control(preset: Path, world: Path
     torch.manual_seed(0)
     model = TraceModel.from_config(config).eval()
     stage = WitnessStage(witness=WitnessConfig(width=8, hidden=8), steps=3, queries=4, negatives=3)
-    found = WitnessExperiment(model, splits, stage, seed=0).run(["raw", "fused-loss"])
+    found = WitnessExperiment(model, splits, stage, seed=0).run(["both", "fused-loss"])
     endings = [f"{name}{hubs}" for name in ("words", "pooled", "shuffled", "uniform") for hubs in ("", "+hubs")]
-    tried = {"query-weights+hubs", "raw+hubs", "fused-loss+hubs"}
+    tried = {"query-weights+hubs", "both+hubs", "fused-loss+hubs"}
     assert {"base", "hubs", *endings, *tried} == set(found.ranks) == set(found.any_ranks)
     base = split_scores(model, splits["test"], use_trace=False).base
     assert torch.equal(found.ranks["base"], ranks(base, splits["test"].query_video))

@@ -26,6 +26,7 @@ from prvr.data.preparation import prepare_tables
 from prvr.tokens import FeatureRule, QueryBatch, TrainBatch, VideoBatch
 
 _Name = TypeVar("_Name")
+_QUERIES_AT_ONCE = 2048  # compared with all others
 
 
 @dataclass(frozen=True)
@@ -135,14 +136,33 @@ class Dataset:
         rows = _as_rows(rows)
         tokens, mask = self.tables.word_batch(rows)
         ids = tuple(self.captions[row].id for row in rows.tolist())
-        return QueryBatch(tokens, mask, ids, self.sentence_numbers[rows].to(tokens.device))
+        return QueryBatch(tokens, mask, ids)
 
     @cached_property
-    def sentence_numbers(self) -> Tensor:
-        """(Q,) a number for each query; word for word the same sentences have the same one."""
+    def usual_meaning(self) -> Tensor:
+        """The mean query, (Dq,)."""
+        return torch.cat([batch.mean_words() for batch in self.query_batches()]).mean(0)
+
+    def described_by(self, alike: float = 0.0) -> Tensor:
+        """Which videos a query describes, by the queries that were written for them: (Q, V) bool.
+
+        Its own video always; those that another query describes word for word the same; and, with ``alike``, those
+        with a query of at least that cosine (mean words, without the mean query).
+        """
         sentences = [caption.words or caption.id for caption in self.captions]
         number = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
-        return torch.tensor([number[sentence] for sentence in sentences], dtype=torch.long)
+        numbers = torch.tensor([number[sentence] for sentence in sentences], device=self.tables.words.device)
+        rows = self.query_video.to(numbers.device)
+        described = torch.zeros(len(number), len(self), dtype=torch.bool, device=numbers.device)
+        described[numbers, rows] = True
+        described = described[numbers]
+        if alike:
+            meanings = torch.cat([batch.meanings(self.usual_meaning) for batch in self.query_batches()])
+            for first in range(0, len(meanings), _QUERIES_AT_ONCE):
+                cosines = meanings[first : first + _QUERIES_AT_ONCE] @ meanings.T
+                query, other = (cosines >= alike).nonzero(as_tuple=True)
+                described[first + query, rows[other]] = True
+        return described
 
     def train_batch(self, rows: Tensor | Sequence[int], draw: Callable[[Tensor], Tensor] | None = None) -> TrainBatch:
         """Some videos with all their queries.

@@ -31,16 +31,18 @@ from prvr.training import (
     witness_scores,
 )
 
-# What may be left out or changed, by name: inputs of the witness, and changes of its stage.
-WITNESS_ABLATIONS: dict[str, tuple[str, dict[str, object]]] = {
-    "encoded": ("encoded", {}),
-    "raw": ("raw", {}),
-    "any-time": ("both", {"witness": WitnessConfig(time="any")}),
-    "alone": ("both", {"witness": WitnessConfig(neighbours=0)}),
-    "fused-loss": ("both", {"base_weight": 10.0}),
-    "best-30": ("both", {"pool": 30}),
-    "more-steps": ("both", {"steps": 4500}),
-    "more-dropout": ("both", {"witness": WitnessConfig(dropout=0.5)}),
+# What may be changed, by name: settings of the stage.
+WITNESS_ABLATIONS: dict[str, dict[str, object]] = {
+    "encoded": {"inputs": "encoded"},
+    "both": {"inputs": "both"},
+    "any-time": {"witness": WitnessConfig(time="any")},
+    "alone": {"witness": WitnessConfig(neighbours=0)},
+    "fused-loss": {"base_weight": 10.0},
+    "best-30": {"pool": 30},
+    "best-400": {"pool": 400},
+    "more-steps": {"steps": 4500},
+    "more-dropout": {"witness": WitnessConfig(dropout=0.5)},
+    "wider": {"witness": WitnessConfig(width=768, hidden=768)},
 }
 
 
@@ -101,17 +103,20 @@ class WitnessExperiment:
         splits: its train, val and test splits, features on the model's device or not.
         stage: how witnesses are trained.
         seed: of the witnesses.
+        alike: cosine of queries from which on they learn nothing from each other's videos; 0: as in all papers.
     """
 
-    def __init__(self, model: TraceModel, splits: Mapping[str, Dataset], stage: WitnessStage, seed: int):
-        self.model, self.splits, self.stage, self.seed = model, splits, stage, seed
+    def __init__(
+        self, model: TraceModel, splits: Mapping[str, Dataset], stage: WitnessStage, seed: int, alike: float = 0.0
+    ):
+        self.model, self.splits, self.stage, self.seed, self.alike = model, splits, stage, seed, alike
         self.found = WitnessStudy()
         self.bank = encode_query_batches(model.backbone, splits["train"].query_batches())
 
     def run(self, ablations: Sequence[str] = ()) -> WitnessStudy:
         """Base, hubs, the witness with its controls, and some ablations."""
         with self._timed("encoding"):
-            train, held = self._material("both")
+            train, held = self._material(self.stage.inputs)
         none = _HeldScores(*(torch.zeros_like(part.candidates, dtype=part.base.dtype) for part in held))
         self._add("base", held, none, 0.0)
         hubs = self.found.weights["hubs"] = fit_hubs(held.val)
@@ -131,17 +136,16 @@ class WitnessExperiment:
         weighed = _HeldScores(each(corrected.val) * scores.val, each(corrected.test) * scores.test)
         self._add("query-weights+hubs", corrected, weighed, 1.0)
         for name in ablations:
-            inputs, changes = WITNESS_ABLATIONS[name]
-            own, other = (train, held) if inputs == "both" else self._material(inputs)
-            changed = train_witness(own, replace(self.stage, **changes), self.seed)  # type: ignore[arg-type]
-            self._fit(f"{name}+hubs", changed, other.without_hubs(hubs))
+            stage = replace(self.stage, **WITNESS_ABLATIONS[name])  # type: ignore[arg-type]
+            own, other = (train, held) if stage.inputs == self.stage.inputs else self._material(stage.inputs)
+            self._fit(f"{name}+hubs", train_witness(own, stage, self.seed), other.without_hubs(hubs))
         return self.found
 
     def _material(self, inputs: str) -> tuple[WitnessMaterial, _Held]:
-        def read(split: str, bank: Tensor | None) -> WitnessMaterial:
-            return witness_material(self.model, self.splits[split], bank, inputs=inputs)
+        def read(split: str, bank: Tensor | None = None, alike: float = 0.0) -> WitnessMaterial:
+            return witness_material(self.model, self.splits[split], bank, inputs=inputs, alike=alike)
 
-        return read("train", None), _Held(read("val", self.bank), read("test", self.bank))
+        return read("train", alike=self.alike), _Held(read("val", self.bank), read("test", self.bank))
 
     def _break(self, witness: Witness, ending: str, test: WitnessMaterial, weight: float) -> None:
         """The same witness with other queries' words, and with all words and frames alike."""

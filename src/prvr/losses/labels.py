@@ -18,16 +18,22 @@ def is_positive(labels: Tensor, videos: int) -> Tensor:
     return labels[:, None] == torch.arange(videos, device=labels.device)[None, :]
 
 
-def also_described(sentences: Tensor, labels: Tensor, videos: int) -> Tensor:
-    """(N, B) True where query n is labelled with another video, but a query of video b is the same sentence.
+def also_described(meanings: Tensor, alike: float, labels: Tensor, videos: int) -> Tensor:
+    """(N, B) True where query n is labelled with another video, but says the same as a query of video b.
 
-    >>> also_described(torch.tensor([7, 7, 8]), torch.tensor([0, 1, 1]), 2)
+    Args:
+        meanings: unit vectors of the queries, (N, D).
+        alike: the cosine from which on two of them say the same.
+        labels: video of each query, (N,).
+        videos: how many there are.
+
+    >>> also_described(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]), 0.7, torch.tensor([0, 1, 1]), 2)
     tensor([[False,  True],
             [ True, False],
             [False, False]])
     """
     own = is_positive(labels, videos)
-    same = (sentences[:, None] == sentences[None, :]) & (labels >= 0)[:, None]
+    same = (meanings @ meanings.T >= alike) & (labels >= 0)[:, None]
     return (same.float() @ own.float() > 0) & ~own
 
 

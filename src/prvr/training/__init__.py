@@ -59,7 +59,6 @@ from prvr.training.sweep import (
 from prvr.training.validation import split_scores, validate
 from prvr.training.witness import (
     WitnessMaterial,
-    same_sentence,
     train_witness,
     witness_material,
     witness_scores,
@@ -133,7 +132,6 @@ __all__ = [
     "read_sweep",
     "rescored",
     "resolve_config",
-    "same_sentence",
     "set_rate",
     "split_scores",
     "support_of_first_answers",

@@ -118,6 +118,8 @@ class WitnessStage:
 
     steps: int = 0
     """optimisation steps; 0: no witness"""
+    inputs: Literal["raw", "encoded", "both"] = "raw"
+    """what it reads: the features that the base was given, what the base made of them, or both side by side"""
     witness: WitnessConfig = field(default_factory=WitnessConfig)
     queries: int = 64
     """queries of a step"""
@@ -145,8 +147,9 @@ class TrainConfig:
     backbone_stage: BackboneStage = field(default_factory=BackboneStage)
     trace_stage: TraceStage = field(default_factory=TraceStage)
     witness_stage: WitnessStage = field(default_factory=WitnessStage)
-    same_sentence: Literal["wrong", "ignored"] = "wrong"
-    """a video that another query describes word for word the same: a wrong answer, as in all papers, or left out"""
+    alike: float = 0.0
+    """cosine of two sentences from which on neither's video is a wrong answer to the other: about 0.8 for paraphrases,
+    1 for the same words; 0: every other video is wrong, as in all papers"""
     batch_size: int = 128
     """videos per step, over all processes together"""
     seed: int = 0

@@ -79,6 +79,8 @@ class Trainer:
         self.model = TraceModel.from_config(config).to(group.device)
         self.model.bf16 = uses_bf16(config, group.device)
         self.model.world = group.world
+        if config.alike:
+            self.model.usual_meaning = train_set.usual_meaning.to(group.device)
         self.setup = PhaseSetup(config, self.model, group)
         self.checkpoints = Checkpoints(run, group, config)
         self.progress = Progress(backbone_epochs=config.backbone_stage.epochs)

@@ -28,7 +28,8 @@ class TraceModel(nn.Module):
         self.backbone, self.trace, self.stage = backbone, trace, stage
         self.bf16 = False
         self.world = 1
-        self.ignores_same_sentence = False
+        self.alike = 0.0
+        self.usual_meaning: Tensor | None = None  # (Dq,) what all training queries have in common; set by the trainer
 
     @staticmethod
     def from_config(config: TrainConfig) -> TraceModel:
@@ -52,14 +53,14 @@ class TraceModel(nn.Module):
                 f"{config.method} has no registers for TRACE to activate: pool some from its tokens (--trace.anchors "
                 "hybrid), or train it alone (--trace-stage.epochs 0) and try `prvr transfer` on it"
             )
-        if config.witness_stage.steps and not backbone.has_words:
-            raise ConfigError(f"{config.method} has no words for a witness to read: leave out --witness-stage.steps")
+        if config.witness_stage.steps and config.witness_stage.inputs != "raw" and not backbone.has_words:
+            raise ConfigError(f"{config.method} keeps no words for a witness to read: --witness-stage.inputs raw")
         if config.trace_stage.fused_base and not backbone.takes_residual:
             raise ConfigError(f"the losses of {config.method} take no evidence: leave out --trace-stage.fused-base")
         model = TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)
-        model.ignores_same_sentence = config.same_sentence == "ignored"
-        if model.ignores_same_sentence and not backbone.takes_residual:
-            raise ConfigError(f"the losses of {config.method} cannot leave pairs out: drop --same-sentence ignored")
+        model.alike = config.alike
+        if config.alike and not backbone.takes_residual:
+            raise ConfigError(f"the losses of {config.method} cannot leave pairs out: drop --alike")
         return model
 
     def enter(self, now: PhaseEpoch) -> None:
@@ -76,16 +77,18 @@ class TraceModel(nn.Module):
         """Loss terms, already weighted; their sum is the loss."""
         with torch.set_grad_enabled(now.phase != "frozen"), self._autocast(batch.labels.device):
             encoded = self.backbone.encode_batch(batch)
-        if self.ignores_same_sentence and batch.queries.sentences is not None:
-            encoded = replace(encoded, per_query={**encoded.per_query, "sentences": batch.queries.sentences})
+        if self.alike and self.usual_meaning is not None:
+            meanings = batch.queries.meanings(self.usual_meaning)
+            encoded = replace(encoded, per_query={**encoded.per_query, "meanings": meanings})
         encoded = gather_encoded(encoded, self.world)
         terms: dict[str, Tensor] = {}
         evidence = self.trace(encoded.queries.float(), encoded.videos.to(torch.float32)) if now.uses_trace else None
         added = []
         if evidence is not None and self.stage.fused_base:
             added.append(fusion_weight(now.trace_epoch, self.trace.config.fusion_weight, self.stage) * evidence)
-        if "sentences" in encoded.per_query:
-            left_out = LEFT_OUT * also_described(encoded.per_query["sentences"], encoded.labels, len(encoded.videos))
+        if "meanings" in encoded.per_query:
+            meanings, labels = encoded.per_query["meanings"], encoded.labels
+            left_out = LEFT_OUT * also_described(meanings, self.alike, labels, len(encoded.videos))
             added.append(left_out)
             evidence = None if evidence is None else evidence + left_out
         if added:

@@ -170,7 +170,6 @@ def pad_batch(batch: TrainBatch, frames: int, words: int) -> TrainBatch:
         QueryBatch(
             F.pad(queries.tokens, (0, 0, 0, longer, 0, rows)),
             F.pad(queries.mask, (0, longer, 0, rows)),
-            sentences=None if queries.sentences is None else F.pad(queries.sentences, (0, rows), value=-1),
         ),
         F.pad(batch.labels, (0, rows), value=-1),
     )

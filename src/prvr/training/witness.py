@@ -42,7 +42,7 @@ class WitnessMaterial:
     base: Tensor  # (Q, V)
     candidates: Tensor  # (Q, K) the base's best videos, best first
     truth: Tensor  # (Q,) labelled video
-    positive: Tensor  # (Q, V) bool: labelled, or labelled with the same sentence
+    positive: Tensor  # (Q, V) bool: labelled, or described by the same sentence or one that is alike
     hubs: Tensor  # (V,) h
     shared: int = 0  # leading dimensions of words and frames that are one space already
 
@@ -71,8 +71,9 @@ def witness_material(
     bank: Tensor | None = None,
     *,
     candidates: int = 100,
-    inputs: str = "both",
+    inputs: str = "raw",
     hub_count: int = 10,
+    alike: float = 0.0,
 ) -> WitnessMaterial:
     """Encode a split with the base.
 
@@ -81,8 +82,9 @@ def witness_material(
         dataset: the split.
         bank: training queries, (B, D), for the hub offset; None: the split's own queries, each without its own video.
         candidates: how many of a query's best videos are re-scored.
-        inputs: ``encoded`` (the base's words and frames), ``raw`` (the features it was given), or ``both``.
+        inputs: ``raw`` (the features that the base was given), ``encoded`` (its words and frames), or ``both``.
         hub_count: of how many best queries of the bank a video's hub offset is the mean.
+        alike: cosine from which on a query also describes the videos of another (``Dataset.described_by``).
     """
     backbone, device = model.backbone, model.backbone.device
     queries = encode_query_batches(backbone, dataset.query_batches())
@@ -104,7 +106,7 @@ def witness_material(
     mean = (read * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
     if inputs != "raw":
         mean = torch.cat([queries, mean[:, queries.shape[1] :]], 1)
-    positive = same_sentence(dataset).to(device)
+    positive = dataset.described_by(alike).to(device)
     if bank is None:
         against = against.masked_fill(positive[reference.chosen], -1.0)
     kept = torch.bfloat16 if device.type == "cuda" else torch.float32  # half the memory to read in every step
@@ -123,12 +125,14 @@ def witness_material(
     )
 
 
-def word_inputs(backbone: Backbone, batch: QueryBatch, which: str = "both") -> Tensor:
+def word_inputs(backbone: Backbone, batch: QueryBatch, which: str) -> Tensor:
     """What a witness reads of queries: (Q, L, Dw)."""
+    if which == "raw":
+        return batch.tokens.float()
     return joined_inputs(backbone.word_states(batch.tokens, batch.mask).float(), batch.tokens, which)
 
 
-def joined_inputs(encoded: Tensor, raw: Tensor, which: str = "both") -> Tensor:
+def joined_inputs(encoded: Tensor, raw: Tensor, which: str) -> Tensor:
     """The base's vectors, the features it was given, or both side by side."""
     if which == "both":
         return torch.cat([encoded, raw.to(encoded.dtype)], -1)
@@ -147,14 +151,6 @@ def query_bank(queries: Tensor) -> QueryBank:
     """At most ``_BANK`` queries, evenly spread."""
     chosen = torch.arange(0, len(queries), max(1, math.ceil(len(queries) / _BANK)), device=queries.device)
     return QueryBank(queries[chosen], chosen)
-
-
-def same_sentence(dataset: Dataset) -> Tensor:
-    """Which videos a query's sentence was written for, word for word, (Q, V) bool. Its own is always among them."""
-    rows = dataset.sentence_numbers
-    described = torch.zeros(int(rows.max()) + 1, len(dataset), dtype=torch.bool)
-    described[rows, dataset.query_video] = True
-    return described[rows]
 
 
 def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int) -> Witness:

@@ -34,12 +34,14 @@ class FittedWitness:
     words: float  # λ
     hubs: float  # μ
     bank: Tensor  # (B, D) training queries, for h
+    inputs: str
     candidates: int = 100
 
     @torch.no_grad()
     def scores(self, model: TraceModel, dataset: Dataset) -> Tensor:
         """Final scores of a split, (Q, V)."""
-        material = witness_material(model, dataset, self.bank, candidates=self.candidates).without_hubs(self.hubs)
+        material = witness_material(model, dataset, self.bank, candidates=self.candidates, inputs=self.inputs)
+        material = material.without_hubs(self.hubs)
         return rescored(material, witness_scores(self.witness, material), self.words)
 
     @torch.no_grad()
@@ -47,25 +49,27 @@ class FittedWitness:
         """What the words of one query see in one video: shapes (1, 1, …)."""
         tokens = model.backbone.encode_video_batch(video).to(torch.float32)
         count = video.frames.shape[1]
-        frames, mask = joined_inputs(tokens.frames[:, :count], video.frames), video.frame_mask.bool()
-        return self.witness(word_inputs(model.backbone, query), query.mask.bool(), frames[:, None], mask[:, None])
+        frames, mask = joined_inputs(tokens.frames[:, :count], video.frames, self.inputs), video.frame_mask.bool()
+        words = word_inputs(model.backbone, query, self.inputs)
+        return self.witness(words, query.mask.bool(), frames[:, None], mask[:, None])
 
 
 def fit_run_witness(run: Run, train: Dataset, validation: Dataset, device: torch.device) -> FittedWitness:
     """Train a run's witness as its configuration says, choose both weights on validation, and store it in the run."""
-    config = run.config
+    config, inputs = run.config, run.config.witness_stage.inputs
     model, _ = run.load_model(device=device)
     bank = query_bank(encode_query_batches(model.backbone, train.query_batches())).rows
-    witness = train_witness(witness_material(model, train), config.witness_stage, config.seed)
-    held = witness_material(model, validation, bank)
+    material = witness_material(model, train, inputs=inputs, alike=config.alike)
+    witness = train_witness(material, config.witness_stage, config.seed)
+    held = witness_material(model, validation, bank, inputs=inputs)
     hubs = fit_hubs(held)
     held = held.without_hubs(hubs)
     words = fit_weight(held, witness_scores(witness, held))
     widths = {"word_width": witness.word.in_features, "frame_width": witness.frame.in_features}
     widths["shared"] = witness.shared
-    about = {**widths, "config": asdict(witness.config), "words": words, "hubs": hubs}
+    about = {**widths, "config": asdict(witness.config), "words": words, "hubs": hubs, "inputs": inputs}
     run.save_weights(_NAME, {**witness.state_dict(), "bank": bank.half()}, **about)
-    return FittedWitness(witness, words, hubs, bank)
+    return FittedWitness(witness, words, hubs, bank, inputs)
 
 
 def load_run_witness(run: Run, device: torch.device | str = "cpu") -> FittedWitness | None:
@@ -77,4 +81,4 @@ def load_run_witness(run: Run, device: torch.device | str = "cpu") -> FittedWitn
     widths = about["word_width"], about["frame_width"]
     witness = Witness(*widths, WitnessConfig(**about["config"]), about["shared"])
     witness.load_state_dict(tensors)
-    return FittedWitness(witness.to(device).eval(), about["words"], about["hubs"], bank.to(device))
+    return FittedWitness(witness.to(device).eval(), about["words"], about["hubs"], bank.to(device), about["inputs"])
