@@ -272,7 +272,8 @@ class Trainer:
         if self.group.is_first and read_calibration(self.run) is None:
             calibrate_run(self.run, self.train_set, self.validation_set, self.group.device)
         if self.group.is_first and self.config.witness_stage.steps and not self.run.has_weights("witness"):
-            fit_run_witness(self.run, self.train_set, self.validation_set, self.group.device)
+            shown = self.console is not None
+            fit_run_witness(self.run, self.train_set, self.validation_set, self.group.device, progress=shown)
 
     def _compare_with_best(self, now: PhaseEpoch, validation: Validation) -> None:
         progress = self.progress

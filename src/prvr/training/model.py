@@ -53,8 +53,8 @@ class TraceModel(nn.Module):
                 f"{config.method} has no registers for TRACE to activate: pool some from its tokens (--trace.anchors "
                 "hybrid), or train it alone (--trace-stage.epochs 0) and try `prvr transfer` on it"
             )
-        if config.witness_stage.steps and config.witness_stage.inputs != "raw" and not backbone.has_words:
-            raise ConfigError(f"{config.method} keeps no words for a witness to read: --witness-stage.inputs raw")
+        if config.witness_stage.steps and not backbone.has_words:
+            raise ConfigError(f"{config.method} has no words for a witness to read: leave out --witness-stage.steps")
         if config.trace_stage.fused_base and not backbone.takes_residual:
             raise ConfigError(f"the losses of {config.method} take no evidence: leave out --trace-stage.fused-base")
         model = TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)

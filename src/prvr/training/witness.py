@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from prvr.backbones import Backbone
-from prvr.data import Dataset
+from prvr.data import Dataset, show_progress
 from prvr.scoring import encode_query_batches, encode_video_batches, evaluation_mode, join_videos
 from prvr.tokens import QueryBatch
 from prvr.trace import Witness, WordEvidence, hub_offset, uniform_score
@@ -153,7 +153,7 @@ def query_bank(queries: Tensor) -> QueryBank:
     return QueryBank(queries[chosen], chosen)
 
 
-def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int) -> Witness:
+def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int, *, progress: bool = False) -> Witness:
     """A witness that tells a query's video from the base's best wrong ones (listwise cross-entropy)."""
     device = material.device
     torch.manual_seed(seed)
@@ -163,7 +163,7 @@ def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int) -> 
     wrong = material.base.masked_fill(material.positive, -torch.inf)
     pool = wrong.topk(min(stage.pool, wrong.shape[1] - int(material.positive.sum(1).max())), dim=1).indices
     target = torch.zeros(stage.queries, dtype=torch.long, device=device)
-    for step in range(stage.steps):
+    for step in show_progress(range(stage.steps), total=stage.steps, label="training the witness", show=progress):
         rate = min(1.0, (step + 1) / 50) * 0.5 * (1 + math.cos(math.pi * step / stage.steps))
         for group in optimiser.param_groups:
             group["lr"] = stage.learning_rate * rate

@@ -54,13 +54,15 @@ class FittedWitness:
         return self.witness(words, query.mask.bool(), frames[:, None], mask[:, None])
 
 
-def fit_run_witness(run: Run, train: Dataset, validation: Dataset, device: torch.device) -> FittedWitness:
+def fit_run_witness(
+    run: Run, train: Dataset, validation: Dataset, device: torch.device, *, progress: bool = False
+) -> FittedWitness:
     """Train a run's witness as its configuration says, choose both weights on validation, and store it in the run."""
     config, inputs = run.config, run.config.witness_stage.inputs
     model, _ = run.load_model(device=device)
     bank = query_bank(encode_query_batches(model.backbone, train.query_batches())).rows
     material = witness_material(model, train, inputs=inputs, alike=config.alike)
-    witness = train_witness(material, config.witness_stage, config.seed)
+    witness = train_witness(material, config.witness_stage, config.seed, progress=progress)
     held = witness_material(model, validation, bank, inputs=inputs)
     hubs = fit_hubs(held)
     held = held.without_hubs(hubs)
