@@ -17,7 +17,8 @@ from prvr.library.store.seals import has_seals
 from prvr.scoring import PAGED
 
 SHARDS_FOLDER = "shards"
-PAGED_ARRAYS = (*PAGED, "spans")
+WITNESS_FRAMES, WITNESS_HUB = "witness.frames", "witness.hub"  # only with a model that has a witness
+PAGED_ARRAYS = (*PAGED, "spans", WITNESS_FRAMES)
 NO_CHECKSUM = -1
 
 
