@@ -118,7 +118,7 @@ def test_all_other_arrays_are_those_of_a_library_without(trained: Library, witne
     plain, found = files(trained), files(witnessed)
     assert not any("witness" in name for name in plain)
     assert {name: data for name, data in found.items() if "witness" not in name} == plain
-    assert {name for name in found if "witness" in name} == {"1/witness.frames.bin", "1/witness.hub.bin"}
+    assert {name for name in found if "witness" in name} == {"1/witness.frames.bin", "1/witness.facts.bin"}
 
 
 @pytest.mark.parametrize("part", ["shards/1/witness.frames.bin", "model-*/weights/witness/model.safetensors"])

@@ -7,18 +7,22 @@ for the best videos of its ranking.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from prvr.backbones import Backbone
 from prvr.library.ingest.embedding import Embedded
 from prvr.library.store.background import Floats
-from prvr.library.store.rows import WITNESS_FRAMES, WITNESS_HUB
+from prvr.library.store.rows import WITNESS_FACTS, WITNESS_FRAMES
+from prvr.scoring import one_core_threads
+from prvr.trace import NO_FRAME
 from prvr.training import FittedWitness
 
 
@@ -40,7 +44,7 @@ class LibraryWitness:
 
     @torch.no_grad()
     def arrays(self, backbone: Backbone, embedded: Embedded, pages: int, page: int) -> dict[str, NDArray[np.generic]]:
-        """What is kept of a section: its frames (pages, n, D), and its hub offset h (1, 1).
+        """What is kept of a section: its frames (pages, n, D); its hub offset h and the number of frames (1, 2).
 
         Args:
             backbone: the model.
@@ -54,8 +58,8 @@ class LibraryWitness:
             page = -(-backbone.config.frames // pages)
         frames = np.zeros((pages * page, read.shape[1]), np.float16)
         frames[: len(read)] = read.half().numpy()
-        hub = self.fitted.hub_offset(backbone, embedded.tokens)
-        return {WITNESS_FRAMES: frames.reshape(pages, page, -1), WITNESS_HUB: hub.float().numpy()[:, None]}
+        facts = np.array([[float(self.fitted.hub_offset(backbone, embedded.tokens)), len(read)]], np.float32)
+        return {WITNESS_FRAMES: frames.reshape(pages, page, -1), WITNESS_FACTS: facts}
 
     @torch.no_grad()
     def read(self, names: Sequence[str], words: Tensor) -> SentenceWords:
@@ -73,12 +77,21 @@ class SentenceWords:
     vectors: Tensor  # (1, L, D)
     weights: Tensor  # (1, L) α
 
-    @torch.no_grad()
     def seen_in(self, frames: Sequence[NDArray[np.float16]]) -> SeenWords:
         """What they see in the frames (m, D) of K sections."""
-        counts = torch.tensor([len(each) for each in frames])
-        padded = pad_sequence([torch.from_numpy(each) for each in frames], batch_first=True).float()[None]
-        mask = (torch.arange(padded.shape[2]) < counts[:, None])[None]
-        found = self.fitted.witness.compare(self.vectors, self.weights, padded, mask)
-        evidence = tuple(each[:, : len(one)].numpy() for each, one in zip(found.evidence[0], frames, strict=True))
-        return SeenWords(found.score[0].numpy(), found.explained[0].numpy(), evidence)
+        return _single_core().submit(self._seen_in, frames).result()
+
+    @torch.no_grad()
+    def _seen_in(self, frames: Sequence[NDArray[np.float16]]) -> SeenWords:
+        products = [self.vectors[0] @ torch.from_numpy(each).float().T for each in frames]  # K times (L, m)
+        longest = max(map(len, frames))
+        evidence = torch.stack([F.pad(each, (0, longest - each.shape[1]), value=NO_FRAME) for each in products])
+        mask = torch.stack([torch.arange(longest) < len(each) for each in frames])
+        found = self.fitted.witness.judge(evidence[None], self.weights, mask[None])
+        return SeenWords(found.score[0].numpy(), found.explained[0].numpy(), tuple(each.numpy() for each in products))
+
+
+@cache
+def _single_core() -> ThreadPoolExecutor:
+    """A thread in which torch uses one core: the products are small, and cores that are busy would hold them up."""
+    return one_core_threads(1, "prvr-words")

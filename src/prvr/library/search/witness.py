@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,10 +83,35 @@ class WordCurve:
 
 @dataclass(frozen=True, eq=False)
 class WordsOverTime:
-    """What each word of a sentence sees in the frames of one video."""
+    """What each word of a sentence sees in the frames of one video. It is computed when somebody looks at it."""
 
-    spans: Floats  # (n, 2) start and end of each frame in seconds
-    words: tuple[WordCurve, ...]
+    said: SentenceWords
+    frames: tuple[NDArray[np.float16], ...]  # of each section, (m, D)
+    bounds: tuple[tuple[float, float], ...]  # start and end of each section in seconds
+
+    @cached_property
+    def _parts(self) -> list[tuple[Floats, NDArray[np.bool_]]]:
+        """Of each section the spans of its frames (m, 2), and which are not told by the section before, (m,)."""
+        parts, told = [], -np.inf
+        for (start, end), frames in zip(self.bounds, self.frames, strict=True):
+            edges = np.linspace(start, end, len(frames) + 1, dtype=np.float32)
+            parts.append((np.stack([edges[:-1], edges[1:]], 1), edges[:-1] > told - 1e-3))
+            told = end
+        return parts
+
+    @cached_property
+    def spans(self) -> Floats:
+        """(n, 2): start and end of each frame in seconds."""
+        return np.concatenate([spans[new] for spans, new in self._parts])
+
+    @cached_property
+    def words(self) -> tuple[WordCurve, ...]:
+        """In the order of the sentence."""
+        seen = self.said.seen_in(self.frames)
+        evidence = np.concatenate([part[:, new] for part, (_, new) in zip(seen.evidence, self._parts, strict=True)], 1)
+        explained = seen.explained[seen.score.argmax()]
+        columns = zip(self.said.names, self.said.weights[0].tolist(), explained.tolist(), evidence, strict=True)
+        return tuple(WordCurve(*column) for column in columns)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -111,17 +137,6 @@ def words_over_time(said: SentenceWords, parts: Sequence[tuple[SectionBlock, int
         parts: of each section, in order of time: its block, its row there, and the spans of its tokens (m, 2).
     """
     kept = [block.witness_of(row) for block, row, _ in parts]
-    frames = [each[0] for each in kept if each is not None]
-    if len(frames) < len(parts):
-        return None
-    seen, spans, chosen, told = said.seen_in(frames), [], [], -np.inf
-    for (_, _, of_tokens), of_section in zip(parts, frames, strict=True):
-        edges = np.linspace(of_tokens[:, 0].min(), of_tokens[:, 1].max(), len(of_section) + 1, dtype=np.float32)
-        new = edges[:-1] > told - 1e-3  # neighbouring sections share some frames
-        spans.append(np.stack([edges[:-1], edges[1:]], 1)[new])
-        chosen.append(new)
-        told = float(edges[-1])
-    evidence = np.concatenate([part[:, new] for part, new in zip(seen.evidence, chosen, strict=True)], 1)
-    explained = seen.explained[seen.score.argmax()]
-    columns = zip(said.names, said.weights[0].tolist(), explained.tolist(), evidence, strict=True)
-    return WordsOverTime(np.concatenate(spans), tuple(WordCurve(*column) for column in columns))
+    frames = tuple(each[0].copy() for each in kept if each is not None)  # so that the block need not stay in memory
+    bounds = tuple((float(spans[:, 0].min()), float(spans[:, 1].max())) for _, _, spans in parts)
+    return WordsOverTime(said, frames, bounds) if len(frames) == len(parts) else None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.library.store.arrays import Section
-from prvr.library.store.rows import PAGED_ARRAYS, WITNESS_FRAMES, WITNESS_HUB, bytes_checksum
+from prvr.library.store.rows import PAGED_ARRAYS, WITNESS_FACTS, WITNESS_FRAMES, bytes_checksum
 from prvr.scoring import NumpyGallery, array_bytes
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class SectionBlock:
             return None
         frames, first = self.arrays[WITNESS_FRAMES], self.numpy_gallery.first_page
         slots = frames[first[row] : first[row + 1]].reshape(-1, frames.shape[-1])
-        used = np.flatnonzero(slots.any(1))  # zeros fill the last page
-        return slots[: used[-1] + 1 if len(used) else 0], float(self.arrays[WITNESS_HUB][row, 0])
+        hub, count = self.arrays[WITNESS_FACTS][row].tolist()
+        return slots[: int(count)], hub
 
     def section(self, row: int, tokens: int, background: NDArray[np.float32]) -> Section:
         """One row as a section again; ``background``: (B, 2), its scores of the background sentences."""

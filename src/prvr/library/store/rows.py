@@ -17,7 +17,7 @@ from prvr.library.store.seals import has_seals
 from prvr.scoring import PAGED
 
 SHARDS_FOLDER = "shards"
-WITNESS_FRAMES, WITNESS_HUB = "witness.frames", "witness.hub"  # only with a model that has a witness
+WITNESS_FRAMES, WITNESS_FACTS = "witness.frames", "witness.facts"  # only with a model that has a witness
 PAGED_ARRAYS = (*PAGED, "spans", WITNESS_FRAMES)
 NO_CHECKSUM = -1
 
