@@ -96,7 +96,10 @@ def trained(films: RenderedWorld, run: Run, tmp_path_factory: pytest.TempPathFac
 
 def witness_run(path: Path, data: Path, inputs: str = "raw") -> Run:
     """A run with a witness that has learnt nothing, but whose word counts more than the base's."""
-    run = fresh_run(path, data)
+    return add_witness(fresh_run(path, data), inputs)
+
+
+def add_witness(run: Run, inputs: str = "raw") -> Run:
     torch.manual_seed(7)
     model = run.config.model
     witness = Witness(model.query_width, model.visual_width, WitnessConfig(width=16, hidden=8, neighbours=1))

@@ -19,9 +19,9 @@ from prvr.library.ingest.witness import SentenceWords
 from prvr.library.search import candidates
 from prvr.media.encoders import PlainEncoder
 from prvr.media.features import video_features
-from prvr.training import FittedWitness, Run, load_run_witness
+from prvr.training import FittedWitness, Run, TraceModel, load_preset, load_run_witness
 from prvr.worlds import RenderedWorld
-from tests.library.conftest import RATE, witness_run
+from tests.library.conftest import RATE, SLOTS, add_witness, witness_run
 from tests.library.ingest.test_trained import SENTENCES, seen_by_hand, windows
 from tests.library.search.test_probabilities import with_calibration
 
@@ -165,6 +165,31 @@ def test_a_witness_of_other_inputs_is_not_used(data: Path, films: RenderedWorld,
     library.add([films.videos["test0000"]])
     assert not [*library.folder.rglob("witness.frames.bin")]
     assert library.search(SENTENCES[0]).hits
+
+
+def test_every_frame_is_kept_where_tokens_are_clips(data: Path, films: RenderedWorld, tmp_path: Path) -> None:
+    clips, rendered = load_preset("synth", "gmmformer"), load_preset("rendered")
+    model = replace(clips.model, frames=SLOTS, clips=4, width=32)
+    model = replace(model, visual_width=rendered.model.visual_width, query_width=rendered.model.query_width)
+    run = Run(tmp_path / "run")
+    run.create(replace(clips, model=model, data=rendered.data), data)
+    weights = TraceModel.from_config(run.config).state_dict()
+    run.save_weights(run.config.selection, weights, epochs=[0], fusion_weight=0.05)
+    add_witness(run)
+    library = Library.create(tmp_path / "library", model=run.path)
+    library.add([films.videos["test0000"], films.videos["test0001"]])
+    assert library.verify().ok
+    for hit in library.search(SENTENCES[0]):
+        shown = hit.to_dict()["evidence"]
+        assert len(shown["words"]["spans"]) > len(shown["spans"])
+        sections = library.snapshot().tracks[FRAMES]
+        kept = [
+            block.witness_of(row)
+            for _, block, rows in sections.blocks(np.array(sections.by_video.of_video(hit.video.id)))
+            for row in rows.tolist()
+        ]
+        counts = [len(each[0]) for each in kept if each is not None]
+        assert counts == [last - first for first, last in windows(hit.video.frames or 0)]
 
 
 def test_a_lake_answers_the_same(witnessed: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
