@@ -50,7 +50,7 @@ MAY_IMPORT = {
         "scoring",
         "data",
     },
-    "evaluation": {"tokens", "files", "backbones", "trace", "scoring", "training", "data"},
+    "evaluation": {"words", "tokens", "files", "backbones", "trace", "scoring", "training", "data"},
     "sharing": {"files", "backbones", "training", "evaluation", "media"},
     "library": {
         "processes",

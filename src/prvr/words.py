@@ -41,3 +41,17 @@ def word_stem(word: str) -> str:
     ['mov', 'mov', 'red']
     """
     return word if len(word) < 5 else re.sub(r"(?:ing|ed|es|s)$", "", word)
+
+
+def word_names(sentence: str, count: int) -> list[str]:
+    """Names for ``count`` word features of a sentence: its words, where there are as many (or a start and an end more).
+
+    >>> word_names("a red red door", 4), word_names("a door", 4), word_names("a door", 3)
+    (['a', 'red', 'red (3)', 'door'], ['(start)', 'a', 'door', '(end)'], ['token 1', 'token 2', 'token 3'])
+    """
+    words = sentence.split()
+    if count == len(words) + 2:
+        words = ["(start)", *words, "(end)"]
+    if count != len(words):
+        return [f"token {number}" for number in range(1, count + 1)]
+    return [f"{word} ({place})" if word in words[: place - 1] else word for place, word in enumerate(words, start=1)]

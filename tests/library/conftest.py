@@ -12,7 +12,8 @@ import torch
 from prvr.lake import create_library
 from prvr.library import Library, LibrarySettings
 from prvr.media.encoders import PlainEncoder
-from prvr.training import Run, TraceModel, load_preset
+from prvr.trace import Witness, WitnessConfig
+from prvr.training import FittedWitness, Run, TraceModel, load_preset, save_run_witness
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world, write_rendered_dataset
 
 RATE, SLOTS = 2.0, 8  # frames per second; frames that the small model was made for
@@ -89,5 +90,29 @@ def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture(scope="session")
 def trained(films: RenderedWorld, run: Run, tmp_path_factory: pytest.TempPathFactory) -> Library:
     lib = Library.create(tmp_path_factory.mktemp("trained") / "library", model=run.path, storage="fp32")
+    assert len(lib.add([films.folder]).added) == len(films.videos)
+    return lib
+
+
+def witness_run(path: Path, data: Path, inputs: str = "raw") -> Run:
+    """A run with a witness that has learnt nothing, but whose word counts more than the base's."""
+    return add_witness(fresh_run(path, data), inputs)
+
+
+def add_witness(run: Run, inputs: str = "raw") -> Run:
+    torch.manual_seed(7)
+    model = run.config.model
+    witness = Witness(model.query_width, model.visual_width, WitnessConfig(width=16, hidden=8, neighbours=1))
+    torch.nn.init.normal_(witness.importance.weight)
+    bank = torch.nn.functional.normalize(torch.randn(40, model.width), dim=-1)
+    save_run_witness(run, FittedWitness(witness.eval(), 4.0, 0.5, bank, inputs))
+    return run
+
+
+@pytest.fixture(scope="session")
+def witnessed(films: RenderedWorld, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """A library like ``trained``, of the same base with a witness; read only."""
+    made = witness_run(tmp_path_factory.mktemp("witness") / "run", data)
+    lib = Library.create(tmp_path_factory.mktemp("witnessed") / "library", model=made.path, storage="fp32")
     assert len(lib.add([films.folder]).added) == len(films.videos)
     return lib

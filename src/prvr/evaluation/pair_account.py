@@ -14,6 +14,7 @@ from prvr.evaluation.figures import EvidenceCurves
 from prvr.evaluation.subject import Subject
 from prvr.trace import Explanation, aligned_evidence
 from prvr.training import load_run_witness
+from prvr.words import word_names
 
 
 @dataclass(frozen=True)
@@ -110,17 +111,3 @@ def _word_evidence(subject: Subject, query: int, video: int) -> tuple[dict[str, 
     names = word_names(data.captions[query].sentence, words.tokens.shape[1])
     curves = found.evidence[0, 0][:, frames.frame_mask[0].bool()].tolist()
     return dict(zip(names, curves, strict=True)), dict(zip(names, found.explained[0, 0].tolist(), strict=True))
-
-
-def word_names(sentence: str, count: int) -> list[str]:
-    """Names for ``count`` word features of a sentence: its words, where there are as many (or a start and an end more).
-
-    >>> word_names("a red red door", 4), word_names("a door", 4), word_names("a door", 3)
-    (['a', 'red', 'red (3)', 'door'], ['(start)', 'a', 'door', '(end)'], ['token 1', 'token 2', 'token 3'])
-    """
-    words = sentence.split()
-    if count == len(words) + 2:
-        words = ["(start)", *words, "(end)"]
-    if count != len(words):
-        return [f"token {number}" for number in range(1, count + 1)]
-    return [f"{word} ({place})" if word in words[: place - 1] else word for place, word in enumerate(words, start=1)]

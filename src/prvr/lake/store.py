@@ -112,7 +112,7 @@ class LakeStore(Store):
 
     def model_folder(self) -> Path:
         assert self.record.model is not None
-        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prvr" / self.record.model.sha256
+        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prvr" / self.record.model.name
         if model_problem(self.record.model, place) is not None:
             prefix = f"{self.record.model.folder}/"
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prvr.errors import UserError
 from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
@@ -54,6 +54,9 @@ from prvr.library.store.snapshot import Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store
 from prvr.media import BucketPath, Encoder, TextEncoder, Transcriber, VideoFile
+
+if TYPE_CHECKING:
+    from prvr.library.ingest.witness import SentenceWords
 
 _Encoder = TypeVar("_Encoder", bound=TextEncoder)
 
@@ -448,12 +451,17 @@ class Library:
             requests,
             snapshot,
             encode=lambda name, queries: encode_queries(queries, self._tracks_of(snapshot.record)[name]),
+            words_of=lambda texts: self._words_of(texts, snapshot),
             candidates=self.store.candidates(snapshot) if approximate else {},
             knowledge=self._knowledge_of(snapshot.record),
             words=lambda: self.store.words(snapshot),
             lines=self.lines,
             scorer=self.scorer,
         )
+
+    def _words_of(self, texts: Sequence[str], snapshot: Snapshot) -> dict[str, SentenceWords]:
+        """The words of sentences as the model's witness reads them; empty without one."""
+        return self._tracks_of(snapshot.record)[FRAMES].embedding.words_of(texts)
 
     def _leave_out(self, snapshot: Snapshot, videos: frozenset[int]) -> Snapshot:
         """The snapshot without damaged videos. Later searches of the same state leave them out as well."""
@@ -506,6 +514,7 @@ class Library:
             track=track,
             trace=trace,
             options=moments or MomentOptions(),
+            said=self._words_of([query] if isinstance(query, str) else [], snapshot).get(str(query)),
         )
         if not isinstance(query, str):
             return replace(found, asked="The moment" if isinstance(query, MomentQuery) else "The picture")

@@ -18,6 +18,22 @@ class PeakModel(BaseModel):
     value: float
 
 
+class WordModel(BaseModel):
+    """What one word of the sentence sees over time."""
+
+    word: str
+    weight: float = Field(description="how much the word counts; the weights of a sentence sum to one")
+    explained: float = Field(description="how well the video explains the word, 1 at best")
+    evidence: list[float] = Field(description="what the word sees, one number per span")
+
+
+class WordsModel(BaseModel):
+    """What each word of the sentence sees in the frames of the video."""
+
+    spans: list[tuple[float, float]] = Field(description="start and end of each frame, in seconds")
+    words: list[WordModel]
+
+
 class EvidenceModel(BaseModel):
     """The evidence for a query over the time of a video, one number per span."""
 
@@ -40,6 +56,9 @@ class EvidenceModel(BaseModel):
     sections: list[tuple[float, float]] = Field(
         description="start and end of the parts that a long video is compared in; empty if it is one. Support is "
         "computed inside each, so that its curve may step where two meet"
+    )
+    words: WordsModel | None = Field(
+        default=None, description="words over time, for a sentence and a trained model that has a witness; else null"
     )
 
     @staticmethod

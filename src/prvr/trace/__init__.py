@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         variant_parts,
     )
     from prvr.trace.verdicts import Share, Verdict, VerdictScale, why_this_one
-    from prvr.trace.witness import Witness, WitnessConfig, WordEvidence, hub_offset, uniform_score
+    from prvr.trace.witness import NO_FRAME, Witness, WitnessConfig, WordEvidence, hub_offset, uniform_score
 else:
     __getattr__, __dir__ = lazy_door(__name__)
 
@@ -42,6 +42,7 @@ __all__ = [
     "ANCHOR_KINDS",
     "BASE_VARIANT",
     "CORRUPTIONS",
+    "NO_FRAME",
     "READINGS",
     "TRACE_VARIANT",
     "VARIANTS",

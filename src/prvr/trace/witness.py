@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from prvr.tokens import TensorRecord
 
-_NO_FRAME = -2.0  # below any cosine
+NO_FRAME = -2.0  # below any cosine
 
 
 def word_weights(importance: Tensor, mask: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def word_evidence(words: Tensor, frames: Tensor, frame_mask: Tensor) -> Tensor:
     count, videos, length, width = frames.shape
     flat = words @ frames.reshape(count, videos * length, width).transpose(1, 2)  # (N, L, K·M)
     evidence = flat.view(count, words.shape[1], videos, length).transpose(1, 2)
-    return evidence.masked_fill(~frame_mask[:, :, None], _NO_FRAME)
+    return evidence.masked_fill(~frame_mask[:, :, None], NO_FRAME)
 
 
 def meeting_place(evidence: Tensor, weights: Tensor, frame_mask: Tensor, temperature: Tensor | float) -> Tensor:
@@ -166,7 +166,10 @@ class Witness(nn.Module):
 
     def compare(self, words: Tensor, weights: Tensor, frames: Tensor, frame_mask: Tensor) -> WordEvidence:
         """What ``read_words`` and ``read_frames`` gave, compared: (N, L, D), (N, L), (N, K, M, D), (N, K, M)."""
-        evidence = _full(word_evidence(words, frames, frame_mask))
+        return self.judge(_full(word_evidence(words, frames, frame_mask)), weights, frame_mask)
+
+    def judge(self, evidence: Tensor, weights: Tensor, frame_mask: Tensor) -> WordEvidence:
+        """What follows from the evidence: (N, K, L, M), which ``NO_FRAME`` pads, (N, L), (N, K, M)."""
         place = meeting_place(evidence, weights, frame_mask, self.log_place.exp())
         near = self.config.time == "near"
         explained = (

@@ -64,7 +64,7 @@ from prvr.training.witness import (
     witness_scores,
 )
 from prvr.training.witness_fusion import QueryWeights, fit_hubs, fit_query_weights, fit_weight, rescored
-from prvr.training.witness_run import FittedWitness, fit_run_witness, load_run_witness
+from prvr.training.witness_run import FittedWitness, fit_run_witness, load_run_witness, save_run_witness
 
 __all__ = [
     "HARMLESS",
@@ -132,6 +132,7 @@ __all__ = [
     "read_sweep",
     "rescored",
     "resolve_config",
+    "save_run_witness",
     "set_rate",
     "split_scores",
     "support_of_first_answers",

@@ -25,6 +25,7 @@ from prvr.trace import Witness, WordEvidence, hub_offset, uniform_score
 from prvr.training.config import WitnessStage
 from prvr.training.model import TraceModel
 
+HUB_COUNT = 10  # best queries of the bank, of whose scores a video's hub offset is the mean
 _BANK = 8192  # training queries that say how well a video fits everybody
 _PAIRS = 2048  # query–video pairs that are compared together when scoring
 _VIDEOS = 256  # videos that are read together when scoring
@@ -72,7 +73,7 @@ def witness_material(
     *,
     candidates: int = 100,
     inputs: str = "raw",
-    hub_count: int = 10,
+    hub_count: int = HUB_COUNT,
     alike: float = 0.0,
 ) -> WitnessMaterial:
     """Encode a split with the base.

@@ -7,13 +7,15 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
+from prvr.backbones import Backbone
 from prvr.data import Dataset
 from prvr.scoring import encode_query_batches
-from prvr.tokens import QueryBatch, VideoBatch
-from prvr.trace import Witness, WitnessConfig, WordEvidence
+from prvr.tokens import QueryBatch, VideoBatch, VideoTokens
+from prvr.trace import Witness, WitnessConfig, WordEvidence, hub_offset
 from prvr.training.model import TraceModel
 from prvr.training.run import Run
 from prvr.training.witness import (
+    HUB_COUNT,
     joined_inputs,
     query_bank,
     train_witness,
@@ -45,6 +47,11 @@ class FittedWitness:
         return rescored(material, witness_scores(self.witness, material), self.words)
 
     @torch.no_grad()
+    def hub_offset(self, backbone: Backbone, videos: VideoTokens) -> Tensor:
+        """h of videos, (V,)."""
+        return hub_offset(backbone.base_score(self.bank, videos), HUB_COUNT)
+
+    @torch.no_grad()
     def evidence(self, model: TraceModel, query: QueryBatch, video: VideoBatch) -> WordEvidence:
         """What the words of one query see in one video: shapes (1, 1, …)."""
         tokens = model.backbone.encode_video_batch(video).to(torch.float32)
@@ -67,11 +74,19 @@ def fit_run_witness(
     hubs = fit_hubs(held)
     held = held.without_hubs(hubs)
     words = fit_weight(held, witness_scores(witness, held))
+    fitted = FittedWitness(witness, words, hubs, bank, inputs)
+    save_run_witness(run, fitted)
+    return fitted
+
+
+def save_run_witness(run: Run, fitted: FittedWitness) -> None:
+    """Store a witness next to a run's weights."""
+    witness = fitted.witness
     widths = {"word_width": witness.word.in_features, "frame_width": witness.frame.in_features}
     widths["shared"] = witness.shared
-    about = {**widths, "config": asdict(witness.config), "words": words, "hubs": hubs, "inputs": inputs}
-    run.save_weights(_NAME, {**witness.state_dict(), "bank": bank.half()}, **about)
-    return FittedWitness(witness, words, hubs, bank, inputs)
+    weights = {"words": fitted.words, "hubs": fitted.hubs, "inputs": fitted.inputs}
+    tensors = {**witness.state_dict(), "bank": fitted.bank.half()}
+    run.save_weights(_NAME, tensors, **widths, config=asdict(witness.config), **weights)
 
 
 def load_run_witness(run: Run, device: torch.device | str = "cpu") -> FittedWitness | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from prvr.backbones import Backbone
+    from prvr.library.ingest.witness import LibraryWitness, SentenceWords
     from prvr.tokens import VideoTokens
     from prvr.trace import Trace
     from prvr.training import RunCalibration
@@ -28,6 +29,7 @@ class Embedded(NamedTuple):
 
     tokens: VideoTokens
     spans: Tensor  # (m, 2) first and last (excluded) sample of each local token
+    frames: Tensor | None = None  # (M, Dv) features that a trained model read
 
 
 class Embedding(ABC):
@@ -40,6 +42,7 @@ class Embedding(ABC):
     step: int  # samples from one section of a long video to the next
     overlap: int  # samples that neighbouring sections share
     calibration: RunCalibration | None = None  # of a trained model: how its scores become probabilities
+    witness: LibraryWitness | None = None  # of a trained model: reads words and frames one by one
     own_keys = False  # True if tokens are unit vectors and TRACE does not project them: keys need not be stored
 
     @abstractmethod
@@ -53,6 +56,10 @@ class Embedding(ABC):
     @abstractmethod
     def picture(self, image: Image) -> NDArray[np.float32] | None:
         """Encode a picture as a query (D,); None if this embedding cannot."""
+
+    def words_of(self, texts: Sequence[str]) -> dict[str, SentenceWords]:
+        """The words of texts as the model's witness reads them; empty without one."""
+        return {}
 
     def understanding(self, text: str) -> Understanding | None:
         """Which words of a sentence are understood; None if all are."""

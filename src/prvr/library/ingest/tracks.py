@@ -104,6 +104,8 @@ class Track:
         spans = np.zeros((len(arrays["local.values"]) * PAGE_TOKENS, 2), np.float32)
         spans[:tokens] = np.stack([piece.spans[first, 0], piece.spans[last, 1]], 1)
         arrays["spans"] = spans.reshape(-1, PAGE_TOKENS, 2)
+        if embedding.witness is not None:
+            arrays |= embedding.witness.arrays(embedding.backbone, embedded, len(arrays["spans"]), PAGE_TOKENS)
         return Section(gallery.about, arrays, tokens)
 
 

@@ -20,12 +20,13 @@ from torch.nn.utils.rnn import pad_sequence
 from prvr.data import TableSettings, normalise_rows, prepare_video, segment_edges
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.embedding import Embedded, Embedding
+from prvr.library.ingest.witness import LibraryWitness, SentenceWords
 from prvr.media import Encoder, Image, PlainEncoder, Recipe, Understanding
 from prvr.scoring import require_separable
 from prvr.tokens import VideoBatch
 from prvr.trace import Trace
-from prvr.training import Run, read_calibration
-from prvr.words import content_words, split_words, word_stem
+from prvr.training import Run, load_run_witness, read_calibration
+from prvr.words import content_words, split_words, word_names, word_stem
 
 OVERLAP_SHARE = 4  # a window shares one quarter of its frames with the next
 STILL_SAMPLES = 4  # frames of the still video that a picture becomes
@@ -49,6 +50,9 @@ class TrainedEmbedding(Embedding):
             self.trace = Trace(model.backbone.width, replace(trace, anchors="hybrid")).requires_grad_(False)
         self.words = recipes_of(run)[1].words
         self.calibration = read_calibration(run)
+        fitted = load_run_witness(run)
+        self.witness = LibraryWitness(fitted) if fitted is not None and fitted.inputs == "raw" else None
+        self._last_read: tuple[list[str], list[Tensor]] = [], []  # texts and their words: a search asks twice
         known = self.calibration.words if self.calibration is not None else frozenset[str]()
         self.known_stems = frozenset(map(word_stem, known))
         self.overlap = config.model.frames // OVERLAP_SHARE
@@ -69,22 +73,40 @@ class TrainedEmbedding(Embedding):
         else:
             edges = np.arange(len(raw) + 1)
         first = torch.from_numpy(edges[:-1])
-        return Embedded(tokens, torch.stack([first, torch.from_numpy(edges[1:]).maximum(first + 1)], 1))
+        return Embedded(tokens, torch.stack([first, torch.from_numpy(edges[1:]).maximum(first + 1)], 1), frames[0])
 
     @torch.no_grad()
     def sentences(self, texts: Sequence[str]) -> NDArray[np.float32]:
         if not texts:
             return np.zeros((0, self.width), np.float32)
-        if self.words:
-            rows = [torch.from_numpy(words) for words in self.encoder.encode_word_lists(texts)]
-        else:
-            rows = list(torch.from_numpy(self.encoder.encode_texts(texts))[:, None])
-        longest = self.backbone.config.words
-        read = [torch.from_numpy(normalise_rows(words[:longest].numpy())) for words in rows]
+        read = self._read(texts)
         mask = pad_sequence([torch.ones(len(words), dtype=torch.bool) for words in read], batch_first=True)
         found = self.backbone.encode_queries(pad_sequence(read, batch_first=True), mask).float()
         understood = torch.tensor([bool(words.any()) for words in read])
         return (found * understood[:, None]).numpy()
+
+    def _read(self, texts: Sequence[str]) -> list[Tensor]:
+        """What the model reads of each text, (L, Dq)."""
+        known, read = self._last_read
+        if known == [*texts]:
+            return read
+        if self.words:
+            rows = self.encoder.encode_word_lists(texts)
+        else:
+            rows = list(self.encoder.encode_texts(texts)[:, None])
+        longest = self.backbone.config.words
+        read = [torch.from_numpy(normalise_rows(words[:longest])) for words in rows]
+        self._last_read = [*texts], read
+        return read
+
+    def words_of(self, texts: Sequence[str]) -> dict[str, SentenceWords]:
+        if self.witness is None or not texts:
+            return {}
+        return {
+            text: self.witness.read(word_names(text, len(words)), words)
+            for text, words in zip(texts, self._read(texts), strict=True)
+            if bool(words.any())
+        }
 
     @torch.no_grad()
     def picture(self, image: Image) -> NDArray[np.float32]:

@@ -15,6 +15,7 @@ Neither depends on filters, on the page or on other searches: all videos of the 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -83,8 +84,14 @@ class Standing:
     @cached_property
     def presence(self) -> Presence:
         found = self._by_scores()
-        # if a hub scores best and another video is shown first, what stands out is not what is shown
+        # if another video is shown first than the one with the best score, what stands out is not what is shown
         return Presence("maybe") if found.word == "stands out" and not self.leads else found
+
+    def shown_later(self) -> Standing:
+        """The same where another video than the one with the best score is ranked first."""
+        changed = copy(self)
+        changed.leads = False
+        return changed
 
     def _by_scores(self) -> Presence:
         if self.odds is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from prvr.library.search.moment_rank import line_moments, rank_moments
 from prvr.library.search.moments import Curve, FoundMoment, MomentOptions, find_moments
 from prvr.library.search.rank import RankedVideo, Ranking
 from prvr.library.search.score import BlockPairs, SectionScorer
+from prvr.library.search.witness import WordsOverTime, words_over_time
 from prvr.library.search.words import WORDS, TextMatch
 from prvr.library.store.background import Floats
 from prvr.library.store.blocks import SectionBlock
@@ -23,6 +24,9 @@ from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import RowEvidence
 from prvr.trace import Peaked, Verdict, why_this_one
+
+if TYPE_CHECKING:
+    from prvr.library.ingest.witness import SentenceWords
 
 _CURVES = ("direct", "expected_support", "routed", "value")
 
@@ -38,6 +42,7 @@ class MomentEvidence(Peaked):
     value: Curve  # (m,) each token's share in the score: moments are ranked by it
     activation: Curve  # (R,) how much the query activates each anchor of the best section
     sections: tuple[tuple[float, float], ...] = ()  # start and end of each, if a long video has several
+    words: WordsOverTime | None = None  # what each word of a sentence sees; with the witness of a trained model only
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -54,17 +59,19 @@ class MomentEvidence(Peaked):
             "routed_peak": self.routed_peak,
             "unsupported_gap": round(self.unsupported_gap, 4),
             "sections": [[round(start, 3), round(end, 3)] for start, end in self.sections],
+            **({} if self.words is None else {"words": self.words.to_dict()}),
         }
 
 
 @dataclass(frozen=True, eq=False)
 class EvidenceRequest:
-    """A query vector (D,), the sections of one video to look at, λ, and what is taken off the video's score."""
+    """A query vector (D,), the sections of one video to look at, λ, what is taken off its score, and the words."""
 
     query: Floats
     sections: tuple[int, ...]
     fusion_weight: float
     taken_off: float = 0.0
+    said: SentenceWords | None = None
 
 
 def evidence_in_videos(
@@ -95,7 +102,15 @@ def evidence_in_videos(
         for (number, section), curves in zip(pairs, found, strict=True):
             spans = block.spans_of(where[section][1], int(sections.tokens[section]))
             parts[number][section] = _section_evidence(curves, spans, requests[number].taken_off)
-    return [_join([part[section] for section in sorted(part)]) for part in parts]
+    joined = [_join([part[section] for section in sorted(part)]) for part in parts]
+    return [
+        evidence
+        if request.said is None
+        else replace(
+            evidence, words=words_over_time(request.said, [(*where[each], part[each].spans) for each in sorted(part)])
+        )
+        for evidence, request, part in zip(joined, requests, parts, strict=True)
+    ]
 
 
 def _section_evidence(curves: RowEvidence, spans: Floats, taken_off: float) -> MomentEvidence:
@@ -158,8 +173,12 @@ def explain_video(
     track: str | None,
     trace: bool,
     options: MomentOptions,
+    said: SentenceWords | None = None,
 ) -> VideoExplanation:
-    """Explain how one video answers a query; ``encode`` gives the query's vector (D,) for a track."""
+    """Explain how one video answers a query; ``encode`` gives the query's vector (D,) for a track.
+
+    ``said``: the words of a sentence, for the witness of a trained model.
+    """
     if video not in snapshot.videos:
         raise LibraryError("there is no such video in the library: search again, it may have been removed")
     holding = [name for name, sections in snapshot.tracks.items() if sections.by_video.of_video(video)]
@@ -171,7 +190,8 @@ def explain_video(
         raise LibraryError("The encoder understands nothing of this query. Try other words.")
     sections = snapshot.tracks[name]
     weight = sections.fusion_weight if trace else 0.0
-    request = EvidenceRequest(vector, sections.by_video.of_video(video), weight)
+    of_pictures = said if name == FRAMES else None
+    request = EvidenceRequest(vector, sections.by_video.of_video(video), weight, said=of_pictures)
     (evidence,) = evidence_in_videos(sections, [request], scorer)
     moments = moments_of(evidence, snapshot.videos[video].duration, options, trace=trace)
     return VideoExplanation(name, evidence, tuple(moments), traced=trace)
@@ -236,8 +256,8 @@ class _EvidenceReader:
             for ranking, _, video in of_track:
                 ranked = ranking.tracks[track]
                 of_video, query = sections.by_video.of_video(video), ranked.query
-                taken_off = ranked.taken_off_score(video)
-                requests.append(EvidenceRequest(query.vector, of_video, query.fusion_weight, taken_off))
+                taken_off = ranked.taken_off_score(video) - ranked.lift_of(video)
+                requests.append(EvidenceRequest(query.vector, of_video, query.fusion_weight, taken_off, ranked.said))
             self.known.update(zip(of_track, evidence_in_videos(sections, requests, self.scorer), strict=True))
 
     def track_of(self, ranking: Ranking, track: str, video: int) -> str:

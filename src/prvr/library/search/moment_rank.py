@@ -101,7 +101,7 @@ def _moments_of_track(ranking: Ranking, name: str, explain: Explain) -> Iterator
         assert evidence is not None
         for moment in moments:
             score = min(float(evidence.value[moment.peak]), video_score)
-            waiting.append(RankedMoment(video, name, score, track.confidence(score), moment, evidence))
+            waiting.append(RankedMoment(video, name, score, track.confidence(video, score), moment, evidence))
         waiting.sort(key=lambda moment: -moment.score)
         least = -np.inf if following is None else track.score(following)
         while waiting and waiting[0].score >= least:

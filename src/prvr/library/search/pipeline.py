@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,12 +27,17 @@ from prvr.library.search.rank import TrackRanking, rank_requests, rank_track
 from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.search.results import ReadLines, SearchResult, not_understood, result_of
 from prvr.library.search.score import SectionScorer, score_queries, score_sections
+from prvr.library.search.witness import rank_again
 from prvr.library.search.words import WordMatches, find_words
 from prvr.library.store.background import Floats
 from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    from prvr.library.ingest.witness import SentenceWords
+
 EncodeQueries = Callable[[str, Sequence[QueryInput]], Floats]  # track name, queries -> vectors (Q, D)
+ReadWords = Callable[[Sequence[str]], "Mapping[str, SentenceWords]"]
 
 
 def run_search(
@@ -39,6 +45,7 @@ def run_search(
     snapshot: Snapshot,
     *,
     encode: EncodeQueries,
+    words_of: ReadWords,
     candidates: Mapping[str, Candidates],
     knowledge: Knowledge,
     words: Callable[[], AbstractContextManager[sqlite3.Connection]],
@@ -51,6 +58,7 @@ def run_search(
         requests: Q requests.
         snapshot: the library to search.
         encode: encodes queries as one track's vectors (Q, D); a row is zero if the track cannot use that query.
+        words_of: reads the words of sentences for the witness of a trained model; empty without one.
         candidates: by track, the candidate index for approximate searches.
         knowledge: how far the answers of the pictures can be trusted.
         words: opens the database of words in names and subtitles.
@@ -59,6 +67,7 @@ def run_search(
     """
     asked = [request.query for request in requests]
     vectors = {name: add_moments(encode(name, asked), asked, name, snapshot) for name in snapshot.tracks}
+    said = words_of([text for text in asked if isinstance(text, str)])
     queries = track_queries(requests, vectors, snapshot, candidates)
     tracks: list[dict[str, TrackRanking]] = [{} for _ in requests]
     for name, sections in snapshot.tracks.items():
@@ -71,7 +80,11 @@ def run_search(
             for place, row in enumerate(rows):
                 one = slice(place, place + 1)
                 about = known if requests[row].sentence is not None else Knowledge()  # which is about sentences
-                (tracks[row][name],) = rank_track(of_track[one], scores[one], sections, about, varied[one])
+                (ranked,) = rank_track(of_track[one], scores[one], sections, about, varied[one])
+                words_said = said.get(requests[row].sentence or "") if name == FRAMES else None
+                tracks[row][name] = (
+                    ranked if words_said is None else rank_again(ranked, scores[place], sections, words_said)
+                )
     rankings = rank_requests(requests, tracks, search_words(requests, snapshot, words), snapshot)
     pages = explain_pages(rankings, snapshot, scorer)
     results = []

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, takewhile
-from typing import ClassVar
+from itertools import chain, islice, takewhile
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ from prvr.library.store.blocks import Ids
 from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    from prvr.library.ingest.witness import SentenceWords
+
 DEPTH = 100  # places of each track that count in a fusion
 _RRF = 60  # the usual constant of reciprocal rank fusion
 _STANDS_OUT = 0.9  # share of background sentences that a line must score above, to count beside the pictures
@@ -47,6 +50,8 @@ class TrackRanking:
     scores: NDArray[np.float32]  # (V,) of ``query.sections.videos``
     standing: Standing
     taken_off: NDArray[np.float32] | None = None  # (V,) part of what each video scores with everybody
+    lift: NDArray[np.float32] | None = None  # (V,) what a witness added to the score of each video
+    said: SentenceWords | None = None  # the words that the witness read
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -89,8 +94,13 @@ class TrackRanking:
         column = self.query.sections.column(video)
         return 0.0 if self.taken_off is None or column is None else float(self.taken_off[column])
 
-    def confidence(self, score: float) -> float | None:
-        return self.standing.confidence(score)
+    def lift_of(self, video: int) -> float:
+        """What a witness added to the score of a video that the track holds."""
+        return 0.0 if self.lift is None else float(self.lift[self.query.sections.column(video)])
+
+    def confidence(self, video: int, score: float) -> float | None:
+        """The probability that a video, or a moment of it, is right. It is known for scores without a witness."""
+        return self.standing.confidence(score - self.lift_of(video))
 
 
 def rank_track(
@@ -249,15 +259,20 @@ class _SingleOrder:
         return self.track.top(count)
 
     def confidence(self, video: int) -> float | None:
-        return self.track.confidence(self.track.score(video))
+        return self.track.confidence(video, self.track.score(video))
 
     def passing(self, request: SearchRequest) -> Iterator[int]:
         """The videos that may be shown, best first."""
         videos = walk(self.top, request.page_end + 1 + AHEAD)
         if request.min_confidence == 0:
             return videos
-        # confidence falls with the score, so the first video that fails ends the list
-        return takewhile(lambda video: request.accepts(self.confidence(video)), videos)
+
+        def accepted(video: int) -> bool:
+            return request.accepts(self.confidence(video))
+
+        # confidence falls with the score, so the first video that fails ends the list; a witness moves only the best
+        again = list(islice(videos, 0 if self.track.said is None else self.track.said.fitted.candidates))
+        return chain(filter(accepted, again), takewhile(accepted, videos))
 
     def entry(self, video: int) -> RankedVideo:
         places = places_of(video, {self.name: self.track}, {})
@@ -296,7 +311,7 @@ class _FusedOrder:
 
     def confidence(self, video: int) -> float | None:
         holding = [track for track in self.tracks.values() if track.place(video) is not None]
-        values = [track.confidence(track.score(video)) for track in holding]
+        values = [track.confidence(video, track.score(video)) for track in holding]
         return max((value for value in values if value is not None), default=None)
 
     def passing(self, request: SearchRequest) -> Iterator[int]:

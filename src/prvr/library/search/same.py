@@ -123,7 +123,7 @@ class SameVideos:
             if self.ranking is not None and self.ranking.holds(video) and duration is not None:
                 sections = self.snapshot.tracks[FRAMES]
                 tokens = int(sections.tokens[list(sections.by_video.of_video(video))].sum())
-                known = _Facts(duration, tokens, self.ranking.score(video))
+                known = _Facts(duration, tokens, self.ranking.score(video) - self.ranking.lift_of(video))
             self._known[video] = known
         return self._known[video]
 

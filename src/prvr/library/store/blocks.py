@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.library.store.arrays import Section
-from prvr.library.store.rows import PAGED_ARRAYS, bytes_checksum
+from prvr.library.store.rows import PAGED_ARRAYS, WITNESS_FACTS, WITNESS_FRAMES, bytes_checksum
 from prvr.scoring import NumpyGallery, array_bytes
 
 if TYPE_CHECKING:
@@ -65,6 +65,15 @@ class SectionBlock:
     def tokens_of(self, row: int, tokens: int) -> NDArray[np.float32]:
         """(tokens, D): the local tokens of a row."""
         return self.numpy_gallery.tokens(row)[:tokens]
+
+    def witness_of(self, row: int) -> tuple[NDArray[np.float16], float] | None:
+        """What a witness reads of a row: its frames (m, D), and how well it fits everybody's queries; None without."""
+        if WITNESS_FRAMES not in self.arrays:
+            return None
+        frames, first = self.arrays[WITNESS_FRAMES], self.numpy_gallery.first_page
+        slots = frames[first[row] : first[row + 1]].reshape(-1, frames.shape[-1])
+        hub, count = self.arrays[WITNESS_FACTS][row].tolist()
+        return slots[: int(count)], hub
 
     def section(self, row: int, tokens: int, background: NDArray[np.float32]) -> Section:
         """One row as a section again; ``background``: (B, 2), its scores of the background sentences."""

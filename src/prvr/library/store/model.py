@@ -18,7 +18,7 @@ from prvr.media import file_hash
 if TYPE_CHECKING:
     from prvr.training import Run
 
-_WEIGHTS = "model.safetensors"
+_WEIGHTS, _WITNESS = "model.safetensors", "witness"
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,31 @@ class ModelRecord:
     method: str
     weights: str  # average, best or last
     sha256: str  # of their file
+    witness: str = ""  # sha256 of the weights of its witness; "" if it has none
+
+    @property
+    def name(self) -> str:
+        """Differs between two models."""
+        return f"{self.sha256}-{self.witness}" if self.witness else self.sha256
 
     @property
     def folder(self) -> str:
-        return f"model-{self.sha256[:12]}"
+        return "-".join(["model", self.sha256[:12], *([self.witness[:12]] if self.witness else [])])
 
-    def weights_file(self, folder: Path) -> Path:
-        """The weights in the folder of the library's copy of the run."""
-        return folder / "weights" / self.weights / _WEIGHTS
+    def files(self, folder: Path) -> dict[Path, str]:
+        """The weights in the folder of a run, and their hashes."""
+        known = {self.weights: self.sha256, **({_WITNESS: self.witness} if self.witness else {})}
+        return {folder / "weights" / name / _WEIGHTS: hashed for name, hashed in known.items()}
 
 
 def describe_model(run: Run) -> ModelRecord:
     """Describe the final weights of a run."""
     name = run.config.selection
-    path = run.path / "weights" / name / _WEIGHTS
-    run.weights(name)  # raises an error that names what is missing or damaged
-    return ModelRecord(str(run.path.resolve()), run.config.method, name, file_hash(path))
+    hashes = []
+    for each in (name, *([_WITNESS] if run.has_weights(_WITNESS) else [])):
+        run.weights(each)  # raises an error that names what is missing or damaged
+        hashes.append(file_hash(run.path / "weights" / each / _WEIGHTS))
+    return ModelRecord(str(run.path.resolve()), run.config.method, name, *hashes)
 
 
 def keep_model(run: Run, record: ModelRecord, library: Path) -> None:
@@ -72,7 +81,8 @@ def restore_model(record: ModelRecord, library: Path) -> list[str]:
 
 def _copy_run(run: Path, record: ModelRecord, copy: Path) -> None:
     shutil.copy2(run / "run.json", copy)
-    shutil.copytree(run / "weights" / record.weights, copy / "weights" / record.weights)
+    for path in record.files(run):
+        shutil.copytree(path.parent, copy / "weights" / path.parent.name)
     write_checksums(copy)
 
 
@@ -94,8 +104,10 @@ def require_model(record: ModelRecord | None, run: Run, library: str) -> None:
 
 def model_problem(record: ModelRecord, folder: Path) -> str | None:
     """What is wrong with the library's copy of its model, or None."""
-    path = record.weights_file(folder)
-    if not path.is_file():
-        return f"{path} is missing: restore it from a copy, or from {record.run}"
-    wrong = path if file_hash(path) != record.sha256 else damaged_file(folder)
+    files = record.files(folder)
+    for path in files:
+        if not path.is_file():
+            return f"{path} is missing: restore it from a copy, or from {record.run}"
+    changed = (path for path, hashed in files.items() if file_hash(path) != hashed)
+    wrong = next(changed, None) or damaged_file(folder)
     return None if wrong is None else f"{wrong} is damaged: restore it from a copy, or from {record.run}"

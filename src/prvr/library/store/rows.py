@@ -17,7 +17,8 @@ from prvr.library.store.seals import has_seals
 from prvr.scoring import PAGED
 
 SHARDS_FOLDER = "shards"
-PAGED_ARRAYS = (*PAGED, "spans")
+WITNESS_FRAMES, WITNESS_FACTS = "witness.frames", "witness.facts"  # only with a model that has a witness
+PAGED_ARRAYS = (*PAGED, "spans", WITNESS_FRAMES)
 NO_CHECKSUM = -1
 
 

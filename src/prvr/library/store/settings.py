@@ -25,9 +25,9 @@ from prvr.library.store.catalogue import CATALOGUE_FILE, Catalogue, read_notes, 
 from prvr.library.store.model import ModelRecord
 from prvr.media import USUAL_REPEATS, Backend
 
-FORMAT = (
-    3  # the newest this program reads; 1: no trained model, 2: with one, 3: reindexed, or its encoder's own sentences
-)
+# The newest that this program reads. 1: no trained model, 2: with one, 3: reindexed, or its encoder's own sentences,
+# 4: with a trained model that has a witness
+FORMAT = 4
 _REINDEXED = 3
 BackgroundKind = Literal["common", "encoder"]
 RECORD_FILE = "library.json"
@@ -93,11 +93,15 @@ class LibraryRecord:
 
     @property
     def format(self) -> int:
-        return 1 if self.model is None else 2
+        if self.model is None:
+            return 1
+        return 4 if self.model.witness else 2
 
     def to_json(self, version: int | None = None) -> str:
         """The text of ``library.json``, with a checksum; ``version``: of the folder's format."""
-        values = {**asdict(self), "format": self.format if version is None else version}
+        values = {**asdict(self), "format": self.format if version is None else max(version, self.format)}
+        if self.model is not None and not self.model.witness:
+            del values["model"]["witness"]  # which older versions do not know
         return json.dumps({**values, "checksum": _checksum(values)}, indent=1) + "\n"
 
 

@@ -2,6 +2,7 @@
 import { byId, call, clock, make, sayProblem } from "./api.js";
 import { addressOf, go, noteTime } from "./address.js";
 import { drawCurves, drawRegisters } from "./curves.js";
+import { drawWords } from "./words.js";
 import { showDetails } from "./edit.js";
 import { currentTime, load, play, seek as seekMedia, setUpMedia, unload } from "./media.js";
 import { moreLike } from "./search.js";
@@ -74,6 +75,7 @@ export async function openPlayer({ video, start, moments, evidenceUrl, noEvidenc
   showTime = redraw = null;
   byId("legend").textContent = byId("verdict").textContent = "";
   byId("registers").replaceChildren();
+  byId("words").replaceChildren();
   byId("why").hidden = !evidenceUrl; byId("evidence").hidden = !evidenceUrl && !noEvidence;
   byId("curves").textContent = noEvidence ?? "Loading the evidence …";
   if (fresh && matchMedia("(max-width: 64rem)").matches) byId("stage").scrollIntoView({ block: "start" });
@@ -93,6 +95,7 @@ export async function openPlayer({ video, start, moments, evidenceUrl, noEvidenc
   };
   redraw();
   drawRegisters(byId("registers"), evidence.activation);
+  if (evidence.words) drawWords(byId("words"), evidence.words, seek);
   byId("moments").replaceChildren(...evidence.moments.map((moment) => make("button", {
     type: "button", class: "chip", "data-start": moment.start, "aria-pressed": "false",
     onclick: () => { seek(moment.start); play(); useMoment(moment); },

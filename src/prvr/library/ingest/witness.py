@@ -1,0 +1,97 @@
+"""The witness of a trained model in a library: what is kept of each section, and what words see there.
+
+Frames are read when a video is added, words when a search asks. Comparing them is a small product, so a search does it
+for the best videos of its ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prvr.backbones import Backbone
+from prvr.library.ingest.embedding import Embedded
+from prvr.library.store.background import Floats
+from prvr.library.store.rows import WITNESS_FACTS, WITNESS_FRAMES
+from prvr.scoring import one_core_threads
+from prvr.trace import NO_FRAME
+from prvr.training import FittedWitness
+
+
+@dataclass(frozen=True, eq=False)
+class SeenWords:
+    """What the words of a sentence see in K sections."""
+
+    score: Floats  # (K,) S_words
+    explained: Floats  # (K, L) how well each word is explained, 1 at best
+    evidence: tuple[Floats, ...]  # K times (L, m): what each word sees in each frame
+
+
+class LibraryWitness:
+    """A fitted witness that reads raw features."""
+
+    def __init__(self, fitted: FittedWitness):
+        self.fitted = fitted
+        fitted.witness.requires_grad_(False)
+
+    @torch.no_grad()
+    def arrays(self, backbone: Backbone, embedded: Embedded, pages: int, page: int) -> dict[str, NDArray[np.generic]]:
+        """What is kept of a section: its frames (pages, n, D); its hub offset h and the number of frames (1, 2).
+
+        Args:
+            backbone: the model.
+            embedded: the section.
+            pages: that its tokens fill.
+            page: tokens of a page.
+        """
+        assert embedded.frames is not None
+        read = self.fitted.witness.read_frames(embedded.frames, torch.ones(len(embedded.frames), dtype=torch.bool))
+        if embedded.tokens.evidence_from == "clips":  # there are as many in every section, of however many frames
+            page = -(-backbone.config.frames // pages)
+        frames = np.zeros((pages * page, read.shape[1]), np.float16)
+        frames[: len(read)] = read.half().numpy()
+        facts = np.array([[float(self.fitted.hub_offset(backbone, embedded.tokens)), len(read)]], np.float32)
+        return {WITNESS_FRAMES: frames.reshape(pages, page, -1), WITNESS_FACTS: facts}
+
+    @torch.no_grad()
+    def read(self, names: Sequence[str], words: Tensor) -> SentenceWords:
+        """The words of one sentence, (L, Dq)."""
+        found, weights = self.fitted.witness.read_words(words[None], torch.ones(1, len(words), dtype=torch.bool))
+        return SentenceWords(self.fitted, tuple(names), found, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceWords:
+    """The words of a sentence as a witness reads them."""
+
+    fitted: FittedWitness
+    names: tuple[str, ...]
+    vectors: Tensor  # (1, L, D)
+    weights: Tensor  # (1, L) α
+
+    def seen_in(self, frames: Sequence[NDArray[np.float16]]) -> SeenWords:
+        """What they see in the frames (m, D) of K sections."""
+        return _single_core().submit(self._seen_in, frames).result()
+
+    @torch.no_grad()
+    def _seen_in(self, frames: Sequence[NDArray[np.float16]]) -> SeenWords:
+        products = [self.vectors[0] @ torch.from_numpy(each).float().T for each in frames]  # K times (L, m)
+        longest = max(map(len, frames))
+        evidence = torch.stack([F.pad(each, (0, longest - each.shape[1]), value=NO_FRAME) for each in products])
+        mask = torch.stack([torch.arange(longest) < len(each) for each in frames])
+        found = self.fitted.witness.judge(evidence[None], self.weights, mask[None])
+        return SeenWords(found.score[0].numpy(), found.explained[0].numpy(), tuple(each.numpy() for each in products))
+
+
+@cache
+def _single_core() -> ThreadPoolExecutor:
+    """A thread in which torch uses one core: the products are small, and cores that are busy would hold them up."""
+    return one_core_threads(1, "prvr-words")

@@ -1,0 +1,142 @@
+"""After a track is ranked: the witness of a trained model looks at the best videos again, word by word.
+
+Only the order of the best hundred changes. Probabilities, and what is said of a search, are those of the scores before:
+they were fitted without a witness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prvr.library.search.query import TrackQuery
+from prvr.library.search.rank import TrackRanking
+from prvr.library.store.background import Floats
+from prvr.library.store.blocks import Ids, SectionBlock
+from prvr.library.store.sections import TrackSections
+
+if TYPE_CHECKING:
+    from prvr.library.ingest.witness import SentenceWords
+
+
+def rank_again(ranking: TrackRanking, scores: Floats, sections: TrackSections, said: SentenceWords) -> TrackRanking:
+    """The best videos in the order of ``S − μ·h + λ·S_words``; all others stay below them as they were.
+
+    Args:
+        ranking: of the pictures.
+        scores: of the sections that its query reads (S',).
+        sections: of the track. Where some have nothing for a witness, the ranking stays.
+        said: the sentence.
+    """
+    best = ranking.top(said.fitted.candidates)
+    kept = _kept_of(_best_sections(ranking.query, scores, best), sections)
+    if kept is None or not best:
+        return ranking
+    frames, hubs = kept
+    columns = np.searchsorted(ranking.query.sections.videos, best)
+    before = ranking.scores[columns]
+    after = before - said.fitted.hubs * hubs + said.fitted.words * said.seen_in(frames).score
+    lift = np.zeros_like(ranking.scores)
+    lift[columns] = after - after.min() + before.min() - before
+    standing = ranking.standing if after.argmax() == 0 else ranking.standing.shown_later()
+    return replace(ranking, scores=ranking.scores + lift, standing=standing, lift=lift, said=said)
+
+
+def _best_sections(query: TrackQuery, scores: Floats, videos: Sequence[int]) -> Ids:
+    """The numbers of the best section of each video."""
+    read = query.read
+    places = np.searchsorted(read.videos, videos)
+    first = read.starts[places]
+    return read.numbers[
+        [begin + scores[begin:end].argmax() for begin, end in zip(first, read.starts[places + 1], strict=True)]
+    ]
+
+
+def _kept_of(numbers: Ids, sections: TrackSections) -> tuple[list[NDArray[np.float16]], Floats] | None:
+    """For each section its frames (m, D) and its hub offset; None if one has none."""
+    found = {
+        place: block.witness_of(row)
+        for places, block, rows in sections.blocks(numbers)
+        for place, row in zip(places.tolist(), rows.tolist(), strict=True)
+    }
+    kept = [found[place] for place in range(len(numbers))]
+    known = [each for each in kept if each is not None]
+    if len(known) < len(kept):
+        return None
+    return [frames for frames, _ in known], np.array([hub for _, hub in known], np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class WordCurve:
+    """What one word sees over time."""
+
+    word: str
+    weight: float  # α; those of a sentence sum to 1
+    explained: float  # how well the video explains it, 1 at best
+    evidence: Floats  # (n,)
+
+
+@dataclass(frozen=True, eq=False)
+class WordsOverTime:
+    """What each word of a sentence sees in the frames of one video. It is computed when somebody looks at it."""
+
+    said: SentenceWords
+    frames: tuple[NDArray[np.float16], ...]  # of each section, (m, D)
+    bounds: tuple[tuple[float, float], ...]  # start and end of each section in seconds
+
+    @cached_property
+    def _parts(self) -> list[tuple[Floats, NDArray[np.bool_]]]:
+        """Of each section the spans of its frames (m, 2), and which are not told by the section before, (m,)."""
+        parts, told = [], -np.inf
+        for (start, end), frames in zip(self.bounds, self.frames, strict=True):
+            edges = np.linspace(start, end, len(frames) + 1, dtype=np.float32)
+            parts.append((np.stack([edges[:-1], edges[1:]], 1), edges[:-1] > told - 1e-3))
+            told = end
+        return parts
+
+    @cached_property
+    def spans(self) -> Floats:
+        """(n, 2): start and end of each frame in seconds."""
+        return np.concatenate([spans[new] for spans, new in self._parts])
+
+    @cached_property
+    def words(self) -> tuple[WordCurve, ...]:
+        """In the order of the sentence."""
+        seen = self.said.seen_in(self.frames)
+        evidence = np.concatenate([part[:, new] for part, (_, new) in zip(seen.evidence, self._parts, strict=True)], 1)
+        explained = seen.explained[seen.score.argmax()]
+        columns = zip(self.said.names, self.said.weights[0].tolist(), explained.tolist(), evidence, strict=True)
+        return tuple(WordCurve(*column) for column in columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "spans": self.spans.astype(np.float64).round(3).tolist(),
+            "words": [
+                {
+                    "word": each.word,
+                    "weight": round(each.weight, 4),
+                    "explained": round(each.explained, 4),
+                    "evidence": each.evidence.astype(np.float64).round(4).tolist(),
+                }
+                for each in self.words
+            ],
+        }
+
+
+def words_over_time(said: SentenceWords, parts: Sequence[tuple[SectionBlock, int, Floats]]) -> WordsOverTime | None:
+    """What the words see in a video; None if its sections have nothing for a witness.
+
+    Args:
+        said: the sentence.
+        parts: of each section, in order of time: its block, its row there, and the spans of its tokens (m, 2).
+    """
+    kept = [block.witness_of(row) for block, row, _ in parts]
+    frames = tuple(each[0].copy() for each in kept if each is not None)  # so that the block need not stay in memory
+    bounds = tuple((float(spans[:, 0].min()), float(spans[:, 1].max())) for _, _, spans in parts)
+    return WordsOverTime(said, frames, bounds) if len(frames) == len(parts) else None
