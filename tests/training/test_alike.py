@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from prvr.data import Caption, Dataset
-from prvr.training import ConfigError, TraceModel, load_preset, phase_at
+from prvr.training import ConfigError, TraceModel, config_from_dict, config_to_dict, load_preset, phase_at
 from prvr.training.step import pad_batch
 
 RANKING = ("nce_clip", "nce_frame", "triplet_clip", "triplet_frame", "trace_nce", "trace_triplet")
@@ -21,7 +21,8 @@ def terms(preset: Path, world: Path, alike: float, same: bool = False) -> dict[s
     calm = replace(config.model, dropout=0.0, input_dropout=0.0, perturbation=0.0, hard_pool=1)
     stage = replace(config.trace_stage, epochs=6, frozen_epochs=1, fused_base=True)
     torch.manual_seed(0)
-    model = TraceModel.from_config(replace(config, model=calm, trace_stage=stage, alike=alike))
+    model = TraceModel.from_config(replace(config, model=calm, trace_stage=stage, alike=min(alike, 1.0)))
+    model.alike = alike
     now = phase_at(7, 2, stage)
     model.enter(now)
     data = Dataset.load(world, "synth", "train", frames=24)
@@ -71,3 +72,9 @@ def test_a_method_that_cannot_says_so(method: str) -> None:
     config = replace(load_preset("charades", method), alike=0.8)
     with pytest.raises(ConfigError, match="--alike"):
         TraceModel.from_config(replace(config, trace_stage=replace(config.trace_stage, epochs=0)))
+
+
+def test_a_run_of_an_earlier_version_is_read() -> None:
+    values = {key: value for key, value in config_to_dict(load_preset("charades")).items() if key != "alike"}
+    for word, alike in (("wrong", 0.0), ("ignored", 1.0)):
+        assert config_from_dict({**values, "same_sentence": word}, "run.json").alike == alike

@@ -250,6 +250,8 @@ def config_from_dict(values: Mapping[str, Any], where: str) -> TrainConfig:
     if not isinstance(values, Mapping):
         raise ConfigError(f"{where}: expected a table, found {type(values).__name__}")
     values = dict(values)
+    if "same_sentence" in values:  # of a run that an earlier version made
+        values["alike"] = 1.0 if values.pop("same_sentence") == "ignored" else 0.0
     name = values.get("method", TrainConfig.method)
     try:
         model_type = method(str(name)).config_type

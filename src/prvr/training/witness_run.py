@@ -98,4 +98,6 @@ def load_run_witness(run: Run, device: torch.device | str = "cpu") -> FittedWitn
     widths = about["word_width"], about["frame_width"]
     witness = Witness(*widths, WitnessConfig(**about["config"]), about["shared"])
     witness.load_state_dict(tensors)
-    return FittedWitness(witness.to(device).eval(), about["words"], about["hubs"], bank.to(device), about["inputs"])
+    return FittedWitness(
+        witness.to(device).eval(), about["words"], about["hubs"], bank.to(device), about.get("inputs", "both")
+    )
