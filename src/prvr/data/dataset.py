@@ -27,7 +27,7 @@ from prvr.tokens import FeatureRule, QueryBatch, TrainBatch, VideoBatch
 
 _Name = TypeVar("_Name")
 _QUERIES_AT_ONCE = 2048  # compared with all others
-_ROUNDING = 1e-4  # of a cosine
+_SAME_WORDS = 0.9999  # cosine, with room for rounding
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Dataset:
             meanings = torch.cat([batch.meanings(self.usual_meaning) for batch in self.query_batches()])
             for first in range(0, len(meanings), _QUERIES_AT_ONCE):
                 cosines = meanings[first : first + _QUERIES_AT_ONCE] @ meanings.T
-                query, other = (cosines >= alike - _ROUNDING).nonzero(as_tuple=True)
+                query, other = (cosines >= min(alike, _SAME_WORDS)).nonzero(as_tuple=True)
                 described[first + query, rows[other]] = True
         return described
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_ROUNDING = 1e-4  # of a cosine: the same words have one of 1, or nearly
+_SAME_WORDS = 0.9999  # cosine of the same words, with room for rounding
 LEFT_OUT = -1e4  # added to the score of a pair: no loss looks at it any more
 
 
@@ -34,7 +34,7 @@ def also_described(meanings: Tensor, alike: float, labels: Tensor, videos: int) 
             [False, False]])
     """
     own = is_positive(labels, videos)
-    same = (meanings @ meanings.T >= alike - _ROUNDING) & (labels >= 0)[:, None]
+    same = (meanings @ meanings.T >= min(alike, _SAME_WORDS)) & (labels >= 0)[:, None]
     return (same.float() @ own.float() > 0) & ~own
 
 
