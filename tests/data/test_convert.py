@@ -95,6 +95,15 @@ def test_a_killed_conversion_goes_on_where_it_stopped(
     check_result(path, features)
 
 
+def test_what_a_kill_left_is_removed(files: Any, tmp_path: Path, features: dict[str, NDArray[np.float32]]) -> None:
+    folder = files.bigfile(tmp_path, features)
+    left = [folder / f".feature.hdf5.{name}.0123456789abcdef.part" for name in ("part", "journal")]
+    for path in left:
+        path.write_bytes(bytes(99))
+    check_result(convert_features(folder, progress=False), features)
+    assert not any(path.exists() for path in left)
+
+
 def test_a_conversion_of_other_files_starts_again(
     files: Any, tmp_path: Path, features: dict[str, NDArray[np.float32]]
 ) -> None:

@@ -45,6 +45,8 @@ def convert_features(folder: str | Path, *, force: bool = False, progress: bool 
     with ArrayFolderStore(folder) if per_video else BigFileStore(folder) as source:
         files = per_video.values() if per_video else [folder / name for name in BIGFILE_NAMES]
         origin = fingerprint([*files])
+        for leftover in folder.glob(f".{target.name}.*.part"):  # of a conversion that was killed
+            leftover.unlink(missing_ok=True)
         state = _State.resume(part, journal, origin)
         try:
             if state is None:
