@@ -17,6 +17,7 @@ from torch import Tensor
 _Record = TypeVar("_Record", bound="TensorRecord")
 _Tokens = TypeVar("_Tokens", bound="VideoTokens")
 
+SAME_WORDS = 0.9999  # cosine of two queries' meanings from which on their words are the same, with room for rounding
 FeatureRule: TypeAlias = Literal["standard", "merged", "unnormalised"]  # how frames are resampled (prvr.data.rules)
 
 

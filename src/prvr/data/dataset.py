@@ -23,11 +23,10 @@ from prvr.data.captions import Caption, Moment, read_captions, read_moments, rea
 from prvr.data.feature_tables import FeatureTables, TableSettings
 from prvr.data.layout import Collection
 from prvr.data.preparation import prepare_tables
-from prvr.tokens import FeatureRule, QueryBatch, TrainBatch, VideoBatch
+from prvr.tokens import SAME_WORDS, FeatureRule, QueryBatch, TrainBatch, VideoBatch
 
 _Name = TypeVar("_Name")
 _QUERIES_AT_ONCE = 2048  # compared with all others
-_SAME_WORDS = 0.9999  # cosine, with room for rounding
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ class Dataset:
             meanings = torch.cat([batch.meanings(self.usual_meaning) for batch in self.query_batches()])
             for first in range(0, len(meanings), _QUERIES_AT_ONCE):
                 cosines = meanings[first : first + _QUERIES_AT_ONCE] @ meanings.T
-                query, other = (cosines >= min(alike, _SAME_WORDS)).nonzero(as_tuple=True)
+                query, other = (cosines >= min(alike, SAME_WORDS)).nonzero(as_tuple=True)
                 described[first + query, rows[other]] = True
         return described
 

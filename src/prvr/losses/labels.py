@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_SAME_WORDS = 0.9999  # cosine of the same words, with room for rounding
+from prvr.tokens import SAME_WORDS
+
 LEFT_OUT = -1e4  # added to the score of a pair: no loss looks at it any more
 
 
@@ -34,7 +35,7 @@ def also_described(meanings: Tensor, alike: float, labels: Tensor, videos: int) 
             [False, False]])
     """
     own = is_positive(labels, videos)
-    same = (meanings @ meanings.T >= min(alike, _SAME_WORDS)) & (labels >= 0)[:, None]
+    same = (meanings @ meanings.T >= min(alike, SAME_WORDS)) & (labels >= 0)[:, None]
     return (same.float() @ own.float() > 0) & ~own
 
 

@@ -19,7 +19,7 @@ export function drawWords(container, { spans, words }, seek) {
     highest(evidence, count).forEach((value, i) => picture.append(svg("rect", { x: i, y: 0, width: 1.02, height: 1, opacity: (0.06 + 0.94 * ((value - low) / (high - low)) ** 2).toFixed(2) })));
     picture.addEventListener("click", (event) => { const box = picture.getBoundingClientRect(); seek(((event.clientX - box.left) / box.width) * end); });
     const go = make("button", { type: "button", class: "plain small", "aria-label": `Go to where “${word}” fits best, ${clock(best)}`, onclick: () => seek(best) }, clock(best));
-    return make("li", {}, make("span", {}, word), picture, make("b", { title: "How well the video explains this word, 1 at best" }, explained.toFixed(2)), go);
+    return make("li", {}, make("span", {}, word), picture, make("b", { title: "How well this word matches there, by the model; 1 at best" }, explained.toFixed(2)), go);
   });
-  container.replaceChildren(make("span", {}, "What each word of yours sees over time, how well the video explains it, and where it fits best:"), make("ul", {}, ...rows));
+  container.replaceChildren(make("span", {}, "Which times the model matches each word of yours with. It learned from whole sentences, and single words were never checked: do not rely on one."), make("ul", {}, ...rows));
 }
