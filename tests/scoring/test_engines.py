@@ -12,11 +12,13 @@ from torch import Tensor
 
 from prvr.backbones import TokenSet
 from prvr.scoring import Engine, FusedEngine, Gallery, ScoringEngine, gallery_ranks, ranks, score, score_parts, top_k
-from prvr.scoring.engines import best_routes
+from prvr.scoring.engines import best_routes, products
 from prvr.scoring.engines.factorised import TILE_ELEMENTS, FactorisedEngine
+from prvr.scoring.engines.products import FEWEST_FOR_ONEDNN, stored_products
 from prvr.scoring.engines.reference import ReferenceEngine
-from prvr.scoring.storage import Storage
+from prvr.scoring.storage import Storage, Vectors
 from prvr.scoring.top import TopKeeper
+from prvr.scoring.workspace import Workspace
 from prvr.tokens import VideoTokens
 from prvr.trace import Trace, TraceConfig, trace_evidence
 
@@ -355,3 +357,17 @@ def test_how_far_a_batch_is_padded_does_not_matter() -> None:
     parts = [gallery_of(videos(lengths), trace_of(), Corpus(), "torch", page=16) for lengths in ([5, 9], [40, 3], [32])]
     each = torch.cat([score(questions(), part) for part in parts], 1)
     torch.testing.assert_close(score(questions(), Gallery.cat(parts)), each, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("storage", ["fp32", "fp16", "int8"])
+@pytest.mark.parametrize("queries", [FEWEST_FOR_ONEDNN - 1, FEWEST_FOR_ONEDNN, 130])
+def test_both_libraries_of_products_give_the_same(
+    storage: Storage, queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = Vectors.store(torch.randn(7, 5, 24), storage)
+    columns = torch.randn(24, queries)
+    monkeypatch.setattr(products, "BLOCK_ELEMENTS", 4 * queries)  # several blocks
+    found = stored_products(rows, columns, Workspace(), "found").clone()
+    assert (products.onednn_product(columns) is not None) == (products._has_onednn() and queries >= FEWEST_FOR_ONEDNN)
+    monkeypatch.setattr(products, "_has_onednn", lambda: False)
+    torch.testing.assert_close(found, stored_products(rows, columns, Workspace(), "expected"), atol=1e-5, rtol=1e-5)

@@ -2,7 +2,8 @@
 
 from prvr.bench.adding import adding
 from prvr.bench.corpus import BenchmarkSizes, Shape, random_gallery, random_queries
-from prvr.bench.measure import MachineLimits, Measurement
+from prvr.bench.limits import MachineLimits
+from prvr.bench.measure import Measurement
 from prvr.bench.run import BENCHMARKS, Benchmark, run_benchmarks
 from prvr.bench.training import make_step, random_batch
 

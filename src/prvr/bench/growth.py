@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import torch
 
 from prvr.bench.corpus import BenchmarkSizes, random_gallery, random_queries
-from prvr.bench.measure import DeviceTimer, MachineLimits, Measurement, memory_available
+from prvr.bench.limits import MachineLimits
+from prvr.bench.measure import DeviceTimer, Measurement, memory_available
 from prvr.scoring import Storage, score_parts, top_k
 
 

@@ -1,11 +1,9 @@
-"""Measuring time and memory, and the limits of this machine."""
+"""Measuring time and memory."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import platform
 import statistics
 import threading
 import time
@@ -134,53 +132,6 @@ def _own_memory(process: int) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class MachineLimits:
-    """The machine that was measured on, and how fast it multiplies matrices and reads memory."""
-
-    device: str
-    processor: str
-    cores: int
-    torch_version: str
-    matrix_type: str
-    matrix_rate: float  # FLOP/s of a large product in that type
-    read_rate: float  # bytes/s
-
-    @staticmethod
-    def measure(device: torch.device) -> MachineLimits:
-        cuda = device.type == "cuda"
-        return MachineLimits(
-            device=torch.cuda.get_device_name(device) if cuda else "CPU",
-            processor=_processor(),
-            cores=torch.get_num_threads(),
-            torch_version=torch.__version__,
-            matrix_type="bf16" if cuda else "fp32",
-            matrix_rate=matrix_rate(device, torch.bfloat16 if cuda else torch.float32),
-            read_rate=read_rate(device),
-        )
-
-
-def matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """FLOP/s of a large square matrix product or of a tall one, as scoring has them: whichever is faster."""
-    clock = DeviceTimer(device)
-    size = 8192 if device.type == "cuda" else 3072
-    shapes = [(size, size, size), (size * 8, 384, 1024)]
-    rates = []
-    for rows, depth, columns in shapes:
-        a, b = (torch.randn(*shape, device=device).to(dtype) for shape in ((rows, depth), (depth, columns)))
-        out = torch.empty(rows, columns, device=device, dtype=dtype)
-        taken = clock(functools.partial(torch.mm, a, b, out=out), repeats=7).seconds
-        rates.append(2 * rows * depth * columns / taken)
-    return max(rates)
-
-
-def read_rate(device: torch.device) -> float:
-    """Bytes/s at which a large array is read."""
-    count = (1 << 30) if device.type == "cuda" else (1 << 28)
-    data = torch.ones(count, device=device)
-    return 4 * count / DeviceTimer(device)(data.sum, repeats=7).seconds
-
-
 def _status(field: str) -> int:
     if not _STATUS.exists():
         return 0
@@ -188,15 +139,6 @@ def _status(field: str) -> int:
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
 
 
 def memory_available() -> int:

@@ -11,7 +11,8 @@ from prvr.bench.adding import adding
 from prvr.bench.corpus import BenchmarkSizes
 from prvr.bench.encoding import encoding
 from prvr.bench.growth import growth
-from prvr.bench.measure import MachineLimits, Measurement
+from prvr.bench.limits import MachineLimits
+from prvr.bench.measure import Measurement
 from prvr.bench.scoring import all_pairs, one_query, ranking
 from prvr.bench.training import training
 

@@ -20,7 +20,8 @@ from prvr.bench.corpus import (
     random_tokens,
     random_trace,
 )
-from prvr.bench.measure import DeviceTimer, MachineLimits, Measurement
+from prvr.bench.limits import MachineLimits
+from prvr.bench.measure import DeviceTimer, Measurement
 from prvr.scoring import (
     FactorisedEngine,
     FusedEngine,

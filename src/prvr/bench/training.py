@@ -12,7 +12,8 @@ from torch import Tensor
 
 from prvr.bench.baseline import naive
 from prvr.bench.corpus import BenchmarkSizes
-from prvr.bench.measure import DeviceTimer, MachineLimits, Measurement
+from prvr.bench.limits import MachineLimits
+from prvr.bench.measure import DeviceTimer, Measurement
 from prvr.data import Caption, Dataset, FeatureTables, epoch_batches
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
 from prvr.training import PhaseSetup, Processes, Step, TraceModel, load_preset, phase_at, validate
