@@ -1,10 +1,10 @@
 """``python benchmarks/encoder_engines.py``: do the engines of image–text encoders give the same vectors and answers?
 
-    python benchmarks/encoder_engines.py                     # every type that this processor multiplies, and int8
-    python benchmarks/encoder_engines.py --types bf16 int8   # these, also where they are slow
+    python benchmarks/encoder_engines.py                       # every engine that may be fast on this processor
+    python benchmarks/encoder_engines.py --engines bf16 int8   # these, also where they are slow
 
-Films are rendered, written as H.264 and decoded again, two frames of each. Every type encodes the same frames, and is
-compared with fp32:
+Films are rendered, written as H.264 and decoded again, two frames of each. Every engine encodes the same frames, and is
+compared with fp32 by torch:
 
 - cosine: between a frame's vector and its fp32 vector, least and mean; centred: after the mean of the fp32 vectors is
   taken off both, because vectors of a network with random weights share a large part that hides differences.
@@ -16,9 +16,10 @@ Three networks, because no published weights are used here:
   answers plain's sentences, so that searches mean something.
 - ViT-B/16: SigLIP's architecture at 224 × 224 with random weights, drawn wide enough that vectors differ by picture.
 - outliers: the same with a few channels 20 times as large as the others, as large trained networks have them. This is
-  what rounding of activations suffers from; a type that fails here is refused for such a model when it is first used.
+  what rounding of activations suffers from; an engine that fails here is refused for such a model when it is first
+  used.
 
-A type may be on by default if its cosines are at least 0.995 and it keeps 95 % of the top 10.
+An engine may be on by default if its cosines are at least 0.995 and it keeps 95 % of the top 10.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from prvr.media import (
     Array,
     Fit,
     Image,
-    int8_installed,
     open_encoder,
     open_video,
     picture_engine,
+    processor_engines,
     require_transformers,
     unit_rows,
 )
 from prvr.worlds import RENDERED_SIZES, render_world
 
-TYPES = {"bf16": torch.bfloat16, "int8": torch.int8}
+ENGINES = ("fp32", "bf16", "int8")
 LEAST_OVERLAP = 0.95
 CPU = torch.device("cpu")
 SMALL, LARGE = 64, 224  # sides of the pictures
@@ -80,20 +81,19 @@ class Films:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--films", type=int, default=48, help="films to search; the large networks see 24 of them")
-    parser.add_argument("--types", nargs="*", choices=list(TYPES), help="types to compare with fp32")
+    parser.add_argument("--engines", nargs="*", choices=ENGINES, help="engines to compare with fp32 by torch")
     parser.add_argument("--networks", nargs="*", choices=["trained", "ViT-B/16", "outliers"])
     parser.add_argument("--steps", type=int, default=300, help="of training")
     args = parser.parse_args()
-    fast = {*picture_engine(torch.nn.Identity(), SMALL, CPU).types, *([torch.int8] if int8_installed() else [])}
-    types = args.types or [name for name, each in TYPES.items() if each in fast]
+    engines = args.engines or processor_engines()[1:]
     table = Table(title=f"compared with fp32, {args.films} films", box=None)
-    for name in ("network", "type", "cosine", "centred", "top 10, sentences", "top 10, frames", "by default"):
+    for name in ("network", "engine", "cosine", "centred", "top 10, sentences", "top 10, frames", "by default"):
         table.add_column(name)
     with tempfile.TemporaryDirectory() as folder:
         for network, model, films in networks(Path(folder), args.films, args.steps, args.networks):
-            full, side = vectors(model, films, torch.float32), films.frames[0].shape[0]
-            for name in types:
-                row = compare(vectors(model, films, TYPES[name]), full, films, sentences=side == SMALL)
+            full, side = vectors(model, films, "torch"), films.frames[0].shape[0]
+            for name in engines:
+                row = compare(vectors(model, films, name), full, films, sentences=side == SMALL)
                 table.add_row(network, name, *row)
     Console(width=140).print(table)
 
@@ -153,9 +153,9 @@ def random_network(outliers: bool) -> Any:
     return model
 
 
-def vectors(model: Any, films: Films, precision: torch.dtype) -> Array:
+def vectors(model: Any, films: Films, name: str) -> Array:
     """Unit vectors of the frames, (N, D), through the engine of image–text encoders."""
-    engine, pictures = picture_engine(model, films.frames[0].shape[0], CPU, precision=precision), np.stack(films.frames)
+    engine, pictures = picture_engine(model, films.frames[0].shape[0], CPU, engine=name), np.stack(films.frames)
     parts = [engine.start(pictures[first : first + engine.batch])() for first in range(0, len(pictures), engine.batch)]
     return unit_rows(np.concatenate(parts))
 

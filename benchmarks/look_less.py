@@ -206,7 +206,7 @@ class RandomViT(Encoder):
             text_config={**text, "vocab_size": 64, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
         )
         model = transformers.SiglipModel(config).eval().requires_grad_(False)
-        self.engine = picture_engine(model, 224, torch.device("cpu"), precision=torch.float32)
+        self.engine = picture_engine(model, 224, torch.device("cpu"), engine="torch")
 
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:
         parts = [np.stack(images[i : i + 16]) for i in range(0, len(images), 16)]

@@ -20,7 +20,7 @@ from prvr.bench import (
 )
 from prvr.cli import bench as command
 from prvr.cli import main
-from prvr.media import int8_installed
+from prvr.media import openvino_installed, processor_engines
 from prvr.scoring import score
 
 CPU = torch.device("cpu")
@@ -57,7 +57,9 @@ def test_encoding_is_measured_beside_the_matrix_rate() -> None:
     assert rows[0].rate is not None
     assert rows[0].share is not None
     assert 0 < rows[0].share < 10
-    assert any("int8" in row.work for row in rows) == int8_installed()
+    pictures = [row for row in rows if row.group == "encoding"]
+    assert len(pictures) == len(processor_engines())
+    assert any("by OpenVINO" in row.work for row in pictures) == openvino_installed()
     added = [row for row in rows if row.group == "adding"]
     assert [row.work.split(",")[0].split(" for ")[0] for row in added] == [
         "decode alone",

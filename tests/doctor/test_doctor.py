@@ -98,20 +98,20 @@ def test_what_was_measured_for_pictures_is_shown(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("PRVR_ENGINE")
-    monkeypatch.setattr("prvr.doctor.encoding.processor_types", lambda: ("fp32", "bf16"))
-    monkeypatch.setattr("prvr.doctor.encoding.int8_installed", lambda: False)
+    monkeypatch.setattr("prvr.doctor.encoding.has_bf16", lambda: True)
+    monkeypatch.setattr("prvr.doctor.encoding.openvino_installed", lambda: False)
     first, second = encoding_types()
     assert first.startswith("fp32 and bf16")
-    assert first.endswith('after pip install "prvr[int8]"')
+    assert first.endswith('after pip install "prvr[openvino]"')
     assert "not measured yet" in second
-    rates, cosines = {"fp32": 20.0, "bf16": 57.2, "int8": 99.9}, {"bf16": 0.9991, "int8": 0.993}
+    rates, cosines = {"torch": 20.0, "bf16": 57.2, "int8": 99.9}, {"bf16": 0.9991, "int8": 0.993}
     here = EngineChoice("google/siglip2-base-patch16-224", cpu_name(), 16, rates, cosines)
-    remember_choice("0" * 64, ("fp32", "bf16", "int8"), here)
-    remember_choice("1" * 64, ("fp32", "bf16", "int8"), replace(here, processor="of another machine"))
+    remember_choice("0" * 64, ("torch", "bf16", "int8"), here)
+    remember_choice("1" * 64, ("torch", "bf16", "int8"), replace(here, processor="of another machine"))
     assert main(["doctor"]) == 0
     line = (
-        "siglip2 uses bf16: pictures a second: fp32 20.0, bf16 57.2 (cosine to fp32 at least 0.9991), "
-        "int8 99.9 (cosine to fp32 at least 0.9930)"
+        "siglip2 uses bf16: pictures a second: torch 20.0, bf16 57.2 (cosine to torch at least 0.9991), "
+        "int8 99.9 (cosine to torch at least 0.9930)"
     )
     text = " ".join(capsys.readouterr().out.split())
     assert text.count("pictures a second") == 1

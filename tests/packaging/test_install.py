@@ -30,7 +30,7 @@ WORKS = {
     "media": [*LIBRARY, ["-m", "prvr", "search", "something blue"]],
     "server": [["-m", "prvr", "serve", "--help"], ["-c", "import prvr.server"]],
     "encoders": [["-c", "from prvr.media.packages import require_transformers as r; r()"]],
-    "int8": [["-c", "from prvr.media.packages import require_quantization as r; r()"]],
+    "openvino": [["-c", "from prvr.media.packages import require_openvino as r; r().Core()"]],
     "speech": [["-c", "from prvr.media.packages import require_faster_whisper as r; r()"]],
     "candidates": [["-c", "import lance, pyarrow"]],
     "numba": [["-c", "import prvr.scoring.engines.numba_kernel"]],

@@ -49,8 +49,8 @@ class RandomImageText(Encoder):
     def __init__(self, device: torch.device, layers: int):
         after = 0 if device.type == "cuda" else 1 << 60  # compiled from the start, as long work is
         model = random_model(device, layers)
-        fast = picture_engine(model, SIDE, device).types[-1]
-        self.engine = picture_engine(model, SIDE, device, precision=fast, compile_after=after)
+        fast = picture_engine(model, SIDE, device).engines[-1]
+        self.engine = picture_engine(model, SIDE, device, engine=fast, compile_after=after)
         self.batch = self.engine.batch
 
     def encode_frames(self, images: Sequence[Image], before: Image | None = None) -> Array:

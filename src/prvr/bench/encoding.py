@@ -10,42 +10,42 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from prvr.bench.corpus import BenchmarkSizes
-from prvr.bench.int8 import int8_matrix_rate
-from prvr.bench.measure import DeviceTimer, MachineLimits, Measurement, matrix_rate
+from prvr.bench.limits import MachineLimits, matrix_rate
+from prvr.bench.measure import DeviceTimer, Measurement
 from prvr.bench.models import SIDE, random_model
-from prvr.media import int8_installed, picture_engine
+from prvr.media import EngineName, openvino_installed, picture_engine
 
 _NEVER = 1 << 60
-_TYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.int8: "int8 (ONNX Runtime)"}
+_TYPES = {"torch": torch.float32, "fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 
 
 def encoding(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:
     """Pictures a second through the engine of image–text encoders, for each type of numbers."""
-    model = random_model(device, sizes.layers)
-    for precision in picture_engine(model, SIDE, device).types:
-        limit = machine.matrix_rate if _TYPES[precision] == machine.matrix_type else matrix_rate(device, precision)
+    limits = {_TYPES[machine.matrix_type]: machine.matrix_rate}
+    for engine in picture_engine(random_model(device, sizes.layers), SIDE, device).engines:
+        precision = _TYPES[engine]
+        if precision not in limits:
+            limits[precision] = matrix_rate(device, precision)
         for compiled in (False, True) if device.type == "cuda" and precision != torch.float32 else (False,):
-            yield _pictures(random_model(device, sizes.layers), device, sizes, precision, limit, compiled=compiled)
-    if device.type == "cpu" and int8_installed():
-        yield _pictures(model, device, sizes, torch.int8, int8_matrix_rate(), compiled=False)
+            model = random_model(device, sizes.layers)
+            yield _pictures(model, device, sizes, engine, limits[precision], compiled=compiled)
 
 
 def _pictures(
     model: torch.nn.Module,
     device: torch.device,
     sizes: BenchmarkSizes,
-    precision: torch.dtype,
+    engine_name: EngineName,
     limit: float,
     *,
     compiled: bool,
 ) -> Measurement:
-    engine = picture_engine(model, SIDE, device, precision=precision, compile_after=0 if compiled else _NEVER)
-    count = sizes.pictures or engine.batch
+    count = sizes.pictures or picture_engine(model, SIDE, device, engine="torch").batch
     pictures = np.random.default_rng(0).integers(0, 256, (count, SIDE, SIDE, 3), np.uint8)
-    with FlopCounterMode(display=False) as counter:
-        counted = torch.float32 if precision == torch.int8 else precision  # torch does not see what others compute
-        picture_engine(model, SIDE, device, precision=counted, compile_after=_NEVER).start(pictures[:1])()
+    with FlopCounterMode(display=False) as counter:  # by torch, which counts only what it computes itself
+        picture_engine(model, SIDE, device, engine="torch", compile_after=_NEVER).start(pictures[:1])()
     flops = counter.get_total_flops()
+    engine = picture_engine(model, SIDE, device, engine=engine_name, compile_after=0 if compiled else _NEVER)
     batches = 32 if device.type == "cuda" else 1
 
     def work() -> None:
@@ -58,9 +58,10 @@ def _pictures(
 
     taken = DeviceTimer(device)(work, repeats=5 if device.type == "cuda" else 3)
     rate = batches * count / taken.seconds
+    how = f"{_label(engine_name, device)}{', compiled' if compiled else ''}"
     return Measurement(
         "encoding",
-        f"pictures, ViT-B/16 at 224, {_TYPES[precision]}{', compiled' if compiled else ''}, batches of {count}",
+        f"pictures, ViT-B/16 at 224, {how}, batches of {count}",
         taken.seconds / batches,
         rate,
         "pictures/s",
@@ -68,3 +69,9 @@ def _pictures(
         taken.memory,
         note=f"{flops / 1e9:.1f} GFLOP a picture; limit: {limit / 1e12:.3g} TFLOP/s",
     )
+
+
+def _label(engine: EngineName, device: torch.device) -> str:
+    if device.type == "cpu" and engine != "torch" and openvino_installed():
+        return f"{engine} by OpenVINO"
+    return "fp32 by torch" if engine == "torch" else f"{engine} by torch"

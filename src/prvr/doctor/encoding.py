@@ -11,10 +11,10 @@ from prvr.media import (
     SHORT_NAMES,
     EngineChoice,
     cpu_name,
+    has_bf16,
     has_vnni,
-    int8_installed,
     is_x86,
-    processor_types,
+    openvino_installed,
     remembered_choices,
 )
 
@@ -22,15 +22,15 @@ from prvr.media import (
 def encoding_types() -> list[str]:
     """Lines for people: the types of this machine, then one for each model that was measured on this processor."""
     there = "bf16 on the GPU; on the processor " if torch.cuda.is_available() else ""
-    bf16 = "fp32 and bf16" if "bf16" in processor_types() else "fp32 (no instructions for bf16)"
-    vnni = " (with VNNI)" if has_vnni() else " (without VNNI, which makes it fast)"
-    int8 = f"int8{vnni if is_x86() else ''}" + ("" if int8_installed() else ' after pip install "prvr[int8]"')
-    lines = [f"{there}{bf16}, {int8}"]
+    bf16 = "fp32 and bf16" if has_bf16() else "fp32 (no instructions for bf16)"
+    vnni = (" (with VNNI)" if has_vnni() else " (without VNNI, so it would not be faster)") if is_x86() else ""
+    torch_alone = ' by torch; faster after pip install "prvr[openvino]"'
+    lines = [there + bf16 + (f", int8{vnni}, by OpenVINO" if openvino_installed() else torch_alone)]
     if setting := os.environ.get(ENGINE_SETTING):
         lines.append(f"{ENGINE_SETTING} is {setting}, whatever was measured")
     measured = [choice for choice in remembered_choices() if choice.processor == cpu_name()]
     lines += [_line(choice) for choice in measured]
-    if not measured and (int8_installed() or "bf16" in processor_types()):
+    if not measured and (openvino_installed() or has_bf16()):
         lines.append("not measured yet: the first 64 pictures that a model encodes decide")
     return lines
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -30,21 +31,26 @@ def require_faster_whisper() -> Any:
     return _require("faster_whisper", "faster-whisper, which writes down what is said,", "speech")
 
 
-def require_onnxruntime(extra: str = "onnx") -> Any:
-    """ONNX Runtime, which runs converted models on a processor."""
+def require_onnxruntime() -> Any:
+    """ONNX Runtime, which runs converted models."""
     _keep_onnxruntime_quiet()
-    return _require("onnxruntime", "onnxruntime, which runs converted models,", extra)
+    return _require("onnxruntime", "onnxruntime, which runs converted models,", "onnx")
 
 
-def require_onnx(extra: str = "onnx") -> Any:
+def require_onnx() -> Any:
     """The package ``onnx``, which writes the files that ONNX Runtime reads."""
-    return _require("onnx", "onnx, which converts models,", extra)
+    return _require("onnx", "onnx, which converts models,", "onnx")
 
 
-def require_quantization() -> Any:
-    """The part of ONNX Runtime that rounds a model to int8."""
-    require_onnx("int8"), require_onnxruntime("int8")
-    return import_module("onnxruntime.quantization")
+def require_openvino() -> Any:
+    """OpenVINO, which runs models fast on a processor.
+
+    It would report every conversion to its makers through the package ``openvino_telemetry``, but does without it where
+    it cannot be imported.
+    """
+    if "openvino" not in sys.modules:
+        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+    return _require("openvino", "OpenVINO, which runs image–text models fast on a processor,", "openvino")
 
 
 def _keep_onnxruntime_quiet() -> None:

@@ -13,7 +13,7 @@ from prvr.media import Encoder, open_encoder
 from prvr.media.encoders import engine as module
 from prvr.media.encoders.engine import CPU_BATCH, PictureEngine
 from prvr.media.encoders.image_text import ImageTextEncoder
-from prvr.media.encoders.trial import TRIED_BATCHES, TypeTrial
+from prvr.media.encoders.trial import TRIED_BATCHES, EngineTrial
 
 CPU = torch.device("cpu")
 
@@ -36,31 +36,36 @@ def closest(found: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
     return float(((found * expected).sum(1) / lengths).min())
 
 
+@pytest.fixture(autouse=True)
+def without_openvino(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "openvino_installed", lambda: False)
+
+
 def test_bf16_gives_nearly_the_same_vectors(pair_folder: Path) -> None:
     pictures = structured(CPU_BATCH)
-    full = engine_of(pair_folder, precision=torch.float32).start(pictures)()
-    assert closest(engine_of(pair_folder, precision=torch.bfloat16).start(pictures)(), full) > 0.995
+    full = engine_of(pair_folder, engine="torch").start(pictures)()
+    assert closest(engine_of(pair_folder, engine="bf16").start(pictures)(), full) > 0.995
 
 
-@pytest.mark.parametrize(("cosine", "kept"), [(0.999, torch.bfloat16), (0.99, torch.float32)])
-def test_a_processor_that_multiplies_bf16_keeps_the_faster_type_if_its_vectors_agree(
-    pair_folder: Path, monkeypatch: pytest.MonkeyPatch, cosine: float, kept: torch.dtype
+@pytest.mark.parametrize(("cosine", "kept"), [(0.999, "bf16"), (0.99, "torch")])
+def test_a_processor_that_multiplies_bf16_keeps_the_faster_engine_if_its_vectors_agree(
+    pair_folder: Path, monkeypatch: pytest.MonkeyPatch, cosine: float, kept: str
 ) -> None:
-    monkeypatch.setattr(module, "fast_types", lambda device: (torch.float32, torch.bfloat16))
-    monkeypatch.setattr(TypeTrial, "_try", lambda *_: (1e6, cosine))
+    monkeypatch.setattr(module, "processor_engines", lambda: ("torch", "bf16"))
+    monkeypatch.setattr(EngineTrial, "_try", lambda *_: (1e6, cosine))
     tried, used = engine_of(pair_folder), []
     for _ in range(TRIED_BATCHES + 1):
         tried.start(structured(3))()  # a batch that is not full decides nothing
         tried.start(structured(CPU_BATCH))()
-        used.append(tried.precision)
-    assert used == [torch.float32] * TRIED_BATCHES + [kept]
+        used.append(tried.used)
+    assert used == ["torch"] * TRIED_BATCHES + [kept]
 
 
 def test_weights_are_not_rounded_by_trying_a_smaller_type(pair_folder: Path) -> None:
-    engine = engine_of(pair_folder, precision=torch.bfloat16)
+    engine = engine_of(pair_folder, engine="bf16")
     before = {name: weights.clone() for name, weights in engine.model.state_dict().items()}
     engine.start(structured(2))()
-    assert engine.precision == torch.bfloat16
+    assert engine.used == "bf16"
     assert all(torch.equal(weights, before[name]) for name, weights in engine.model.state_dict().items())
 
 
@@ -94,8 +99,8 @@ def test_a_compiled_engine_sees_what_float32_sees(pair_folder: Path) -> None:
         pytest.skip("needs a CUDA device")
     cuda, pictures = torch.device("cuda"), structured(300)
     parts = [pictures[:256], pictures[256:]]  # the second is smaller than what was compiled
-    full = np.concatenate([engine_of(pair_folder, cuda, precision=torch.float32).start(part)() for part in parts])
+    full = np.concatenate([engine_of(pair_folder, cuda, engine="torch").start(part)() for part in parts])
     compiled = engine_of(pair_folder, cuda, compile_after=0)
     assert closest(np.concatenate([compiled.start(part)() for part in parts]), full) > 0.995
     assert compiled.compiled
-    assert compiled.precision == torch.bfloat16
+    assert compiled.used == "bf16"

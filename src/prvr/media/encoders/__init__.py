@@ -46,12 +46,12 @@ def open_encoder(name: str = "plain", device: str | None = None, engine: str | N
     Args:
         name: ``plain``, a short name, a hub name, or a folder that holds a model.
         device: where the model runs; by default a GPU if there is one.
-        engine: type of numbers for pictures: ``fp32``, ``bf16``, ``int8``, or ``auto`` for the fastest. Without it, the
-            environment variable ``PRVR_ENGINE`` decides, else ``auto``.
+        engine: type of numbers for pictures: ``fp32``, ``bf16``, ``int8``, ``torch`` for float32 without OpenVINO, or
+            ``auto`` for the fastest. Without it, the environment variable ``PRVR_ENGINE`` decides, else ``auto``.
 
     Raises:
         EncoderError: the model is not on this machine, or cannot be used.
-        MissingExtra: ``transformers``, or what int8 needs, is not installed.
+        MissingExtra: ``transformers``, or OpenVINO for int8, is not installed.
 
     >>> open_encoder("plain").encode_texts(["a red square moves left"]).shape
     (1, 332)

@@ -1,8 +1,9 @@
-"""Which type of numbers a model's pictures are encoded in on this machine: measured once, and remembered.
+"""Which engine a model's pictures are encoded with on this processor: measured once, and remembered.
 
-The first pictures of real work are encoded in float32. The other types that the machine has then encode the same
-pictures. The fastest wins if its vectors can be compared with those of float32. The result is kept in the user's cache
-for each model, processor and set of versions, so that later runs do not measure again. ``PRVR_ENGINE`` overrides it.
+An engine is a type of numbers and what computes in it: OpenVINO, where it is installed, else torch. The first pictures
+of real work are encoded in float32 by torch. The other engines then encode the same pictures. The fastest wins if its
+vectors can be compared with those of torch. The result is kept in the user's cache for each model, processor and set of
+versions, so that later runs do not measure again. ``PRVR_ENGINE`` overrides it.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from prvr.files import NotAnObject, read_json_object, write_whole
 from prvr.media.encoders.base import Array
 from prvr.media.errors import EncoderError
 
-EngineName: TypeAlias = Literal["auto", "fp32", "bf16", "int8"]
+EngineName: TypeAlias = Literal["auto", "torch", "fp32", "bf16", "int8"]  # torch: float32 without OpenVINO
 ENGINE_SETTING = "PRVR_ENGINE"  # environment variable
 LEAST_COSINE = 0.995  # to float32, of vectors that may stand in one library with float32's
-_FASTER = 1.1  # times float32's rate, to be worth another type
+_FASTER = 1.1  # times torch's rate in float32, to be worth another engine
 _KEPT = 50  # remembered choices
-_INT8_PACKAGES = ("onnxruntime", "onnx", "transformers")
+_OPENVINO_PACKAGES = ("openvino", "transformers")
 
 
 @dataclass(frozen=True)
@@ -39,33 +40,37 @@ class EngineChoice:
     model: str
     processor: str
     cores: int
-    rates: Mapping[str, float]  # pictures a second, by type
-    cosines: Mapping[str, float] = field(default_factory=dict)  # the least to float32
-    failed: Mapping[str, str] = field(default_factory=dict)  # types that could not be tried, and why
+    rates: Mapping[str, float]  # pictures a second, by engine
+    cosines: Mapping[str, float] = field(default_factory=dict)  # the least to torch's float32
+    failed: Mapping[str, str] = field(default_factory=dict)  # engines that could not be tried, and why
 
     @property
-    def chosen(self) -> str:
-        """The fastest type whose vectors agree with float32's, if it is a tenth faster than float32."""
+    def chosen(self) -> EngineName:
+        """The fastest engine whose vectors agree with torch's, if it is a tenth faster than torch."""
         close = [name for name, cosine in self.cosines.items() if cosine >= LEAST_COSINE]
-        fastest = max(close, key=lambda name: self.rates[name], default="fp32")
-        return fastest if self.rates[fastest] >= _FASTER * self.rates["fp32"] else "fp32"
+        fastest = max(close, key=lambda name: self.rates[name], default="torch")
+        return require_engine(fastest) if self.rates[fastest] >= _FASTER * self.rates["torch"] else "torch"
 
     def __str__(self) -> str:
         parts = []
         for name, rate in self.rates.items():
-            cosine = f" (cosine to fp32 at least {self.cosines[name]:.4f})" if name in self.cosines else ""
+            cosine = f" (cosine to torch at least {self.cosines[name]:.4f})" if name in self.cosines else ""
             parts.append(f"{name} {rate:.1f}{cosine}")
         failed = [f"; {name} could not be tried: {why}" for name, why in self.failed.items()]
         return f"{self.chosen}: pictures a second: {', '.join(parts)}{''.join(failed)}"
 
 
 def engine_setting(given: str | None = None) -> EngineName:
-    """The type of numbers that was asked for, else the one in the environment, else ``auto``.
+    """The engine that was asked for, else the one in the environment, else ``auto``.
 
     Raises:
-        EncoderError: there is no such type.
+        EncoderError: there is no such engine.
     """
-    name = given or os.environ.get(ENGINE_SETTING) or "auto"
+    return require_engine(given or os.environ.get(ENGINE_SETTING) or "auto")
+
+
+def require_engine(name: str) -> EngineName:
+    """An engine's name, or an ``EncoderError`` that lists them."""
     if name not in get_args(EngineName):
         names = ", ".join(get_args(EngineName))
         hint = did_you_mean(name, get_args(EngineName))
@@ -73,24 +78,38 @@ def engine_setting(given: str | None = None) -> EngineName:
     return name  # type: ignore[return-value]
 
 
-def int8_versions() -> tuple[str, ...]:
-    """Versions of the packages that make and run int8 models; empty where one is not installed."""
+def openvino_versions() -> tuple[str, ...]:
+    """Versions of the packages that convert and run models; empty where one is not installed. Nothing is imported."""
     try:
-        return tuple(version(name) for name in _INT8_PACKAGES)
+        return tuple(version(name) for name in _OPENVINO_PACKAGES)
     except PackageNotFoundError:
         return ()
 
 
-def processor_types() -> tuple[EngineName, ...]:
-    """The types that this processor multiplies fast in torch; bfloat16 only where it has instructions for it."""
+def openvino_installed() -> bool:
+    """Whether the packages of the extra ``openvino`` are there. Nothing is imported."""
+    return bool(openvino_versions())
+
+
+def processor_engines() -> tuple[EngineName, ...]:
+    """The engines that may be fast on this processor; torch first, which is always there."""
+    bf16: tuple[EngineName, ...] = ("bf16",) if has_bf16() else ()
+    if not openvino_installed():
+        return ("torch", *bf16)
+    return ("torch", "fp32", *bf16, "int8") if has_vnni() else ("torch", "fp32", *bf16)
+
+
+def has_bf16() -> bool:
+    """Whether torch multiplies bfloat16 fast here, for which the processor needs instructions."""
     import torch  # imported here: whoever only asks for the setting does without
 
-    bf16 = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()  # type: ignore[no-untyped-call]
-    return ("fp32", "bf16") if bf16 else ("fp32",)
+    return bool(
+        torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()  # type: ignore[no-untyped-call]
+    )
 
 
 def has_vnni() -> bool:
-    """Whether this processor adds products of 8 bits in 32, which makes int8 fast and keeps it exact."""
+    """Whether this processor adds products of 8 bits in 32, without which int8 is not faster."""
     import torch
 
     return not is_x86() or torch.cpu._is_vnni_supported()
@@ -101,13 +120,8 @@ def is_x86() -> bool:
     return platform.machine().lower() in ("x86_64", "amd64")
 
 
-def int8_installed() -> bool:
-    """Whether the packages of the extra ``int8`` are there. Nothing is imported."""
-    return bool(int8_versions())
-
-
 def recall_choice(weights: str, names: tuple[str, ...]) -> EngineChoice | None:
-    """What was chosen among these types for a model with these weights, on this machine; None where nothing was."""
+    """What was chosen among these engines for a model with these weights, on this machine; None where nothing was."""
     return _read_choice(_choice_file(weights, names))
 
 
@@ -127,7 +141,7 @@ def remembered_choices() -> list[EngineChoice]:
 
 
 def _choice_file(weights: str, names: tuple[str, ...]) -> Path:
-    facts = [weights, names, cpu_name(), core_count(), version("torch"), int8_versions()]
+    facts = [weights, names, cpu_name(), core_count(), version("torch"), openvino_versions()]
     return user_cache("engines") / f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]}.json"
 
 
@@ -135,8 +149,8 @@ def _read_choice(file: Path) -> EngineChoice | None:
     try:
         choice = EngineChoice(**read_json_object(file))
         return choice if choice.chosen else None
-    except (NotAnObject, TypeError, KeyError, AttributeError):  # none, damaged, or of another version: measure again
-        return None
+    except (NotAnObject, TypeError, KeyError, AttributeError, EncoderError):
+        return None  # there is none, or it is damaged or of another version: measure again
 
 
 def least_cosine(found: Array, expected: Array) -> float:

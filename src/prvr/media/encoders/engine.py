@@ -1,11 +1,10 @@
 """How a model sees pictures fast: in the number type its device multiplies fastest, compiled, with work in flight.
 
 A GPU computes in bfloat16 while the next pictures travel to it. A processor encodes the first pictures of real work in
-float32, then tries bfloat16 (if it multiplies that) and int8 (if the extra is installed) on the same pictures, and
-stays with the fastest type whose vectors agree with float32's (``choice.py``). Such vectors can be compared (cosine to
-float32 at least 0.995), so a library does not record which type was used. Long work on a GPU is compiled, unless the
-GPU waits for the decoders anyway; the compiler's results are kept on disk, so that only the first time on a machine is
-slow.
+float32 by torch, then tries the other engines it has (OpenVINO in float32, bfloat16 and int8, if it is installed) on
+the same pictures, and stays with the fastest whose vectors agree (``choice.py``). Such vectors can be compared (cosine
+at least 0.995), so a library does not record which engine was used. Long work on a GPU is compiled, unless the GPU
+waits for the decoders anyway; the compiler's results are kept on disk, so only the first time on a machine is slow.
 """
 
 from __future__ import annotations
@@ -13,12 +12,10 @@ from __future__ import annotations
 import copy
 import logging
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,16 +26,22 @@ from torch import Tensor
 from prvr.compiler import keep_compiled_code
 from prvr.errors import UserError
 from prvr.media.encoders.base import Array
-from prvr.media.encoders.choice import ENGINE_SETTING, int8_versions, processor_types
-from prvr.media.encoders.int8 import Int8Model, Int8Tower, convert_to_int8, converted_model, picture_vectors
+from prvr.media.encoders.choice import ENGINE_SETTING, EngineName, openvino_installed, processor_engines
+from prvr.media.encoders.openvino_tower import (
+    ConvertedModel,
+    OpenVinoTower,
+    convert,
+    converted_model,
+    picture_vectors,
+    weight_form,
+)
 from prvr.media.encoders.preparation import PicturePreparation
-from prvr.media.encoders.trial import Tower, TypeTrial
+from prvr.media.encoders.trial import EngineTrial, Tower
 from prvr.media.errors import EncoderError
 
 CPU_BATCH, GPU_BATCH = 16, 256
 _COMPILE_AFTER = 30 * GPU_BATCH  # pictures; the first compilation takes about a minute, later ones some seconds
 _SMOOTHING = 0.1  # of the last batch in that share
-TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 _PARTS = ("vision_model", "visual_projection")
 _log = logging.getLogger("prvr.media")
 
@@ -51,7 +54,7 @@ class PictureEngine:
         model: Any,
         preparation: PicturePreparation,
         device: torch.device,
-        precision: torch.dtype | None = None,
+        engine: EngineName = "auto",
         compile_after: int = _COMPILE_AFTER,
         name: str = "",
         weights: Callable[[], str] | None = None,
@@ -61,98 +64,95 @@ class PictureEngine:
             model: of the ``transformers`` library, in float32 on the device.
             preparation: how pictures become its input.
             device: where it runs.
-            precision: type of its numbers, ``torch.int8`` for ONNX Runtime on a processor; None: the fastest.
+            engine: type of its numbers, ``torch`` for float32 without OpenVINO; ``auto``: the fastest.
             compile_after: pictures after which it is compiled, on a GPU.
             name: of the model, for people.
-            weights: gives the sha256 of its weights. Without it nothing is kept on disk, and int8 must be asked for.
+            weights: gives the sha256 of its weights. Without it nothing is kept on disk.
         """
         self.model, self.preparation, self.device = model, preparation, device
         self.name, self.weights = name, weights
         if device.type == "cuda":  # before the compiler is first used, which would choose a temporary folder
             keep_compiled_code()
         self.batch = CPU_BATCH if device.type == "cpu" else GPU_BATCH
-        self.precision = torch.float32
+        self.used: EngineName = "torch"
         self.compile_after, self.seen, self.compiled = compile_after, 0, False
         self._behind = 1.0  # share of batches that were not ready when they were wanted: what bounds the work
         self._parts = [getattr(model, name) for name in _PARTS if hasattr(model, name)]
         self._tower: Tower | None = None  # what runs instead of the model, on a processor
-        self._trial: TypeTrial | None = None  # while types are compared
-        self._asked = precision
-        self._next: torch.dtype | None = None  # a type to use from the next picture on: opening one may take a while
-        if precision is not None:
-            self._next = precision
+        self._trial: EngineTrial | None = None  # while engines are compared
+        self._asked = engine
+        self._next: EngineName | None = None  # one to use from the next picture on: opening it may take a while
+        if engine != "auto":
+            self._next = engine
         elif self._parts:
             self._choose()
         if device.type != "cpu" and self._next is not None:
             self._use(self._next)
 
     @property
-    def types(self) -> tuple[torch.dtype, ...]:
-        """The types of numbers that torch may compute in."""
-        return fast_types(self.device)
+    def engines(self) -> tuple[EngineName, ...]:
+        """The engines that may be fast on this device."""
+        if self.device.type == "cuda":
+            bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+            return ("torch", "bf16") if bf16 else ("torch",)
+        return processor_engines() if self.device.type == "cpu" else ("torch",)
 
     @cached_property
     def mark(self) -> str:
-        """What a recipe must say of a type that was asked for: nothing where its vectors agree with float32's."""
-        if self._asked != torch.int8 or self.weights is None:
+        """What a recipe must say of an engine that was asked for: nothing where its vectors agree with float32's."""
+        if self._asked != "int8" or self.weights is None:
             return ""
-        return self._converted(self.weights()).mark
+        return self._converted("int8", self.weights()).mark
 
     def _choose(self) -> None:
-        """The fastest type: known for a GPU; for a processor remembered, or found with the first pictures."""
-        types = self.types
+        """The fastest engine: known for a GPU; for a processor remembered, or found with the first pictures."""
         if self.device.type == "cuda":
-            self._next = types[-1]
-        elif self.device.type == "cpu":
-            names = [name for name, each in TYPES.items() if each in types]
-            names += ["int8"] if self.weights is not None and int8_versions() else []
-            if len(names) > 1:
-                self._trial = TypeTrial(self.name, tuple(names), self.weights)
+            self._next = self.engines[-1]
+        elif self.device.type == "cpu" and len(self.engines) > 1:
+            self._trial = EngineTrial(self.name, self.engines, self.weights)
 
-    def _use(self, precision: torch.dtype) -> None:
-        self.precision, self._next = precision, None
+    def _use(self, engine: EngineName) -> None:
+        self.used, self._next = engine, None
         if self.device.type == "cpu":
-            self._tower = self._open(precision)
-        else:
+            self._tower = self._open(engine)
+        elif engine == "bf16":
             for part in self._parts:
-                part.to(precision)
+                part.to(torch.bfloat16)
 
-    def _use_next(self, precision: torch.dtype) -> None:
-        """Use a type from now on; one that nobody asked for gives way to float32 where it cannot be opened."""
+    def _use_next(self, engine: EngineName) -> None:
+        """Use an engine from now on; one that nobody asked for gives way to torch where it cannot be opened."""
         try:
-            self._use(precision)
+            self._use(engine)
         except (UserError, OSError) as problem:
-            if self._asked is not None:
+            if self._asked != "auto":
                 raise
-            _log.warning(f"Pictures are encoded in fp32: {problem}")
-            self._use(torch.float32)
+            _log.warning(f"Pictures are encoded in fp32 by torch: {problem}")
+            self._use("torch")
 
-    def _open(self, precision: torch.dtype) -> Tower | None:
-        """What computes in a type on a processor; None: the model itself, which stays in float32."""
-        if precision == torch.float32:
+    def _open(self, engine: EngineName) -> Tower | None:
+        """What computes on a processor; None: the model itself, which stays in float32."""
+        if engine == "torch" or (engine == "fp32" and not openvino_installed()):
             return None
-        if precision == torch.int8 and self.weights is not None:
-            return Int8Tower(self._converted(self.weights()).path)
-        if precision == torch.int8:
-            with tempfile.TemporaryDirectory() as folder:
-                convert_to_int8(self.model, self.preparation, Path(folder) / "int8.onnx")
-                return Int8Tower(Path(folder) / "int8.onnx")
+        if engine == "int8" or openvino_installed():
+            if self.weights is None:
+                return OpenVinoTower(convert(self.model, self.preparation, weight_form(engine)), engine)
+            return OpenVinoTower(self._converted(engine, self.weights()).path, engine)
         other = copy.copy(self.model)
         other._modules = dict(self.model._modules)
         for name in _PARTS:
             if hasattr(other, name):
-                setattr(other, name, copy.deepcopy(getattr(other, name)).to(precision))
-        return lambda pixels: picture_vectors(other, pixels.to(precision)).float()
+                setattr(other, name, copy.deepcopy(getattr(other, name)).to(torch.bfloat16))
+        return lambda pixels: picture_vectors(other, pixels.to(torch.bfloat16)).float()
 
-    def _converted(self, weights: str) -> Int8Model:
+    def _converted(self, engine: EngineName, weights: str) -> ConvertedModel:
         try:
-            return converted_model(self.model, self.preparation, weights)
+            return converted_model(self.model, self.preparation, weights, weight_form(engine))
         except (UserError, OSError):
             raise
-        except Exception as problem:  # the exporter and the quantiser fail in many ways
+        except Exception as problem:  # the converter fails in many ways
             first = str(problem).strip().partition("\n")[0] or type(problem).__name__
             raise EncoderError(
-                f"{self.name} cannot be converted to int8 ({first}): set {ENGINE_SETTING} to auto or fp32."
+                f"{self.name} cannot be converted for OpenVINO ({first}): set {ENGINE_SETTING} to auto or torch."
             ) from problem
 
     @torch.inference_mode()
@@ -160,7 +160,7 @@ class PictureEngine:
         """Begin with pictures (N, H, W, 3), at most a batch; the result waits for their vectors (N, D)."""
         trial = self._trial
         if trial is not None and (choice := trial.recalled) is not None:
-            trial, self._trial, self._next = None, None, TYPES[choice.chosen]
+            trial, self._trial, self._next = None, None, choice.chosen
         if self._next is not None:
             self._use_next(self._next)
         began = time.perf_counter()
@@ -210,24 +210,15 @@ class PictureEngine:
         count = len(pixels)
         if self.compiled and count < self.batch:  # which was compiled for one size
             pixels = torch.cat([pixels, pixels.new_zeros(self.batch - count, *pixels.shape[1:])])
-        return picture_vectors(self.model, pixels.to(self.precision))[:count]
+        return picture_vectors(self.model, pixels.to(torch.bfloat16 if self.used == "bf16" else torch.float32))[:count]
 
-    def _compare(self, trial: TypeTrial, pictures: NDArray[np.uint8], vectors: Array, seconds: float) -> None:
-        """Note what float32 made of a batch; after some of them, try the other types on the same pictures."""
+    def _compare(self, trial: EngineTrial, pictures: NDArray[np.uint8], vectors: Array, seconds: float) -> None:
+        """Note what torch made of a batch; after some of them, try the other engines on the same pictures."""
         if trial.note(pictures, vectors, seconds):
-            choice = trial.decide(self.preparation, lambda name: self._open(TYPES[name]))
-            self._trial, self._next = None, TYPES[choice.chosen]
+            choice = trial.decide(self.preparation, self._open)
+            self._trial, self._next = None, choice.chosen
 
     def _compile(self) -> None:
         if self._parts:
             self._parts[0].compile(dynamic=False)
         self.compiled = True
-
-
-def fast_types(device: torch.device) -> tuple[torch.dtype, ...]:
-    """The types of numbers whose matrices a device multiplies itself."""
-    if device.type == "cuda":
-        bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        bf16 = device.type == "cpu" and "bf16" in processor_types()
-    return (torch.float32, torch.bfloat16) if bf16 else (torch.float32,)

@@ -10,13 +10,13 @@ import torch
 
 from prvr.media.encoders.base import Array, Encoder, Pictures, require_pictures, unit_rows
 from prvr.media.encoders.choice import ENGINE_SETTING, engine_setting
-from prvr.media.encoders.engine import TYPES, PictureEngine
+from prvr.media.encoders.engine import PictureEngine
 from prvr.media.encoders.preparation import picture_preparation, text_preparation
 from prvr.media.encoders.text_batches import encode_in_batches
 from prvr.media.encoders.weights import best_device, load_pretrained
 from prvr.media.errors import EncoderError
 from prvr.media.frames import Image
-from prvr.media.packages import require_quantization
+from prvr.media.packages import require_openvino
 
 # Configurations of CLIP from before July 2023 state this instead of the end mark; `transformers` then takes the token
 # with the highest number, which is the end mark in CLIP's vocabulary.
@@ -27,7 +27,7 @@ class ImageTextEncoder(Encoder):
     """An image–text model from a folder, or one that ``prvr prepare`` downloaded; evaluation mode.
 
     Its vectors are those of the model's own processor and model, for pictures as the video reader returns them.
-    Pictures are seen in the number type that is fastest here (``engine.py``), sentences in float32; many at once in
+    Pictures are seen by the engine that is fastest here (``engine.py``), sentences in float32; many at once in
     bfloat16 on a GPU.
     """
 
@@ -49,12 +49,12 @@ class ImageTextEncoder(Encoder):
         self.pictures = picture_preparation(self.pretrained.folder)
         if setting == "int8" and self.device.type != "cpu":
             raise EncoderError(
-                f"int8 is for processors, but {name} runs on {self.device}: set {ENGINE_SETTING} to auto, fp32 or bf16."
+                f"int8 is for processors, but {name} runs on {self.device}: set {ENGINE_SETTING} to auto or bf16."
             )
         if setting == "int8":
-            require_quantization()
+            require_openvino()
         self.engine = PictureEngine(
-            self.model, self.pictures, self.device, TYPES.get(setting), name=name, weights=lambda: self.weights
+            self.model, self.pictures, self.device, setting, name=name, weights=lambda: self.weights
         )
         self.batch = self.engine.batch
         self.sentences = text_preparation(self.model.config)

@@ -1,4 +1,4 @@
-"""Compares the types of numbers that a processor has, on the first pictures of real work."""
+"""Compares the engines that a processor has, on the first pictures of real work."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from torch import Tensor
 from prvr.media.encoders.base import Array
 from prvr.media.encoders.choice import (
     EngineChoice,
+    EngineName,
     core_count,
     cpu_name,
     least_cosine,
@@ -25,20 +26,20 @@ from prvr.media.encoders.choice import (
 )
 from prvr.media.encoders.preparation import PicturePreparation
 
-TRIED_BATCHES = 4  # the first of each type is not timed
+TRIED_BATCHES = 4  # the first of each engine is not timed
 _log = logging.getLogger("prvr.media")
 
 Tower: TypeAlias = Callable[[Tensor], Tensor]  # (N, 3, H, W) float32 → (N, D)
 
 
-class TypeTrial:
-    """Collects some batches with their float32 vectors, and tries the other types on them."""
+class EngineTrial:
+    """Collects some batches with torch's float32 vectors, and tries the other engines on them."""
 
-    def __init__(self, model: str, names: tuple[str, ...], weights: Callable[[], str] | None):
+    def __init__(self, model: str, names: tuple[EngineName, ...], weights: Callable[[], str] | None):
         """
         Args:
             model: its name, for people.
-            names: the types to compare, float32's first.
+            names: the engines to compare, torch first.
             weights: gives the sha256 of the weights; without it the result is not remembered.
         """
         self.model, self.names, self.weights = model, names, weights
@@ -50,20 +51,22 @@ class TypeTrial:
         return None if self.weights is None else recall_choice(self.weights(), self.names)
 
     def note(self, pictures: NDArray[np.uint8], vectors: Array, seconds: float) -> bool:
-        """Note what float32 made of a batch. Returns whether there are enough."""
+        """Note what torch made of a batch. Returns whether there are enough."""
         self.batches.append((pictures.copy(), vectors, seconds))  # the decoder may use that memory again
         return len(self.batches) >= TRIED_BATCHES
 
-    def decide(self, preparation: PicturePreparation, open_tower: Callable[[str], Tower | None]) -> EngineChoice:
-        """Try the other types, and remember the result. A type that fails is left out, with a warning."""
-        rates, cosines, failed = {"fp32": self._rate([seconds for *_, seconds in self.batches])}, {}, {}
+    def decide(self, preparation: PicturePreparation, open_tower: Callable[[EngineName], Tower | None]) -> EngineChoice:
+        """Try the other engines, and remember the result. One that fails is left out, with a warning."""
+        rates = {"torch": self._rate([seconds for *_, seconds in self.batches])}
+        cosines: dict[str, float] = {}
+        failed: dict[str, str] = {}
         passing = False  # whether what failed may work the next time: the disk or the memory was full
         for name in self.names[1:]:
             try:
                 tower = open_tower(name)
                 assert tower is not None
                 rates[name], cosines[name] = self._try(preparation, tower)
-            except Exception as problem:  # converting and running may fail in many ways, and float32 works
+            except Exception as problem:  # converting and running may fail in many ways, and torch works
                 passing = passing or isinstance(problem, (OSError, MemoryError))
                 failed[name] = str(problem).strip().partition("\n")[0] or type(problem).__name__
                 _log.warning(f"Pictures are encoded without {name}, which failed: {failed[name]}")
@@ -76,7 +79,7 @@ class TypeTrial:
         return choice
 
     def _try(self, preparation: PicturePreparation, tower: Tower) -> tuple[float, float]:
-        """A type's pictures a second, and its least cosine to float32."""
+        """An engine's pictures a second, and its least cosine to torch."""
         laps, cosines = [], []
         for pictures, expected, _ in self.batches:
             began = time.perf_counter()

@@ -1,0 +1,200 @@
+"""The picture part of a model, run by OpenVINO on a processor in float32, bfloat16 or int8.
+
+It is converted once per model and machine, from the loaded weights. In int8 the weights are rounded to 8 bits with a
+scale for each output, and activations while it runs, with a scale for each 64 numbers of a token. So a large number
+spoils only its neighbours, and no pictures are needed to find the scales. Everything that is not a product with weights
+stays in bfloat16 or float32. Converted models are kept in the user's cache, the last four that were used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prvr.files import NotAnObject, exclusive_lock, read_json_object, whole_folder, write_whole
+from prvr.media.encoders.base import Array
+from prvr.media.encoders.choice import LEAST_COSINE, EngineName, least_cosine, openvino_versions, user_cache
+from prvr.media.encoders.hashes import file_hash
+from prvr.media.encoders.preparation import PicturePreparation
+from prvr.media.packages import require_openvino
+
+_KEPT = 4  # converted models
+_MODEL, _WEIGHTS, _ABOUT = "model.xml", "model.bin", "about.json"
+_GROUP = 64  # activations that share a scale; 128 are 4 % faster, and less exact where channels differ in size
+_CHECKED = 16  # made pictures that a converted model is compared on
+_log = logging.getLogger("prvr.media")
+
+WeightForm: TypeAlias = Literal["float", "int8"]  # how a converted model stores its weights
+
+
+@dataclass(frozen=True)
+class ConvertedModel:
+    """A converted model on disk."""
+
+    path: Path
+    sha256: str
+    cosine: float  # the least to torch's float32, over made pictures
+
+    @property
+    def mark(self) -> str:
+        """What a recipe must say: nothing where vectors can be compared with those of float32."""
+        return "" if self.cosine >= LEAST_COSINE else f"int8 {self.sha256[:12]}"
+
+
+class OpenVinoTower:
+    """Runs a converted model: (N, 3, H, W) float32 → (N, D)."""
+
+    def __init__(self, model: Any, engine: EngineName):
+        """``model`` is a file, or what ``convert`` returned."""
+        core = require_openvino().Core()
+        bf16 = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        options = {
+            "INFERENCE_PRECISION_HINT": "bf16" if engine == "bf16" or (engine == "int8" and bf16) else "f32",
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": str(_GROUP) if engine == "int8" else "0",
+            "NUM_STREAMS": "1",
+            "INFERENCE_NUM_THREADS": str(torch.get_num_threads()),
+            "ENABLE_CPU_PINNING": "NO",  # decoders share these cores
+        }
+        self.compiled = core.compile_model(str(model) if isinstance(model, Path) else model, "CPU", options)
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        return torch.from_numpy(self.compiled([pixels.numpy()])[0].copy())  # the next call writes to the same memory
+
+
+def weight_form(engine: EngineName) -> WeightForm:
+    """How a model that computes in a type stores its weights: bfloat16 is made of float32 when it is opened."""
+    return "int8" if engine == "int8" else "float"
+
+
+def converted_model(model: Any, preparation: PicturePreparation, weights: str, form: WeightForm) -> ConvertedModel:
+    """A model for OpenVINO, from the cache or converted now.
+
+    Args:
+        model: of the ``transformers`` library, in float32.
+        preparation: how pictures become its input.
+        weights: the sha256 of its weights.
+        form: how its weights are stored.
+
+    Raises:
+        MissingExtra: a package of the extra ``openvino`` is not installed.
+        OSError: the cache cannot be written.
+    """
+    openvino = require_openvino()
+    home = user_cache("openvino")
+    home.mkdir(parents=True, exist_ok=True)
+    facts = [weights, str(preparation), form, torch.__version__, *openvino_versions()]
+    folder = home / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
+    with exclusive_lock(home / ".lock", wait=True):
+        found = _read(folder)
+        if found is None:
+            damaged = f"{folder} is damaged. " if folder.exists() else ""
+            _log.warning(
+                f"{damaged}Converting the picture model for OpenVINO ({form} weights), once on this machine: some "
+                f"seconds. Kept in {home}."
+            )
+            with whole_folder(folder) as beside:
+                openvino.save_model(convert(model, preparation, form), beside / _MODEL, compress_to_fp16=False)
+                cosine = _agreement(model, preparation, beside / _MODEL, "int8" if form == "int8" else "fp32")
+                found = ConvertedModel(folder / _MODEL, _hash(beside), cosine)
+                write_whole(beside / _ABOUT, json.dumps({"sha256": found.sha256, "cosine": found.cosine}))
+        with suppress(OSError):  # another user's folder: the order in which models are given up matters little
+            os.utime(folder)
+        _keep_newest(home)
+    return found
+
+
+def _read(folder: Path) -> ConvertedModel | None:
+    """A whole converted model; None where there is none, or its files are not those that were written."""
+    try:
+        about = read_json_object(folder / _ABOUT)
+        found = ConvertedModel(folder / _MODEL, str(about["sha256"]), float(about["cosine"]))
+        return found if _hash(folder) == found.sha256 else None
+    except (NotAnObject, OSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _hash(folder: Path) -> str:
+    """The sha256 of a converted model: of the hashes of its two files."""
+    return hashlib.sha256("".join(file_hash(folder / name) for name in (_MODEL, _WEIGHTS)).encode()).hexdigest()
+
+
+def _keep_newest(home: Path) -> None:
+    folders = [folder for folder in home.iterdir() if folder.is_dir() and not folder.name.startswith(".")]
+    for folder in sorted(folders, key=lambda each: each.stat().st_mtime, reverse=True)[_KEPT:]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def convert(model: Any, preparation: PicturePreparation, form: WeightForm) -> Any:
+    """The picture part of a model as OpenVINO's graph, for any number of pictures."""
+    size = (preparation.fit.height, preparation.fit.width)
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")  # of the tracer about shapes
+        graph = require_openvino().convert_model(
+            _PictureTower(model).eval(), example_input=torch.zeros(2, 3, *size), input=[-1, 3, *size]
+        )
+    if form == "int8":
+        _round_weights(graph)
+    return graph
+
+
+def _round_weights(graph: Any) -> None:
+    """Round the weights of products to 8 bits, with a scale for each output."""
+    from openvino import opset13 as operations
+
+    for node in graph.get_ordered_ops():
+        if node.get_type_name() != "MatMul" or node.input_value(1).get_node().get_type_name() != "Constant":
+            continue
+        weights = node.input_value(1).get_node().data.astype(np.float32)  # (outputs, inputs), or turned around
+        inputs = 1 if node.get_attributes()["transpose_b"] else 0
+        scales = np.maximum(np.abs(weights).max(inputs, keepdims=True) / 127, np.finfo(np.float32).tiny)
+        rounded = operations.convert(operations.constant(np.rint(weights / scales).astype(np.int8)), "f32")
+        node.input(1).replace_source_output(operations.multiply(rounded, operations.constant(scales)).output(0))
+
+
+class _PictureTower(torch.nn.Module):
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return picture_vectors(self.model, pixels)
+
+
+def picture_vectors(model: Any, pixels: Tensor) -> Tensor:
+    """A model's vectors of pictures, (N, 3, H, W) → (N, D)."""
+    output = model.get_image_features(pixel_values=pixels)
+    # depending on its version, the library returns a tensor or an object that holds it
+    return output if isinstance(output, Tensor) else output.pooler_output
+
+
+@torch.inference_mode()
+def _agreement(model: Any, preparation: PicturePreparation, file: Path, engine: EngineName) -> float:
+    pixels = preparation.pixels(torch.from_numpy(made_pictures(_CHECKED, preparation)))
+    expected: Array = picture_vectors(model, pixels).numpy()
+    return least_cosine(OpenVinoTower(file, engine)(pixels).numpy(), expected)
+
+
+def made_pictures(count: int, preparation: PicturePreparation) -> NDArray[np.uint8]:
+    """Waves of several widths behind discs of several colours, (N, H, W, 3)."""
+    rng, (y, x) = np.random.default_rng(0), np.mgrid[: preparation.fit.height, : preparation.fit.width]
+    pictures = []
+    for _ in range(count):
+        widths = rng.uniform(0.01, 0.4, (3, 2))
+        waves = np.stack([np.sin(x * across) * np.cos(y * down) for across, down in widths], -1)
+        middle, size = rng.uniform(0.2, 0.8, 2) * x.shape, rng.uniform(0.1, 0.4) * len(x)
+        disc = (y - middle[0]) ** 2 + (x - middle[1]) ** 2 < size**2
+        pictures.append(np.where(disc[..., None], rng.integers(0, 256, 3), 127 * waves + 128))
+    return np.stack(pictures).astype(np.uint8)
