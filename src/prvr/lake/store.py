@@ -15,9 +15,7 @@ import math
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +28,8 @@ from prvr.files import whole_folder
 from prvr.lake.cleaning import clean_table, forget_replaced
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates
 from prvr.lake.listing import SUMMARY_COLUMNS, lake_folders, lake_list, lake_summary
-from prvr.lake.reading import TRACKS, LakeSnapshot, in_background, quoted, read_snapshot
+from prvr.lake.newest import NewestVersion
+from prvr.lake.reading import TRACKS, LakeSnapshot, quoted, read_snapshot
 from prvr.lake.rows import (
     HEAD,
     VIDEO_COLUMNS,
@@ -44,7 +43,6 @@ from prvr.lake.settings import SETTINGS, VIDEOS, moved_to, newest_place, read_la
 from prvr.lake.tables import (
     DamagedTable,
     LakeError,
-    StoreAway,
     Table,
     explained,
 )
@@ -77,9 +75,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
-CHECK_SECONDS = 2.0  # between two looks for a newer version
-AWAY_SECONDS = 10.0  # the same while the storage does not answer
-PATIENCE = 0.5  # seconds that a search waits for a newer version; then it searches the one before
 _MANY_ROWS = 1000  # whose lines are read one by one; for more, the whole table is read
 _log = logging.getLogger("prvr.lake")
 
@@ -100,11 +95,8 @@ class LakeStore(Store):
         self.place = place or self.address
         self.tables = {name: Table(self.place, name) for name in (SETTINGS, VIDEOS, *TRACKS)}
         self.cache = ValueCache()
-        self._due = 0.0  # when to look for a newer version; 0: this process has changed it, so wait for that
-        self._look: Future[LakeSnapshot] | None = None  # that is under way
-        self._table: LanceDataset | None = None  # of videos, in the version that is searched
+        self._newest = NewestVersion()
         self._candidates: tuple[Snapshot | None, dict[str, LakeCandidates]] = (None, {})
-        self._latest: LakeSnapshot | None = None  # that was searched
         self._counting = threading.Lock()
         self._counted: tuple[int, pa.Table, LibrarySummary] | None = None  # version of videos, and its summary
 
@@ -139,9 +131,9 @@ class LakeStore(Store):
         return [read_video(row) for row in self._videos(f"id != {HEAD} AND {condition}")]
 
     def video(self, number: int) -> Video | None:
-        latest = self._latest if time.monotonic() < self._due else None
-        if latest is not None and number in latest.videos:
-            return latest.videos[number]
+        searched = None if self._newest.is_due else self._newest.searched
+        if searched is not None and number in searched.videos:
+            return searched.videos[number]
         rows = self._videos(f"id = {int(number)} AND id != {HEAD}")
         return read_video(rows[0]) if rows else None
 
@@ -167,7 +159,8 @@ class LakeStore(Store):
             return known[1:]
 
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
-        table = self._table or self.tables[VIDEOS].require()
+        searched = self._newest.searched
+        table = self.tables[VIDEOS].require() if searched is None else searched.opened[0]
         with explained(self.address):
             found = rows_with_lines(table, f"id = {int(video)}")
         lines = [TimedLine(**line) for line in found[0]["lines"]] if found else []
@@ -196,23 +189,7 @@ class LakeStore(Store):
         return self._words.holding(snapshot.generation, videos, read_lines)
 
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
-        if previous is not None and time.monotonic() < self._due:
-            return previous
-        if self._look is None:
-            self._look = in_background(lambda: self._read(previous, projection))
-        if previous is not None and wait([self._look], PATIENCE if self._due else None).not_done:
-            return previous
-        look, self._look = self._look, None
-        try:
-            found = look.result()
-        except StoreAway as problem:
-            if previous is None:
-                raise
-            _log.warning("%s; searching the version that was read before", problem)
-            self._due = time.monotonic() + AWAY_SECONDS
-            return previous
-        self._due, self._table, self._latest = time.monotonic() + CHECK_SECONDS, found.opened[0], found
-        return found
+        return self._newest.snapshot(previous, lambda: self._read(previous, projection))
 
     def _read(self, previous: Snapshot | None, projection: QueryProjection) -> LakeSnapshot:
         found = read_snapshot(self.tables, previous, projection, self.cache, self.record)
@@ -224,10 +201,6 @@ class LakeStore(Store):
 
     def following(self, record: LibraryRecord) -> LakeStore:
         return LakeStore(self.address, record, newest_place(self.place))
-
-    def _look_again(self) -> None:
-        """After a change: the next search must know it."""
-        self._due, self._look = 0.0, None
 
     def status(self) -> LibraryStatus:
         return lake_status(
@@ -291,7 +264,7 @@ class LakeStore(Store):
     def change(self, make: Callable[[LanceDataset, int], VideoChange]) -> VideoChange:
         """Change rows of ``videos``; ``make`` gets the newest version of the table and the next free number."""
         made = change_videos(self.tables[VIDEOS], self.address, make)
-        self._look_again()
+        self._newest.look_again()
         return made
 
     def _edit(
@@ -349,7 +322,7 @@ class LakeStore(Store):
         parts = {video.id: part for video, part in removed}
         if parts:
             self.tables[VIDEOS].delete(f"id IN ({', '.join(map(str, parts))})")
-            self._look_again()
+            self._newest.look_again()
             self.drop_sections(list(parts.values()))
         return list({video.id: video for video, _ in removed}.values())
 
@@ -398,7 +371,7 @@ class LakeStore(Store):
         report: Callable[[str], None],
     ) -> list[str]:
         found = build_index(self.tables, snapshot, backgrounds, settings, report)
-        self._look_again()
+        self._newest.look_again()
         return found
 
     def candidates(self, snapshot: Snapshot) -> Mapping[str, LakeCandidates]:
