@@ -1,11 +1,8 @@
 """A library as Lance tables, which many machines can read and change at the same time.
 
 ``settings`` holds ``library.json`` and the files of a trained model, ``videos`` a row for each file, ``frames`` and
-``text`` the sections. The table ``videos`` decides what the library holds; see ``rows.py``.
-
-A change of ``videos`` reads the table, and then replaces its head row together with the rows that change. Of two
-changes that read the same version Lance accepts one; the other reads again. So numbers and paths stay unique, however
-many commands run. Sections are only ever appended before, and deleted after, the row that names them.
+``text`` the sections. The table ``videos`` decides what the library holds; see ``rows.py``, and ``videos.py`` for how
+it changes. Sections are only ever appended before, and deleted after, the row that names them.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +27,7 @@ from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candida
 from prvr.lake.listing import SUMMARY_COLUMNS, lake_folders, lake_list, lake_summary
 from prvr.lake.newest import NewestVersion
 from prvr.lake.reading import TRACKS, LakeSnapshot, quoted, read_snapshot
-from prvr.lake.rows import (
-    HEAD,
-    VIDEO_COLUMNS,
-    WrittenVideo,
-    is_damaged,
-    read_video,
-    video_row,
-)
+from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, read_video
 from prvr.lake.sections import ValueCache, scan_sections
 from prvr.lake.settings import SETTINGS, VIDEOS, moved_to, newest_place, read_lake_record, read_settings
 from prvr.lake.tables import (
@@ -47,7 +37,7 @@ from prvr.lake.tables import (
     explained,
 )
 from prvr.lake.verify import lake_status, verify_lake
-from prvr.lake.videos import REINDEXED, VideoChange, change_videos, rows_with_lines
+from prvr.lake.videos import REINDEXED, RowEdit, VideoChange, accept_written, change_videos, edit_rows, rows_with_lines
 from prvr.lake.writer import COMMIT_SECONDS, SectionWriter, TimedWriter, WrittenFiles
 from prvr.library import (
     Committer,
@@ -237,26 +227,7 @@ class LakeStore(Store):
         for track, files in written.files.items():
             self.tables[track].append(files)
         latest = {str(each.video.path): each for each in written.videos}
-
-        def change(table: LanceDataset, number: int) -> VideoChange:
-            known = {row["path"]: row for row in _rows_in(table, "path", latest)}
-            changes, accepted, unused = [], [], []
-            for path, each in latest.items():
-                row = known.get(path)
-                if row is not None and _is_same(row, each):
-                    unused += [each.part] if row["part"] != each.part else []  # else: this commit, done before
-                    tags = sorted({*row["tags"], *each.video.tags})
-                    changes += [row | {"tags": tags}] if tags != row["tags"] else []
-                    continue
-                if row is None:
-                    number += 1
-                elif row["part"] != each.part:
-                    unused.append(row["part"])
-                changes.append(video_row(each, number - 1 if row is None else row["id"], row["tags"] if row else ()))
-                accepted.append(each)
-            return VideoChange(changes, number, accepted, unused)
-
-        done = self.change(change)
+        done = self.change(partial(accept_written, latest=latest))
         repeated = [each.part for each in written.videos if latest[str(each.video.path)] is not each]
         self.drop_sections(done.unused + repeated)
         return done.accepted
@@ -267,26 +238,10 @@ class LakeStore(Store):
         self._newest.look_again()
         return made
 
-    def _edit(
-        self,
-        condition: str,
-        edit: Callable[[dict[str, Any]], dict[str, Any]],
-        *,
-        unless: str = "false",
-        skip_damaged: bool = False,
-    ) -> None:
+    def _edit(self, condition: str, edit: RowEdit, *, unless: str = "false", skip_damaged: bool = False) -> None:
         """Change the rows for which a condition holds, unless there are rows for which another one holds."""
-
-        def change(table: LanceDataset, number: int) -> VideoChange:
-            found = [] if table.count_rows(unless) else table.to_table(filter=condition).to_pylist()
-            good = [row for row in found if not is_damaged(row)]
-            if len(good) < len(found) and not skip_damaged:
-                raise DamagedTable(
-                    f"{self.address}: the rows of some of these videos are damaged: run `prvr library repair` first"
-                )
-            return VideoChange([row | edit(row) for row in good], number)
-
-        self.change(change)
+        change = partial(edit_rows, address=self.address, condition=condition, edit=edit)
+        self.change(partial(change, unless=unless, skip_damaged=skip_damaged))
 
     def rename(self, video: Video, path: VideoFile, mtime: int) -> None:
         known = f"id = {video.id} AND path = {quoted(str(video.path))}"
@@ -385,16 +340,3 @@ class LakeStore(Store):
 
     def drop_index(self) -> None:
         """Nothing to do: it is a part of the tables that ``rebuild`` replaces."""
-
-
-def _rows_in(table: LanceDataset, column: str, values: Iterable[str]) -> list[dict[str, Any]]:
-    """Rows whose column has one of these values."""
-    rows: list[dict[str, Any]] = table.to_table(filter=f"{column} IN ({', '.join(map(quoted, values))})").to_pylist()
-    return rows
-
-
-def _is_same(row: Mapping[str, Any], written: WrittenVideo) -> bool:
-    """Whether a row describes the same file with the same content and outcome, and is as it was written."""
-    names = ("size", "mtime", "digest", "subtitles", "state")
-    same = all(row[name] == getattr(written.video, name) for name in names)
-    return same and row["state"] == "ok" and not is_damaged(row)

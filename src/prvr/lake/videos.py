@@ -1,11 +1,16 @@
-"""The table of videos: every change of it, with checksums, and the lines in it."""
+"""The table of videos: every change of it, with checksums, and the lines in it.
+
+A change reads the table, and then replaces its head row together with the rows that change. Of two changes that read
+the same version Lance accepts one; the other reads again. So numbers and paths stay unique, however many commands run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from prvr.lake.reading import quoted
 from prvr.lake.rows import (
     HEAD,
     LINES_SEAL,
@@ -13,7 +18,9 @@ from prvr.lake.rows import (
     has_broken_lines,
     head_row,
     is_broken,
+    is_damaged,
     sealed,
+    video_row,
     video_schema,
 )
 from prvr.lake.tables import DamagedTable, LakeError, Table, explained, until_committed
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 REINDEXED = "{} was reindexed with another encoder meanwhile: run the command again"
+RowEdit = Callable[[dict[str, Any]], dict[str, Any]]  # a row -> its new values, by column
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,58 @@ def _read_head(table: LanceDataset, address: str) -> dict[str, Any]:
     if len(rows) != 1 or is_broken(rows[0]):
         raise DamagedTable(f"{address}: the table of videos is damaged: restore it from a copy")
     return rows[0]
+
+
+def accept_written(table: LanceDataset, number: int, *, latest: Mapping[str, WrittenVideo]) -> VideoChange:
+    """The change that makes written videos, by path, part of the library. See ``LakeStore.commit_written``."""
+    known = {row["path"]: row for row in rows_in(table, "path", latest)}
+    changes, accepted, unused = [], [], []
+    for path, each in latest.items():
+        row = known.get(path)
+        if row is not None and _is_same(row, each):
+            unused += [each.part] if row["part"] != each.part else []  # else: this commit, done before
+            tags = sorted({*row["tags"], *each.video.tags})
+            changes += [row | {"tags": tags}] if tags != row["tags"] else []
+            continue
+        if row is None:
+            number += 1
+        elif row["part"] != each.part:
+            unused.append(row["part"])
+        changes.append(video_row(each, number - 1 if row is None else row["id"], row["tags"] if row else ()))
+        accepted.append(each)
+    return VideoChange(changes, number, accepted, unused)
+
+
+def _is_same(row: Mapping[str, Any], written: WrittenVideo) -> bool:
+    """Whether a row describes the same file with the same content and outcome, and is as it was written."""
+    names = ("size", "mtime", "digest", "subtitles", "state")
+    same = all(row[name] == getattr(written.video, name) for name in names)
+    return same and row["state"] == "ok" and not is_damaged(row)
+
+
+def edit_rows(
+    table: LanceDataset,
+    number: int,
+    *,
+    address: str,
+    condition: str,
+    edit: RowEdit,
+    unless: str,
+    skip_damaged: bool,
+) -> VideoChange:
+    """The change of all rows for which a condition holds; of none if there are rows for which ``unless`` holds."""
+    found = [] if table.count_rows(unless) else table.to_table(filter=condition).to_pylist()
+    good = [row for row in found if not is_damaged(row)]
+    if len(good) < len(found) and not skip_damaged:
+        raise DamagedTable(f"{address}: the rows of some of these videos are damaged: run `prvr library repair` first")
+    return VideoChange([row | edit(row) for row in good], number)
+
+
+def rows_in(table: LanceDataset, column: str, values: Collection[str | int]) -> list[dict[str, Any]]:
+    """Rows whose column has one of these values."""
+    listed = ", ".join(quoted(each) if isinstance(each, str) else str(each) for each in values)
+    rows: list[dict[str, Any]] = table.to_table(filter=f"{column} IN ({listed})").to_pylist() if values else []
+    return rows
 
 
 def rows_with_lines(
