@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from prvr.lake.cleaning import drop_sections
 from prvr.lake.reading import TRACKS, read_snapshot
 from prvr.lake.rows import HEAD, video_row
 from prvr.lake.settings import create_tables, lake_exists
@@ -73,7 +74,7 @@ class LakeRebuild:
             rows = [video_row(each, number, ()) for each, number in zip(written.videos, numbers, strict=True)]
             return VideoChange(rows, next_number, unused=[row["part"] for row in rows_in(table, "id", numbers)])
 
-        self.new.drop_sections(self.new.change(put).unused)
+        drop_sections(self.new.tables, self.new.change(put).unused)
 
     def switch(self) -> bool:
         complete = True
@@ -110,7 +111,7 @@ class LakeRebuild:
             unused = [row["part"] for row in rows_in(table, "id", [row["id"] for row in failed])]
             return VideoChange([*failed, *updated], next_number, unused=unused)
 
-        self.new.drop_sections(self.new.change(change).unused)
+        drop_sections(self.new.tables, self.new.change(change).unused)
         return True
 
     def close(self) -> None:

@@ -7,11 +7,8 @@ it changes. Sections are only ever appended before, and deleted after, the row t
 
 from __future__ import annotations
 
-import logging
 import math
-import os
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
@@ -21,23 +18,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.files import whole_folder
-from prvr.lake.cleaning import clean_table, forget_replaced
+from prvr.lake.cleaning import clean_table, drop_sections, forget_replaced
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates
-from prvr.lake.listing import SUMMARY_COLUMNS, lake_folders, lake_list, lake_summary
+from prvr.lake.lines import lake_lines, lake_words
+from prvr.lake.listing import VideoCounts, lake_folders, lake_list
 from prvr.lake.newest import NewestVersion
 from prvr.lake.reading import TRACKS, LakeSnapshot, quoted, read_snapshot
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, read_video
-from prvr.lake.sections import ValueCache, scan_sections
-from prvr.lake.settings import SETTINGS, VIDEOS, moved_to, newest_place, read_lake_record, read_settings
-from prvr.lake.tables import (
-    DamagedTable,
-    LakeError,
-    Table,
-    explained,
-)
+from prvr.lake.sections import ValueCache
+from prvr.lake.settings import SETTINGS, VIDEOS, fetch_model, moved_to, newest_place, read_lake_record
+from prvr.lake.tables import LakeError, Table, explained
 from prvr.lake.verify import lake_status, verify_lake
-from prvr.lake.videos import REINDEXED, RowEdit, VideoChange, accept_written, change_videos, edit_rows, rows_with_lines
+from prvr.lake.videos import REINDEXED, RowEdit, VideoChange, accept_written, change_videos, edit_rows
 from prvr.lake.writer import COMMIT_SECONDS, SectionWriter, TimedWriter, WrittenFiles
 from prvr.library import (
     Committer,
@@ -62,11 +54,7 @@ from prvr.library import (
 from prvr.media import TimedLine, VideoFile
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from lance import LanceDataset
-
-_MANY_ROWS = 1000  # whose lines are read one by one; for more, the whole table is read
-_log = logging.getLogger("prvr.lake")
 
 
 class _NoClaim:
@@ -87,24 +75,12 @@ class LakeStore(Store):
         self.cache = ValueCache()
         self._newest = NewestVersion()
         self._candidates: tuple[Snapshot | None, dict[str, LakeCandidates]] = (None, {})
-        self._counting = threading.Lock()
-        self._counted: tuple[int, pa.Table, LibrarySummary] | None = None  # version of videos, and its summary
+        self._counts = VideoCounts(self.tables[VIDEOS])
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def model_folder(self) -> Path:
-        assert self.record.model is not None
-        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prvr" / self.record.model.name
-        if model_problem(self.record.model, place) is not None:
-            prefix = f"{self.record.model.folder}/"
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with whole_folder(place) as folder:
-                for name, content in read_settings(self.place).items():
-                    if name.startswith(prefix):
-                        file = folder / name.removeprefix(prefix)
-                        file.parent.mkdir(parents=True, exist_ok=True)
-                        file.write_bytes(content)
-        return place
+        return fetch_model(self.place, self.record)
 
     def _videos(self, condition: str, columns: Sequence[str] = VIDEO_COLUMNS) -> list[dict[str, Any]]:
         table = self.tables[VIDEOS].require()
@@ -133,29 +109,16 @@ class LakeStore(Store):
             return lake_list(table, request)
 
     def folders(self, folder: VideoFile) -> dict[str, int]:
-        return lake_folders(self._count()[0], folder)
+        return lake_folders(self._counts.read()[0], folder)
 
     def summary(self) -> LibrarySummary:
-        return self._count()[1]
-
-    def _count(self) -> tuple[pa.Table, LibrarySummary]:
-        """What the summary is made of, and the summary; read once for each version."""
-        with self._counting:
-            table, known = self.tables[VIDEOS].require(), self._counted
-            if known is None or known[0] != table.version:
-                with explained(self.address):
-                    rows = table.to_table(columns=list(SUMMARY_COLUMNS), filter=f"id != {HEAD}")
-                known = self._counted = (table.version, rows, lake_summary(rows))
-            return known[1:]
+        return self._counts.read()[1]
 
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
         searched = self._newest.searched
         table = self.tables[VIDEOS].require() if searched is None else searched.opened[0]
         with explained(self.address):
-            found = rows_with_lines(table, f"id = {int(video)}")
-        lines = [TimedLine(**line) for line in found[0]["lines"]] if found else []
-        chosen = [line for line in lines if line.start < end and line.end > start]
-        return sorted(chosen, key=lambda line: line.start)
+            return lake_lines(table, video, start, end)
 
     @cached_property
     def _words(self) -> ScratchWords:
@@ -163,20 +126,7 @@ class LakeStore(Store):
 
     def words(self, snapshot: Snapshot) -> AbstractContextManager[sqlite3.Connection]:
         assert isinstance(snapshot, LakeSnapshot)
-        rows, table = snapshot.videos.rows, snapshot.opened[0]
-
-        def videos() -> dict[int, tuple[str, tuple[str, ...], int]]:
-            columns = (rows[name].to_pylist() for name in ("id", "path", "tags", "part"))
-            return {number: (path, tuple(tags), part) for number, path, tags, part in zip(*columns, strict=True)}
-
-        def read_lines(numbers: list[int]) -> list[tuple[int, list[TimedLine]]]:
-            condition = "state = 'ok'" if len(numbers) > _MANY_ROWS else f"id IN ({', '.join(map(str, numbers))})"
-            with explained(self.address):
-                found = rows_with_lines(table, condition, snapshot.damaged)
-            wanted, found = set(numbers), sorted(found, key=lambda row: row["id"])
-            return [(row["id"], [TimedLine(**line) for line in row["lines"]]) for row in found if row["id"] in wanted]
-
-        return self._words.holding(snapshot.generation, videos, read_lines)
+        return lake_words(self._words, snapshot, self.address)
 
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
         return self._newest.snapshot(previous, lambda: self._read(previous, projection))
@@ -229,7 +179,7 @@ class LakeStore(Store):
         latest = {str(each.video.path): each for each in written.videos}
         done = self.change(partial(accept_written, latest=latest))
         repeated = [each.part for each in written.videos if latest[str(each.video.path)] is not each]
-        self.drop_sections(done.unused + repeated)
+        drop_sections(self.tables, done.unused + repeated)
         return done.accepted
 
     def change(self, make: Callable[[LanceDataset, int], VideoChange]) -> VideoChange:
@@ -278,32 +228,8 @@ class LakeStore(Store):
         if parts:
             self.tables[VIDEOS].delete(f"id IN ({', '.join(map(str, parts))})")
             self._newest.look_again()
-            self.drop_sections(list(parts.values()))
+            drop_sections(self.tables, list(parts.values()))
         return list({video.id: video for video, _ in removed}.values())
-
-    def drop_sections(self, parts: Sequence[int]) -> None:
-        """Delete the sections of parts that no video names any more."""
-        if not parts:
-            return
-        for track in TRACKS:
-            condition = f"part IN ({', '.join(map(str, parts))})"
-            try:
-                self.tables[track].delete(condition)
-            except DamagedTable as problem:
-                if self._drop_unreadable(track):
-                    self.tables[track].delete(condition)
-                else:  # what is left there is of no video, so that no reader sees it
-                    _log.warning("%s", problem)
-
-    def _drop_unreadable(self, track: str) -> bool:
-        """Delete files of sections that cannot be read, if all that remains is complete without them."""
-        table, videos = self.tables[track].require(), self._videos(f"id != {HEAD}", ["id", "part", f"{track}_sections"])
-        rows, unreadable = scan_sections(table, ["part"])
-        found = int(np.isin(rows["part"], [row["part"] for row in videos]).sum())
-        complete = found == sum(row[f"{track}_sections"] for row in videos)
-        if complete and unreadable:
-            self.tables[track].drop(unreadable)
-        return complete and bool(unreadable)
 
     def clean(self) -> None:
         """Merge small files, add new rows to the index, and delete versions that are older than a day."""

@@ -1,4 +1,4 @@
-"""The table of videos: every change of it, with checksums, and the lines in it.
+"""The table of videos: every change of it, with checksums.
 
 A change reads the table, and then replaces its head row together with the rows that change. Of two changes that read
 the same version Lance accepts one; the other reads again. So numbers and paths stay unique, however many commands run.
@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 from prvr.lake.reading import quoted
 from prvr.lake.rows import (
     HEAD,
-    LINES_SEAL,
     WrittenVideo,
-    has_broken_lines,
     head_row,
     is_broken,
     is_damaged,
@@ -24,7 +22,6 @@ from prvr.lake.rows import (
     video_schema,
 )
 from prvr.lake.tables import DamagedTable, LakeError, Table, explained, until_committed
-from prvr.library import DamagedVectors
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -124,19 +121,3 @@ def rows_in(table: LanceDataset, column: str, values: Collection[str | int]) -> 
     listed = ", ".join(quoted(each) if isinstance(each, str) else str(each) for each in values)
     rows: list[dict[str, Any]] = table.to_table(filter=f"{column} IN ({listed})").to_pylist() if values else []
     return rows
-
-
-def rows_with_lines(
-    table: LanceDataset, condition: str, damaged: Collection[int] | None = None
-) -> list[dict[str, Any]]:
-    """Rows with their lines; without those that are not what was written.
-
-    Args:
-        damaged: videos that are known to be damaged. With it, the lines of others must not be.
-    """
-    columns = ["id", "lines", *({LINES_SEAL} & {*table.schema.names})]
-    rows = table.to_table(columns=columns, filter=condition).to_pylist()
-    broken = {row["id"] for row in rows if has_broken_lines(row)}
-    if damaged is not None and broken - {*damaged}:
-        raise DamagedVectors(broken)
-    return [row | ({"lines": []} if row["id"] in broken else {}) for row in rows]
