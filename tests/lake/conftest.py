@@ -125,7 +125,7 @@ def lake(drawn: Library, drawn_lake: Path, tmp_path: Path) -> Library:
 
 def opened(address: str | Path, like: Library) -> Library:
     """Open a copy of a library with the encoders of the original."""
-    return Library(open_library(str(address)).store, like._encoders)
+    return Library(open_library(str(address)).store, like._state.encoders)
 
 
 def drawn_videos(drawn: Library, first: int, last: int) -> list[IndexedVideo]:

@@ -15,7 +15,6 @@ The work happens in three folders: ``store/`` (what is on disk), ``ingest/`` (fr
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -23,14 +22,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from prvr.errors import UserError
 from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
 from prvr.library.errors import DamagedVectors, LibraryError
 from prvr.library.examples import find_examples
 from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
 from prvr.library.ingest.files import absolute_path, find_videos
-from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, open_tracks, plan_library, require_encoder
+from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, plan_library
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
 from prvr.library.reindex import ReindexReport, reindex_videos
 from prvr.library.repair import RepairReport, repair_library
@@ -45,6 +43,7 @@ from prvr.library.search.query import add_moments, encode_queries
 from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest
 from prvr.library.search.results import SearchResult, empty_result
 from prvr.library.search.score import SectionScorer
+from prvr.library.state import LibraryState
 from prvr.library.store.background import Floats
 from prvr.library.store.catalogue import Video
 from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList, can_be_stored
@@ -65,15 +64,8 @@ class Library:
     """An open library. Any number of threads and processes may search and add at the same time."""
 
     def __init__(self, store: Store, encoders: EncoderOverrides | None = None):
-        self.store, self.record = store, store.record
+        self._state = LibraryState(store, encoders or {})
         self.scorer = SectionScorer()
-        self._encoders = encoders or {}
-        self._snapshot: Snapshot | None = None
-        self._tracks: tuple[LibraryRecord, dict[str, Track]] | None = None
-        self._lock, self._opening = threading.Lock(), threading.Lock()
-        for name, encoder in self._encoders.items():
-            if encoder is not None:
-                require_encoder(self.record, name, encoder, self.address)
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
@@ -121,6 +113,16 @@ class Library:
         return Library(FolderStore(folder, read_record(folder)), {FRAMES: encoder, TEXT: text_encoder})
 
     @property
+    def store(self) -> Store:
+        """Where the library keeps its videos and vectors."""
+        return self._state.store
+
+    @property
+    def record(self) -> LibraryRecord:
+        """How its vectors are made."""
+        return self._state.record
+
+    @property
     def address(self) -> str:
         """The folder or the address of the library, as a person writes it."""
         return self.store.address
@@ -138,23 +140,7 @@ class Library:
     @property
     def tracks(self) -> dict[str, Track]:
         """The tracks by name, with encoders and model loaded."""
-        return self._tracks_of(self.record)
-
-    def _tracks_of(self, record: LibraryRecord) -> dict[str, Track]:
-        """The tracks, if ``record`` still says how the library's vectors are made."""
-        with self._opening:
-            if self._tracks is None:
-                self._tracks = (self.record, open_tracks(self.store, self._encoders))
-            current, tracks = self._tracks
-        if current is not record:
-            raise LibraryError("The library was reindexed with another encoder at this moment. Try again.")
-        return tracks
-
-    def _follow(self, record: LibraryRecord, frames: Encoder | None = None) -> None:
-        """Take the record of a library that was reindexed, and its new encoder where it is open already."""
-        with self._opening:
-            self.record, self.store, self._tracks = record, self.store.following(record), None
-            self._encoders = {**self._encoders, FRAMES: frames}
+        return self._state.tracks(self.record)
 
     def prepare(self) -> None:
         """Load encoders, model and vectors in a process that stays open, so that a problem shows before a search."""
@@ -165,10 +151,7 @@ class Library:
     @property
     def knowledge(self) -> Knowledge:
         """How far answers can be trusted."""
-        return self._knowledge_of(self.record)
-
-    def _knowledge_of(self, record: LibraryRecord) -> Knowledge:
-        return Knowledge.of(self._tracks_of(record)[FRAMES])
+        return self._state.knowledge(self.record)
 
     def require_model(self, run: str | Path) -> None:
         """Refuse a run that is not the model this library was created with."""
@@ -240,7 +223,7 @@ class Library:
         record = self.record
         return Adder(
             store=self.store,
-            tracks=lambda: self._tracks_of(record),
+            tracks=lambda: self._state.tracks(record),
             rate=self.settings.rate,
             tags=tuple(tags),
             retry=retry,
@@ -291,9 +274,7 @@ class Library:
         with self.announce("reindex") as announcement:
             report, opened = reindex_videos(self.store, encoder, rate, repeats, announcement.follow(progress))
         if report.record is not None:
-            with self._lock:
-                self._snapshot = None
-                self._follow(report.record, opened)
+            self._state.renew(report.record, opened)
         return report
 
     def repair(self, *, progress: Callable[[AddProgress], None] | None = None) -> RepairReport:
@@ -304,8 +285,7 @@ class Library:
         """
         with self.announce("add") as announcement:
             report = repair_library(self, announcement.follow(progress))
-        with self._lock:
-            self._snapshot = None
+        self._state.renew()
         return report
 
     def index(self, settings: IndexSettings | None = None, report: Callable[[str], None] = lambda _: None) -> list[str]:
@@ -347,27 +327,14 @@ class Library:
 
     def snapshot(self) -> Snapshot:
         """The library as it is now. Later changes do not affect it."""
-        with self._lock:
-            self._snapshot = self.store.snapshot(self._snapshot, self._projection)
-            if self._snapshot.record is not self.record:
-                self._follow(self._snapshot.record)
-            return self._snapshot
+        return self._state.snapshot()
 
     def damage(self) -> str:
         """A sentence about what searches leave out because it is damaged; "" if nothing is known to be.
 
         It names no files. Of a lake it says only what searches have met.
         """
-        if not isinstance(self.store, FolderStore):
-            return "" if self._snapshot is None else self._snapshot.damage_note
-        try:
-            return self.snapshot().damage_note
-        except UserError:
-            return "The library cannot be read: `prvr library verify` says why."
-
-    def _projection(self, track: str) -> Floats | None:
-        trained = self.record.model is not None and track == FRAMES
-        return self.tracks[track].embedding.query_projection if trained else None
+        return self._state.damage()
 
     def status(self) -> LibraryStatus:
         """Counts and sizes."""
@@ -441,7 +408,7 @@ class Library:
             except DamagedVectors as found:
                 if not snapshot.holds(found.videos):  # else this would go on for ever
                     raise LibraryError("The library's files changed while they were read. Try again.") from None
-                snapshot, results = self._leave_out(snapshot, found.videos), None
+                snapshot, results = self._state.leave_out(snapshot, found.videos), None
         seconds = time.perf_counter() - began
         return [replace(result, seconds=seconds).with_note(snapshot.damage_note) for result in results]
 
@@ -450,10 +417,10 @@ class Library:
         return run_search(
             requests,
             snapshot,
-            encode=lambda name, queries: encode_queries(queries, self._tracks_of(snapshot.record)[name]),
+            encode=lambda name, queries: encode_queries(queries, self._state.tracks(snapshot.record)[name]),
             words_of=lambda texts: self._words_of(texts, snapshot),
             candidates=self.store.candidates(snapshot) if approximate else {},
-            knowledge=self._knowledge_of(snapshot.record),
+            knowledge=self._state.knowledge(snapshot.record),
             words=lambda: self.store.words(snapshot),
             lines=self.lines,
             scorer=self.scorer,
@@ -461,15 +428,7 @@ class Library:
 
     def _words_of(self, texts: Sequence[str], snapshot: Snapshot) -> dict[str, SentenceWords]:
         """The words of sentences as the model's witness reads them; empty without one."""
-        return self._tracks_of(snapshot.record)[FRAMES].embedding.words_of(texts)
-
-    def _leave_out(self, snapshot: Snapshot, videos: frozenset[int]) -> Snapshot:
-        """The snapshot without damaged videos. Later searches of the same state leave them out as well."""
-        rest = snapshot.without(videos)
-        with self._lock:
-            if self._snapshot is snapshot:
-                self._snapshot = rest
-        return rest
+        return self._state.tracks(snapshot.record)[FRAMES].embedding.words_of(texts)
 
     def examples(self, most: int = 5) -> list[str]:
         """A few sentences that this library answers well; none if it is large and has no index of candidates.
@@ -503,7 +462,7 @@ class Library:
         snapshot = self.snapshot()
 
         def encode(name: str) -> Floats:
-            vectors = encode_queries([query], self._tracks_of(snapshot.record)[name])
+            vectors = encode_queries([query], self._state.tracks(snapshot.record)[name])
             return add_moments(vectors, [query], name, snapshot)[0]
 
         found = explain_video(
@@ -518,7 +477,7 @@ class Library:
         )
         if not isinstance(query, str):
             return replace(found, asked="The moment" if isinstance(query, MomentQuery) else "The picture")
-        knowledge = self._knowledge_of(snapshot.record)
+        knowledge = self._state.knowledge(snapshot.record)
         understood = knowledge.understand(query)
         if found.track != FRAMES or (understood is not None and understood.ignored):
             return found
