@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
-from prvr.library.errors import DamagedVectors, LibraryError
 from prvr.library.examples import find_examples
 from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
@@ -34,6 +33,7 @@ from prvr.library.reindex import ReindexReport, reindex_videos
 from prvr.library.repair import RepairReport, repair_library
 from prvr.library.search.candidate_build import CandidateRecall, measure_recall
 from prvr.library.search.candidates import IndexSettings
+from prvr.library.search.damage import search_undamaged
 from prvr.library.search.explain import VideoExplanation, explain_video
 from prvr.library.search.filters import Filters
 from prvr.library.search.knowledge import Knowledge
@@ -395,22 +395,14 @@ class Library:
         snapshot = snapshot or self.snapshot()
         if not snapshot.videos:
             return [empty_result(request, "The library holds no videos yet.") for request in requests]
-        results: list[SearchResult] | None = None
-        while results is None:  # again without videos that turn out to be damaged
-            if not snapshot.tracks and snapshot.damaged:
-                raise DamagedVectors(snapshot.damaged)
-            try:
-                results = self._search(requests, snapshot)
-                hits = [*dict.fromkeys(hit.video.id for result in results for hit in result)]  # the best come first
-                damaged = snapshot.damaged_among(hits) | self.store.changed_rows(snapshot, hits)
-                if damaged:
-                    raise DamagedVectors(damaged)
-            except DamagedVectors as found:
-                if not snapshot.holds(found.videos):  # else this would go on for ever
-                    raise LibraryError("The library's files changed while they were read. Try again.") from None
-                snapshot, results = self._state.leave_out(snapshot, found.videos), None
+        results = search_undamaged(
+            snapshot,
+            search=lambda sound: self._search(requests, sound),
+            changed_rows=self.store.changed_rows,
+            leave_out=self._state.leave_out,
+        )
         seconds = time.perf_counter() - began
-        return [replace(result, seconds=seconds).with_note(snapshot.damage_note) for result in results]
+        return [replace(result, seconds=seconds) for result in results]
 
     def _search(self, requests: Sequence[SearchRequest], snapshot: Snapshot) -> list[SearchResult]:
         approximate = any(request.uses_candidates for request in requests)
