@@ -34,13 +34,13 @@ from prvr.library.repair import RepairReport, repair_library
 from prvr.library.search.candidate_build import CandidateRecall, measure_recall
 from prvr.library.search.candidates import IndexSettings
 from prvr.library.search.damage import search_undamaged
-from prvr.library.search.explain import VideoExplanation, explain_video
 from prvr.library.search.filters import Filters
 from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.moments import MomentOptions
+from prvr.library.search.one_video import VideoExplanation, explain_video
 from prvr.library.search.pipeline import run_search
-from prvr.library.search.query import add_moments, encode_queries
-from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest
+from prvr.library.search.query import encode_queries
+from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import SearchResult, empty_result
 from prvr.library.search.score import SectionScorer
 from prvr.library.state import LibraryState
@@ -453,27 +453,18 @@ class Library:
         """
         snapshot = self.snapshot()
 
-        def encode(name: str) -> Floats:
-            vectors = encode_queries([query], self._state.tracks(snapshot.record)[name])
-            return add_moments(vectors, [query], name, snapshot)[0]
-
-        found = explain_video(
-            snapshot,
-            encode,
+        return explain_video(
+            query,
             video,
-            self.scorer,
+            snapshot,
+            encode=lambda name, queries: encode_queries(queries, self._state.tracks(snapshot.record)[name]),
+            words_of=lambda texts: self._words_of(texts, snapshot),
+            knowledge=self._state.knowledge(snapshot.record),
+            scorer=self.scorer,
             track=track,
             trace=trace,
             options=moments or MomentOptions(),
-            said=self._words_of([query] if isinstance(query, str) else [], snapshot).get(str(query)),
         )
-        if not isinstance(query, str):
-            return replace(found, asked="The moment" if isinstance(query, MomentQuery) else "The picture")
-        knowledge = self._state.knowledge(snapshot.record)
-        understood = knowledge.understand(query)
-        if found.track != FRAMES or (understood is not None and understood.ignored):
-            return found
-        return replace(found, verdict=knowledge.verdict(found.evidence))
 
     def recall(self, best: int = 10) -> dict[str, CandidateRecall]:
         """By track, the share of the exact best videos of background sentences that approximate search finds."""
