@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
 from prvr.library.examples import find_examples
 from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
 from prvr.library.ingest.files import absolute_path, find_videos
-from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, plan_library
+from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, plan_with_encoders
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
 from prvr.library.reindex import ReindexReport, reindex_videos
 from prvr.library.repair import RepairReport, repair_library
@@ -56,8 +56,6 @@ from prvr.media import BucketPath, Encoder, TextEncoder, Transcriber, VideoFile
 
 if TYPE_CHECKING:
     from prvr.library.ingest.witness import SentenceWords
-
-_Encoder = TypeVar("_Encoder", bound=TextEncoder)
 
 
 class Library:
@@ -89,13 +87,7 @@ class Library:
             settings: the other fields of ``LibrarySettings``.
         """
         require_empty(Path(path))
-        chosen = LibrarySettings(
-            encoder="" if encoder is None else encoder if isinstance(encoder, str) else encoder.name,
-            text_encoder=text_encoder if text_encoder is None or isinstance(text_encoder, str) else text_encoder.name,
-            model=None if model is None else str(model),
-            **settings,
-        )
-        plan = plan_library(chosen, {FRAMES: _if_open(encoder), TEXT: _if_open(text_encoder)})
+        plan = plan_with_encoders(encoder, text_encoder, model=None if model is None else str(model), **settings)
         return Library.create_planned(Path(path), plan)
 
     @staticmethod
@@ -470,7 +462,3 @@ class Library:
         """By track, the share of the exact best videos of background sentences that approximate search finds."""
         candidates = self.store.candidates(self.snapshot())
         return {name: measure_recall(each, self.tracks[name].background, best) for name, each in candidates.items()}
-
-
-def _if_open(encoder: str | _Encoder | None) -> _Encoder | None:
-    return None if isinstance(encoder, str) else encoder
