@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from prvr.cli import main
-from prvr.lake import copy_library, open_library, store
+from prvr.lake import copy_library, newest, open_library
 from prvr.library import IndexedVideo, Library
 from prvr.library.copying import read_indexed
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
@@ -39,9 +39,9 @@ sys.exit(main(sys.argv[2:]))
 @pytest.fixture(autouse=True)
 def _look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searchers look for a newer version before every search."""
-    monkeypatch.setattr(store, "CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(store, "AWAY_SECONDS", 0.0)
-    monkeypatch.setattr(store, "PATIENCE", 600.0)
+    monkeypatch.setattr(newest, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(newest, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(newest, "PATIENCE", 600.0)
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +125,7 @@ def lake(drawn: Library, drawn_lake: Path, tmp_path: Path) -> Library:
 
 def opened(address: str | Path, like: Library) -> Library:
     """Open a copy of a library with the encoders of the original."""
-    return Library(open_library(str(address)).store, like._encoders)
+    return Library(open_library(str(address)).store, like._state.encoders)
 
 
 def drawn_videos(drawn: Library, first: int, last: int) -> list[IndexedVideo]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from prvr.lake import LakeError, StoreAway, copy_library, open_library, store, tables
+from prvr.lake import LakeError, StoreAway, copy_library, newest, open_library, tables
 from prvr.lake.copying import create_alike
 from prvr.library import Library
 from prvr.server import create_app
@@ -117,7 +117,7 @@ def test_searches_do_not_wait_for_slow_storage(
     drawn: Library, library: Library, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A newer version is read in the background. Until it is there, the one before is searched."""
-    monkeypatch.setattr(store, "PATIENCE", 0.05)
+    monkeypatch.setattr(newest, "PATIENCE", 0.05)
     searched = len(library.search("sentence 0 1 silent", limit=50))
     opened(library.address, drawn).store.commit(drawn_videos(drawn, 12, 13))
     answering, ended = threading.Event(), list[str]()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from prvr.lake import create_library, store
+from prvr.lake import create_library, listing
 from prvr.library import IndexedVideo, Library, LibrarySettings, ListRequest, NewVideo, VideoOrder, examples
 from prvr.library.ingest import frozen
 from prvr.library.store import catalogue
@@ -128,14 +128,14 @@ def test_readers_of_a_lake_count_each_version_once(tmp_path: Path, monkeypatch: 
     pytest.importorskip("lance", reason='a lake needs Lance: pip install "prvr[scale]"')
     lake = create_library(str(tmp_path / "library.lance"), LibrarySettings("plain"))
     lake.store.commit([new("a.mp4", 1)])
-    summarise, counted = store.lake_summary, []
+    summarise, counted = listing.lake_summary, []
 
     def slow_summary(rows: object) -> object:
         counted.append(rows)
         time.sleep(0.2)
         return summarise(rows)
 
-    monkeypatch.setattr(store, "lake_summary", slow_summary)
+    monkeypatch.setattr(listing, "lake_summary", slow_summary)
     with ThreadPoolExecutor(4) as readers:
         assert [each.videos for each in readers.map(lambda _: lake.summary(), range(4))] == [1] * 4
     assert len(counted) == 1

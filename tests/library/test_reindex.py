@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prvr.lake import open_library
-from prvr.lake import store as lake_store
+from prvr.lake import newest, open_library
 from prvr.library import FRAMES, FolderStore, Library, LibraryError
 from prvr.media import Array, Encoder, Fit, Image, unit_rows
 from tests.library.conftest import RATE
@@ -62,8 +61,8 @@ def facts(lib: Library) -> list[tuple[object, ...]]:
 @pytest.fixture
 def filled(library: Library, own: Path, monkeypatch: pytest.MonkeyPatch) -> Library:
     """Six films with tags, and a file that is none; in a folder, and in a lake."""
-    monkeypatch.setattr(lake_store, "CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(lake_store, "PATIENCE", 60.0)
+    monkeypatch.setattr(newest, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(newest, "PATIENCE", 60.0)
     (own / "broken.mp4").write_text("no video")
     library.add([own], tags=["mine"])
     return library

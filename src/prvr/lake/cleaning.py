@@ -1,14 +1,20 @@
-"""What is done after changes: small files are merged, and old versions deleted."""
+"""What is done after changes: sections of no video are deleted, small files merged, and old versions deleted."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
+import numpy as np
+
 from prvr.lake.index import update_index
 from prvr.lake.reading import TRACKS
-from prvr.lake.tables import CommitConflict, LakeError, Table, explained, table_bytes
+from prvr.lake.rows import HEAD
+from prvr.lake.sections import scan_sections
+from prvr.lake.settings import VIDEOS
+from prvr.lake.tables import CommitConflict, DamagedTable, LakeError, Table, explained, table_bytes
 
 _MANY_FILES = 64  # of a table; more are merged
 _MANY_DELETED = 0.1  # share of the rows of a file; above, it is written again without them
@@ -25,6 +31,32 @@ def clean_table(table: Table) -> None:
         pass
     except LakeError as problem:  # nothing depends on it; the next command tries again
         _log.warning("%s", problem)
+
+
+def drop_sections(tables: Mapping[str, Table], parts: Sequence[int]) -> None:
+    """Delete the sections of parts that no video names any more."""
+    condition = f"part IN ({', '.join(map(str, parts))})"
+    for track in TRACKS if parts else ():
+        try:
+            tables[track].delete(condition)
+        except DamagedTable as problem:
+            if _drop_unreadable(tables[VIDEOS], tables[track]):
+                tables[track].delete(condition)
+            else:  # what is left there is of no video, so that no reader sees it
+                _log.warning("%s", problem)
+
+
+def _drop_unreadable(videos: Table, track: Table) -> bool:
+    """Delete files of sections that cannot be read, if all that remains is complete without them."""
+    table, known, count = track.require(), videos.require(), f"{track.name}_sections"
+    with explained(videos.lake):
+        named = known.to_table(columns=["part", count], filter=f"id != {HEAD}")
+    rows, unreadable = scan_sections(table, ["part"])
+    found = int(np.isin(rows["part"], named["part"].to_pylist()).sum())
+    complete = found == sum(named[count].to_pylist())
+    if complete and unreadable:
+        track.drop(unreadable)
+    return complete and bool(unreadable)
 
 
 def forget_replaced(address: str, place: str) -> None:

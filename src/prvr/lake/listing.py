@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from prvr.lake.reading import condition_of, quoted
 from prvr.lake.rows import HEAD, VIDEO_COLUMNS, read_video
+from prvr.lake.tables import Table, explained
 from prvr.library import (
     MOST_FOLDERS,
     ORDER_COLUMNS,
@@ -41,6 +43,25 @@ def lake_list(table: LanceDataset, request: ListRequest) -> VideoList:
         columns=list(VIDEO_COLUMNS), filter=condition, order_by=order, limit=request.limit, offset=request.offset
     ).to_table()
     return VideoList([read_video(row) for row in found.to_pylist()], table.count_rows(condition))
+
+
+class VideoCounts:
+    """Counts the videos once for each version of their table, however many threads ask."""
+
+    def __init__(self, videos: Table):
+        self.videos = videos
+        self._counting = threading.Lock()
+        self._counted: tuple[int, pa.Table, LibrarySummary] | None = None  # version, and what was counted in it
+
+    def read(self) -> tuple[pa.Table, LibrarySummary]:
+        """Rows with ``SUMMARY_COLUMNS``, and their summary."""
+        with self._counting:
+            table, known = self.videos.require(), self._counted
+            if known is None or known[0] != table.version:
+                with explained(self.videos.lake):
+                    rows = table.to_table(columns=list(SUMMARY_COLUMNS), filter=f"id != {HEAD}")
+                known = self._counted = (table.version, rows, lake_summary(rows))
+            return known[1:]
 
 
 def lake_folders(rows: pa.Table, folder: VideoFile) -> dict[str, int]:

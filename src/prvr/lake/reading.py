@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
@@ -149,20 +147,6 @@ def condition_of(filters: Filters) -> str:
 def quoted(text: str) -> str:
     """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def in_background(work: Callable[[], LakeSnapshot]) -> Future[LakeSnapshot]:
-    """Do something in a thread that does not keep the process from ending."""
-    future: Future[LakeSnapshot] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as problem:  # raised by ``result``
-            future.set_exception(problem)
-
-    threading.Thread(target=run, name="prvr-look", daemon=True).start()
-    return future
 
 
 def read_snapshot(

@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from prvr.lake.cleaning import drop_sections
 from prvr.lake.reading import TRACKS, read_snapshot
 from prvr.lake.rows import HEAD, video_row
 from prvr.lake.settings import create_tables, lake_exists
 from prvr.lake.store import LakeStore
-from prvr.lake.videos import VideoChange
+from prvr.lake.videos import VideoChange, rows_in
 from prvr.lake.writer import COMMIT_SECONDS, SectionWriter
 from prvr.library import TEXT, IndexedVideo, LibraryRecord, SectionBuffer, Video
 
@@ -71,9 +72,9 @@ class LakeRebuild:
 
         def put(table: LanceDataset, next_number: int) -> VideoChange:
             rows = [video_row(each, number, ()) for each, number in zip(written.videos, numbers, strict=True)]
-            return VideoChange(rows, next_number, unused=[row["part"] for row in _rows_of(table, numbers)])
+            return VideoChange(rows, next_number, unused=[row["part"] for row in rows_in(table, "id", numbers)])
 
-        self.new.drop_sections(self.new.change(put).unused)
+        drop_sections(self.new.tables, self.new.change(put).unused)
 
     def switch(self) -> bool:
         complete = True
@@ -104,22 +105,17 @@ class LakeRebuild:
 
         def change(table: LanceDataset, _: int) -> VideoChange:
             changed = [number for number, row in good.items() if _differs(done[number], row)]
-            updated = [row | {name: good[row["id"]][name] for name in _FOLLOWED} for row in _rows_of(table, changed)]
-            unused = [row["part"] for row in _rows_of(table, [row["id"] for row in failed])]
+            updated = [
+                row | {name: good[row["id"]][name] for name in _FOLLOWED} for row in rows_in(table, "id", changed)
+            ]
+            unused = [row["part"] for row in rows_in(table, "id", [row["id"] for row in failed])]
             return VideoChange([*failed, *updated], next_number, unused=unused)
 
-        self.new.drop_sections(self.new.change(change).unused)
+        drop_sections(self.new.tables, self.new.change(change).unused)
         return True
 
     def close(self) -> None:
         self._commit()
-
-
-def _rows_of(table: LanceDataset, numbers: Collection[int]) -> list[dict[str, Any]]:
-    """The rows of videos with these numbers."""
-    condition = f"id IN ({', '.join(map(str, numbers))})"
-    rows: list[dict[str, Any]] = table.to_table(filter=condition).to_pylist() if numbers else []
-    return rows
 
 
 def _differs(video: Video, row: Mapping[str, Any]) -> bool:

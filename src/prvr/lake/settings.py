@@ -7,13 +7,15 @@ head row of ``videos`` names it, see ``rebuild.py``.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prvr.files import whole_folder
 from prvr.lake.rows import HEAD, head_row, sealed, video_schema
 from prvr.lake.sections import described
 from prvr.lake.tables import Table, explained
-from prvr.library import RECORD_FILE, LibraryError, LibraryRecord, parse_record
+from prvr.library import RECORD_FILE, LibraryError, LibraryRecord, model_problem, parse_record
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -89,6 +91,23 @@ def read_settings(address: str) -> dict[str, bytes]:
         return {}
     with explained(address), described(f"{address}/{SETTINGS}.lance"):
         return {row["name"]: bytes(row["content"]) for row in opened.to_table().to_pylist()}
+
+
+def fetch_model(address: str, record: LibraryRecord) -> Path:
+    """A folder on this machine with a lake's trained model. It is fetched once, into the user's cache."""
+    model = record.model
+    assert model is not None
+    place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prvr" / model.name
+    if model_problem(model, place) is not None:
+        prefix = f"{model.folder}/"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with whole_folder(place) as folder:
+            for name, content in read_settings(address).items():
+                if name.startswith(prefix):
+                    file = folder / name.removeprefix(prefix)
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(content)
+    return place
 
 
 def lake_exists(address: str) -> bool:

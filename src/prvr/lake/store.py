@@ -1,55 +1,35 @@
 """A library as Lance tables, which many machines can read and change at the same time.
 
 ``settings`` holds ``library.json`` and the files of a trained model, ``videos`` a row for each file, ``frames`` and
-``text`` the sections. The table ``videos`` decides what the library holds; see ``rows.py``.
-
-A change of ``videos`` reads the table, and then replaces its head row together with the rows that change. Of two
-changes that read the same version Lance accepts one; the other reads again. So numbers and paths stay unique, however
-many commands run. Sections are only ever appended before, and deleted after, the row that names them.
+``text`` the sections. The table ``videos`` decides what the library holds; see ``rows.py``, and ``videos.py`` for how
+it changes. Sections are only ever appended before, and deleted after, the row that names them.
 """
 
 from __future__ import annotations
 
-import logging
 import math
-import os
 import sqlite3
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.files import whole_folder
-from prvr.lake.cleaning import clean_table, forget_replaced
+from prvr.lake.cleaning import clean_table, drop_sections, forget_replaced
 from prvr.lake.index import LakeCandidates, LakeIndex, build_index, open_candidates
-from prvr.lake.listing import SUMMARY_COLUMNS, lake_folders, lake_list, lake_summary
-from prvr.lake.reading import TRACKS, LakeSnapshot, in_background, quoted, read_snapshot
-from prvr.lake.rows import (
-    HEAD,
-    VIDEO_COLUMNS,
-    WrittenVideo,
-    is_damaged,
-    read_video,
-    video_row,
-)
-from prvr.lake.sections import ValueCache, scan_sections
-from prvr.lake.settings import SETTINGS, VIDEOS, moved_to, newest_place, read_lake_record, read_settings
-from prvr.lake.tables import (
-    DamagedTable,
-    LakeError,
-    StoreAway,
-    Table,
-    explained,
-)
+from prvr.lake.lines import lake_lines, lake_words
+from prvr.lake.listing import VideoCounts, lake_folders, lake_list
+from prvr.lake.newest import NewestVersion
+from prvr.lake.reading import TRACKS, LakeSnapshot, quoted, read_snapshot
+from prvr.lake.rows import HEAD, VIDEO_COLUMNS, WrittenVideo, read_video
+from prvr.lake.sections import ValueCache
+from prvr.lake.settings import SETTINGS, VIDEOS, fetch_model, moved_to, newest_place, read_lake_record
+from prvr.lake.tables import LakeError, Table, explained
 from prvr.lake.verify import lake_status, verify_lake
-from prvr.lake.videos import REINDEXED, VideoChange, change_videos, rows_with_lines
+from prvr.lake.videos import REINDEXED, RowEdit, VideoChange, accept_written, change_videos, edit_rows
 from prvr.lake.writer import COMMIT_SECONDS, SectionWriter, TimedWriter, WrittenFiles
 from prvr.library import (
     Committer,
@@ -74,14 +54,7 @@ from prvr.library import (
 from prvr.media import TimedLine, VideoFile
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from lance import LanceDataset
-
-CHECK_SECONDS = 2.0  # between two looks for a newer version
-AWAY_SECONDS = 10.0  # the same while the storage does not answer
-PATIENCE = 0.5  # seconds that a search waits for a newer version; then it searches the one before
-_MANY_ROWS = 1000  # whose lines are read one by one; for more, the whole table is read
-_log = logging.getLogger("prvr.lake")
 
 
 class _NoClaim:
@@ -100,29 +73,14 @@ class LakeStore(Store):
         self.place = place or self.address
         self.tables = {name: Table(self.place, name) for name in (SETTINGS, VIDEOS, *TRACKS)}
         self.cache = ValueCache()
-        self._due = 0.0  # when to look for a newer version; 0: this process has changed it, so wait for that
-        self._look: Future[LakeSnapshot] | None = None  # that is under way
-        self._table: LanceDataset | None = None  # of videos, in the version that is searched
+        self._newest = NewestVersion()
         self._candidates: tuple[Snapshot | None, dict[str, LakeCandidates]] = (None, {})
-        self._latest: LakeSnapshot | None = None  # that was searched
-        self._counting = threading.Lock()
-        self._counted: tuple[int, pa.Table, LibrarySummary] | None = None  # version of videos, and its summary
+        self._counts = VideoCounts(self.tables[VIDEOS])
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def model_folder(self) -> Path:
-        assert self.record.model is not None
-        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prvr" / self.record.model.name
-        if model_problem(self.record.model, place) is not None:
-            prefix = f"{self.record.model.folder}/"
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with whole_folder(place) as folder:
-                for name, content in read_settings(self.place).items():
-                    if name.startswith(prefix):
-                        file = folder / name.removeprefix(prefix)
-                        file.parent.mkdir(parents=True, exist_ok=True)
-                        file.write_bytes(content)
-        return place
+        return fetch_model(self.place, self.record)
 
     def _videos(self, condition: str, columns: Sequence[str] = VIDEO_COLUMNS) -> list[dict[str, Any]]:
         table = self.tables[VIDEOS].require()
@@ -139,9 +97,9 @@ class LakeStore(Store):
         return [read_video(row) for row in self._videos(f"id != {HEAD} AND {condition}")]
 
     def video(self, number: int) -> Video | None:
-        latest = self._latest if time.monotonic() < self._due else None
-        if latest is not None and number in latest.videos:
-            return latest.videos[number]
+        searched = None if self._newest.is_due else self._newest.searched
+        if searched is not None and number in searched.videos:
+            return searched.videos[number]
         rows = self._videos(f"id = {int(number)} AND id != {HEAD}")
         return read_video(rows[0]) if rows else None
 
@@ -151,28 +109,16 @@ class LakeStore(Store):
             return lake_list(table, request)
 
     def folders(self, folder: VideoFile) -> dict[str, int]:
-        return lake_folders(self._count()[0], folder)
+        return lake_folders(self._counts.read()[0], folder)
 
     def summary(self) -> LibrarySummary:
-        return self._count()[1]
-
-    def _count(self) -> tuple[pa.Table, LibrarySummary]:
-        """What the summary is made of, and the summary; read once for each version."""
-        with self._counting:
-            table, known = self.tables[VIDEOS].require(), self._counted
-            if known is None or known[0] != table.version:
-                with explained(self.address):
-                    rows = table.to_table(columns=list(SUMMARY_COLUMNS), filter=f"id != {HEAD}")
-                known = self._counted = (table.version, rows, lake_summary(rows))
-            return known[1:]
+        return self._counts.read()[1]
 
     def lines(self, video: int, start: float = 0.0, end: float = math.inf) -> list[TimedLine]:
-        table = self._table or self.tables[VIDEOS].require()
+        searched = self._newest.searched
+        table = self.tables[VIDEOS].require() if searched is None else searched.opened[0]
         with explained(self.address):
-            found = rows_with_lines(table, f"id = {int(video)}")
-        lines = [TimedLine(**line) for line in found[0]["lines"]] if found else []
-        chosen = [line for line in lines if line.start < end and line.end > start]
-        return sorted(chosen, key=lambda line: line.start)
+            return lake_lines(table, video, start, end)
 
     @cached_property
     def _words(self) -> ScratchWords:
@@ -180,39 +126,10 @@ class LakeStore(Store):
 
     def words(self, snapshot: Snapshot) -> AbstractContextManager[sqlite3.Connection]:
         assert isinstance(snapshot, LakeSnapshot)
-        rows, table = snapshot.videos.rows, snapshot.opened[0]
-
-        def videos() -> dict[int, tuple[str, tuple[str, ...], int]]:
-            columns = (rows[name].to_pylist() for name in ("id", "path", "tags", "part"))
-            return {number: (path, tuple(tags), part) for number, path, tags, part in zip(*columns, strict=True)}
-
-        def read_lines(numbers: list[int]) -> list[tuple[int, list[TimedLine]]]:
-            condition = "state = 'ok'" if len(numbers) > _MANY_ROWS else f"id IN ({', '.join(map(str, numbers))})"
-            with explained(self.address):
-                found = rows_with_lines(table, condition, snapshot.damaged)
-            wanted, found = set(numbers), sorted(found, key=lambda row: row["id"])
-            return [(row["id"], [TimedLine(**line) for line in row["lines"]]) for row in found if row["id"] in wanted]
-
-        return self._words.holding(snapshot.generation, videos, read_lines)
+        return lake_words(self._words, snapshot, self.address)
 
     def snapshot(self, previous: Snapshot | None, projection: QueryProjection) -> Snapshot:
-        if previous is not None and time.monotonic() < self._due:
-            return previous
-        if self._look is None:
-            self._look = in_background(lambda: self._read(previous, projection))
-        if previous is not None and wait([self._look], PATIENCE if self._due else None).not_done:
-            return previous
-        look, self._look = self._look, None
-        try:
-            found = look.result()
-        except StoreAway as problem:
-            if previous is None:
-                raise
-            _log.warning("%s; searching the version that was read before", problem)
-            self._due = time.monotonic() + AWAY_SECONDS
-            return previous
-        self._due, self._table, self._latest = time.monotonic() + CHECK_SECONDS, found.opened[0], found
-        return found
+        return self._newest.snapshot(previous, lambda: self._read(previous, projection))
 
     def _read(self, previous: Snapshot | None, projection: QueryProjection) -> LakeSnapshot:
         found = read_snapshot(self.tables, previous, projection, self.cache, self.record)
@@ -224,10 +141,6 @@ class LakeStore(Store):
 
     def following(self, record: LibraryRecord) -> LakeStore:
         return LakeStore(self.address, record, newest_place(self.place))
-
-    def _look_again(self) -> None:
-        """After a change: the next search must know it."""
-        self._due, self._look = 0.0, None
 
     def status(self) -> LibraryStatus:
         return lake_status(
@@ -264,56 +177,21 @@ class LakeStore(Store):
         for track, files in written.files.items():
             self.tables[track].append(files)
         latest = {str(each.video.path): each for each in written.videos}
-
-        def change(table: LanceDataset, number: int) -> VideoChange:
-            known = {row["path"]: row for row in _rows_in(table, "path", latest)}
-            changes, accepted, unused = [], [], []
-            for path, each in latest.items():
-                row = known.get(path)
-                if row is not None and _is_same(row, each):
-                    unused += [each.part] if row["part"] != each.part else []  # else: this commit, done before
-                    tags = sorted({*row["tags"], *each.video.tags})
-                    changes += [row | {"tags": tags}] if tags != row["tags"] else []
-                    continue
-                if row is None:
-                    number += 1
-                elif row["part"] != each.part:
-                    unused.append(row["part"])
-                changes.append(video_row(each, number - 1 if row is None else row["id"], row["tags"] if row else ()))
-                accepted.append(each)
-            return VideoChange(changes, number, accepted, unused)
-
-        done = self.change(change)
+        done = self.change(partial(accept_written, latest=latest))
         repeated = [each.part for each in written.videos if latest[str(each.video.path)] is not each]
-        self.drop_sections(done.unused + repeated)
+        drop_sections(self.tables, done.unused + repeated)
         return done.accepted
 
     def change(self, make: Callable[[LanceDataset, int], VideoChange]) -> VideoChange:
         """Change rows of ``videos``; ``make`` gets the newest version of the table and the next free number."""
         made = change_videos(self.tables[VIDEOS], self.address, make)
-        self._look_again()
+        self._newest.look_again()
         return made
 
-    def _edit(
-        self,
-        condition: str,
-        edit: Callable[[dict[str, Any]], dict[str, Any]],
-        *,
-        unless: str = "false",
-        skip_damaged: bool = False,
-    ) -> None:
+    def _edit(self, condition: str, edit: RowEdit, *, unless: str = "false", skip_damaged: bool = False) -> None:
         """Change the rows for which a condition holds, unless there are rows for which another one holds."""
-
-        def change(table: LanceDataset, number: int) -> VideoChange:
-            found = [] if table.count_rows(unless) else table.to_table(filter=condition).to_pylist()
-            good = [row for row in found if not is_damaged(row)]
-            if len(good) < len(found) and not skip_damaged:
-                raise DamagedTable(
-                    f"{self.address}: the rows of some of these videos are damaged: run `prvr library repair` first"
-                )
-            return VideoChange([row | edit(row) for row in good], number)
-
-        self.change(change)
+        change = partial(edit_rows, address=self.address, condition=condition, edit=edit)
+        self.change(partial(change, unless=unless, skip_damaged=skip_damaged))
 
     def rename(self, video: Video, path: VideoFile, mtime: int) -> None:
         known = f"id = {video.id} AND path = {quoted(str(video.path))}"
@@ -349,33 +227,9 @@ class LakeStore(Store):
         parts = {video.id: part for video, part in removed}
         if parts:
             self.tables[VIDEOS].delete(f"id IN ({', '.join(map(str, parts))})")
-            self._look_again()
-            self.drop_sections(list(parts.values()))
+            self._newest.look_again()
+            drop_sections(self.tables, list(parts.values()))
         return list({video.id: video for video, _ in removed}.values())
-
-    def drop_sections(self, parts: Sequence[int]) -> None:
-        """Delete the sections of parts that no video names any more."""
-        if not parts:
-            return
-        for track in TRACKS:
-            condition = f"part IN ({', '.join(map(str, parts))})"
-            try:
-                self.tables[track].delete(condition)
-            except DamagedTable as problem:
-                if self._drop_unreadable(track):
-                    self.tables[track].delete(condition)
-                else:  # what is left there is of no video, so that no reader sees it
-                    _log.warning("%s", problem)
-
-    def _drop_unreadable(self, track: str) -> bool:
-        """Delete files of sections that cannot be read, if all that remains is complete without them."""
-        table, videos = self.tables[track].require(), self._videos(f"id != {HEAD}", ["id", "part", f"{track}_sections"])
-        rows, unreadable = scan_sections(table, ["part"])
-        found = int(np.isin(rows["part"], [row["part"] for row in videos]).sum())
-        complete = found == sum(row[f"{track}_sections"] for row in videos)
-        if complete and unreadable:
-            self.tables[track].drop(unreadable)
-        return complete and bool(unreadable)
 
     def clean(self) -> None:
         """Merge small files, add new rows to the index, and delete versions that are older than a day."""
@@ -398,7 +252,7 @@ class LakeStore(Store):
         report: Callable[[str], None],
     ) -> list[str]:
         found = build_index(self.tables, snapshot, backgrounds, settings, report)
-        self._look_again()
+        self._newest.look_again()
         return found
 
     def candidates(self, snapshot: Snapshot) -> Mapping[str, LakeCandidates]:
@@ -412,16 +266,3 @@ class LakeStore(Store):
 
     def drop_index(self) -> None:
         """Nothing to do: it is a part of the tables that ``rebuild`` replaces."""
-
-
-def _rows_in(table: LanceDataset, column: str, values: Iterable[str]) -> list[dict[str, Any]]:
-    """Rows whose column has one of these values."""
-    rows: list[dict[str, Any]] = table.to_table(filter=f"{column} IN ({', '.join(map(quoted, values))})").to_pylist()
-    return rows
-
-
-def _is_same(row: Mapping[str, Any], written: WrittenVideo) -> bool:
-    """Whether a row describes the same file with the same content and outcome, and is as it was written."""
-    names = ("size", "mtime", "digest", "subtitles", "state")
-    same = all(row[name] == getattr(written.video, name) for name in names)
-    return same and row["state"] == "ok" and not is_damaged(row)

@@ -1,28 +1,33 @@
-"""The table of videos: every change of it, with checksums, and the lines in it."""
+"""The table of videos: every change of it, with checksums.
+
+A change reads the table, and then replaces its head row together with the rows that change. Of two changes that read
+the same version Lance accepts one; the other reads again. So numbers and paths stay unique, however many commands run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from prvr.lake.reading import quoted
 from prvr.lake.rows import (
     HEAD,
-    LINES_SEAL,
     WrittenVideo,
-    has_broken_lines,
     head_row,
     is_broken,
+    is_damaged,
     sealed,
+    video_row,
     video_schema,
 )
 from prvr.lake.tables import DamagedTable, LakeError, Table, explained, until_committed
-from prvr.library import DamagedVectors
 
 if TYPE_CHECKING:
     from lance import LanceDataset
 
 REINDEXED = "{} was reindexed with another encoder meanwhile: run the command again"
+RowEdit = Callable[[dict[str, Any]], dict[str, Any]]  # a row -> its new values, by column
 
 
 @dataclass(frozen=True)
@@ -66,17 +71,53 @@ def _read_head(table: LanceDataset, address: str) -> dict[str, Any]:
     return rows[0]
 
 
-def rows_with_lines(
-    table: LanceDataset, condition: str, damaged: Collection[int] | None = None
-) -> list[dict[str, Any]]:
-    """Rows with their lines; without those that are not what was written.
+def accept_written(table: LanceDataset, number: int, *, latest: Mapping[str, WrittenVideo]) -> VideoChange:
+    """The change that makes written videos, by path, part of the library. See ``LakeStore.commit_written``."""
+    known = {row["path"]: row for row in rows_in(table, "path", latest)}
+    changes, accepted, unused = [], [], []
+    for path, each in latest.items():
+        row = known.get(path)
+        if row is not None and _is_same(row, each):
+            unused += [each.part] if row["part"] != each.part else []  # else: this commit, done before
+            tags = sorted({*row["tags"], *each.video.tags})
+            changes += [row | {"tags": tags}] if tags != row["tags"] else []
+            continue
+        if row is None:
+            number += 1
+        elif row["part"] != each.part:
+            unused.append(row["part"])
+        changes.append(video_row(each, number - 1 if row is None else row["id"], row["tags"] if row else ()))
+        accepted.append(each)
+    return VideoChange(changes, number, accepted, unused)
 
-    Args:
-        damaged: videos that are known to be damaged. With it, the lines of others must not be.
-    """
-    columns = ["id", "lines", *({LINES_SEAL} & {*table.schema.names})]
-    rows = table.to_table(columns=columns, filter=condition).to_pylist()
-    broken = {row["id"] for row in rows if has_broken_lines(row)}
-    if damaged is not None and broken - {*damaged}:
-        raise DamagedVectors(broken)
-    return [row | ({"lines": []} if row["id"] in broken else {}) for row in rows]
+
+def _is_same(row: Mapping[str, Any], written: WrittenVideo) -> bool:
+    """Whether a row describes the same file with the same content and outcome, and is as it was written."""
+    names = ("size", "mtime", "digest", "subtitles", "state")
+    same = all(row[name] == getattr(written.video, name) for name in names)
+    return same and row["state"] == "ok" and not is_damaged(row)
+
+
+def edit_rows(
+    table: LanceDataset,
+    number: int,
+    *,
+    address: str,
+    condition: str,
+    edit: RowEdit,
+    unless: str,
+    skip_damaged: bool,
+) -> VideoChange:
+    """The change of all rows for which a condition holds; of none if there are rows for which ``unless`` holds."""
+    found = [] if table.count_rows(unless) else table.to_table(filter=condition).to_pylist()
+    good = [row for row in found if not is_damaged(row)]
+    if len(good) < len(found) and not skip_damaged:
+        raise DamagedTable(f"{address}: the rows of some of these videos are damaged: run `prvr library repair` first")
+    return VideoChange([row | edit(row) for row in good], number)
+
+
+def rows_in(table: LanceDataset, column: str, values: Collection[str | int]) -> list[dict[str, Any]]:
+    """Rows whose column has one of these values."""
+    listed = ", ".join(quoted(each) if isinstance(each, str) else str(each) for each in values)
+    rows: list[dict[str, Any]] = table.to_table(filter=f"{column} IN ({listed})").to_pylist() if values else []
+    return rows

@@ -41,10 +41,11 @@ if TYPE_CHECKING:
         reference_videos,
     )
     from prvr.library.search.confidence import Presence, PresenceWord, Standing
-    from prvr.library.search.explain import MomentEvidence, VideoExplanation
+    from prvr.library.search.explain import MomentEvidence
     from prvr.library.search.filters import Filters
     from prvr.library.search.judge import Judgement, KnownQuery, judge, rendered_queries
     from prvr.library.search.moments import FoundMoment, MomentOptions
+    from prvr.library.search.one_video import VideoExplanation
     from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest, split_moment
     from prvr.library.search.results import SCORES_NOTE, Hit, SearchResult
     from prvr.library.search.score import score_sections

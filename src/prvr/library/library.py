@@ -15,36 +15,35 @@ The work happens in three folders: ``store/`` (what is on disk), ``ingest/`` (fr
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from prvr.errors import UserError
 from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
-from prvr.library.errors import DamagedVectors, LibraryError
 from prvr.library.examples import find_examples
 from prvr.library.folder import FolderStore, require_empty
 from prvr.library.ingest.add import Adder, AddProgress, AddReport
 from prvr.library.ingest.files import absolute_path, find_videos
-from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, open_tracks, plan_library, require_encoder
+from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, plan_with_encoders
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
 from prvr.library.reindex import ReindexReport, reindex_videos
 from prvr.library.repair import RepairReport, repair_library
 from prvr.library.search.candidate_build import CandidateRecall, measure_recall
 from prvr.library.search.candidates import IndexSettings
-from prvr.library.search.explain import VideoExplanation, explain_video
+from prvr.library.search.damage import search_undamaged
 from prvr.library.search.filters import Filters
 from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.moments import MomentOptions
+from prvr.library.search.one_video import VideoExplanation, explain_video
 from prvr.library.search.pipeline import run_search
-from prvr.library.search.query import add_moments, encode_queries
-from prvr.library.search.request import GroupBy, MomentQuery, QueryInput, SearchRequest
+from prvr.library.search.query import encode_queries
+from prvr.library.search.request import GroupBy, QueryInput, SearchRequest
 from prvr.library.search.results import SearchResult, empty_result
 from prvr.library.search.score import SectionScorer
+from prvr.library.state import LibraryState
 from prvr.library.store.background import Floats
 from prvr.library.store.catalogue import Video
 from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList, can_be_stored
@@ -58,22 +57,13 @@ from prvr.media import BucketPath, Encoder, TextEncoder, Transcriber, VideoFile
 if TYPE_CHECKING:
     from prvr.library.ingest.witness import SentenceWords
 
-_Encoder = TypeVar("_Encoder", bound=TextEncoder)
-
 
 class Library:
     """An open library. Any number of threads and processes may search and add at the same time."""
 
     def __init__(self, store: Store, encoders: EncoderOverrides | None = None):
-        self.store, self.record = store, store.record
+        self._state = LibraryState(store, encoders or {})
         self.scorer = SectionScorer()
-        self._encoders = encoders or {}
-        self._snapshot: Snapshot | None = None
-        self._tracks: tuple[LibraryRecord, dict[str, Track]] | None = None
-        self._lock, self._opening = threading.Lock(), threading.Lock()
-        for name, encoder in self._encoders.items():
-            if encoder is not None:
-                require_encoder(self.record, name, encoder, self.address)
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
@@ -97,13 +87,7 @@ class Library:
             settings: the other fields of ``LibrarySettings``.
         """
         require_empty(Path(path))
-        chosen = LibrarySettings(
-            encoder="" if encoder is None else encoder if isinstance(encoder, str) else encoder.name,
-            text_encoder=text_encoder if text_encoder is None or isinstance(text_encoder, str) else text_encoder.name,
-            model=None if model is None else str(model),
-            **settings,
-        )
-        plan = plan_library(chosen, {FRAMES: _if_open(encoder), TEXT: _if_open(text_encoder)})
+        plan = plan_with_encoders(encoder, text_encoder, model=None if model is None else str(model), **settings)
         return Library.create_planned(Path(path), plan)
 
     @staticmethod
@@ -119,6 +103,16 @@ class Library:
         """Open a library. Encoders that are not given here are loaded when they are first needed."""
         folder = Path(path)
         return Library(FolderStore(folder, read_record(folder)), {FRAMES: encoder, TEXT: text_encoder})
+
+    @property
+    def store(self) -> Store:
+        """Where the library keeps its videos and vectors."""
+        return self._state.store
+
+    @property
+    def record(self) -> LibraryRecord:
+        """How its vectors are made."""
+        return self._state.record
 
     @property
     def address(self) -> str:
@@ -138,23 +132,7 @@ class Library:
     @property
     def tracks(self) -> dict[str, Track]:
         """The tracks by name, with encoders and model loaded."""
-        return self._tracks_of(self.record)
-
-    def _tracks_of(self, record: LibraryRecord) -> dict[str, Track]:
-        """The tracks, if ``record`` still says how the library's vectors are made."""
-        with self._opening:
-            if self._tracks is None:
-                self._tracks = (self.record, open_tracks(self.store, self._encoders))
-            current, tracks = self._tracks
-        if current is not record:
-            raise LibraryError("The library was reindexed with another encoder at this moment. Try again.")
-        return tracks
-
-    def _follow(self, record: LibraryRecord, frames: Encoder | None = None) -> None:
-        """Take the record of a library that was reindexed, and its new encoder where it is open already."""
-        with self._opening:
-            self.record, self.store, self._tracks = record, self.store.following(record), None
-            self._encoders = {**self._encoders, FRAMES: frames}
+        return self._state.tracks(self.record)
 
     def prepare(self) -> None:
         """Load encoders, model and vectors in a process that stays open, so that a problem shows before a search."""
@@ -165,10 +143,7 @@ class Library:
     @property
     def knowledge(self) -> Knowledge:
         """How far answers can be trusted."""
-        return self._knowledge_of(self.record)
-
-    def _knowledge_of(self, record: LibraryRecord) -> Knowledge:
-        return Knowledge.of(self._tracks_of(record)[FRAMES])
+        return self._state.knowledge(self.record)
 
     def require_model(self, run: str | Path) -> None:
         """Refuse a run that is not the model this library was created with."""
@@ -240,7 +215,7 @@ class Library:
         record = self.record
         return Adder(
             store=self.store,
-            tracks=lambda: self._tracks_of(record),
+            tracks=lambda: self._state.tracks(record),
             rate=self.settings.rate,
             tags=tuple(tags),
             retry=retry,
@@ -291,9 +266,7 @@ class Library:
         with self.announce("reindex") as announcement:
             report, opened = reindex_videos(self.store, encoder, rate, repeats, announcement.follow(progress))
         if report.record is not None:
-            with self._lock:
-                self._snapshot = None
-                self._follow(report.record, opened)
+            self._state.renew(report.record, opened)
         return report
 
     def repair(self, *, progress: Callable[[AddProgress], None] | None = None) -> RepairReport:
@@ -304,8 +277,7 @@ class Library:
         """
         with self.announce("add") as announcement:
             report = repair_library(self, announcement.follow(progress))
-        with self._lock:
-            self._snapshot = None
+        self._state.renew()
         return report
 
     def index(self, settings: IndexSettings | None = None, report: Callable[[str], None] = lambda _: None) -> list[str]:
@@ -347,27 +319,14 @@ class Library:
 
     def snapshot(self) -> Snapshot:
         """The library as it is now. Later changes do not affect it."""
-        with self._lock:
-            self._snapshot = self.store.snapshot(self._snapshot, self._projection)
-            if self._snapshot.record is not self.record:
-                self._follow(self._snapshot.record)
-            return self._snapshot
+        return self._state.snapshot()
 
     def damage(self) -> str:
         """A sentence about what searches leave out because it is damaged; "" if nothing is known to be.
 
         It names no files. Of a lake it says only what searches have met.
         """
-        if not isinstance(self.store, FolderStore):
-            return "" if self._snapshot is None else self._snapshot.damage_note
-        try:
-            return self.snapshot().damage_note
-        except UserError:
-            return "The library cannot be read: `prvr library verify` says why."
-
-    def _projection(self, track: str) -> Floats | None:
-        trained = self.record.model is not None and track == FRAMES
-        return self.tracks[track].embedding.query_projection if trained else None
+        return self._state.damage()
 
     def status(self) -> LibraryStatus:
         """Counts and sizes."""
@@ -428,32 +387,24 @@ class Library:
         snapshot = snapshot or self.snapshot()
         if not snapshot.videos:
             return [empty_result(request, "The library holds no videos yet.") for request in requests]
-        results: list[SearchResult] | None = None
-        while results is None:  # again without videos that turn out to be damaged
-            if not snapshot.tracks and snapshot.damaged:
-                raise DamagedVectors(snapshot.damaged)
-            try:
-                results = self._search(requests, snapshot)
-                hits = [*dict.fromkeys(hit.video.id for result in results for hit in result)]  # the best come first
-                damaged = snapshot.damaged_among(hits) | self.store.changed_rows(snapshot, hits)
-                if damaged:
-                    raise DamagedVectors(damaged)
-            except DamagedVectors as found:
-                if not snapshot.holds(found.videos):  # else this would go on for ever
-                    raise LibraryError("The library's files changed while they were read. Try again.") from None
-                snapshot, results = self._leave_out(snapshot, found.videos), None
+        results = search_undamaged(
+            snapshot,
+            search=lambda sound: self._search(requests, sound),
+            changed_rows=self.store.changed_rows,
+            leave_out=self._state.leave_out,
+        )
         seconds = time.perf_counter() - began
-        return [replace(result, seconds=seconds).with_note(snapshot.damage_note) for result in results]
+        return [replace(result, seconds=seconds) for result in results]
 
     def _search(self, requests: Sequence[SearchRequest], snapshot: Snapshot) -> list[SearchResult]:
         approximate = any(request.uses_candidates for request in requests)
         return run_search(
             requests,
             snapshot,
-            encode=lambda name, queries: encode_queries(queries, self._tracks_of(snapshot.record)[name]),
+            encode=lambda name, queries: encode_queries(queries, self._state.tracks(snapshot.record)[name]),
             words_of=lambda texts: self._words_of(texts, snapshot),
             candidates=self.store.candidates(snapshot) if approximate else {},
-            knowledge=self._knowledge_of(snapshot.record),
+            knowledge=self._state.knowledge(snapshot.record),
             words=lambda: self.store.words(snapshot),
             lines=self.lines,
             scorer=self.scorer,
@@ -461,15 +412,7 @@ class Library:
 
     def _words_of(self, texts: Sequence[str], snapshot: Snapshot) -> dict[str, SentenceWords]:
         """The words of sentences as the model's witness reads them; empty without one."""
-        return self._tracks_of(snapshot.record)[FRAMES].embedding.words_of(texts)
-
-    def _leave_out(self, snapshot: Snapshot, videos: frozenset[int]) -> Snapshot:
-        """The snapshot without damaged videos. Later searches of the same state leave them out as well."""
-        rest = snapshot.without(videos)
-        with self._lock:
-            if self._snapshot is snapshot:
-                self._snapshot = rest
-        return rest
+        return self._state.tracks(snapshot.record)[FRAMES].embedding.words_of(texts)
 
     def examples(self, most: int = 5) -> list[str]:
         """A few sentences that this library answers well; none if it is large and has no index of candidates.
@@ -502,33 +445,20 @@ class Library:
         """
         snapshot = self.snapshot()
 
-        def encode(name: str) -> Floats:
-            vectors = encode_queries([query], self._tracks_of(snapshot.record)[name])
-            return add_moments(vectors, [query], name, snapshot)[0]
-
-        found = explain_video(
-            snapshot,
-            encode,
+        return explain_video(
+            query,
             video,
-            self.scorer,
+            snapshot,
+            encode=lambda name, queries: encode_queries(queries, self._state.tracks(snapshot.record)[name]),
+            words_of=lambda texts: self._words_of(texts, snapshot),
+            knowledge=self._state.knowledge(snapshot.record),
+            scorer=self.scorer,
             track=track,
             trace=trace,
             options=moments or MomentOptions(),
-            said=self._words_of([query] if isinstance(query, str) else [], snapshot).get(str(query)),
         )
-        if not isinstance(query, str):
-            return replace(found, asked="The moment" if isinstance(query, MomentQuery) else "The picture")
-        knowledge = self._knowledge_of(snapshot.record)
-        understood = knowledge.understand(query)
-        if found.track != FRAMES or (understood is not None and understood.ignored):
-            return found
-        return replace(found, verdict=knowledge.verdict(found.evidence))
 
     def recall(self, best: int = 10) -> dict[str, CandidateRecall]:
         """By track, the share of the exact best videos of background sentences that approximate search finds."""
         candidates = self.store.candidates(self.snapshot())
         return {name: measure_recall(each, self.tracks[name].background, best) for name, each in candidates.items()}
-
-
-def _if_open(encoder: str | _Encoder | None) -> _Encoder | None:
-    return None if isinstance(encoder, str) else encoder

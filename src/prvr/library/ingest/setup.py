@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.choice import default_encoder
@@ -61,6 +61,22 @@ def plan_library(settings: LibrarySettings, encoders: EncoderOverrides) -> Libra
         _require_features(run, frames, Recipe.from_dict(recipes[FRAMES]))
     model = None if run is None else describe_model(run)
     return LibraryPlan(LibraryRecord(settings, recipes, model), {FRAMES: frames, TEXT: text}, run)
+
+
+def plan_with_encoders(
+    encoder: str | Encoder | None, text_encoder: str | TextEncoder | None, **settings: Any
+) -> LibraryPlan:
+    """Plan a library whose encoders are named, or open already. See ``plan_library``.
+
+    ``settings``: the other fields of ``LibrarySettings``.
+    """
+    chosen = LibrarySettings(
+        encoder="" if encoder is None else encoder if isinstance(encoder, str) else encoder.name,
+        text_encoder=text_encoder if text_encoder is None or isinstance(text_encoder, str) else text_encoder.name,
+        **settings,
+    )
+    opened = {FRAMES: encoder, TEXT: text_encoder}
+    return plan_library(chosen, {track: None if isinstance(each, str) else each for track, each in opened.items()})
 
 
 def settings_for_model(settings: LibrarySettings, run: Run, *, given_encoder: bool) -> LibrarySettings:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.library.errors import LibraryError
-from prvr.library.ingest.tracks import FRAMES
 from prvr.library.search.moment_rank import line_moments, rank_moments
 from prvr.library.search.moments import Curve, FoundMoment, MomentOptions, find_moments
 from prvr.library.search.rank import RankedVideo, Ranking
@@ -23,7 +21,7 @@ from prvr.library.store.blocks import SectionBlock
 from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
 from prvr.scoring import RowEvidence
-from prvr.trace import Peaked, Verdict, why_this_one
+from prvr.trace import Peaked
 
 if TYPE_CHECKING:
     from prvr.library.ingest.witness import SentenceWords
@@ -145,56 +143,6 @@ def moments_of(
 ) -> list[FoundMoment]:
     """Cut moments out of the routed curve, or out of the direct one without TRACE."""
     return find_moments(evidence.routed if trace else evidence.direct, evidence.spans, duration, options)
-
-
-@dataclass(frozen=True)
-class VideoExplanation:
-    """The evidence of a query in one video, the moments cut from it, and what the rest of the video says to them."""
-
-    track: str
-    evidence: MomentEvidence
-    moments: tuple[FoundMoment, ...]
-    verdict: Verdict | None = None  # None where that says nothing
-    traced: bool = True  # whether TRACE took part
-    asked: str = "What you describe"  # the query, as a sentence about it begins
-
-    @property
-    def why(self) -> str:
-        """Why the best moment was found, in words."""
-        return why_this_one(self.evidence, self.evidence.spans, self.verdict, self.asked, traced=self.traced)
-
-
-def explain_video(
-    snapshot: Snapshot,
-    encode: Callable[[str], Floats],
-    video: int,
-    scorer: SectionScorer,
-    *,
-    track: str | None,
-    trace: bool,
-    options: MomentOptions,
-    said: SentenceWords | None = None,
-) -> VideoExplanation:
-    """Explain how one video answers a query; ``encode`` gives the query's vector (D,) for a track.
-
-    ``said``: the words of a sentence, for the witness of a trained model.
-    """
-    if video not in snapshot.videos:
-        raise LibraryError("there is no such video in the library: search again, it may have been removed")
-    holding = [name for name, sections in snapshot.tracks.items() if sections.by_video.of_video(video)]
-    name = track if track is not None else (FRAMES if FRAMES in holding else holding[0])
-    if name not in holding:
-        raise LibraryError(f"this video has no track {name!r}: it has {' and '.join(holding)}")
-    vector = encode(name)
-    if not bool(vector.any()):
-        raise LibraryError("The encoder understands nothing of this query. Try other words.")
-    sections = snapshot.tracks[name]
-    weight = sections.fusion_weight if trace else 0.0
-    of_pictures = said if name == FRAMES else None
-    request = EvidenceRequest(vector, sections.by_video.of_video(video), weight, said=of_pictures)
-    (evidence,) = evidence_in_videos(sections, [request], scorer)
-    moments = moments_of(evidence, snapshot.videos[video].duration, options, trace=trace)
-    return VideoExplanation(name, evidence, tuple(moments), traced=trace)
 
 
 @dataclass(frozen=True, eq=False)
