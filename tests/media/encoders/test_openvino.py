@@ -218,3 +218,24 @@ def test_nothing_is_reported_to_the_makers_of_a_package(tmp_path: Path, package:
     subprocess.run([sys.executable, "-c", whole], env=quiet, check=True)
     left = [path for path in tmp_path.rglob("*") if "icrosoft" in str(path) or "intel" in str(path)]
     assert left == []
+
+
+@one_kind
+def test_ctrl_c_is_heard_after_models_were_opened_and_closed(pair_folder: Path) -> None:
+    program = """
+import gc, signal, sys
+from prvr.media import open_encoder
+from prvr.media.encoders.openvino_tower import OpenVinoTower, convert
+
+encoder = open_encoder(sys.argv[1], device="cpu")
+towers = [OpenVinoTower(convert(encoder.model, encoder.pictures, "int8"), "int8") for _ in range(6)]
+while towers:
+    del towers[0]
+    gc.collect()
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("heard")
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(pair_folder)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, "heard"), done.stderr

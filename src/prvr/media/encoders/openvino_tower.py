@@ -16,6 +16,7 @@ import shutil
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -59,7 +60,7 @@ class OpenVinoTower:
 
     def __init__(self, model: Any, engine: EngineName):
         """``model`` is a file, or what ``convert`` returned."""
-        core = require_openvino().Core()
+        core = _core()
         bf16 = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
         options = {
             "INFERENCE_PRECISION_HINT": "bf16" if engine == "bf16" or (engine == "int8" and bf16) else "f32",
@@ -72,6 +73,16 @@ class OpenVinoTower:
 
     def __call__(self, pixels: Tensor) -> Tensor:
         return torch.from_numpy(self.compiled([pixels.numpy()])[0].copy())  # the next call writes to the same memory
+
+
+@cache
+def _core() -> Any:
+    """OpenVINO's plugins, opened once and never closed.
+
+    The plugin for processors gives the thread a stack for signals, and takes its memory away when it is closed, but
+    leaves the thread with it: the next signal, such as Ctrl-C, would end the process (seen with OpenVINO 2026.4).
+    """
+    return require_openvino().Core()
 
 
 def weight_form(engine: EngineName) -> WeightForm:
