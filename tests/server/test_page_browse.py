@@ -104,8 +104,7 @@ def test_adding_shows_its_progress_and_files_that_failed_their_reasons(own_page:
     until(own_page, "document.getElementById('holds').dataset.videos === '12'")
     own_page.wait_for_selector("#show-failed >> visible=true")
     own_page.click("#show-failed")
-    own_page.wait_for_selector(".film.failed")
-    assert "broken.mp4" in own_page.inner_text(".film.failed .title")
+    own_page.wait_for_selector(".film.failed .title:has-text('broken.mp4')")
     assert len(own_page.inner_text(".film.failed .reason")) > 10
     own_page.locator(".film.failed button").click()
     own_page.click("#confirm-yes")
