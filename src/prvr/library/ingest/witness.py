@@ -13,7 +13,6 @@ from functools import cache
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -24,6 +23,8 @@ from prvr.library.store.rows import WITNESS_FACTS, WITNESS_FRAMES
 from prvr.scoring import one_core_threads
 from prvr.trace import NO_FRAME
 from prvr.training import FittedWitness
+
+_CACHED = 4  # sections whose frames fit into the cache of a core in full precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +62,12 @@ class LibraryWitness:
         facts = np.array([[float(self.fitted.hub_offset(backbone, embedded.tokens)), len(read)]], np.float32)
         return {WITNESS_FRAMES: frames.reshape(pages, page, -1), WITNESS_FACTS: facts}
 
-    @torch.no_grad()
     def read(self, names: Sequence[str], words: Tensor) -> SentenceWords:
         """The words of one sentence, (L, Dq)."""
+        return _single_core().submit(self._read, names, words).result()
+
+    @torch.no_grad()
+    def _read(self, names: Sequence[str], words: Tensor) -> SentenceWords:
         found, weights = self.fitted.witness.read_words(words[None], torch.ones(1, len(words), dtype=torch.bool))
         return SentenceWords(self.fitted, tuple(names), found, weights)
 
@@ -83,12 +87,20 @@ class SentenceWords:
 
     @torch.no_grad()
     def _seen_in(self, frames: Sequence[NDArray[np.float16]]) -> SeenWords:
-        products = [self.vectors[0] @ torch.from_numpy(each).float().T for each in frames]  # K times (L, m)
-        longest = max(map(len, frames))
-        evidence = torch.stack([F.pad(each, (0, longest - each.shape[1]), value=NO_FRAME) for each in products])
-        mask = torch.stack([torch.arange(longest) < len(each) for each in frames])
+        counts = [len(each) for each in frames]
+        evidence = torch.full((len(frames), self.vectors.shape[1], max(counts)), NO_FRAME)
+        buffer = torch.empty(_CACHED * max(counts), self.vectors.shape[2])
+        for first in range(0, len(frames), _CACHED):
+            lengths, end = counts[first : first + _CACHED], 0
+            for each in frames[first : first + _CACHED]:
+                buffer[end : end + len(each)].copy_(torch.from_numpy(each))
+                end += len(each)
+            for number, product in enumerate(torch.split(self.vectors[0] @ buffer[:end].T, lengths, 1), first):
+                evidence[number, :, : counts[number]] = product
+        mask = torch.arange(max(counts)) < torch.tensor(counts)[:, None]
         found = self.fitted.witness.judge(evidence[None], self.weights, mask[None])
-        return SeenWords(found.score[0].numpy(), found.explained[0].numpy(), tuple(each.numpy() for each in products))
+        seen = tuple(each[:, :count].numpy() for each, count in zip(evidence, counts, strict=True))  # K times (L, m)
+        return SeenWords(found.score[0].numpy(), found.explained[0].numpy(), seen)
 
 
 @cache
