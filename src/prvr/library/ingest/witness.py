@@ -33,7 +33,13 @@ class SeenWords:
 
     score: Floats  # (K,) S_words
     explained: Floats  # (K, L) how well each word is explained, 1 at best
-    evidence: tuple[Floats, ...]  # K times (L, m): what each word sees in each frame
+    padded: Floats  # (K, L, M) what each word sees in each frame
+    counts: tuple[int, ...]  # frames m of each section
+
+    @property
+    def evidence(self) -> tuple[Floats, ...]:
+        """K times (L, m)."""
+        return tuple(each[:, :count] for each, count in zip(self.padded, self.counts, strict=True))
 
 
 class LibraryWitness:
@@ -88,19 +94,18 @@ class SentenceWords:
     @torch.no_grad()
     def _seen_in(self, frames: Sequence[NDArray[np.float16]]) -> SeenWords:
         counts = [len(each) for each in frames]
-        evidence = torch.full((len(frames), self.vectors.shape[1], max(counts)), NO_FRAME)
-        buffer = torch.empty(_CACHED * max(counts), self.vectors.shape[2])
+        evidence = torch.empty(len(frames), self.vectors.shape[1], max(counts))
+        buffer = torch.zeros(_CACHED, max(counts), self.vectors.shape[2])
         for first in range(0, len(frames), _CACHED):
-            lengths, end = counts[first : first + _CACHED], 0
-            for each in frames[first : first + _CACHED]:
-                buffer[end : end + len(each)].copy_(torch.from_numpy(each))
-                end += len(each)
-            for number, product in enumerate(torch.split(self.vectors[0] @ buffer[:end].T, lengths, 1), first):
-                evidence[number, :, : counts[number]] = product
+            some = frames[first : first + _CACHED]
+            for slots, each in zip(buffer, some, strict=False):
+                slots[: len(each)].copy_(torch.from_numpy(each))
+            products = self.vectors[0] @ buffer.flatten(0, 1).T  # (L, _CACHED · M)
+            evidence[first : first + len(some)] = products.view(-1, *buffer.shape[:2]).transpose(0, 1)[: len(some)]
         mask = torch.arange(max(counts)) < torch.tensor(counts)[:, None]
+        evidence.masked_fill_(~mask[:, None], NO_FRAME)
         found = self.fitted.witness.judge(evidence[None], self.weights, mask[None])
-        seen = tuple(each[:, :count].numpy() for each, count in zip(evidence, counts, strict=True))  # K times (L, m)
-        return SeenWords(found.score[0].numpy(), found.explained[0].numpy(), seen)
+        return SeenWords(found.score[0].numpy(), found.explained[0].numpy(), evidence.numpy(), tuple(counts))
 
 
 @cache
