@@ -154,7 +154,7 @@ def main() -> None:
     shutil.rmtree(scratch)
 
 
-def first_search(address: str, overrides: EncoderOverrides, forget: bool) -> float:
+def first_search(address: str, overrides: EncoderOverrides, forget: bool, query: str = "0") -> float:
     """Seconds of the first search of a library in a folder. ``forget``: its files leave the page cache before."""
     for file in Path(address).rglob("*") if forget else ():
         if file.is_file():
@@ -163,7 +163,7 @@ def first_search(address: str, overrides: EncoderOverrides, forget: bool) -> flo
                 os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     gc.collect()
     began = time.perf_counter()
-    open_library(address, overrides).search("0")
+    open_library(address, overrides).search(query)
     return time.perf_counter() - began
 
 
@@ -222,13 +222,12 @@ def pending(lib: Library, track: Track, numbers: Sequence[int], frames: int) -> 
     found = [SectionBuffer() for _ in walks]
     start = np.arange(frames, dtype=np.float64)
     spans = np.stack([start, start + 1], 1)
-    if frames > track.embedding.step or not walks:
+    if frames > track.embedding.step or not walks or not isinstance(track.embedding, FrozenEmbedding):
         for walked, each in zip(walks, found, strict=True):
             for section in track.sections([Piece(walked, spans)]):
                 each.add(section)
         return found
     embedding, threads = track.embedding, torch.get_num_threads()
-    assert isinstance(embedding, FrozenEmbedding)
     torch.set_num_threads(1)  # products are small
     moments = [embedding.backbone.moments(torch.from_numpy(walked)) for walked in walks]
     tokens = embedding.backbone.join(moments)

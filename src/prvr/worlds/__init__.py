@@ -8,7 +8,7 @@
 """
 
 from prvr.worlds.features.config import FEATURE_SIZES, FeatureWorldConfig
-from prvr.worlds.features.world import read_feature_scripts, write_feature_world
+from prvr.worlds.features.world import read_feature_scripts, read_feature_vocabulary, write_feature_world
 from prvr.worlds.proxies.activitynet import read_activitynet
 from prvr.worlds.proxies.charades import read_charades
 from prvr.worlds.proxies.config import NOISE_LEVELS, NoiseLevel, ProxyConfig
@@ -51,6 +51,7 @@ __all__ = [
     "read_activitynet",
     "read_charades",
     "read_feature_scripts",
+    "read_feature_vocabulary",
     "render_world",
     "shown_nowhere",
     "write_feature_world",

@@ -17,6 +17,10 @@ from prvr.lake import copy_library, open_library
 from prvr.library import FRAMES, Filters, IndexSettings, Library, SearchRequest, SearchResult
 from prvr.library.ingest.witness import SentenceWords
 from prvr.library.search import candidates
+from prvr.library.store import shards
+from prvr.library.store.rows import WITNESS_FRAMES
+from prvr.library.store.sections import ShardSections
+from prvr.library.store.shard_files import ShardFiles
 from prvr.media.encoders import PlainEncoder
 from prvr.media.features import video_features
 from prvr.training import FittedWitness, Run, TraceModel, load_preset, load_run_witness
@@ -119,6 +123,74 @@ def test_all_other_arrays_are_those_of_a_library_without(trained: Library, witne
     assert not any("witness" in name for name in plain)
     assert {name: data for name, data in found.items() if "witness" not in name} == plain
     assert {name for name in found if "witness" in name} == {"1/witness.frames.bin", "1/witness.facts.bin"}
+
+
+@pytest.fixture
+def large(witnessed: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Library:
+    """The same library, read as a large one: what a witness keeps is read when it is needed."""
+    monkeypatch.setattr(shards, "_SMALL_ROWS", 0)
+    return copied(witnessed, tmp_path / "large")
+
+
+def test_a_large_library_answers_the_same(witnessed: Library, large: Library) -> None:
+    for sentence in SENTENCES:
+        for group_by in ("video", "moment"):
+            one, other = (
+                each.search(sentence, limit=100, group_by=group_by).to_dict()["hits"] for each in (witnessed, large)
+            )
+            for hit in [*one, *other]:
+                del hit["video"]
+            assert one == other
+    small, read = (each.snapshot().tracks[FRAMES] for each in (witnessed, large))
+    for video in small.by_video.videos.tolist():
+        for one, other in zip(small.sections_of(video), read.sections_of(video), strict=True):
+            assert one.arrays.keys() == other.arrays.keys()
+            assert all(np.array_equal(array, other.arrays[name]) for name, array in one.arrays.items())
+    assert large.verify().ok
+
+
+def test_of_a_large_library_only_the_frames_of_the_best_videos_are_read(
+    large: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track = large.tracks[FRAMES].embedding
+    assert track.witness is not None
+    monkeypatch.setattr(track.witness, "fitted", replace(track.witness.fitted, candidates=2))
+    read, usual = [], ShardFiles.read
+
+    def noting(files: ShardFiles, name: str, place: int, into: memoryview) -> None:
+        read.append((name, len(into)))
+        usual(files, name, place, into)
+
+    large.search(SENTENCES[0], limit=1)
+    monkeypatch.setattr(ShardFiles, "read", noting)
+    (hit,) = large.search(SENTENCES[1], limit=1)
+    sections = large.snapshot().tracks[FRAMES]
+    size = (large.folder / "shards" / "1" / f"{WITNESS_FRAMES}.bin").stat().st_size
+    most = 2 + 2 * len(sections.by_video.of_video(hit.video.id))  # the best two; the hit's words, and its checksum
+    assert 0 < sum(size for name, size in read if name == WITNESS_FRAMES) <= most * size / len(sections)
+
+
+def test_a_changed_bit_in_the_frames_of_a_hit_is_noticed_by_a_search(large: Library) -> None:
+    best, *_ = large.search(SENTENCES[0], limit=100)
+    sections = large.snapshot().tracks[FRAMES]
+    assert isinstance(sections, ShardSections)
+    (shard,), row = sections.shards, int(sections.row[sections.by_video.of_video(best.video.id)[0]])
+    path = large.folder / "shards" / "1" / f"{WITNESS_FRAMES}.bin"
+    data = bytearray(path.read_bytes())
+    data[int(shard.first_page[row]) * shard.shard.about["arrays"][WITNESS_FRAMES]["item"]] ^= 1
+    path.write_bytes(data)
+    opened = Library.open(large.folder)
+    left = {hit.video.id for hit in opened.search(SENTENCES[0], limit=100)}
+    assert left == {video.id for video in large.videos()} - {best.video.id}
+    assert opened.damage()
+
+
+def test_frames_that_are_cut_during_a_search_leave_out_their_videos(large: Library) -> None:
+    before = len(large.search(SENTENCES[0], limit=100))
+    path = large.folder / "shards" / "1" / f"{WITNESS_FRAMES}.bin"
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+    assert 0 < len(large.search(SENTENCES[0], limit=100)) < before
 
 
 @pytest.mark.parametrize("part", ["shards/1/witness.frames.bin", "model-*/weights/witness/model.safetensors"])

@@ -13,7 +13,6 @@ from functools import cache
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -25,6 +24,8 @@ from prvr.scoring import one_core_threads
 from prvr.trace import NO_FRAME
 from prvr.training import FittedWitness
 
+_CACHED = 4  # sections whose frames fit into the cache of a core in full precision
+
 
 @dataclass(frozen=True, eq=False)
 class SeenWords:
@@ -32,7 +33,13 @@ class SeenWords:
 
     score: Floats  # (K,) S_words
     explained: Floats  # (K, L) how well each word is explained, 1 at best
-    evidence: tuple[Floats, ...]  # K times (L, m): what each word sees in each frame
+    padded: Floats  # (K, L, M) what each word sees in each frame
+    counts: tuple[int, ...]  # frames m of each section
+
+    @property
+    def evidence(self) -> tuple[Floats, ...]:
+        """K times (L, m)."""
+        return tuple(each[:, :count] for each, count in zip(self.padded, self.counts, strict=True))
 
 
 class LibraryWitness:
@@ -61,9 +68,12 @@ class LibraryWitness:
         facts = np.array([[float(self.fitted.hub_offset(backbone, embedded.tokens)), len(read)]], np.float32)
         return {WITNESS_FRAMES: frames.reshape(pages, page, -1), WITNESS_FACTS: facts}
 
-    @torch.no_grad()
     def read(self, names: Sequence[str], words: Tensor) -> SentenceWords:
         """The words of one sentence, (L, Dq)."""
+        return _single_core().submit(self._read, names, words).result()
+
+    @torch.no_grad()
+    def _read(self, names: Sequence[str], words: Tensor) -> SentenceWords:
         found, weights = self.fitted.witness.read_words(words[None], torch.ones(1, len(words), dtype=torch.bool))
         return SentenceWords(self.fitted, tuple(names), found, weights)
 
@@ -83,12 +93,19 @@ class SentenceWords:
 
     @torch.no_grad()
     def _seen_in(self, frames: Sequence[NDArray[np.float16]]) -> SeenWords:
-        products = [self.vectors[0] @ torch.from_numpy(each).float().T for each in frames]  # K times (L, m)
-        longest = max(map(len, frames))
-        evidence = torch.stack([F.pad(each, (0, longest - each.shape[1]), value=NO_FRAME) for each in products])
-        mask = torch.stack([torch.arange(longest) < len(each) for each in frames])
+        counts = [len(each) for each in frames]
+        evidence = torch.empty(len(frames), self.vectors.shape[1], max(counts))
+        buffer = torch.zeros(_CACHED, max(counts), self.vectors.shape[2])
+        for first in range(0, len(frames), _CACHED):
+            some = frames[first : first + _CACHED]
+            for slots, each in zip(buffer, some, strict=False):
+                slots[: len(each)].copy_(torch.from_numpy(each))
+            products = self.vectors[0] @ buffer.flatten(0, 1).T  # (L, _CACHED · M)
+            evidence[first : first + len(some)] = products.view(-1, *buffer.shape[:2]).transpose(0, 1)[: len(some)]
+        mask = torch.arange(max(counts)) < torch.tensor(counts)[:, None]
+        evidence.masked_fill_(~mask[:, None], NO_FRAME)
         found = self.fitted.witness.judge(evidence[None], self.weights, mask[None])
-        return SeenWords(found.score[0].numpy(), found.explained[0].numpy(), tuple(each.numpy() for each in products))
+        return SeenWords(found.score[0].numpy(), found.explained[0].numpy(), evidence.numpy(), tuple(counts))
 
 
 @cache

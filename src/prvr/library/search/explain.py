@@ -101,11 +101,17 @@ def evidence_in_videos(
             spans = block.spans_of(where[section][1], int(sections.tokens[section]))
             parts[number][section] = _section_evidence(curves, spans, requests[number].taken_off)
     joined = [_join([part[section] for section in sorted(part)]) for part in parts]
+    read = sorted({section for request in requests if request.said is not None for section in request.sections})
+    kept = sections.kept_frames(np.array(read, np.int64)) if read else None
+    if kept is None:
+        return joined
+    frames = dict(zip(read, kept, strict=True))
     return [
         evidence
         if request.said is None
         else replace(
-            evidence, words=words_over_time(request.said, [(*where[each], part[each].spans) for each in sorted(part)])
+            evidence,
+            words=words_over_time(request.said, [(frames[each], part[each].spans) for each in sorted(part)]),
         )
         for evidence, request, part in zip(joined, requests, parts, strict=True)
     ]

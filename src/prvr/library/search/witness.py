@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from prvr.library.search.query import TrackQuery
 from prvr.library.search.rank import TrackRanking
 from prvr.library.store.background import Floats
-from prvr.library.store.blocks import Ids, SectionBlock
+from prvr.library.store.blocks import Ids, KeptFrames
 from prvr.library.store.sections import TrackSections
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ def rank_again(ranking: TrackRanking, scores: Floats, sections: TrackSections, s
         said: the sentence.
     """
     best = ranking.top(said.fitted.candidates)
-    kept = _kept_of(_best_sections(ranking.query, scores, best), sections)
-    if kept is None or not best:
+    kept = sections.kept_frames(_best_sections(ranking.query, scores, best)) if best else None
+    if kept is None:
         return ranking
-    frames, hubs = kept
+    hubs = np.array([each.hub for each in kept], np.float32)
     columns = np.searchsorted(ranking.query.sections.videos, best)
     before = ranking.scores[columns]
-    after = before - said.fitted.hubs * hubs + said.fitted.words * said.seen_in(frames).score
+    after = before - said.fitted.hubs * hubs + said.fitted.words * said.seen_in([each.frames for each in kept]).score
     lift = np.zeros_like(ranking.scores)
     lift[columns] = after - after.min() + before.min() - before
     standing = ranking.standing if after.argmax() == 0 else ranking.standing.shown_later()
@@ -55,20 +55,6 @@ def _best_sections(query: TrackQuery, scores: Floats, videos: Sequence[int]) -> 
     return read.numbers[
         [begin + scores[begin:end].argmax() for begin, end in zip(first, read.starts[places + 1], strict=True)]
     ]
-
-
-def _kept_of(numbers: Ids, sections: TrackSections) -> tuple[list[NDArray[np.float16]], Floats] | None:
-    """For each section its frames (m, D) and its hub offset; None if one has none."""
-    found = {
-        place: block.witness_of(row)
-        for places, block, rows in sections.blocks(numbers)
-        for place, row in zip(places.tolist(), rows.tolist(), strict=True)
-    }
-    kept = [found[place] for place in range(len(numbers))]
-    known = [each for each in kept if each is not None]
-    if len(known) < len(kept):
-        return None
-    return [frames for frames, _ in known], np.array([hub for _, hub in known], np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,14 +115,13 @@ class WordsOverTime:
         }
 
 
-def words_over_time(said: SentenceWords, parts: Sequence[tuple[SectionBlock, int, Floats]]) -> WordsOverTime | None:
-    """What the words see in a video; None if its sections have nothing for a witness.
+def words_over_time(said: SentenceWords, parts: Sequence[tuple[KeptFrames, Floats]]) -> WordsOverTime:
+    """What the words see in a video.
 
     Args:
         said: the sentence.
-        parts: of each section, in order of time: its block, its row there, and the spans of its tokens (m, 2).
+        parts: of each section, in order of time: what a witness reads of it, and the spans of its tokens (m, 2).
     """
-    kept = [block.witness_of(row) for block, row, _ in parts]
-    frames = tuple(each[0].copy() for each in kept if each is not None)  # so that the block need not stay in memory
-    bounds = tuple((float(spans[:, 0].min()), float(spans[:, 1].max())) for _, _, spans in parts)
-    return WordsOverTime(said, frames, bounds) if len(frames) == len(parts) else None
+    frames = tuple(kept.frames.copy() for kept, _ in parts)  # so that what was read with them need not stay in memory
+    bounds = tuple((float(spans[:, 0].min()), float(spans[:, 1].max())) for _, spans in parts)
+    return WordsOverTime(said, frames, bounds)

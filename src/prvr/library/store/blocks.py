@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,14 +67,12 @@ class SectionBlock:
         """(tokens, D): the local tokens of a row."""
         return self.numpy_gallery.tokens(row)[:tokens]
 
-    def witness_of(self, row: int) -> tuple[NDArray[np.float16], float] | None:
-        """What a witness reads of a row: its frames (m, D), and how well it fits everybody's queries; None without."""
+    def witness_of(self, row: int) -> KeptFrames | None:
+        """What a witness reads of a row; None without one, and in a block that was read without its frames."""
         if WITNESS_FRAMES not in self.arrays:
             return None
         frames, first = self.arrays[WITNESS_FRAMES], self.numpy_gallery.first_page
-        slots = frames[first[row] : first[row + 1]].reshape(-1, frames.shape[-1])
-        hub, count = self.arrays[WITNESS_FACTS][row].tolist()
-        return slots[: int(count)], hub
+        return KeptFrames.of(frames[first[row] : first[row + 1]], self.arrays[WITNESS_FACTS][row])
 
     def section(self, row: int, tokens: int, background: NDArray[np.float32]) -> Section:
         """One row as a section again; ``background``: (B, 2), its scores of the background sentences."""
@@ -87,10 +86,10 @@ class SectionBlock:
             for name, array in self.arrays.items()
         }
 
-    def checksum(self, row: int) -> int:
-        """The checksum of the arrays of one row."""
+    def checksum(self, row: int, apart: Mapping[str, memoryview] | None = None) -> int:
+        """The checksum of the arrays of one row; ``apart``: the bytes of those that the block was read without."""
         first, last = self._first_page[row], self._first_page[row + 1]
-        stretches = {}
+        stretches = dict(apart or {})
         for name, (data, item) in self._bytes.items():
             begin, end = (first, last) if name in PAGED_ARRAYS else (row, row + 1)
             stretches[name] = data[begin * item : end * item]
@@ -109,6 +108,19 @@ class SectionBlock:
     def _bytes(self) -> dict[str, tuple[memoryview, int]]:
         """The bytes of each array, and how many a row or page has."""
         return {name: (array_bytes(array), array[:1].nbytes) for name, array in self.arrays.items()}
+
+
+class KeptFrames(NamedTuple):
+    """What a library keeps of a section for a witness."""
+
+    frames: NDArray[np.float16]  # (m, D)
+    hub: float  # how well the section fits everybody's queries
+
+    @staticmethod
+    def of(pages: NDArray[np.float16], facts: NDArray[np.float32]) -> KeptFrames:
+        """From pages of frames (p, n, D), the last of which may be longer than needed, and the facts (2,)."""
+        hub, count = facts.tolist()
+        return KeptFrames(pages.reshape(-1, pages.shape[-1])[: int(count)], hub)
 
 
 class BlockRows(NamedTuple):

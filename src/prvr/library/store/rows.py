@@ -19,6 +19,7 @@ from prvr.scoring import PAGED
 SHARDS_FOLDER = "shards"
 WITNESS_FRAMES, WITNESS_FACTS = "witness.frames", "witness.facts"  # only with a model that has a witness
 PAGED_ARRAYS = (*PAGED, "spans", WITNESS_FRAMES)
+READ_APART = (WITNESS_FRAMES,)  # no score needs them, and they are larger than all others together
 NO_CHECKSUM = -1
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from prvr.library.errors import DamagedVectors
 from prvr.library.store.arrays import Section
 from prvr.library.store.background import Background, background_of, best_by_video, soft_best
-from prvr.library.store.blocks import BlockRows, Ids
+from prvr.library.store.blocks import BlockRows, Ids, KeptFrames
 from prvr.library.store.shard_files import UnreadableShard
 from prvr.library.store.shards import StoredShard
 
@@ -93,7 +93,23 @@ class TrackSections(ABC):
 
     @abstractmethod
     def blocks(self, numbers: Ids | None = None) -> Iterator[BlockRows]:
-        """The sections with these numbers, or all: block after block, because all may not fit into memory."""
+        """The sections with these numbers, or all: block after block, because all may not fit into memory.
+
+        What a score does not need may be left out: see ``kept_frames`` and ``sections_of``.
+        """
+
+    def whole_blocks(self, numbers: Ids) -> Iterator[BlockRows]:
+        """The sections with these numbers, in blocks with all that is stored of them."""
+        return self.blocks(numbers)
+
+    def kept_frames(self, numbers: Ids) -> list[KeptFrames] | None:
+        """What a witness reads of the sections with these numbers; None if it is not stored of all of them."""
+        found: dict[int, KeptFrames | None] = {}
+        for places, block, rows in self.whole_blocks(numbers):
+            found |= {place: block.witness_of(row) for place, row in zip(places.tolist(), rows.tolist(), strict=True)}
+        kept = [found[place] for place in range(len(numbers))]
+        known = [each for each in kept if each is not None]
+        return known if len(known) == len(kept) else None
 
     def damaged(self, videos: Iterable[int]) -> set[int]:
         """Those of some videos whose vectors are known not to be what was written."""
@@ -115,7 +131,7 @@ class TrackSections(ABC):
         numbers = np.array(self.by_video.of_video(video), np.int64)
         background = self.background_scores(numbers)
         found: dict[int, Section] = {}
-        for places, block, rows in self.blocks(numbers):
+        for places, block, rows in self.whole_blocks(numbers):
             for place, row in zip(places.tolist(), rows.tolist(), strict=True):
                 found[place] = block.section(row, int(self.tokens[numbers[place]]), background[place])
         return [found[place] for place in range(len(numbers))]
@@ -278,12 +294,31 @@ class ShardSections(TrackSections):
         return np.cumsum([0, *(len(shard.rows) for shard in self.shards)])
 
     def blocks(self, numbers: Ids | None = None) -> Iterator[BlockRows]:
-        chosen = np.arange(len(self)) if numbers is None else numbers
-        for place, shard in enumerate(self.shards):
-            here = np.flatnonzero(self.shard[chosen] == place)
+        for place, places, rows in self._by_shard(np.arange(len(self)) if numbers is None else numbers):
+            with self.reading(place):
+                yield from self.shards[place].blocks(places, rows)
+
+    def whole_blocks(self, numbers: Ids) -> Iterator[BlockRows]:
+        for place, places, rows in self._by_shard(numbers):
+            with self.reading(place):
+                yield BlockRows(places, self.shards[place].take(rows, whole=True), np.arange(len(rows)))
+
+    def kept_frames(self, numbers: Ids) -> list[KeptFrames] | None:
+        found: dict[int, KeptFrames] = {}
+        for place, places, rows in self._by_shard(numbers):
+            with self.reading(place):
+                kept = self.shards[place].kept_frames(rows)
+            if kept is None:
+                return None
+            found.update(zip(places.tolist(), kept, strict=True))
+        return [found[place] for place in range(len(numbers))]
+
+    def _by_shard(self, numbers: Ids) -> Iterator[tuple[int, Ids, Ids]]:
+        """Each shard that holds some of these sections, their places among them, and their rows in the shard."""
+        for place in range(len(self.shards)):
+            here = np.flatnonzero(self.shard[numbers] == place)
             if len(here):
-                with self.reading(place):
-                    yield from shard.blocks(here, self.row[chosen[here]])
+                yield place, here, self.row[numbers[here]]
 
     def background_scores(self, numbers: Ids) -> NDArray[np.float32]:
         return self._all_background_scores[numbers]

@@ -9,11 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from prvr.library.errors import LibraryError, TooFewFiles
 from prvr.library.store.blocks import SectionBlock
@@ -80,6 +83,7 @@ class ShardFiles:
         self.handles: dict[str, int] = {}
         self.kept: dict[BlockKey, SectionBlock] = {}
         self.seen: dict[int, BlockKey] = {}  # blocks that were read before, by their first row
+        self.frames: dict[int, NDArray[np.float16]] = {}  # by row, pages of frames for a witness that are kept
         self.lock = threading.Lock()
         for name in names:
             self.handles[name] = _open(place / f"{name}.bin")
@@ -146,9 +150,18 @@ class ShardFiles:
             self.seen[key[0]] = key
         return block
 
+    def keep_frames(self, frames: Mapping[int, NDArray[np.float16]]) -> None:
+        """Keep what a witness reads of some rows in memory, if there is room: the same videos are often the best."""
+        with self.lock:
+            new = {row: pages for row, pages in frames.items() if row not in self.frames}
+            if MEMORY.take(sum(pages.nbytes for pages in new.values())):
+                self.frames |= new
+
     def forget(self) -> None:
         """Read everything from the files again."""
         with self.lock:
+            MEMORY.give_back(sum(pages.nbytes for pages in self.frames.values()))
+            self.frames.clear()
             for key in [*self.kept]:
                 self._drop(key)
 

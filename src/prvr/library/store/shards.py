@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,9 +14,17 @@ from numpy.typing import NDArray
 
 from prvr.library.errors import LibraryError
 from prvr.library.store.arrays import Shard, ShardMissing, short_message
-from prvr.library.store.blocks import BlockRows, Ids, SectionBlock
+from prvr.library.store.blocks import BlockRows, Ids, KeptFrames, SectionBlock
 from prvr.library.store.buffers import BUFFERS
-from prvr.library.store.rows import PAGED_ARRAYS, SHARDS_FOLDER, SectionRow, pages_of_rows
+from prvr.library.store.rows import (
+    PAGED_ARRAYS,
+    READ_APART,
+    SHARDS_FOLDER,
+    WITNESS_FACTS,
+    WITNESS_FRAMES,
+    SectionRow,
+    pages_of_rows,
+)
 from prvr.library.store.shard_files import BlockKey, ShardFiles, UnreadableShard
 from prvr.scoring import array_bytes
 
@@ -69,7 +77,7 @@ class StoredShard:
             raise ShardMissing(str(problem.filename)) from None
         whole = _complete_part(files, shard, pages)
         found = StoredShard(whole, pages[: whole.rows], files, projection, np.arange(whole.rows))
-        _ = found.take(found.rows[:0]).numpy_gallery  # fails if it is described wrongly
+        _ = found.take(found.rows[:0], whole=True).numpy_gallery  # fails if it is described wrongly
         return found
 
     def __len__(self) -> int:
@@ -97,14 +105,26 @@ class StoredShard:
     @cached_property
     def row_bytes(self) -> Ids:
         """(R,): bytes of each row, in all arrays."""
-        items = {name: int(about["item"]) for name, about in self.shard.about["arrays"].items()}
+        return self._bytes_in(self.shard.about["arrays"])
+
+    @cached_property
+    def scored_bytes(self) -> Ids:
+        """(R,): bytes of each row, in the arrays that a block holds."""
+        return self._bytes_in(self._scored)
+
+    @property
+    def _scored(self) -> list[str]:
+        return [name for name in self.shard.about["arrays"] if name not in READ_APART]
+
+    def _bytes_in(self, names: Iterable[str]) -> Ids:
+        items = {name: int(self.shard.about["arrays"][name]["item"]) for name in names}
         paged = sum(size for name, size in items.items() if name in PAGED_ARRAYS)
         return self.pages.astype(np.int64) * paged + (sum(items.values()) - paged)
 
     @cached_property
     def edges(self) -> Ids:
         """(blocks + 1,): the first row of each block, and the count of all rows. Rows that are added change no edge."""
-        group = (np.cumsum(self.row_bytes) - self.row_bytes) // _BLOCK_BYTES
+        group = (np.cumsum(self.scored_bytes) - self.scored_bytes) // _BLOCK_BYTES
         return np.concatenate([[0], np.flatnonzero(np.diff(group)) + 1, [len(self)]])
 
     def is_whole(self) -> bool:
@@ -128,7 +148,7 @@ class StoredShard:
             return None
         block = self.files.kept.get(self._key(0))
         if block is None:
-            block = self.files.keep(self._key(0), self.take(np.arange(len(self))), at_once=True)
+            block = self.files.keep(self._key(0), self.take(np.arange(len(self)), whole=True), at_once=True)
         return block
 
     def blocks(self, places: Ids, rows: Ids) -> Iterator[BlockRows]:
@@ -147,7 +167,7 @@ class StoredShard:
             else:
                 yield BlockRows(places[here], block or self._block(number), rows[here] - self.edges[number])
         few = np.flatnonzero(alone)
-        cuts = np.flatnonzero(np.diff(self.row_bytes[rows[few]].cumsum() // _BLOCK_BYTES)) + 1
+        cuts = np.flatnonzero(np.diff(self.scored_bytes[rows[few]].cumsum() // _BLOCK_BYTES)) + 1
         for some in np.split(few, cuts) if len(few) else ():
             yield BlockRows(places[some], self.take(rows[some]), np.arange(len(some)))
 
@@ -158,14 +178,46 @@ class StoredShard:
     def _block(self, number: int) -> SectionBlock:
         key = self._key(number)
         rows = np.arange(*key[:2])
-        empty = np.empty if self.files.may_keep(key, int(self.row_bytes[rows].sum())) else BUFFERS.empty
+        empty = np.empty if self.files.may_keep(key, int(self.scored_bytes[rows].sum())) else BUFFERS.empty
         return self.files.keep(key, self.take(rows, empty))
 
-    def take(self, rows: Ids, empty: Callable[[Sequence[int], str], NDArray[Any]] = np.empty) -> SectionBlock:
-        """Read rows, in this order. ``empty``: what makes arrays."""
+    def take(
+        self, rows: Ids, empty: Callable[[Sequence[int], str], NDArray[Any]] = np.empty, *, whole: bool = False
+    ) -> SectionBlock:
+        """Read rows, in this order.
+
+        Args:
+            rows: of the shard.
+            empty: makes arrays.
+            whole: read all arrays, also those that no score needs.
+        """
         blank: set[int] = set()
-        arrays = {name: self._read(name, rows, empty, blank) for name in self.shard.about["arrays"]}
+        names = self.shard.about["arrays"] if whole else self._scored
+        arrays = {name: self._read(name, rows, empty, blank) for name in names}
         return SectionBlock(self.about, {**arrays, "pages": self.pages[rows]}, self.query_projection, whole=not blank)
+
+    def kept_frames(self, rows: Ids) -> list[KeptFrames] | None:
+        """What a witness reads of these rows, in this order; None without one.
+
+        Raises:
+            UnreadableShard: a file has become too short.
+        """
+        if WITNESS_FRAMES not in self.shard.about["arrays"]:
+            return None
+        kept = self.files.frames
+        found = {row: kept[row] for row in rows.tolist() if row in kept}
+        missing = np.array(sorted({*rows.tolist()} - found.keys()), np.int64)
+        if len(missing):
+            read = np.split(self._read(WITNESS_FRAMES, missing, np.empty, set()), np.cumsum(self.pages[missing])[:-1])
+            new = dict(zip(missing.tolist(), read, strict=True))
+            self.files.keep_frames(new)
+            found |= new
+        return [KeptFrames.of(found[row], self._witness_facts[row]) for row in rows.tolist()]
+
+    @cached_property
+    def _witness_facts(self) -> NDArray[np.float32]:
+        """(R, 2): hub offset and number of frames of each row."""
+        return self._read(WITNESS_FACTS, np.arange(len(self)), np.empty, set())
 
     def background(self) -> NDArray[np.float32]:
         """(R, B, 2): what background sentences score on all rows."""
@@ -181,7 +233,9 @@ class StoredShard:
     def checksum(self, row: int) -> int:
         """The checksum of the arrays of a row: of those that are kept, otherwise of those in the files."""
         (_, block, (at,)) = next(self.blocks(np.zeros(1, np.int64), np.array([row])))
-        return block.checksum(int(at))
+        apart = [name for name in self.shard.about["arrays"] if name not in block.arrays]
+        read = {name: self._read(name, np.array([row]), np.empty, set()) for name in apart}
+        return block.checksum(int(at), {name: array_bytes(array) for name, array in read.items()})
 
     def unreadable(self) -> Ids:
         """The rows that cannot be read now, because the files are too short for them or the disk fails there."""
@@ -197,7 +251,7 @@ class StoredShard:
     def _failing(self, rows: Ids) -> Ids:
         """Those of some rows that cannot be read, found by halves."""
         try:
-            self.take(rows)
+            self.take(rows, whole=True)
             return rows[:0]
         except UnreadableShard:
             half = len(rows) // 2

@@ -21,5 +21,5 @@ export function drawWords(container, { spans, words }, seek) {
     const go = make("button", { type: "button", class: "plain small", "aria-label": `Go to where “${word}” fits best, ${clock(best)}`, onclick: () => seek(best) }, clock(best));
     return make("li", {}, make("span", {}, word), picture, make("b", { title: "How well this word matches there, by the model; 1 at best" }, explained.toFixed(2)), go);
   });
-  container.replaceChildren(make("span", {}, "Which times the model matches each word of yours with. It learned from whole sentences, and single words were never checked: do not rely on one."), make("ul", {}, ...rows));
+  container.replaceChildren(make("span", {}, "Which times the model matches each word of yours with. It learned from whole sentences. In a synthetic test, words for actions and things were right about six times in ten, other words seldom; with real videos nobody has counted. Do not rely on a single word."), make("ul", {}, ...rows));
 }

@@ -103,14 +103,24 @@ def read_feature_scripts(folder: str | Path) -> dict[str, list[FeatureScript]]:
     Args:
         folder: what ``write_feature_world`` returned.
     """
-    about = json.loads((Path(folder) / "world.json").read_text("utf-8"))["config"]
-    pairs = {name: tuple(value) for name, value in about.items() if isinstance(value, list)}
-    config = FeatureWorldConfig(**about | pairs)
+    config = _read_config(Path(folder))
     vocabulary = Vocabulary.of(config.actions, config.objects, config.topics)
     return {
         split: draw_feature_split(config, split, vocabulary, np.random.default_rng((config.seed, 10, number)))[0]
         for number, split in enumerate(SPLITS)
     }
+
+
+def read_feature_vocabulary(folder: str | Path) -> Vocabulary:
+    """The words of a written world, and what they name; ``folder`` is what ``write_feature_world`` returned."""
+    config = _read_config(Path(folder))
+    return Vocabulary.of(config.actions, config.objects, config.topics)
+
+
+def _read_config(folder: Path) -> FeatureWorldConfig:
+    about = json.loads((folder / "world.json").read_text("utf-8"))["config"]
+    pairs = {name: tuple(value) for name, value in about.items() if isinstance(value, list)}
+    return FeatureWorldConfig(**about | pairs)
 
 
 def _require_space(root: Path, config: FeatureWorldConfig) -> None:
