@@ -39,7 +39,6 @@ from prvr.training import FittedWitness, Run, TraceModel, load_preset, save_run_
 
 WITHOUT, WITH = "without", "with"
 BATCH = 32  # searches in one pass
-BOUND = 1.5  # times the search without a witness
 _DISTINCT = 1000  # videos that differ
 _WORDS = 8  # of a sentence
 
