@@ -22,9 +22,10 @@ from prvr.doctor import (
     uninstalled_extras,
 )
 from prvr.library import Library
-from prvr.media import EngineChoice, cpu_name
+from prvr.media import EngineChoice
 from prvr.media.encoders.choice import remember_choice
 from prvr.media.encoders.hashes import HASHES_FILE
+from prvr.processor import cpu_name
 
 
 def test_every_core_package_is_there_with_a_version_and_a_licence() -> None:

@@ -15,6 +15,7 @@ from prvr.bench.corpus import BenchmarkSizes
 from prvr.bench.limits import MachineLimits
 from prvr.bench.measure import DeviceTimer, Measurement
 from prvr.data import Caption, Dataset, FeatureTables, epoch_batches
+from prvr.processor import keep_freed_memory
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
 from prvr.training import PhaseSetup, Processes, Step, TraceModel, load_preset, phase_at, validate
 
@@ -30,14 +31,16 @@ def training(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes
     share = 1 if cuda else sizes.cpu_batch_share
     batch = random_batch(_VIDEOS // share, _QUERIES // share, device)
     shape = f"{_VIDEOS // share} videos, {_QUERIES // share} queries"
+    baseline = _naive_step(batch, device)
+    if not cuda:
+        keep_freed_memory()  # as training does, from here on
     for precision in ("bf16",) if cuda else ("fp32", "bf16"):
-        baseline = _naive_step(batch, device)
         for phase in _PHASES:
             model, step = make_step(device, phase, bf16=precision == "bf16", videos=_VIDEOS)
             now = phase_at(_PHASES[phase], 100, model.stage)
             generator = torch.Generator(device).manual_seed(0)
             started = time.perf_counter()
-            for _ in range(5 if cuda else 1):  # compilation and capture
+            for _ in range(5 if cuda else 2):  # compilation and capture, or memory taken for the first time
                 step(batch, now, generator)
             ready = time.perf_counter() - started
             taken = DeviceTimer(device)(functools.partial(step, batch, now, generator), repeats=20 if cuda else 5)

@@ -31,13 +31,13 @@ from prvr.media import (
     EncoderError,
     MissingExtra,
     cached_models,
-    core_count,
-    cpu_name,
     hub_cache,
     model_folder,
     require_unchanged,
     weights_hash,
 )
+from prvr.processes import usable_cores
+from prvr.processor import cpu_name
 from prvr.scoring import fused_device_obstacle, has_simsimd
 
 # Packages that contain the files of a model. Their publishers are not the model's authors, so the first and last
@@ -168,7 +168,7 @@ def hardware() -> Hardware:
     return Hardware(
         system=f"{platform.system()} {platform.release()}",
         processor=cpu_name(),
-        cores=core_count(),
+        cores=usable_cores(),
         instructions=_instructions(),
         memory=_memory(),
         gpus=tuple(_gpu(number) for number in range(torch.cuda.device_count())),

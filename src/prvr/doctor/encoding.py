@@ -10,13 +10,10 @@ from prvr.media import (
     ENGINE_SETTING,
     SHORT_NAMES,
     EngineChoice,
-    cpu_name,
-    has_bf16,
-    has_vnni,
-    is_x86,
     openvino_installed,
     remembered_choices,
 )
+from prvr.processor import cpu_name, has_bf16, has_vnni, is_x86
 
 
 def encoding_types() -> list[str]:

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from prvr.dropout import dropout
 from prvr.tokens import TensorRecord
 
 NO_FRAME = -2.0  # below any cosine
@@ -151,7 +152,7 @@ class Witness(nn.Module):
         """Both parts of the input with a mean square of 1, and dropout."""
         parts = [states[..., : self.shared], states[..., self.shared :]]
         scaled = [F.normalize(part, dim=-1) * part.shape[-1] ** 0.5 for part in parts if part.shape[-1]]
-        return F.dropout(torch.cat(scaled, -1), self.config.dropout, self.training)
+        return dropout(torch.cat(scaled, -1), self.config.dropout, self.training)
 
     def read_words(self, words: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """(N, L, Dw), (N, L) → unit words (N, L, D) and their weights α (N, L)."""

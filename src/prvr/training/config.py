@@ -165,7 +165,7 @@ class TrainConfig:
     checkpoint_steps: int = 0
     """steps between checkpoints inside an epoch; 0: none inside"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """auto: bf16 where the GPU supports it, else fp32"""
+    """auto: bf16 where the GPU or the processor multiplies it, else fp32"""
     graphs: bool = True
     """on a GPU, capture steps as CUDA graphs and replay them"""
     compile: Literal["auto", "on", "off"] = "auto"

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from prvr.errors import Interrupted, UserError
+from prvr.processor import keep_freed_memory
 from prvr.terminal import Console
 from prvr.tokens import TrainBatch
 from prvr.training import optim
@@ -70,6 +71,8 @@ class Trainer:
     ):
         self.config, self.run, self.group, self.console = config, run, group, console
         self.loggers = parse_loggers(None) if loggers is None else tuple(loggers)
+        if group.device.type == "cpu":
+            keep_freed_memory()
         splits = training_splits(config, data)
         self.train_set = train_set = move_if_it_fits(splits.train, group.device)
         self.validation_set = move_if_it_fits(splits.validation, group.device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from prvr.processor import has_bf16
 from prvr.training import optim
 from prvr.training.compiled_model import (
     PAYS_AFTER_STEPS,
@@ -76,6 +77,10 @@ class PhaseSetup:
 
 
 def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
-    """Whether forward passes run in bf16: as configured, or (``auto``) where a GPU supports it."""
-    able = device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return able if config.precision == "auto" else config.precision == "bf16"
+    """Whether forward passes run in bf16: as configured, or (``auto``) where the device multiplies it."""
+    return multiplies_bf16(device) if config.precision == "auto" else config.precision == "bf16"
+
+
+def multiplies_bf16(device: torch.device) -> bool:
+    """Whether a device is faster in bf16 than in fp32."""
+    return torch.cuda.is_bf16_supported() if device.type == "cuda" else device.type == "cpu" and has_bf16()

@@ -24,6 +24,7 @@ from prvr.tokens import QueryBatch
 from prvr.trace import Witness, WordEvidence, hub_offset, uniform_score
 from prvr.training.config import WitnessStage
 from prvr.training.model import TraceModel
+from prvr.training.phases import multiplies_bf16
 
 HUB_COUNT = 10  # best queries of the bank, of whose scores a video's hub offset is the mean
 _BANK = 8192  # training queries that say how well a video fits everybody
@@ -110,7 +111,7 @@ def witness_material(
     positive = dataset.described_by(alike).to(device)
     if bank is None:
         against = against.masked_fill(positive[reference.chosen], -1.0)
-    kept = torch.bfloat16 if device.type == "cuda" else torch.float32  # half the memory to read in every step
+    kept = torch.bfloat16 if multiplies_bf16(device) else torch.float32  # half the memory to read in every step
     return WitnessMaterial(
         words=read.to(kept),
         word_mask=mask,
@@ -171,7 +172,7 @@ def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int, *, 
         rows = torch.randint(len(pool), (stage.queries,), device=device)
         drawn = torch.rand(stage.queries, pool.shape[1], device=device).topk(min(stage.negatives, pool.shape[1]), 1)
         videos = torch.cat([material.truth[rows, None], pool[rows].gather(1, drawn.indices)], 1)
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=material.frames.dtype == torch.bfloat16):
             found = _read(witness, material, rows, videos)
         logits = witness.log_scale.exp() * found.score
         if stage.base_weight:

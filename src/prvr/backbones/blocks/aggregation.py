@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from prvr.backbones.blocks.attention import AttentionBank, CrossAttention
-from prvr.backbones.blocks.dropout import dropout
 from prvr.backbones.blocks.official import OfficialKey, affine, under
+from prvr.dropout import dropout
 
 
 class BankAggregation(nn.Module):

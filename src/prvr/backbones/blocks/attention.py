@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prvr.backbones.blocks.dropout import dropout
 from prvr.backbones.blocks.official import OfficialKey, affine, under
 from prvr.backbones.blocks.windows import window_bank
+from prvr.dropout import dropout
 
 MASKED_LOGIT = -10_000.0  # the field's value; far below any logit, and representable in bf16
 

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from prvr.backbones.blocks.dropout import Dropout
 from prvr.backbones.blocks.official import OfficialKey, affine
+from prvr.dropout import Dropout
 
 
 class Projection(nn.Module):

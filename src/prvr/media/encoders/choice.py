@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -24,6 +23,8 @@ from prvr.errors import did_you_mean
 from prvr.files import NotAnObject, read_json_object, write_whole
 from prvr.media.encoders.base import Array
 from prvr.media.errors import EncoderError
+from prvr.processes import usable_cores
+from prvr.processor import cpu_name, has_bf16, has_vnni
 
 EngineName: TypeAlias = Literal["auto", "torch", "fp32", "bf16", "int8"]  # torch: float32 without OpenVINO
 ENGINE_SETTING = "PRVR_ENGINE"  # environment variable
@@ -99,27 +100,6 @@ def processor_engines() -> tuple[EngineName, ...]:
     return ("torch", "fp32", *bf16, "int8") if has_vnni() else ("torch", "fp32", *bf16)
 
 
-def has_bf16() -> bool:
-    """Whether torch multiplies bfloat16 fast here, for which the processor needs instructions."""
-    import torch  # imported here: whoever only asks for the setting does without
-
-    return bool(
-        torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()  # type: ignore[no-untyped-call]
-    )
-
-
-def has_vnni() -> bool:
-    """Whether this processor adds products of 8 bits in 32, without which int8 is not faster."""
-    import torch
-
-    return not is_x86() or torch.cpu._is_vnni_supported()
-
-
-def is_x86() -> bool:
-    """Whether this is a processor of Intel's family; only of those some lack VNNI."""
-    return platform.machine().lower() in ("x86_64", "amd64")
-
-
 def recall_choice(weights: str, names: tuple[str, ...]) -> EngineChoice | None:
     """What was chosen among these engines for a model with these weights, on this machine; None where nothing was."""
     return _read_choice(_choice_file(weights, names))
@@ -141,7 +121,7 @@ def remembered_choices() -> list[EngineChoice]:
 
 
 def _choice_file(weights: str, names: tuple[str, ...]) -> Path:
-    facts = [weights, names, cpu_name(), core_count(), version("torch"), openvino_versions()]
+    facts = [weights, names, cpu_name(), usable_cores(), version("torch"), openvino_versions()]
     return user_cache("engines") / f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]}.json"
 
 
@@ -162,21 +142,6 @@ def least_cosine(found: Array, expected: Array) -> float:
     lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
     cosines = (found * expected).sum(1) / np.maximum(lengths, 1e-12)
     return float(cosines.min()) if np.isfinite(cosines).all() else 0.0
-
-
-def cpu_name() -> str:
-    """The processor, as the system names it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
-
-
-def core_count() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def user_cache(part: str) -> Path:

@@ -15,16 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prvr.media.encoders.base import Array
-from prvr.media.encoders.choice import (
-    EngineChoice,
-    EngineName,
-    core_count,
-    cpu_name,
-    least_cosine,
-    recall_choice,
-    remember_choice,
-)
+from prvr.media.encoders.choice import EngineChoice, EngineName, least_cosine, recall_choice, remember_choice
 from prvr.media.encoders.preparation import PicturePreparation
+from prvr.processes import usable_cores
+from prvr.processor import cpu_name
 
 TRIED_BATCHES = 4  # the first of each engine is not timed
 _log = logging.getLogger("prvr.media")
@@ -70,7 +64,7 @@ class EngineTrial:
                 passing = passing or isinstance(problem, (OSError, MemoryError))
                 failed[name] = str(problem).strip().partition("\n")[0] or type(problem).__name__
                 _log.warning(f"Pictures are encoded without {name}, which failed: {failed[name]}")
-        choice = EngineChoice(self.model, cpu_name(), core_count(), rates, cosines, failed)
+        choice = EngineChoice(self.model, cpu_name(), usable_cores(), rates, cosines, failed)
         if self.weights is not None and not passing:
             try:
                 remember_choice(self.weights(), self.names, choice)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prvr.backbones.blocks.dropout import Dropout, dropout
+from prvr.dropout import Dropout, dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.25, 0.31])

@@ -1,0 +1,61 @@
+"""What this machine's processor can do, and how its memory is kept between the steps of long work."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+# Settings of glibc's ``mallopt`` (malloc.h).
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
+_PAD = 64 << 20  # bytes asked of the system beyond what is needed
+
+
+def has_bf16() -> bool:
+    """Whether torch multiplies bfloat16 faster than float32 here, for which the processor needs instructions."""
+    import torch  # imported here: whoever asks for something else does without
+
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    if is_x86():
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def has_vnni() -> bool:
+    """Whether this processor adds products of 8 bits in 32, without which int8 is not faster."""
+    import torch
+
+    return not is_x86() or torch.cpu._is_vnni_supported()
+
+
+def is_x86() -> bool:
+    """Whether this is a processor of Intel's family; only of those some lack VNNI."""
+    return platform.machine().lower() in ("x86_64", "amd64")
+
+
+def cpu_name() -> str:
+    """The processor, as the system names it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def keep_freed_memory() -> bool:
+    """From now on, keep memory that this process frees, for its next use. Returns whether the system can do that.
+
+    A training step frees gigabytes that the next one needs again. glibc gives large blocks back to the system at once,
+    which then clears them page by page: half of a step's time. The memory is given back when the process ends.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    with suppress(OSError, AttributeError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        never = -1
+        return all(mallopt(name, value) for name, value in ((_TRIM_THRESHOLD, never), (_TOP_PAD, _PAD), (_MMAP_MAX, 0)))
+    return False
