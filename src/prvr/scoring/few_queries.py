@@ -6,8 +6,11 @@ half floats and eight-bit integers. SimSIMD makes one pass over the stored bytes
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -34,5 +37,25 @@ def few_query_dots(stored: NDArray[Any], queries: NDArray[Any], kind: str, threa
 
     name: Any = kind
     threads = min(threads, os.cpu_count() or 1) if stored.size > _FEW_NUMBERS else 1
-    found: Any = simsimd.cdist(queries, stored, metric="dot", dtype=name, threads=threads)
+    with _same_openmp_threads():
+        found: Any = simsimd.cdist(queries, stored, metric="dot", dtype=name, threads=threads)
     return np.frombuffer(found, np.float64).reshape(len(queries), len(stored)).astype(np.float32)
+
+
+@contextmanager
+def _same_openmp_threads() -> Iterator[None]:
+    """Leave this thread's number of OpenMP threads as it was.
+
+    SimSIMD sets it. Where torch was imported first, both use one OpenMP, and torch would go on with that number.
+    (``torch.set_num_threads`` would also change the number of threads that start later.)
+    """
+    try:
+        openmp = ctypes.CDLL(None)
+        before = openmp.omp_get_max_threads()
+    except (AttributeError, TypeError):  # SimSIMD has one of its own; or a system where this cannot be asked
+        yield
+        return
+    try:
+        yield
+    finally:
+        openmp.omp_set_num_threads(before)
