@@ -44,6 +44,29 @@ def test_freed_memory_is_used_again() -> None:
     assert pages_of_a_second_block("give back")[1] > 10 * max(pages, 1)
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's settings")
+def test_kept_memory_is_given_back_beyond_a_share_of_the_machines() -> None:
+    program = """
+import ctypes
+from prvr import processor
+processor.keep_freed_memory()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+block = libc.malloc(200 << 20)
+ctypes.memset(block, 1, 200 << 20)
+libc.free(block)
+held = processor._held_memory()
+processor.limit_kept_memory(share=1.0)
+print((held - processor._held_memory()) >> 20)
+processor.limit_kept_memory(share=1e-9)
+print((held - processor._held_memory()) >> 20)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    within, beyond = map(int, done.stdout.split())
+    assert within < 10
+    assert beyond > 150
+
+
 def test_other_systems_keep_their_own_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not keep_freed_memory()

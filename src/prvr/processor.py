@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import sys
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
+
+from prvr.processes import usable_memory
 
 # Settings of glibc's ``mallopt`` (malloc.h).
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 _PAD = 64 << 20  # bytes asked of the system beyond what is needed
+_MOST_KEPT = 0.6  # of the memory that this process may use
 
 
 def has_bf16() -> bool:
@@ -50,12 +54,29 @@ def keep_freed_memory() -> bool:
     """From now on, keep memory that this process frees, for its next use. Returns whether the system can do that.
 
     A training step frees gigabytes that the next one needs again. glibc gives large blocks back to the system at once,
-    which then clears them page by page: half of a step's time. The memory is given back when the process ends.
+    which then clears them page by page: half of a step's time. What is kept grows slowly, as blocks of many sizes do
+    not fill each other's places: call ``limit_kept_memory`` now and then.
     """
-    if not sys.platform.startswith("linux"):
+    mallopt = _c_function("mallopt")
+    if mallopt is None:
         return False
-    with suppress(OSError, AttributeError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        never = -1
-        return all(mallopt(name, value) for name, value in ((_TRIM_THRESHOLD, never), (_TOP_PAD, _PAD), (_MMAP_MAX, 0)))
-    return False
+    never = -1
+    return all(mallopt(name, value) for name, value in ((_TRIM_THRESHOLD, never), (_TOP_PAD, _PAD), (_MMAP_MAX, 0)))
+
+
+def limit_kept_memory(share: float = _MOST_KEPT) -> None:
+    """Give freed memory back to the system if this process holds more than a share of the machine's memory."""
+    trim = _c_function("malloc_trim")
+    if trim is not None and _held_memory() > share * usable_memory():
+        trim(0)
+
+
+def _c_function(name: str) -> Callable[..., int] | None:
+    """A function of glibc; None on other systems and with other C libraries."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None
+
+
+def _held_memory() -> int:
+    """Bytes of memory that this process holds. 20 µs."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

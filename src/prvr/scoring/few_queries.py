@@ -9,14 +9,15 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 MOST_QUERIES = 2  # from here on a matrix product is faster
+_PROCESS = ctypes.CDLL(None) if sys.platform != "win32" else object()  # functions of all libraries that it shares
 _FEW_NUMBERS = 1 << 18  # are multiplied before other threads have started
 
 
@@ -37,25 +38,12 @@ def few_query_dots(stored: NDArray[Any], queries: NDArray[Any], kind: str, threa
 
     name: Any = kind
     threads = min(threads, os.cpu_count() or 1) if stored.size > _FEW_NUMBERS else 1
-    with _same_openmp_threads():
-        found: Any = simsimd.cdist(queries, stored, metric="dot", dtype=name, threads=threads)
-    return np.frombuffer(found, np.float64).reshape(len(queries), len(stored)).astype(np.float32)
-
-
-@contextmanager
-def _same_openmp_threads() -> Iterator[None]:
-    """Leave this thread's number of OpenMP threads as it was.
-
-    SimSIMD sets it. Where torch was imported first, both use one OpenMP, and torch would go on with that number.
-    (``torch.set_num_threads`` would also change the number of threads that start later.)
-    """
-    try:
-        openmp = ctypes.CDLL(None)
+    # SimSIMD sets this thread's number of OpenMP threads. Where torch was imported first, both use one OpenMP, and
+    # torch would go on with that number. (``torch.set_num_threads`` would also change it for threads that start later.)
+    openmp, before = _PROCESS, 0
+    with suppress(AttributeError):  # SimSIMD has an OpenMP of its own
         before = openmp.omp_get_max_threads()
-    except (AttributeError, TypeError):  # SimSIMD has one of its own; or a system where this cannot be asked
-        yield
-        return
-    try:
-        yield
-    finally:
+    found: Any = simsimd.cdist(queries, stored, metric="dot", dtype=name, threads=threads)
+    if before:
         openmp.omp_set_num_threads(before)
+    return np.frombuffer(found, np.float64).reshape(len(queries), len(stored)).astype(np.float32)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from prvr.errors import Interrupted, UserError
-from prvr.processor import keep_freed_memory
+from prvr.processor import keep_freed_memory, limit_kept_memory
 from prvr.terminal import Console
 from prvr.tokens import TrainBatch
 from prvr.training import optim
@@ -174,6 +174,8 @@ class Trainer:
                 self.loss_sums[name] = self.loss_sums.get(name, 0.0) + value.double()
             progress.step += 1
             progress.total_steps += 1
+            if self.group.device.type == "cpu":
+                limit_kept_memory()
             loss = None
             if time.perf_counter() - read_at > _LOSS_EVERY_SECONDS:
                 loss, read_at = float(torch.stack(list(terms.values())).sum()), time.perf_counter()

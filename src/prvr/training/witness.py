@@ -19,6 +19,7 @@ from torch import Tensor
 
 from prvr.backbones import Backbone
 from prvr.data import Dataset, show_progress
+from prvr.processor import limit_kept_memory
 from prvr.scoring import encode_query_batches, encode_video_batches, evaluation_mode, join_videos
 from prvr.tokens import QueryBatch
 from prvr.trace import Witness, WordEvidence, hub_offset, uniform_score
@@ -181,6 +182,8 @@ def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int, *, 
         optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
+        if device.type == "cpu":
+            limit_kept_memory()
     return witness.eval()
 
 
