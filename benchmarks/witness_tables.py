@@ -39,6 +39,7 @@ SCORINGS = {
     "pooled+hubs": "pooled query, hub offset",
     "shuffled+hubs": "other queries' words, hub offset",
     "uniform+hubs": "uniform evidence, hub offset",
+    "candidates-100+hubs": "words and hub offset, a hundred candidates",
 }
 
 
@@ -219,7 +220,7 @@ def main() -> None:
         print(f"wrote {save_figure(draw(cells), arguments.figure)[0]}\n")
 
 
-_KNOWN = {"base", "hubs", "words", "pooled", "shuffled", "uniform"}
+_KNOWN = {"base", "hubs", "words", "pooled", "shuffled", "uniform", "candidates-100"}
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ def test_an_experiment_ranks_every_scoring_and_control(preset: Path, world: Path
     stage = WitnessStage(witness=WitnessConfig(width=8, hidden=8), steps=3, queries=4, negatives=3)
     found = WitnessExperiment(model, splits, stage, seed=0).run(["both", "fused-loss"])
     endings = [f"{name}{hubs}" for name in ("words", "pooled", "shuffled", "uniform") for hubs in ("", "+hubs")]
-    tried = {"query-weights+hubs", "both+hubs", "fused-loss+hubs"}
+    tried = {"query-weights+hubs", "candidates-100+hubs", "both+hubs", "fused-loss+hubs"}
     assert {"base", "hubs", *endings, *tried} == set(found.ranks) == set(found.any_ranks)
     base = split_scores(model, splits["test"], use_trace=False).base
     assert torch.equal(found.ranks["base"], ranks(base, splits["test"].query_video))

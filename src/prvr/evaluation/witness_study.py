@@ -45,6 +45,8 @@ WITNESS_ABLATIONS: dict[str, dict[str, object]] = {
     "wider": {"witness": WitnessConfig(width=768, hidden=768)},
 }
 
+_MORE = 100  # candidates, as a second number of them
+
 
 @dataclass
 class WitnessStudy:
@@ -79,6 +81,9 @@ class _Held(NamedTuple):
 
     def without_hubs(self, weight: float) -> _Held:
         return _Held(self.val.without_hubs(weight), self.test.without_hubs(weight))
+
+    def with_candidates(self, count: int) -> _Held:
+        return _Held(self.val.with_candidates(count), self.test.with_candidates(count))
 
     def with_one_word(self) -> _Held:
         return _Held(self.val.with_one_word(), self.test.with_one_word())
@@ -135,6 +140,7 @@ class WitnessExperiment:
         each = fit_query_weights(corrected.val, scores.val)  # λ_q instead of one λ
         weighed = _HeldScores(each(corrected.val) * scores.val, each(corrected.test) * scores.test)
         self._add("query-weights+hubs", corrected, weighed, 1.0)
+        self._fit(f"candidates-{_MORE}+hubs", witness, corrected.with_candidates(_MORE))
         for name in ablations:
             stage = replace(self.stage, **WITNESS_ABLATIONS[name])  # type: ignore[arg-type]
             own, other = (train, held) if stage.inputs == self.stage.inputs else self._material(stage.inputs)

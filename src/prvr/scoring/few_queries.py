@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_QUERIES = 2  # from here on a matrix product is faster
-_PROCESS = ctypes.CDLL(None) if sys.platform != "win32" else object()  # functions of all libraries that it shares
+_PROCESS: Any = ctypes.CDLL(None) if sys.platform != "win32" else object()  # functions of all libraries that it shares
 _FEW_NUMBERS = 1 << 18  # are multiplied before other threads have started
 
 
@@ -40,10 +40,10 @@ def few_query_dots(stored: NDArray[Any], queries: NDArray[Any], kind: str, threa
     threads = min(threads, os.cpu_count() or 1) if stored.size > _FEW_NUMBERS else 1
     # SimSIMD sets this thread's number of OpenMP threads. Where torch was imported first, both use one OpenMP, and
     # torch would go on with that number. (``torch.set_num_threads`` would also change it for threads that start later.)
-    openmp, before = _PROCESS, 0
+    before = 0
     with suppress(AttributeError):  # SimSIMD has an OpenMP of its own
-        before = openmp.omp_get_max_threads()
+        before = _PROCESS.omp_get_max_threads()
     found: Any = simsimd.cdist(queries, stored, metric="dot", dtype=name, threads=threads)
     if before:
-        openmp.omp_set_num_threads(before)
+        _PROCESS.omp_set_num_threads(before)
     return np.frombuffer(found, np.float64).reshape(len(queries), len(stored)).astype(np.float32)

@@ -27,6 +27,7 @@ from prvr.training.config import WitnessStage
 from prvr.training.model import TraceModel
 from prvr.training.phases import multiplies_bf16
 
+CANDIDATES = 50  # best videos of a query that are read again; a hundred gain little and cost twice as much
 HUB_COUNT = 10  # best queries of the bank, of whose scores a video's hub offset is the mean
 _BANK = 8192  # training queries that say how well a video fits everybody
 _PAIRS = 2048  # query–video pairs that are compared together when scoring
@@ -56,7 +57,11 @@ class WitnessMaterial:
     def without_hubs(self, weight: float) -> WitnessMaterial:
         """The same split ranked by ``S_base − μ·h``, over all videos."""
         base = self.base - weight * self.hubs
-        return replace(self, base=base, candidates=base.topk(self.candidates.shape[1], dim=1).indices)
+        return replace(self, base=base).with_candidates(self.candidates.shape[1])
+
+    def with_candidates(self, count: int) -> WitnessMaterial:
+        """The same split, of which so many best videos of each query are read."""
+        return replace(self, candidates=self.base.topk(min(count, self.base.shape[1]), dim=1).indices)
 
     def with_one_word(self) -> WitnessMaterial:
         """The same ranking, read with the pooled query in place of its words."""
@@ -73,7 +78,7 @@ def witness_material(
     dataset: Dataset,
     bank: Tensor | None = None,
     *,
-    candidates: int = 100,
+    candidates: int = CANDIDATES,
     inputs: str = "raw",
     hub_count: int = HUB_COUNT,
     alike: float = 0.0,

@@ -15,6 +15,7 @@ from prvr.trace import Witness, WitnessConfig, WordEvidence, hub_offset
 from prvr.training.model import TraceModel
 from prvr.training.run import Run
 from prvr.training.witness import (
+    CANDIDATES,
     HUB_COUNT,
     joined_inputs,
     query_bank,
@@ -37,7 +38,7 @@ class FittedWitness:
     hubs: float  # μ
     bank: Tensor  # (B, D) training queries, for h
     inputs: str
-    candidates: int = 100
+    candidates: int = CANDIDATES
 
     @torch.no_grad()
     def scores(self, model: TraceModel, dataset: Dataset) -> Tensor:

@@ -95,13 +95,13 @@ class SentenceWords:
     def _seen_in(self, frames: Sequence[NDArray[np.float16]]) -> SeenWords:
         counts = [len(each) for each in frames]
         evidence = torch.empty(len(frames), self.vectors.shape[1], max(counts))
-        buffer = torch.zeros(_CACHED, max(counts), self.vectors.shape[2])
+        buffer = torch.zeros(min(_CACHED, len(frames)), max(counts), self.vectors.shape[2])
         for first in range(0, len(frames), _CACHED):
             some = frames[first : first + _CACHED]
             for slots, each in zip(buffer, some, strict=False):
                 slots[: len(each)].copy_(torch.from_numpy(each))
-            products = self.vectors[0] @ buffer.flatten(0, 1).T  # (L, _CACHED · M)
-            evidence[first : first + len(some)] = products.view(-1, *buffer.shape[:2]).transpose(0, 1)[: len(some)]
+            read = buffer[: len(some)].transpose(1, 2)
+            torch.bmm(self.vectors.expand(len(some), -1, -1), read, out=evidence[first : first + len(some)])
         mask = torch.arange(max(counts)) < torch.tensor(counts)[:, None]
         evidence.masked_fill_(~mask[:, None], NO_FRAME)
         found = self.fitted.witness.judge(evidence[None], self.weights, mask[None])

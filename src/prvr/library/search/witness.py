@@ -1,6 +1,6 @@
 """After a track is ranked: the witness of a trained model looks at the best videos again, word by word.
 
-Only the order of the best hundred changes. Probabilities, and what is said of a search, are those of the scores before:
+Only the order of the best fifty changes. Probabilities, and what is said of a search, are those of the scores before:
 they were fitted without a witness.
 """
 
