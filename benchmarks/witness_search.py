@@ -10,7 +10,8 @@ trained: weights are random, which changes the order of the answers and not the 
 makes the share of the witness look larger than it is with a real one.
 
 Both libraries are searched in turns by the same process. *Warm*: sentence after sentence. *JSON*: the same, and the
-answer as the server sends it, which adds what each word sees in the ten videos of a page. *First*: a library is opened,
+answer as `prvr search --json` prints it, which adds what each word sees in the ten videos of a page. (The page of a
+server asks for that only of the hit that is opened.) *First*: a library is opened,
 its model loaded, and one sentence searched; with its files in the page cache, and with none of them there.
 """
 

@@ -102,11 +102,11 @@ class TrainedEmbedding(Embedding):
     def words_of(self, texts: Sequence[str]) -> dict[str, SentenceWords]:
         if self.witness is None or not texts:
             return {}
-        return {
-            text: self.witness.read(word_names(text, len(words)), words)
-            for text, words in zip(texts, self._read(texts), strict=True)
-            if bool(words.any())
-        }
+        known = {text: words for text, words in zip(texts, self._read(texts), strict=True) if bool(words.any())}
+        if not known:
+            return {}
+        names = [word_names(text, len(words)) for text, words in known.items()]
+        return dict(zip(known, self.witness.read(names, list(known.values())), strict=True))
 
     @torch.no_grad()
     def picture(self, image: Image) -> NDArray[np.float32]:

@@ -7,7 +7,7 @@ for the best videos of its ranking.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 
@@ -15,11 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from prvr.backbones import Backbone
 from prvr.library.ingest.embedding import Embedded
 from prvr.library.store.background import Floats
 from prvr.library.store.rows import WITNESS_FACTS, WITNESS_FRAMES
+from prvr.processes import usable_cores
 from prvr.scoring import one_core_threads
 from prvr.trace import NO_FRAME
 from prvr.training import FittedWitness
@@ -68,14 +70,19 @@ class LibraryWitness:
         facts = np.array([[float(self.fitted.hub_offset(backbone, embedded.tokens)), len(read)]], np.float32)
         return {WITNESS_FRAMES: frames.reshape(pages, page, -1), WITNESS_FACTS: facts}
 
-    def read(self, names: Sequence[str], words: Tensor) -> SentenceWords:
-        """The words of one sentence, (L, Dq)."""
-        return _single_core().submit(self._read, names, words).result()
+    def read(self, names: Sequence[Sequence[str]], words: Sequence[Tensor]) -> list[SentenceWords]:
+        """The words of each sentence, (L, Dq)."""
+        return _one_core_each().submit(self._read, names, words).result()
 
     @torch.no_grad()
-    def _read(self, names: Sequence[str], words: Tensor) -> SentenceWords:
-        found, weights = self.fitted.witness.read_words(words[None], torch.ones(1, len(words), dtype=torch.bool))
-        return SentenceWords(self.fitted, tuple(names), found, weights)
+    def _read(self, names: Sequence[Sequence[str]], words: Sequence[Tensor]) -> list[SentenceWords]:
+        mask = pad_sequence([torch.ones(len(each), dtype=torch.bool) for each in words], batch_first=True)
+        found, weights = self.fitted.witness.read_words(pad_sequence([*words], batch_first=True), mask)
+        rows = zip(names, words, torch.split(found, 1), torch.split(weights, 1), strict=True)
+        return [
+            SentenceWords(self.fitted, tuple(of_one), vectors[:, : len(each)], important[:, : len(each)])
+            for of_one, each, vectors, important in rows
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +96,11 @@ class SentenceWords:
 
     def seen_in(self, frames: Sequence[NDArray[np.float16]]) -> SeenWords:
         """What they see in the frames (m, D) of K sections."""
-        return _single_core().submit(self._seen_in, frames).result()
+        return self.look_into(frames).result()
+
+    def look_into(self, frames: Sequence[NDArray[np.float16]]) -> Future[SeenWords]:
+        """Begin with ``seen_in``, so that several sentences are compared at the same time."""
+        return _one_core_each().submit(self._seen_in, frames)
 
     @torch.no_grad()
     def _seen_in(self, frames: Sequence[NDArray[np.float16]]) -> SeenWords:
@@ -109,6 +120,6 @@ class SentenceWords:
 
 
 @cache
-def _single_core() -> ThreadPoolExecutor:
-    """A thread in which torch uses one core: the products are small, and cores that are busy would hold them up."""
-    return one_core_threads(1, "prvr-words")
+def _one_core_each() -> ThreadPoolExecutor:
+    """Threads in which torch uses one core: the products are small, and cores that are busy would hold them up."""
+    return one_core_threads(usable_cores(), "prvr-words")

@@ -27,7 +27,7 @@ from prvr.library.search.rank import TrackRanking, rank_requests, rank_track
 from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.search.results import ReadLines, SearchResult, not_understood, result_of
 from prvr.library.search.score import SectionScorer, score_queries, score_sections
-from prvr.library.search.witness import rank_again
+from prvr.library.search.witness import WitnessedRanking, rank_again
 from prvr.library.search.words import WordMatches, find_words
 from prvr.library.store.background import Floats
 from prvr.library.store.sections import TrackSections
@@ -77,14 +77,15 @@ def run_search(
             known = knowledge if name == FRAMES else Knowledge()
             varied = score_variations([requests[row] for row in rows], of_track, sections, known, encode, scorer)
             scores = score_queries(of_track, sections, scorer)
+            ranked = []
             for place, row in enumerate(rows):
                 one = slice(place, place + 1)
                 about = known if requests[row].sentence is not None else Knowledge()  # which is about sentences
-                (ranked,) = rank_track(of_track[one], scores[one], sections, about, varied[one])
+                (first,) = rank_track(of_track[one], scores[one], sections, about, varied[one])
                 words_said = said.get(requests[row].sentence or "") if name == FRAMES else None
-                tracks[row][name] = (
-                    ranked if words_said is None else rank_again(ranked, scores[place], sections, words_said)
-                )
+                ranked.append(WitnessedRanking(first, scores[place], words_said))
+            for row, final in zip(rows, rank_again(ranked, sections), strict=True):
+                tracks[row][name] = final
     rankings = rank_requests(requests, tracks, search_words(requests, snapshot, words), snapshot)
     pages = explain_pages(rankings, snapshot, scorer)
     results = []

@@ -6,10 +6,11 @@ they were fitted without a witness.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,26 +22,45 @@ from prvr.library.store.blocks import Ids, KeptFrames
 from prvr.library.store.sections import TrackSections
 
 if TYPE_CHECKING:
-    from prvr.library.ingest.witness import SentenceWords
+    from prvr.library.ingest.witness import SeenWords, SentenceWords
 
 
-def rank_again(ranking: TrackRanking, scores: Floats, sections: TrackSections, said: SentenceWords) -> TrackRanking:
-    """The best videos in the order of ``S − μ·h + λ·S_words``; all others stay below them as they were.
+class WitnessedRanking(NamedTuple):
+    """The ranking of one sentence, and what its witness needs to look again."""
+
+    ranking: TrackRanking
+    scores: Floats  # (S',) of the sections that its query reads
+    said: SentenceWords | None  # the sentence; None: nobody looks again
+
+
+def rank_again(before: Sequence[WitnessedRanking], sections: TrackSections) -> list[TrackRanking]:
+    """For each sentence, the best videos in the order of ``S − μ·h + λ·S_words``; all others below them as they were.
 
     Args:
-        ranking: of the pictures.
-        scores: of the sections that its query reads (S',).
-        sections: of the track. Where some have nothing for a witness, the ranking stays.
-        said: the sentence.
+        before: rankings of the pictures.
+        sections: of the track. Where some have nothing for a witness, a ranking stays.
     """
-    best = ranking.top(said.fitted.candidates)
-    kept = sections.kept_frames(_best_sections(ranking.query, scores, best)) if best else None
-    if kept is None:
-        return ranking
+    begun = [_look_again(each, sections) for each in before]  # all of them, before the first is waited for
+    return [each.ranking if look is None else look() for each, look in zip(before, begun, strict=True)]
+
+
+def _look_again(one: WitnessedRanking, sections: TrackSections) -> Callable[[], TrackRanking] | None:
+    """Begin to look at the best videos of a ranking again; what it returns waits for the new ranking."""
+    ranking, said = one.ranking, one.said
+    best = ranking.top(said.fitted.candidates) if said is not None else []
+    kept = sections.kept_frames(_best_sections(ranking.query, one.scores, best)) if best else None
+    if said is None or kept is None:
+        return None
     hubs = np.array([each.hub for each in kept], np.float32)
+    return partial(_ranked_again, ranking, said, best, hubs, said.look_into([each.frames for each in kept]))
+
+
+def _ranked_again(
+    ranking: TrackRanking, said: SentenceWords, best: Sequence[int], hubs: Floats, seen: Future[SeenWords]
+) -> TrackRanking:
     columns = np.searchsorted(ranking.query.sections.videos, best)
     before = ranking.scores[columns]
-    after = before - said.fitted.hubs * hubs + said.fitted.words * said.seen_in([each.frames for each in kept]).score
+    after = before - said.fitted.hubs * hubs + said.fitted.words * seen.result().score
     lift = np.zeros_like(ranking.scores)
     lift[columns] = after - after.min() + before.min() - before
     standing = ranking.standing if after.argmax() == 0 else ranking.standing.shown_later()
