@@ -50,7 +50,7 @@ from prvr.media import (
 )
 from prvr.worlds import RENDERED_SIZES, render_world
 
-ENGINES = ("fp32", "bf16", "int8")
+ENGINES = ("fp32", "bf16", "int8", "int8-static")
 LEAST_OVERLAP = 0.95
 CPU = torch.device("cpu")
 SMALL, LARGE = 64, 224  # sides of the pictures

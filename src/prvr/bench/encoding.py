@@ -16,7 +16,13 @@ from prvr.bench.models import SIDE, random_model
 from prvr.media import EngineName, openvino_installed, picture_engine
 
 _NEVER = 1 << 60
-_TYPES = {"torch": torch.float32, "fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
+_TYPES = {
+    "torch": torch.float32,
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "int8": torch.int8,
+    "int8-static": torch.int8,
+}
 
 
 def encoding(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:

@@ -40,7 +40,7 @@ def pictures(encoder: ImageTextEncoder, count: int) -> list[np.ndarray]:
     return list(openvino_tower.made_pictures(count, encoder.pictures))
 
 
-@pytest.mark.parametrize("engine", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("engine", ["fp32", "bf16", "int8", "int8-static"])
 def test_every_type_sees_what_torch_sees(pair_folder: Path, engine: str, caplog: pytest.LogCaptureFixture) -> None:
     if engine == "bf16" and not choices.has_bf16():
         pytest.skip("this processor has no instructions for bf16")
@@ -51,7 +51,8 @@ def test_every_type_sees_what_torch_sees(pair_folder: Path, engine: str, caplog:
     assert quick.engine.used == engine
     assert "once on this machine" in caplog.text
     assert quick.recipe(1.0, "pyav 1") == full.recipe(1.0, "pyav 1")  # so libraries stay compatible
-    assert least_cosine(quick.encode_frames(pictures(full, 20)[:3]), found[:3]) > 0.9999  # any number of pictures
+    few = quick.encode_frames(pictures(full, 20)[:3])  # any number of pictures; it decides how sums are rounded
+    assert least_cosine(few, found[:3]) > 0.9995
 
 
 @one_kind
@@ -110,6 +111,8 @@ def test_the_fastest_is_found_with_the_first_pictures_and_remembered(
     [
         ({"torch": 4.0, "int8": 12.0}, {"int8": 0.999}, "int8"),
         ({"torch": 4.0, "int8": 12.0}, {"int8": 0.99}, "torch"),  # too far from float32
+        ({"torch": 4.0, "int8": 12.0, "int8-static": 16.0}, {"int8": 0.996, "int8-static": 0.999}, "int8-static"),
+        ({"torch": 4.0, "int8": 12.0, "int8-static": 16.0}, {"int8": 0.996, "int8-static": 0.996}, "int8"),
         ({"torch": 4.0, "int8": 4.2}, {"int8": 0.999}, "torch"),  # not worth it
         ({"torch": 4.0, "bf16": 14.0, "int8": 12.0}, {"bf16": 0.999, "int8": 0.999}, "bf16"),
         ({"torch": 4.0}, {}, "torch"),
@@ -157,11 +160,11 @@ def test_the_cache_keeps_the_models_that_were_used_last(pair_folder: Path, cache
     def convert(weights: str) -> Path:
         return openvino_tower.converted_model(encoder.model, encoder.pictures, weights, "int8").path
 
-    made = [convert(str(number)) for number in range(5)]
-    assert [path.exists() for path in made] == [False, True, True, True, True]
+    made = [convert(str(number)) for number in range(7)]
+    assert [path.exists() for path in made] == [False, True, True, True, True, True, True]
     os.utime(made[1].parent)
     convert("another")
-    assert [path.exists() for path in made] == [False, True, False, True, True]
+    assert [path.exists() for path in made] == [False, True, False, True, True, True, True]
 
 
 @one_kind
@@ -186,7 +189,9 @@ def test_without_openvino_torch_encodes_and_only_int8_asks_for_it(
 @one_kind
 def test_a_misspelt_setting_is_answered_with_a_question(pair_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRVR_ENGINE", "int-8")
-    with pytest.raises(EncoderError, match=r"must be one of auto, torch, fp32, bf16, int8. Did you mean 'int8'"):
+    with pytest.raises(
+        EncoderError, match=r"must be one of auto, torch, fp32, bf16, int8, int8-static. Did you mean 'int8'"
+    ):
         opened(pair_folder)
 
 

@@ -26,9 +26,12 @@ from prvr.media.errors import EncoderError
 from prvr.processes import usable_cores
 from prvr.processor import cpu_name, has_bf16, has_vnni
 
-EngineName: TypeAlias = Literal["auto", "torch", "fp32", "bf16", "int8"]  # torch: float32 without OpenVINO
+EngineName: TypeAlias = Literal["auto", "torch", "fp32", "bf16", "int8", "int8-static"]
+# torch: float32 without OpenVINO; int8-static: scales of activations are found before it runs, not while it does
+ROUNDED: tuple[EngineName, ...] = ("int8", "int8-static")  # engines whose vectors may differ from float32's
 ENGINE_SETTING = "PRVR_ENGINE"  # environment variable
 LEAST_COSINE = 0.995  # to float32, of vectors that may stand in one library with float32's
+_LEAST_STATIC = 0.998  # the same of int8-static, as later pictures may reach beyond its scales
 _FASTER = 1.1  # times torch's rate in float32, to be worth another engine
 _KEPT = 50  # remembered choices
 _OPENVINO_PACKAGES = ("openvino", "transformers")
@@ -48,7 +51,7 @@ class EngineChoice:
     @property
     def chosen(self) -> EngineName:
         """The fastest engine whose vectors agree with torch's, if it is a tenth faster than torch."""
-        close = [name for name, cosine in self.cosines.items() if cosine >= LEAST_COSINE]
+        close = [name for name, cosine in self.cosines.items() if cosine >= _least_cosine(name)]
         fastest = max(close, key=lambda name: self.rates[name], default="torch")
         return require_engine(fastest) if self.rates[fastest] >= _FASTER * self.rates["torch"] else "torch"
 
@@ -59,6 +62,11 @@ class EngineChoice:
             parts.append(f"{name} {rate:.1f}{cosine}")
         failed = [f"; {name} could not be tried: {why}" for name, why in self.failed.items()]
         return f"{self.chosen}: pictures a second: {', '.join(parts)}{''.join(failed)}"
+
+
+def _least_cosine(engine: str) -> float:
+    """The cosine to float32 that an engine must reach on the first pictures, to be chosen."""
+    return _LEAST_STATIC if engine == "int8-static" else LEAST_COSINE
 
 
 def engine_setting(given: str | None = None) -> EngineName:
@@ -97,7 +105,7 @@ def processor_engines() -> tuple[EngineName, ...]:
     bf16: tuple[EngineName, ...] = ("bf16",) if has_bf16() else ()
     if not openvino_installed():
         return ("torch", *bf16)
-    return ("torch", "fp32", *bf16, "int8") if has_vnni() else ("torch", "fp32", *bf16)
+    return ("torch", "fp32", *bf16, *ROUNDED) if has_vnni() else ("torch", "fp32", *bf16)
 
 
 def recall_choice(weights: str, names: tuple[str, ...]) -> EngineChoice | None:

@@ -26,14 +26,14 @@ from torch import Tensor
 from prvr.compiler import keep_compiled_code
 from prvr.errors import UserError
 from prvr.media.encoders.base import Array
-from prvr.media.encoders.choice import ENGINE_SETTING, EngineName, openvino_installed, processor_engines
+from prvr.media.encoders.choice import ENGINE_SETTING, ROUNDED, EngineName, openvino_installed, processor_engines
 from prvr.media.encoders.openvino_tower import (
     ConvertedModel,
     OpenVinoTower,
     convert,
+    converted_form,
     converted_model,
     picture_vectors,
-    weight_form,
 )
 from prvr.media.encoders.preparation import PicturePreparation
 from prvr.media.encoders.trial import EngineTrial, Tower
@@ -100,9 +100,9 @@ class PictureEngine:
     @cached_property
     def mark(self) -> str:
         """What a recipe must say of an engine that was asked for: nothing where its vectors agree with float32's."""
-        if self._asked != "int8" or self.weights is None:
+        if self._asked not in ROUNDED or self.weights is None:
             return ""
-        return self._converted("int8", self.weights()).mark
+        return self._converted(self._asked, self.weights()).mark
 
     def _choose(self) -> None:
         """The fastest engine: known for a GPU; for a processor remembered, or found with the first pictures."""
@@ -133,10 +133,10 @@ class PictureEngine:
         """What computes on a processor; None: the model itself, which stays in float32."""
         if engine == "torch" or (engine == "fp32" and not openvino_installed()):
             return None
-        if engine == "int8" or openvino_installed():
+        if engine in ROUNDED or openvino_installed():
             if self.weights is None:
-                return OpenVinoTower(convert(self.model, self.preparation, weight_form(engine)), engine)
-            return OpenVinoTower(self._converted(engine, self.weights()).path, engine)
+                return OpenVinoTower(convert(self.model, self.preparation, converted_form(engine)), engine, self.batch)
+            return OpenVinoTower(self._converted(engine, self.weights()).path, engine, self.batch)
         other = copy.copy(self.model)
         other._modules = dict(self.model._modules)
         for name in _PARTS:
@@ -146,7 +146,7 @@ class PictureEngine:
 
     def _converted(self, engine: EngineName, weights: str) -> ConvertedModel:
         try:
-            return converted_model(self.model, self.preparation, weights, weight_form(engine))
+            return converted_model(self.model, self.preparation, weights, converted_form(engine))
         except (UserError, OSError):
             raise
         except Exception as problem:  # the converter fails in many ways

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from prvr.media.encoders.base import Array, Encoder, Pictures, require_pictures, unit_rows
-from prvr.media.encoders.choice import ENGINE_SETTING, engine_setting
+from prvr.media.encoders.choice import ENGINE_SETTING, ROUNDED, engine_setting
 from prvr.media.encoders.engine import PictureEngine
 from prvr.media.encoders.preparation import picture_preparation, text_preparation
 from prvr.media.encoders.text_batches import encode_in_batches
@@ -47,11 +47,11 @@ class ImageTextEncoder(Encoder):
             )
         self.model.to(self.device)
         self.pictures = picture_preparation(self.pretrained.folder)
-        if setting == "int8" and self.device.type != "cpu":
+        if setting in ROUNDED and self.device.type != "cpu":
             raise EncoderError(
-                f"int8 is for processors, but {name} runs on {self.device}: set {ENGINE_SETTING} to auto or bf16."
+                f"{setting} is for processors, but {name} runs on {self.device}: set {ENGINE_SETTING} to auto or bf16."
             )
-        if setting == "int8":
+        if setting in ROUNDED:
             require_openvino()
         self.engine = PictureEngine(
             self.model, self.pictures, self.device, setting, name=name, weights=lambda: self.weights

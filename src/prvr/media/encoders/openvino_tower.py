@@ -2,8 +2,9 @@
 
 It is converted once per model and machine, from the loaded weights. In int8 the weights are rounded to 8 bits with a
 scale for each output, and activations while it runs, with a scale for each 64 numbers of a token. So a large number
-spoils only its neighbours, and no pictures are needed to find the scales. Everything that is not a product with weights
-stays in bfloat16 or float32. Converted models are kept in the user's cache, the last four that were used.
+spoils only its neighbours, and no pictures are needed to find the scales. In ``int8-static`` the scales of activations
+are found before it runs (``static_int8.py``). Everything that is not a product with weights stays in bfloat16 or
+float32. Converted models are kept in the user's cache, the last few that were used.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 import os
 import shutil
 import warnings
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,18 +28,21 @@ from torch import Tensor
 
 from prvr.files import NotAnObject, exclusive_lock, read_json_object, whole_folder, write_whole
 from prvr.media.encoders.base import Array
-from prvr.media.encoders.choice import LEAST_COSINE, EngineName, least_cosine, openvino_versions, user_cache
+from prvr.media.encoders.choice import LEAST_COSINE, ROUNDED, EngineName, least_cosine, openvino_versions, user_cache
 from prvr.media.encoders.hashes import file_hash
 from prvr.media.encoders.preparation import PicturePreparation
+from prvr.media.encoders.static_int8 import rounded_inputs
 from prvr.media.packages import require_openvino
 
-_KEPT = 4  # converted models
+_KEPT = 6  # converted models
 _MODEL, _WEIGHTS, _ABOUT = "model.xml", "model.bin", "about.json"
 _GROUP = 64  # activations that share a scale; 128 are 4 % faster, and less exact where channels differ in size
 _CHECKED = 16  # made pictures that a converted model is compared on
+_WATCHED = 32  # made pictures that the scales of activations are found with
+_EACH = 8  # pictures that are worth a stream of their own: cores then wait less for each other
 _log = logging.getLogger("prvr.media")
 
-WeightForm: TypeAlias = Literal["float", "int8"]  # how a converted model stores its weights
+ConvertedForm: TypeAlias = Literal["float", "int8", "int8-static"]  # what a converted model rounds
 
 
 @dataclass(frozen=True)
@@ -47,32 +51,46 @@ class ConvertedModel:
 
     path: Path
     sha256: str
+    form: ConvertedForm
     cosine: float  # the least to torch's float32, over made pictures
 
     @property
     def mark(self) -> str:
         """What a recipe must say: nothing where vectors can be compared with those of float32."""
-        return "" if self.cosine >= LEAST_COSINE else f"int8 {self.sha256[:12]}"
+        return "" if self.cosine >= LEAST_COSINE else f"{self.form} {self.sha256[:12]}"
 
 
 class OpenVinoTower:
     """Runs a converted model: (N, 3, H, W) float32 → (N, D)."""
 
-    def __init__(self, model: Any, engine: EngineName):
-        """``model`` is a file, or what ``convert`` returned."""
-        core = _core()
+    def __init__(self, model: Any, engine: EngineName, batch: int = 1):
+        """
+        Args:
+            model: a file, or what ``convert`` returned.
+            engine: the type that it computes in.
+            batch: how many pictures it will mostly get at once.
+        """
+        core, threads = _core(), torch.get_num_threads()
         bf16 = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        streams = max(1, min(threads, batch // _EACH))
         options = {
-            "INFERENCE_PRECISION_HINT": "bf16" if engine == "bf16" or (engine == "int8" and bf16) else "f32",
+            "INFERENCE_PRECISION_HINT": "bf16" if engine == "bf16" or (engine in ROUNDED and bf16) else "f32",
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": str(_GROUP) if engine == "int8" else "0",
-            "NUM_STREAMS": "1",
-            "INFERENCE_NUM_THREADS": str(torch.get_num_threads()),
+            "NUM_STREAMS": str(streams),
+            "INFERENCE_NUM_THREADS": str(threads),
             "ENABLE_CPU_PINNING": "NO",  # decoders share these cores
         }
-        self.compiled = core.compile_model(str(model) if isinstance(model, Path) else model, "CPU", options)
+        compiled = core.compile_model(str(model) if isinstance(model, Path) else model, "CPU", options)
+        self.requests = [compiled.create_infer_request() for _ in range(streams)]
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        return torch.from_numpy(self.compiled([pixels.numpy()])[0].copy())  # the next call writes to the same memory
+        parts = torch.split(pixels, max(1, -(-len(pixels) // len(self.requests))))
+        busy = list(zip(self.requests, parts, strict=False))
+        for request, part in busy:
+            request.start_async([part.numpy()])
+        for request, _ in busy:
+            request.wait()
+        return torch.cat([torch.from_numpy(request.get_output_tensor().data) for request, _ in busy])
 
 
 @cache
@@ -85,19 +103,19 @@ def _core() -> Any:
     return require_openvino().Core()
 
 
-def weight_form(engine: EngineName) -> WeightForm:
-    """How a model that computes in a type stores its weights: bfloat16 is made of float32 when it is opened."""
-    return "int8" if engine == "int8" else "float"
+def converted_form(engine: EngineName) -> ConvertedForm:
+    """What is rounded in a model that computes in a type: bfloat16 is made of float32 when it is opened."""
+    return engine if engine == "int8" or engine == "int8-static" else "float"
 
 
-def converted_model(model: Any, preparation: PicturePreparation, weights: str, form: WeightForm) -> ConvertedModel:
+def converted_model(model: Any, preparation: PicturePreparation, weights: str, form: ConvertedForm) -> ConvertedModel:
     """A model for OpenVINO, from the cache or converted now.
 
     Args:
         model: of the ``transformers`` library, in float32.
         preparation: how pictures become its input.
         weights: the sha256 of its weights.
-        form: how its weights are stored.
+        form: what is rounded.
 
     Raises:
         MissingExtra: a package of the extra ``openvino`` is not installed.
@@ -109,17 +127,17 @@ def converted_model(model: Any, preparation: PicturePreparation, weights: str, f
     facts = [weights, str(preparation), form, torch.__version__, *openvino_versions()]
     folder = home / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
     with exclusive_lock(home / ".lock", wait=True):
-        found = _read(folder)
+        found = _read(folder, form)
         if found is None:
             damaged = f"{folder} is damaged. " if folder.exists() else ""
             _log.warning(
-                f"{damaged}Converting the picture model for OpenVINO ({form} weights), once on this machine: some "
+                f"{damaged}Converting the picture model for OpenVINO ({form}), once on this machine: some "
                 f"seconds. Kept in {home}."
             )
             with whole_folder(folder) as beside:
                 openvino.save_model(convert(model, preparation, form), beside / _MODEL, compress_to_fp16=False)
-                cosine = _agreement(model, preparation, beside / _MODEL, "int8" if form == "int8" else "fp32")
-                found = ConvertedModel(folder / _MODEL, _hash(beside), cosine)
+                cosine = _agreement(model, preparation, beside / _MODEL, "fp32" if form == "float" else form)
+                found = ConvertedModel(folder / _MODEL, _hash(beside), form, cosine)
                 write_whole(beside / _ABOUT, json.dumps({"sha256": found.sha256, "cosine": found.cosine}))
         with suppress(OSError):  # another user's folder: the order in which models are given up matters little
             os.utime(folder)
@@ -127,11 +145,11 @@ def converted_model(model: Any, preparation: PicturePreparation, weights: str, f
     return found
 
 
-def _read(folder: Path) -> ConvertedModel | None:
+def _read(folder: Path, form: ConvertedForm) -> ConvertedModel | None:
     """A whole converted model; None where there is none, or its files are not those that were written."""
     try:
         about = read_json_object(folder / _ABOUT)
-        found = ConvertedModel(folder / _MODEL, str(about["sha256"]), float(about["cosine"]))
+        found = ConvertedModel(folder / _MODEL, str(about["sha256"]), form, float(about["cosine"]))
         return found if _hash(folder) == found.sha256 else None
     except (NotAnObject, OSError, KeyError, TypeError, ValueError):
         return None
@@ -148,15 +166,18 @@ def _keep_newest(home: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def convert(model: Any, preparation: PicturePreparation, form: WeightForm) -> Any:
+def convert(model: Any, preparation: PicturePreparation, form: ConvertedForm) -> Any:
     """The picture part of a model as OpenVINO's graph, for any number of pictures."""
-    size = (preparation.fit.height, preparation.fit.width)
-    with warnings.catch_warnings(), torch.inference_mode():
+    size, tower = (preparation.fit.height, preparation.fit.width), _PictureTower(model).eval()
+    with ExitStack() as during:
+        during.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # of the tracer about shapes
-        graph = require_openvino().convert_model(
-            _PictureTower(model).eval(), example_input=torch.zeros(2, 3, *size), input=[-1, 3, *size]
-        )
-    if form == "int8":
+        during.enter_context(torch.inference_mode())
+        if form == "int8-static":
+            pixels = preparation.pixels(torch.from_numpy(made_pictures(_WATCHED, preparation)))
+            during.enter_context(rounded_inputs(model, tower, pixels))
+        graph = require_openvino().convert_model(tower, example_input=torch.zeros(2, 3, *size), input=[-1, 3, *size])
+    if form != "float":
         _round_weights(graph)
     return graph
 
