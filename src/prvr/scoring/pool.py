@@ -7,9 +7,10 @@ core takes the next one.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ from prvr.scoring.engines.factorised import FactorisedEngine
 from prvr.scoring.evidence import AlignedPairs, GalleryEvidence, chunk_evidence, evidence_chunks, joined_chunks
 from prvr.scoring.gallery import Gallery
 
-SMALLEST_PIECE = 512  # pages, below which handing out a piece costs more than it saves
+SMALLEST_PIECE = 1 << 25  # numbers, below which handing out a piece costs more than it saves
 PIECES_PER_CORE = 4
 PAGES_COPIED = 256  # pages of chosen rows that are copied together
 
@@ -50,12 +51,11 @@ class ScoringPool:
         cores = torch.get_num_threads()
         if cores == 1:
             return [score_parts(queries, gallery, self._engine(gallery)) for gallery in galleries]
-        pages = sum(gallery.local.shape[0] for gallery in galleries)
-        step = max(self._smallest_piece, -(-pages // (PIECES_PER_CORE * cores)))
+        share = sum(math.prod(gallery.local.shape) for gallery in galleries) // (PIECES_PER_CORE * cores)
         pieces = [
             (number, part)
             for number, gallery in enumerate(galleries)
-            for part in (video_slices(gallery, step) if gallery.device.type == "cpu" else [slice(0, len(gallery))])
+            for part in self._slices(gallery, max(self._smallest_piece, share))
         ]
 
         def score_piece(piece: tuple[int, slice]) -> Scores:
@@ -63,6 +63,13 @@ class ScoringPool:
             return score_parts(queries, gallery[piece[1]], self._engine(gallery))
 
         return _collected(len(galleries), [number for number, _ in pieces], self.map(score_piece, pieces))
+
+    @staticmethod
+    def _slices(gallery: Gallery, numbers: int) -> Iterable[slice]:
+        """A gallery's videos in parts of about so many numbers; on a GPU all in one."""
+        if gallery.device.type != "cpu":
+            return [slice(0, len(gallery))]
+        return video_slices(gallery, -(-numbers // math.prod(gallery.local.shape[1:])))
 
     def score_rows(self, queries: Tensor, chosen: Sequence[tuple[Gallery, NDArray[np.int64]]]) -> list[Scores]:
         """Score (Q, D) queries against chosen rows of each gallery, which are copied together a few at a time."""
