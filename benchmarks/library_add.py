@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, nargs=2, default=(640, 360), help="width and height of drawn films")
     parser.add_argument("--length", type=float, default=30.0, help="seconds of a drawn film")
     parser.add_argument("--seconds", type=float, default=None, help="that adding should take (20; with a GPU 30)")
-    parser.add_argument("--plain", action="store_true", help="only the encoder without weights")
+    parser.add_argument("--encoders", nargs="+", choices=("plain", "ViT-B/16"), default=("plain", "ViT-B/16"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", type=Path, default=None, help="file to write the numbers to")
     args = parser.parse_args()
@@ -39,7 +39,7 @@ def main() -> None:
         add_seconds=args.seconds,
     )
     rows, began = [], time.monotonic()
-    for row in adding(torch.device(args.device), sizes):
+    for row in adding(torch.device(args.device), sizes, args.encoders):
         rows.append(asdict(row))
         share = "" if row.share is None else f"{row.share:6.0%}"
         memory = "" if row.memory is None else f"{row.memory / 1e6:,.0f} MB"
@@ -50,8 +50,6 @@ def main() -> None:
             print(f"          {row.note}", flush=True)
         if args.json is not None:
             args.json.write_text(json.dumps(rows, indent=1))
-        if args.plain and len(rows) == 3:
-            break
 
 
 if __name__ == "__main__":

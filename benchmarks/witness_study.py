@@ -5,9 +5,10 @@
 
 For every cell (a proxy with a shape of noise, or a world) and seed it trains DreamPRVR alone, then witnesses on
 the frozen base: with words, with the pooled query, and with the controls of ``prvr.evaluation.WitnessExperiment``. The
-same seeds train all of them. Two other bases can be trained beside (``--bases``): a *longer* one has a third more
-epochs, which is more than a witness costs; an *alike* one does not count a video as a wrong answer to a sentence like
-one that was written for it (``prvr train --alike 0.8``), and gets witnesses of its own.
+same seeds train all of them. Other bases can be trained beside (``--bases``): a *longer* one has a third more
+epochs, which is more than a witness costs; a *compiled* one is trained in the fast form of long trainings; an *alike*
+one does not count a video as a wrong answer to a sentence like one that was written for it (``prvr train --alike
+0.8``), and gets witnesses of its own.
 
 Work is queued by importance; what does not fit into ``--minutes`` is left out. A result is written when it is
 there: RESULTS/results.json (numbers), RESULTS/ranks.zip (each query's rank under each scoring) and RESULTS/log.txt.
@@ -95,7 +96,9 @@ CELLS = {
     "charades-draw": Cell("charades", draw=1),
 }
 ABLATED = ("activitynet-correlated", "charades-correlated")
-USUAL = tuple(name for name in CELLS if name not in ("activitynet-exchanged", "charades-draw"))
+KEPT_ASIDE = ("activitynet-exchanged", "charades-draw")
+USUAL = tuple(name for name in CELLS if name not in KEPT_ASIDE)
+BASES = ("longer", "alike", "compiled")
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class Task:
 
     cell: str
     seed: int
-    base: str = "usual"  # or longer, alike
+    base: str = "usual"  # or one of BASES
 
     @property
     def name(self) -> str:
@@ -158,7 +161,7 @@ def configuration(task: Task, arguments: argparse.Namespace) -> TrainConfig:
         trace_stage=replace(config.trace_stage, epochs=0),
         seed=task.seed,
         validate_every=10,
-        compile=arguments.compile,
+        compile="on" if task.base == "compiled" else arguments.compile,
         checkpoint_seconds=3600.0,
     )
 
@@ -182,14 +185,16 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
         "base seconds": seconds,
         "step seconds": [round(epoch["seconds"], 2) for epoch in read_metrics(run.path)],
     }
-    if task.base == "longer":
+    if task.base in ("longer", "compiled"):
         base = split_scores(model, test, use_trace=False).base
         columns = {"base": ranks(base, test.query_video).cpu(), "base_any": ranks(base, test.positives).cpu()}
         about["test"] = {name: recalls(column).sum_r for name, column in columns.items()}
     else:
         usual = task.base == "usual"
         ablated = usual and task.seed == arguments.seeds[0] and task.cell in arguments.ablated
-        stage = WitnessStage(steps=200, queries=32, negatives=11) if arguments.quick else WitnessStage(steps=1500)
+        stage = WitnessStage(steps=1500, inputs="auto")
+        if arguments.quick:
+            stage = replace(stage, steps=200, queries=32, negatives=11)
         experiment = WitnessExperiment(model, splits, stage, task.seed, run.config.alike)
         found = experiment.run(arguments.ablations if ablated else ())
         columns = {**found.ranks, **{f"{name}_any": column for name, column in found.any_ranks.items()}}
@@ -205,25 +210,30 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
 
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
-    """Most important first: every cell once, then further seeds of the proxies, other bases, and the rest."""
-    proxies = [name for name in arguments.cells if not CELLS[name].is_world]
+    """Most important first: every cell once, further seeds of the proxies, cells kept aside, other bases, the rest."""
+    kept = [name for name in arguments.cells if name in KEPT_ASIDE]
     worlds = [name for name in arguments.cells if CELLS[name].is_world]
-    first, *others = arguments.seeds
-    yield from (Task(name, first) for name in (*proxies, *worlds))
-    for seed in others:
-        yield from (Task(name, seed) for name in proxies)
-        if seed == others[0]:
-            yield from (Task(name, first, base) for base in arguments.bases for name in proxies if asked(name, base))
-    for seed in others:
-        yield from (Task(name, seed) for name in worlds)
-        yield from (Task(name, seed, "alike") for name in proxies if "alike" in arguments.bases and asked(name))
-    left = worlds if others else arguments.cells
-    yield from (Task(name, first, base) for base in arguments.bases for name in left if asked(name, base))
+    proxies = [name for name in arguments.cells if name not in (*worlds, *kept)]
+    (first, *others), rest = arguments.seeds, [name for name in BASES if name != "alike"]
+    rounds = [
+        ([first], ["usual"], [*proxies, *worlds]),
+        ([first], ["alike"], proxies),
+        (others, ["usual", "alike"], proxies),
+        ([first], ["usual", "alike"], kept),
+        ([first], rest, [*proxies, *worlds]),
+        (others, ["usual"], worlds),
+        (others, rest, [*proxies, *worlds]),
+        (others, ["usual", "alike"], kept),
+    ]
+    for seeds, bases, cells in rounds:
+        for seed in seeds:
+            for base in bases:
+                yield from (Task(name, seed, base) for name in cells if asked(name, base, arguments))
 
 
-def asked(cell: str, base: str = "alike") -> bool:
-    """Whether a base is of interest: few sentences of the other cells were written for two videos."""
-    return base != "alike" or CELLS[cell].source == "charades"
+def asked(cell: str, base: str, arguments: argparse.Namespace) -> bool:
+    """Whether a base is trained: few sentences of other cells than charades were written for two videos."""
+    return base == "usual" or (base in arguments.bases and (base != "alike" or CELLS[cell].source == "charades"))
 
 
 class Queue:
@@ -353,10 +363,8 @@ def main() -> None:
     parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(USUAL))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--ablations", nargs="*", default=list(WITNESS_ABLATIONS), help="tried with the first seed …")
-    parser.add_argument(
-        "--ablated", nargs="*", default=["activitynet-correlated", "charades-correlated"], help="… here"
-    )
-    parser.add_argument("--bases", nargs="*", default=[], choices=("longer", "alike"), help="further ones")
+    parser.add_argument("--ablated", nargs="*", default=ABLATED, help="… here")
+    parser.add_argument("--bases", nargs="*", default=[], choices=BASES, help="further ones")
     parser.add_argument("--at-once", type=int, default=1, help="trainings side by side")
     parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--quick", action="store_true", help="small models and worlds, for a CPU")

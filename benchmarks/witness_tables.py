@@ -35,6 +35,8 @@ SCORINGS = {
     "hubs": "hub offset alone",
     "words": "words",
     "words+hubs": "**words and hub offset**",
+    "raw+hubs": "the same, reading raw features",
+    "both+hubs": "the same, reading raw and encoded features",
     "pooled": "pooled query for the words",
     "pooled+hubs": "pooled query, hub offset",
     "shuffled+hubs": "other queries' words, hub offset",
@@ -45,9 +47,12 @@ SCORINGS = {
 
 OTHER_BASES = {
     "longer:base": "a third more epochs",
+    "compiled:base": "trained in the compiled form",
     "alike:base": "paraphrases are not wrong",
     "alike:hubs": "the same, hub offset",
     "alike:words+hubs": "the same, words and hub offset",
+    "alike:pooled+hubs": "the same, pooled query and hub offset",
+    "alike:shuffled+hubs": "the same, other queries' words and hub offset",
 }
 
 
@@ -153,6 +158,12 @@ def support(cells: dict[str, list[Result]]) -> str:
     return "\n".join(lines)
 
 
+def with_witness(cells: dict[str, list[Result]]) -> dict[str, list[Result]]:
+    """Without trainings of which only the base was ranked."""
+    left = {cell: [r for r in some if "words" in r.ranks] for cell, some in cells.items()}
+    return {cell: some for cell, some in left.items() if some}
+
+
 def numbers(cells: dict[str, list[Result]]) -> str:
     """Weights that validation chose, validation SumR, and seconds."""
     lines = ["| cell | seeds | μ | λ | λ of pooled | validation: base → words and hubs | base s | witness s |"]
@@ -206,6 +217,7 @@ def main() -> None:
     print("### Any correct video\n\n" + changes(cells, "base", SCORINGS, "_any") + "\n")
     print("### Other bases, labelled video\n\n" + changes(cells, "base", OTHER_BASES) + "\n")
     print("### Other bases, any correct video\n\n" + changes(cells, "base", OTHER_BASES, "_any") + "\n")
+    cells = with_witness(cells)
     print("### What words add to the hub offset\n\n" + changes(cells, "hubs", {"words+hubs": "words"}) + "\n")
     print("### Controls, without the hub offset: ΔSumR\n\n" + kept(cells) + "\n")
     print("### First answers\n\n" + support(cells) + "\n")
@@ -220,7 +232,7 @@ def main() -> None:
         print(f"wrote {save_figure(draw(cells), arguments.figure)[0]}\n")
 
 
-_KNOWN = {"base", "hubs", "words", "pooled", "shuffled", "uniform", "candidates-100"}
+_KNOWN = {"base", "hubs", "words", "raw", "both", "pooled", "shuffled", "uniform", "candidates-100"}
 
 
 if __name__ == "__main__":

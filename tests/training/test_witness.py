@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import shutil
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from prvr.training import (
     WitnessStage,
     fit_hubs,
     fit_query_weights,
+    fit_run_witness,
     fit_weight,
     join_processes,
     load_preset,
@@ -145,11 +148,13 @@ def test_an_experiment_ranks_every_scoring_and_control(preset: Path, world: Path
     splits = {split: load_split(config, world, split) for split in ("train", "val", "test")}
     torch.manual_seed(0)
     model = TraceModel.from_config(config).eval()
-    stage = WitnessStage(witness=WitnessConfig(width=8, hidden=8), steps=3, queries=4, negatives=3)
-    found = WitnessExperiment(model, splits, stage, seed=0).run(["both", "fused-loss"])
+    stage = WitnessStage(witness=WitnessConfig(width=8, hidden=8), steps=3, queries=4, negatives=3, inputs="auto")
+    found = WitnessExperiment(model, splits, stage, seed=0).run(["encoded", "fused-loss"])
     endings = [f"{name}{hubs}" for name in ("words", "pooled", "shuffled", "uniform") for hubs in ("", "+hubs")]
-    tried = {"query-weights+hubs", "candidates-100+hubs", "both+hubs", "fused-loss+hubs"}
+    tried = {"query-weights+hubs", "candidates-100+hubs", "raw+hubs", "both+hubs", "encoded+hubs", "fused-loss+hubs"}
     assert {"base", "hubs", *endings, *tried} == set(found.ranks) == set(found.any_ranks)
+    assert torch.equal(found.ranks["words+hubs"], found.ranks[f"{found.inputs}+hubs"])
+    assert found.validation["words+hubs"] == max(found.validation[f"{name}+hubs"] for name in ("raw", "both"))
     base = split_scores(model, splits["test"], use_trace=False).base
     assert torch.equal(found.ranks["base"], ranks(base, splits["test"].query_video))
     assert all((found.any_ranks[name] <= found.ranks[name]).all() for name in found.ranks)
@@ -175,6 +180,29 @@ def test_a_run_keeps_its_witness_and_ranks_with_it(preset: Path, world: Path, tm
     assert len(account.words) == len(account.explained) == int(dataset.tables.word_count[0])
     assert {len(curve) for curve in account.words.values()} == {int(dataset.tables.frame_count[1])}
     assert account.words.keys() >= set(account.sentence.split()[:1])
+
+
+def test_validation_chooses_what_a_witness_reads(preset: Path, world: Path, tmp_path: Path) -> None:
+    stage = WitnessStage(
+        steps=150, queries=16, negatives=5, learning_rate=1e-2, witness=WitnessConfig(width=16, hidden=8)
+    )
+    run = Run(tmp_path / "run")
+    run.create(load_preset(str(preset)), world)
+    with join_processes("cpu") as group:
+        Trainer(run.config, world, run, group, None).train()
+    splits = [load_split(run.config, world, split) for split in ("train", "val")]
+    found = {}
+    for inputs in ("raw", "both", "auto"):
+        again = Run(tmp_path / inputs)
+        shutil.copytree(run.path, again.path)
+        settings = json.loads((again.path / "run.json").read_text())
+        settings["config"]["witness_stage"] = asdict(replace(stage, inputs=inputs))
+        (again.path / "run.json").write_text(json.dumps(settings))
+        fitted = fit_run_witness(again, *splits, torch.device("cpu"))
+        scores = fitted.scores(again.load_model()[0], splits[1])
+        found[inputs] = fitted.inputs, recalls(ranks(scores, splits[1].query_video)).sum_r
+    assert found["raw"][1] != found["both"][1]
+    assert found["auto"] == max((found["raw"], found["both"]), key=lambda pair: pair[1])
 
 
 def test_the_recipe_is_a_preset_of_its_backbone() -> None:

@@ -82,13 +82,16 @@ class _Pictures(DecodedFile):
             yield FrameBatch(times, pictures[: len(times)], np.ones(len(times), bool))
 
 
-def adding(device: torch.device, sizes: BenchmarkSizes) -> Iterator[Measurement]:
-    """Samples a second that are decoded, encoded, and added to a library, with two encoders."""
+def adding(
+    device: torch.device, sizes: BenchmarkSizes, encoders: Sequence[str] = ("plain", "ViT-B/16")
+) -> Iterator[Measurement]:
+    """Samples a second that are decoded, encoded, and added to a library, with one encoder after the other."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         paths = _rendered(place / "films", sizes) if sizes.folder is None else _found(sizes.folder)
-        yield from _measured(PlainEncoder(), "plain", paths, place, sizes, device)
-        yield from _measured(RandomImageText(device, sizes.layers), "ViT-B/16", paths, place, sizes, device)
+        for name in encoders:
+            encoder = PlainEncoder() if name == "plain" else RandomImageText(device, sizes.layers)
+            yield from _measured(encoder, name, paths, place, sizes, device)
 
 
 def _rendered(folder: Path, sizes: BenchmarkSizes) -> list[Path]:

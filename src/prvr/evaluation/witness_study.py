@@ -25,6 +25,7 @@ from prvr.training import (
     fit_hubs,
     fit_query_weights,
     fit_weight,
+    input_choices,
     rescored,
     train_witness,
     witness_material,
@@ -34,7 +35,6 @@ from prvr.training import (
 # What may be changed, by name: settings of the stage.
 WITNESS_ABLATIONS: dict[str, dict[str, object]] = {
     "encoded": {"inputs": "encoded"},
-    "both": {"inputs": "both"},
     "any-time": {"witness": WitnessConfig(time="any")},
     "alone": {"witness": WitnessConfig(neighbours=0)},
     "fused-loss": {"base_weight": 10.0},
@@ -58,8 +58,9 @@ class WitnessStudy:
     weights: dict[str, float] = field(default_factory=dict)  # λ or μ by scoring
     seconds: dict[str, float] = field(default_factory=dict)
     support: dict[str, float | str] = field(default_factory=dict)
+    inputs: str = ""  # that validation chose
 
-    def summary(self) -> dict[str, Mapping[str, float | str]]:
+    def summary(self) -> dict[str, Mapping[str, float | str] | str]:
         """Plain numbers, ready for JSON."""
         found = {name: recalls(column).sum_r for name, column in self.ranks.items()}
         several = {name: recalls(column).sum_r for name, column in self.any_ranks.items()}
@@ -70,6 +71,7 @@ class WitnessStudy:
             "weights": self.weights,
             "seconds": self.seconds,
             "support": self.support,
+            "inputs": self.inputs,
         }
 
 
@@ -100,6 +102,14 @@ class _HeldScores(NamedTuple):
         return _HeldScores(witness_scores(witness, held.val), witness_scores(witness, held.test))
 
 
+class _Reader(NamedTuple):
+    """A witness of some inputs, with what it learned from and what it is judged on."""
+
+    witness: Witness
+    train: WitnessMaterial
+    held: _Held
+
+
 class WitnessExperiment:
     """One base, its splits, and every scoring that is tried on it.
 
@@ -120,16 +130,17 @@ class WitnessExperiment:
 
     def run(self, ablations: Sequence[str] = ()) -> WitnessStudy:
         """Base, hubs, the witness with its controls, and some ablations."""
-        with self._timed("encoding"):
-            train, held = self._material(self.stage.inputs)
+        readers = {inputs: self._train(inputs) for inputs in input_choices(self.stage.inputs)}
+        held = next(iter(readers.values())).held
         none = _HeldScores(*(torch.zeros_like(part.candidates, dtype=part.base.dtype) for part in held))
         self._add("base", held, none, 0.0)
         hubs = self.found.weights["hubs"] = fit_hubs(held.val)
+        self._add("hubs", held.without_hubs(hubs), none, 0.0)
+        chosen = self._choose(readers, hubs)
+        stage = replace(self.stage, inputs=chosen)  # type: ignore[arg-type]
+        witness, train, held = readers[chosen]
         corrected = held.without_hubs(hubs)
-        self._add("hubs", corrected, none, 0.0)
-        with self._timed("witness"):
-            witness = train_witness(train, self.stage, self.seed)
-        pooled = train_witness(train.with_one_word(), self.stage, self.seed)
+        pooled = train_witness(train.with_one_word(), stage, self.seed)
         for ending, pair in (("", held), ("+hubs", corrected)):
             scores = _HeldScores.of(witness, pair)
             weight = fit_weight(pair.val, scores.val)
@@ -142,10 +153,25 @@ class WitnessExperiment:
         self._add("query-weights+hubs", corrected, weighed, 1.0)
         self._fit(f"candidates-{_MORE}+hubs", witness, corrected.with_candidates(_MORE))
         for name in ablations:
-            stage = replace(self.stage, **WITNESS_ABLATIONS[name])  # type: ignore[arg-type]
-            own, other = (train, held) if stage.inputs == self.stage.inputs else self._material(stage.inputs)
-            self._fit(f"{name}+hubs", train_witness(own, stage, self.seed), other.without_hubs(hubs))
+            changed = replace(stage, **WITNESS_ABLATIONS[name])  # type: ignore[arg-type]
+            own, other = (train, held) if changed.inputs == chosen else self._material(changed.inputs)
+            self._fit(f"{name}+hubs", train_witness(own, changed, self.seed), other.without_hubs(hubs))
         return self.found
+
+    def _train(self, inputs: str) -> _Reader:
+        with self._timed("encoding"):
+            train, held = self._material(inputs)
+        with self._timed("witness"):
+            witness = train_witness(train, self.stage, self.seed)
+        return _Reader(witness, train, held)
+
+    def _choose(self, readers: Mapping[str, _Reader], hubs: float) -> str:
+        """The inputs with which the validation split is ranked best."""
+        if len(readers) > 1:
+            for inputs, reader in readers.items():
+                self._fit(f"{inputs}+hubs", reader.witness, reader.held.without_hubs(hubs))
+        self.found.inputs = max(readers, key=lambda inputs: self.found.validation.get(f"{inputs}+hubs", 0.0))
+        return self.found.inputs
 
     def _material(self, inputs: str) -> tuple[WitnessMaterial, _Held]:
         def read(split: str, bank: Tensor | None = None, alike: float = 0.0) -> WitnessMaterial:
@@ -198,7 +224,7 @@ class WitnessExperiment:
         yield
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        self.found.seconds[name] = time.perf_counter() - began
+        self.found.seconds[name] = self.found.seconds.get(name, 0.0) + time.perf_counter() - began
 
 
 class _Shares(NamedTuple):

@@ -118,8 +118,9 @@ class WitnessStage:
 
     steps: int = 0
     """optimisation steps; 0: no witness"""
-    inputs: Literal["raw", "encoded", "both"] = "raw"
-    """what it reads: the features that the base was given, what the base made of them, or both side by side"""
+    inputs: Literal["auto", "raw", "encoded", "both"] = "raw"
+    """what it reads: raw, the features that the base was given; encoded, what the base made of them; both, side by
+    side; auto: raw or both, whichever ranks the validation split better"""
     witness: WitnessConfig = field(default_factory=WitnessConfig)
     queries: int = 64
     """queries of a step"""

@@ -29,6 +29,7 @@ from prvr.training.phases import multiplies_bf16
 
 CANDIDATES = 50  # best videos of a query that are read again; a hundred gain little and cost twice as much
 HUB_COUNT = 10  # best queries of the bank, of whose scores a video's hub offset is the mean
+_INPUTS_TRIED = ("raw", "both")  # where validation chooses: on real sentences raw is better, in worlds both
 _BANK = 8192  # training queries that say how well a video fits everybody
 _PAIRS = 2048  # query–video pairs that are compared together when scoring
 _VIDEOS = 256  # videos that are read together when scoring
@@ -131,6 +132,15 @@ def witness_material(
         hubs=hub_offset(against, hub_count),
         shared=0 if inputs == "raw" else queries.shape[1],
     )
+
+
+def input_choices(inputs: str) -> tuple[str, ...]:
+    """What a witness may read under a setting of ``WitnessStage.inputs``.
+
+    >>> input_choices("auto"), input_choices("raw")
+    (('raw', 'both'), ('raw',))
+    """
+    return _INPUTS_TRIED if inputs == "auto" else (inputs,)
 
 
 def word_inputs(backbone: Backbone, batch: QueryBatch, which: str) -> Tensor:

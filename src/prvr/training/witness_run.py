@@ -9,7 +9,7 @@ from torch import Tensor
 
 from prvr.backbones import Backbone
 from prvr.data import Dataset
-from prvr.scoring import encode_query_batches
+from prvr.scoring import encode_query_batches, ranks, recalls
 from prvr.tokens import QueryBatch, VideoBatch, VideoTokens
 from prvr.trace import Witness, WitnessConfig, WordEvidence, hub_offset
 from prvr.training.model import TraceModel
@@ -17,6 +17,7 @@ from prvr.training.run import Run
 from prvr.training.witness import (
     CANDIDATES,
     HUB_COUNT,
+    input_choices,
     joined_inputs,
     query_bank,
     train_witness,
@@ -65,19 +66,25 @@ class FittedWitness:
 def fit_run_witness(
     run: Run, train: Dataset, validation: Dataset, device: torch.device, *, progress: bool = False
 ) -> FittedWitness:
-    """Train a run's witness as its configuration says, choose both weights on validation, and store it in the run."""
-    config, inputs = run.config, run.config.witness_stage.inputs
+    """Train a run's witness as its configuration says, choose what validation decides, and store it in the run."""
+    config = run.config
     model, _ = run.load_model(device=device)
     bank = query_bank(encode_query_batches(model.backbone, train.query_batches())).rows
-    material = witness_material(model, train, inputs=inputs, alike=config.alike)
-    witness = train_witness(material, config.witness_stage, config.seed, progress=progress)
-    held = witness_material(model, validation, bank, inputs=inputs)
-    hubs = fit_hubs(held)
-    held = held.without_hubs(hubs)
-    words = fit_weight(held, witness_scores(witness, held))
-    fitted = FittedWitness(witness, words, hubs, bank, inputs)
-    save_run_witness(run, fitted)
-    return fitted
+    best, best_sum_r = None, -1.0
+    for inputs in input_choices(config.witness_stage.inputs):
+        material = witness_material(model, train, inputs=inputs, alike=config.alike)
+        witness = train_witness(material, config.witness_stage, config.seed, progress=progress)
+        held = witness_material(model, validation, bank, inputs=inputs)
+        hubs = fit_hubs(held)
+        held = held.without_hubs(hubs)
+        scores = witness_scores(witness, held)
+        words = fit_weight(held, scores)
+        sum_r = recalls(ranks(rescored(held, scores, words), held.truth)).sum_r
+        if sum_r > best_sum_r:
+            best, best_sum_r = FittedWitness(witness, words, hubs, bank, inputs), sum_r
+    assert best is not None
+    save_run_witness(run, best)
+    return best
 
 
 def save_run_witness(run: Run, fitted: FittedWitness) -> None:
