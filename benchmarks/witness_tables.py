@@ -42,6 +42,7 @@ SCORINGS = {
     "shuffled+hubs": "other queries' words, hub offset",
     "uniform+hubs": "uniform evidence, hub offset",
     "candidates-100+hubs": "words and hub offset, a hundred candidates",
+    "query-weights+hubs": "words and hub offset, a weight λ for each query",
 }
 
 
@@ -192,8 +193,9 @@ def draw(cells: dict[str, list[Result]]) -> Any:
     with blank_figure(9.6, 0.6 + 0.6 * len(cells)) as figure:
         axes = figure.add_axes((0.24, 0.16, 0.73, 0.72))
         for place, (key, (label, colour)) in enumerate(shown.items()):
-            found = [pooled([r.pair("base", key) for r in some]) for some in cells.values()]
-            rows = [row + 0.18 * (place - 1.5) for row in range(len(cells))]
+            tried = [(row, [r for r in some if key in r.ranks]) for row, some in enumerate(cells.values())]
+            found = [pooled([r.pair("base", key) for r in some]) for _, some in tried if some]
+            rows = [row + 0.18 * (place - 1.5) for row, some in tried if some]
             sides = [[e.delta - e.low for e in found], [e.high - e.delta for e in found]]
             axes.errorbar([e.delta for e in found], rows, xerr=sides, fmt="o", color=colour, label=label, markersize=4)
         axes.axvline(0, color="#888888", linewidth=0.8)
@@ -217,8 +219,9 @@ def main() -> None:
     print("### Any correct video\n\n" + changes(cells, "base", SCORINGS, "_any") + "\n")
     print("### Other bases, labelled video\n\n" + changes(cells, "base", OTHER_BASES) + "\n")
     print("### Other bases, any correct video\n\n" + changes(cells, "base", OTHER_BASES, "_any") + "\n")
-    cells = with_witness(cells)
-    print("### What words add to the hub offset\n\n" + changes(cells, "hubs", {"words+hubs": "words"}) + "\n")
+    drawn, cells = cells, with_witness(cells)
+    above = {key: SCORINGS[key] for key in ("words+hubs", "pooled+hubs", "uniform+hubs", "shuffled+hubs")}
+    print("### Above the hub offset\n\n" + changes(cells, "hubs", above) + "\n")
     print("### Controls, without the hub offset: ΔSumR\n\n" + kept(cells) + "\n")
     print("### First answers\n\n" + support(cells) + "\n")
     tried = {key: key for r in found for key in r.ranks if key.removesuffix("+hubs") not in _KNOWN and ":" not in key}
@@ -229,10 +232,10 @@ def main() -> None:
     print("### Ablations, first seed, hub offset included\n\n" + changes(first, "base", rows))
     print("\n### Chosen on validation, and cost\n\n" + numbers(cells) + "\n")
     if arguments.figure:
-        print(f"wrote {save_figure(draw(cells), arguments.figure)[0]}\n")
+        print(f"wrote {save_figure(draw(drawn), arguments.figure)[0]}\n")
 
 
-_KNOWN = {"base", "hubs", "words", "raw", "both", "pooled", "shuffled", "uniform", "candidates-100"}
+_KNOWN = {"base", "hubs", "words", "raw", "both", "pooled", "shuffled", "uniform", "candidates-100", "query-weights"}
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from prvr.media import (
     decoder_pool,
     decoding,
     open_video,
+    start_decoders_early,
     stretches,
     write_video,
 )
@@ -205,6 +206,27 @@ def test_a_pool_that_is_closed_at_once_does_not_wait_for_imports() -> None:
     assert not pool.ready()
     assert not Path(f"/proc/{server}").exists()
     assert decoders() == []
+
+
+def test_what_was_started_early_serves_the_next_pool_that_it_fits(long_films: dict[str, Path]) -> None:
+    path = long_films["closed.mp4"]
+    for needs_torch in (HOW.needs_torch, not HOW.needs_torch):
+        start_decoders_early(needs_torch=needs_torch)
+        start_decoders_early(needs_torch=needs_torch)
+        [early] = fork_servers()
+        servers = set()
+        for file in decode_videos([path] * 4, HOW, 2, start_after=0, wait=True):
+            servers |= set(fork_servers())
+            assert read(file) == one_pass(path)[0]
+        assert len(servers) == 1
+        assert (early in servers) == (needs_torch == HOW.needs_torch)
+        assert fork_servers() == decoders() == []
+
+
+def test_what_was_started_early_ends_with_a_process_that_never_decodes() -> None:
+    code = "from prvr.media import start_decoders_early; start_decoders_early(needs_torch=True)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert fork_servers() == []
 
 
 def test_a_decoder_that_had_nothing_to_do_fails_no_file(

@@ -31,6 +31,7 @@ from prvr.library import (
     Video,
     find_videos,
     library_limits,
+    start_decoders,
 )
 from prvr.media import StorageError, VideoFile
 from prvr.terminal import Console
@@ -80,7 +81,10 @@ class Add:
         if library_exists(self.library):
             lib, files = open_or_create(self.library, settings), self._find_videos()
         else:  # look for videos before an empty library is created
-            files, lib = self._find_videos(), open_or_create(self.library, settings)
+            files = self._find_videos()
+            if self.cluster is None:
+                start_decoders(files, settings, self.processes)
+            lib = open_or_create(self.library, settings)
         report = self._add(lib, files)
         _show_report(report, lib)
         print_limits(lib)

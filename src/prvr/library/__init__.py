@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from prvr.library.copying import copy_videos
     from prvr.library.errors import DamagedVectors, LibraryError, NoCandidates
     from prvr.library.folder import FolderStore, require_empty
-    from prvr.library.ingest.add import Adder, AddProgress, AddReport, ProgressClock
+    from prvr.library.ingest.add import Adder, AddProgress, AddReport, ProgressClock, start_decoders
     from prvr.library.ingest.choice import PLAIN_LIMITS, default_encoder, library_limits, usual_encoder
     from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, absolute_path, find_videos
     from prvr.library.ingest.frozen import FrozenEmbedding
@@ -212,6 +212,7 @@ __all__ = [
     "rows_to_ask",
     "score_sections",
     "split_moment",
+    "start_decoders",
     "stretch_column",
     "stretch_type",
     "usual_encoder",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from prvr.media.checked import ONLY_BELOW, ExpectedFile, FileChanged, open_checked, open_place
     from prvr.media.clips import CLIP_PROGRAM, cut_clip
     from prvr.media.dataset import ExtractionResult, TextFeatures, add_features, require_new_features, write_dataset
+    from prvr.media.decoder_start import start_decoders_early
     from prvr.media.decoding import decode_videos
     from prvr.media.encoders import (
         SHORT_NAMES,
@@ -213,6 +214,7 @@ __all__ = [
     "require_unchanged",
     "save_picture",
     "spread",
+    "start_decoders_early",
     "subtitle_files",
     "subtitle_tracks",
     "thumbnail",

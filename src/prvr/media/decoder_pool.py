@@ -24,7 +24,7 @@ import numpy as np
 
 from prvr.errors import UserError
 from prvr.media.buckets import VideoFile
-from prvr.media.decoder_start import DecoderStarter
+from prvr.media.decoder_start import DecoderStarter, take_starter
 from prvr.media.errors import MediaError, StorageError
 from prvr.media.frame_batches import DecodedFile, FrameBatch, OpenFile, Sampling
 from prvr.media.frames import StreamInfo, VideoInfo
@@ -81,7 +81,7 @@ class DecoderPool:
         self._ready, self._gone = 0, 0  # decoders that take files, and those that cannot be started
         self._news = threading.Condition()
         self._numbers = itertools.count()
-        self.starter = DecoderStarter(how)
+        self.starter = take_starter(how)
         self._decoders = [_Decoder(self) for _ in range(processes)]
         for decoder in self._decoders:
             decoder.thread.start()

@@ -3,10 +3,13 @@
 On Linux, one process (``fork_server``) imports what decoders need, and they are its forks. Where pictures are scaled by
 torch, importing takes seconds and hundreds of megabytes: forks share both. On other systems, and if that process cannot
 be started or has ended, each decoder is a Python program of its own (``decode_server``).
+
+``start_decoders_early`` starts that process before it is known what is decoded, while this one loads an encoder.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -24,19 +27,53 @@ FORKS = sys.platform == "linux"  # whether decoders may be forks
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # of numpy and torch: each has its own core
 _IMPORTING = 120.0  # seconds that the fork server may take until it forks
 _ENDING = 5.0  # seconds that a process may take to end
+_early: list[DecoderStarter] = []  # at most one, which nobody has taken yet
+_taking = threading.Lock()
+
+
+def start_decoders_early(*, needs_torch: bool) -> None:
+    """Start the process that decoders are forks of, for those who decode next. Nothing where there is none.
+
+    Args:
+        needs_torch: as ``Sampling.needs_torch`` will be.
+    """
+    if not FORKS:
+        return
+    with _taking:
+        if not _early:
+            atexit.register(_close_early)
+            _early.append(DecoderStarter("pyav", needs_torch=needs_torch))
+
+
+def take_starter(how: Sampling) -> DecoderStarter:
+    """What was started early, where it fits; else a new one."""
+    with _taking:
+        early = _early.pop() if _early else None
+    if early is not None:
+        if (early.decoder, early.needs_torch) == (how.decoder, how.needs_torch):
+            return early
+        early.close()
+    return DecoderStarter(how.decoder, needs_torch=how.needs_torch)
+
+
+def _close_early() -> None:
+    with _taking:
+        while _early:
+            _early.pop().close()
 
 
 class DecoderStarter:
     """Starts decoders for one kind of samples. Any thread may call it."""
 
-    def __init__(self, how: Sampling):
+    def __init__(self, decoder: str, *, needs_torch: bool):
+        self.decoder, self.needs_torch = decoder, needs_torch
         self._server: subprocess.Popen[bytes] | None = None
         self._has_forked = self._closed = False
-        if FORKS and how.decoder == "pyav":  # what other decoders load may not survive a fork
+        if FORKS and decoder == "pyav":  # what other decoders load may not survive a fork
             with suppress(OSError):  # no memory, or too many processes or open files
                 self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 with other:
-                    words = [str(other.fileno()), *(["torch"] if how.needs_torch else [])]
+                    words = [str(other.fileno()), *(["torch"] if needs_torch else [])]
                     self._server = _start_program("prvr.media.fork_server", *words, handles=[other.fileno()])
 
     def start(self, handles: Sequence[int]) -> tuple[subprocess.Popen[bytes] | ForkedDecoder, Sequence[int]]:

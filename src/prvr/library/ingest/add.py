@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -29,10 +29,12 @@ from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import NewVideo, Video
 from prvr.library.store.claims import ClaimHeld, HeldClaim
 from prvr.library.store.commit import Committer, disk_error
+from prvr.library.store.settings import LibrarySettings
 from prvr.library.stores import Store
 from prvr.media import MediaError, Transcriber, VideoFile, open_transcriber
 
 _HASHING = 2  # threads that read files to recognise them
+_LOOKED_AT = 8  # files whose size says whether there is much to decode
 _TELL_EVERY = 10.0  # seconds between signs of progress while a file is read to recognise it
 _Fingerprinted = tuple[SourceFile, Future[Fingerprint | None]]
 
@@ -245,6 +247,7 @@ class Adder:
             first = next(waiting, None)
             if first is None:
                 return
+            decoding.start_early(self.store.record.settings)
             indexing = index_files(
                 self.store.scratch,
                 chain([first], waiting),
@@ -308,6 +311,18 @@ class Adder:
             self.report.transcribed[video.path] = video.subtitles.removeprefix(SPEECH)
         if video.problem is not None:
             self.report.damaged[video.path] = video.problem
+
+
+def start_decoders(paths: Sequence[VideoFile], settings: LibrarySettings, processes: int | None = None) -> None:
+    """Begin to start the processes that will decode these files, before a library is created for them.
+
+    Creating it loads the encoder, which takes seconds. Does nothing where there is little to decode.
+    """
+    size = 0
+    for path in paths[:_LOOKED_AT]:
+        with suppress(OSError, MediaError):  # which adding the file will report
+            size += path.stat().st_size
+    Decoding(processes, len(paths), size).start_early(settings)
 
 
 def is_unchanged(source: SourceFile, video: Video, subtitles: str | None = None) -> bool:

@@ -15,6 +15,7 @@ from prvr.library.ingest.files import INSIDE, SPEECH, Fingerprint, SourceFile
 from prvr.library.ingest.tracks import FRAMES, TEXT, Piece, Track, timed_pieces
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo
+from prvr.library.store.settings import LibrarySettings
 from prvr.media import (
     Encoder,
     FeaturePart,
@@ -26,6 +27,7 @@ from prvr.media import (
     VideoInfo,
     decode_videos,
     encode_videos,
+    start_decoders_early,
     subtitle_tracks,
     video_path,
 )
@@ -45,6 +47,16 @@ class Decoding:
     files: int = 1 << 30  # that will come, where it is known: fewer than processes are decoded with several threads
     bytes: int = 0  # of these files
     threads: int = 0  # of a decoder in this process; 0 uses all cores
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it takes so long that processes are started at once."""
+        return self.processes != 1 and (self.bytes > _MUCH_BYTES or _MUCH_FILES < self.files < 1 << 30)
+
+    def start_early(self, settings: LibrarySettings) -> None:
+        """Begin to start the processes, while this one loads what encodes."""
+        if self.is_long and settings.decoder == "pyav":
+            start_decoders_early(needs_torch=settings.encoder != "plain")
 
 
 FILE_PROBLEMS = (MediaError, ValueError, ArithmeticError, OSError)  # that may be the fault of the file
@@ -83,11 +95,12 @@ def index_files(
             pulled.append(video)
             yield video.path
 
-    much = decoding.bytes > _MUCH_BYTES or _MUCH_FILES < decoding.files < 1 << 30
     how = Sampling.of(encoder, rate, tracks[FRAMES].repeats, tracks[FRAMES].decoder)
     with (
         closing(
-            decode_videos(paths(), how, decoding.processes, decoding.files, decoding.threads, 0.0 if much else None)
+            decode_videos(
+                paths(), how, decoding.processes, decoding.files, decoding.threads, 0.0 if decoding.is_long else None
+            )
         ) as files,
         closing(encode_videos(files, encoder)) as encoded,
     ):
