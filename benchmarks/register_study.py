@@ -28,8 +28,7 @@ import torch.nn.functional as F
 from phase_split import small, train_run
 from torch import Tensor, nn
 
-from prvr.backbones import Encoded, method, register
-from prvr.backbones.dreamprvr import DreamPRVR, DreamPRVRConfig, Imagined
+from prvr.backbones import DreamPRVR, DreamPRVRConfig, Encoded, Imagined, method, register
 from prvr.evaluation import RankPair, open_subject, pooled_change, recalls, run_study, signed
 from prvr.files import write_whole
 from prvr.losses import best_matching

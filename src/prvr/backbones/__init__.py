@@ -17,12 +17,12 @@ from prvr.backbones.registry import METHOD_FOLDERS, UnknownMethod, build, method
 from prvr.backbones.scores import TokenSet, max_cosine, max_dot
 
 if TYPE_CHECKING:
-    from prvr.backbones.dreamprvr import DreamPRVR, DreamPRVRConfig
+    from prvr.backbones.dreamprvr import DreamPRVR, DreamPRVRConfig, Imagined
 else:
 
     def __getattr__(name: str) -> Any:
         """Import a method's classes when they are used: a search in a library needs neither them nor the losses."""
-        if name not in ("DreamPRVR", "DreamPRVRConfig"):
+        if name not in ("DreamPRVR", "DreamPRVRConfig", "Imagined"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from prvr.backbones import dreamprvr
 
@@ -41,6 +41,7 @@ __all__ = [
     "Frozen",
     "FrozenConfig",
     "FrozenTokens",
+    "Imagined",
     "OfficialCheckpoint",
     "OfficialKey",
     "TokenSet",
