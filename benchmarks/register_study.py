@@ -3,10 +3,11 @@
     prvr data synth DATA --size demo
     python benchmarks/register_study.py DATA --out STUDY            # a small world on a CPU: about a minute a training
 
-DreamPRVR's registers collapse onto one vector. Two other kinds replace them here, in the same model:
+DreamPRVR's registers of a video collapse onto one vector. Two other kinds replace them here, in the same model:
 
-- *repaired*: the diffusion as one would expect it. Every register starts from noise of its own, the denoiser predicts
-  the clean register, and each register is drawn to one caption of its video (the best one-to-one assignment).
+- *repaired*: the diffusion as one would expect it. Every register starts from noise of its own (drawn once),
+  the denoiser predicts the clean register, and each register is drawn to one caption of its video (the best
+  one-to-one assignment).
 - *slots*: registers compete for the clips of a video (slot attention), and each caption must find a slot of its own.
 
 Each is trained as in the paper, and with the fused score inside the backbone's losses. λ is chosen on validation. The

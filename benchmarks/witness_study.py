@@ -5,10 +5,10 @@
 
 For every cell (a proxy with a shape of noise, or a world) and seed it trains DreamPRVR alone, then witnesses on
 the frozen base: with words, with the pooled query, and with the controls of ``prvr.evaluation.WitnessExperiment``. The
-same seeds train all of them. Other bases can be trained beside (``--bases``): a *longer* one has a third more
-epochs, which is more than a witness costs; a *compiled* one is trained in the fast form of long trainings; an *alike*
-one does not count a video as a wrong answer to a sentence like one that was written for it (``prvr train --alike
-0.8``), and gets witnesses of its own.
+same seeds train all of them. Other bases can be trained beside (``--bases``): a *longer* one has twice the epochs,
+which takes longer than witnesses do; a *compiled* one is trained in the fast form of long trainings; an *alike* one
+does not count a video as a wrong answer to a sentence like one that was written for it (``prvr train --alike 0.8``),
+and gets witnesses of its own.
 
 Work is queued by importance; what does not fit into ``--minutes`` is left out. A result is written when it is
 there: RESULTS/results.json (numbers), RESULTS/ranks.zip (each query's rank under each scoring) and RESULTS/log.txt.
@@ -153,7 +153,7 @@ def configuration(task: Task, arguments: argparse.Namespace) -> TrainConfig:
         config = small(config)
     epochs = 6 if arguments.quick else cell.epochs
     if task.base == "longer":
-        epochs = round(4 / 3 * epochs)
+        epochs *= 2
     return replace(
         config,
         backbone_stage=replace(config.backbone_stage, epochs=epochs),

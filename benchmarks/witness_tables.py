@@ -47,7 +47,7 @@ SCORINGS = {
 
 
 OTHER_BASES = {
-    "longer:base": "a third more epochs",
+    "longer:base": "twice the epochs",
     "compiled:base": "trained in the compiled form",
     "alike:base": "paraphrases are not wrong",
     "alike:hubs": "the same, hub offset",
@@ -120,7 +120,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def changes(cells: dict[str, list[Result]], before: str, scorings: dict[str, str], ending: str = "") -> str:
-    """A table: scorings by cells, each against ``before``."""
+    """A table: scorings by cells, each against ``before``, and of how many trainings where a scoring lacks some."""
     lines = [f"| ΔSumR against {before} | {' | '.join(cells)} | pooled over all |", f"|---|{'---|' * (len(cells) + 1)}"]
     base = [spread([recalls(r.ranks[before + ending]).sum_r for r in some]) for some in cells.values()]
     lines.append(f"| {before} (SumR, seeds) | {' | '.join(base)} | |")
@@ -129,7 +129,8 @@ def changes(cells: dict[str, list[Result]], before: str, scorings: dict[str, str
         for some in cells.values():
             pairs = [r.pair(before, key, ending) for r in some if key in r.ranks]
             everything += pairs
-            row.append(interval(pooled(pairs)) if pairs else "")
+            fewer = f" ({len(pairs)} of {len(some)})" if len(pairs) < len(some) else ""
+            row.append(interval(pooled(pairs)) + fewer if pairs else "")
         lines.append(f"| {label} | {' | '.join(row)} | {interval(pooled(everything)) if everything else ''} |")
     return "\n".join(lines)
 
@@ -174,7 +175,10 @@ def numbers(cells: dict[str, list[Result]]) -> str:
             " / ".join(f"{r.about['weights'][key]:.2g}" for r in some) for key in ("hubs", "words+hubs", "pooled+hubs")
         ]
         val = [fmean(r.about["validation"][key] for r in some) for key in ("base", "words+hubs")]
-        seconds = [fmean(r.about["base seconds"] for r in some), fmean(r.about["seconds"]["witness"] for r in some)]
+        seconds = [
+            fmean(sum(r.about["step seconds"]) for r in some),
+            fmean(r.about["seconds"]["witness"] for r in some),
+        ]
         lines.append(
             f"| {cell} | {len(some)} | {' | '.join(weights)} | {val[0]:.1f} → {val[1]:.1f} | "
             f"{seconds[0]:.0f} | {seconds[1]:.0f} |"
@@ -221,6 +225,8 @@ def main() -> None:
     print("### Other bases, any correct video\n\n" + changes(cells, "base", OTHER_BASES, "_any") + "\n")
     drawn, cells = cells, with_witness(cells)
     above = {key: SCORINGS[key] for key in ("words+hubs", "pooled+hubs", "uniform+hubs", "shuffled+hubs")}
+    words = {"words+hubs": SCORINGS["words+hubs"]}
+    print("### Words above one pooled vector\n\n" + changes(cells, "pooled+hubs", words) + "\n")
     print("### Above the hub offset\n\n" + changes(cells, "hubs", above) + "\n")
     print("### Controls, without the hub offset: ΔSumR\n\n" + kept(cells) + "\n")
     print("### First answers\n\n" + support(cells) + "\n")

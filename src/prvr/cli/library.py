@@ -10,6 +10,7 @@ import tyro
 from rich.table import Table
 from rich.text import Text
 
+from prvr.cli.choice import choose_encoder
 from prvr.cli.console import UNLIMITED, count, format_bytes, format_time, print_table, shown_name
 from prvr.cli.durations import LIBRARY_DURATIONS, durations_in_seconds
 from prvr.cli.group import print_group_help
@@ -82,6 +83,7 @@ class Add:
             lib, files = open_or_create(self.library, settings), self._find_videos()
         else:  # look for videos before an empty library is created
             files = self._find_videos()
+            settings = choose_encoder(settings)
             if self.cluster is None:
                 start_decoders(files, settings, self.processes)
             lib = open_or_create(self.library, settings)

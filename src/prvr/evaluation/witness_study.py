@@ -27,6 +27,7 @@ from prvr.training import (
     fit_weight,
     input_choices,
     rescored,
+    rescored_sum_r,
     train_witness,
     witness_material,
     witness_scores,
@@ -139,6 +140,7 @@ class WitnessExperiment:
         chosen = self._choose(readers, hubs)
         stage = replace(self.stage, inputs=chosen)  # type: ignore[arg-type]
         witness, train, held = readers[chosen]
+        del readers  # the others fill memory
         corrected = held.without_hubs(hubs)
         pooled = train_witness(train.with_one_word(), stage, self.seed)
         for ending, pair in (("", held), ("+hubs", corrected)):
@@ -193,8 +195,7 @@ class WitnessExperiment:
 
     def _add(self, name: str, held: _Held, scores: _HeldScores, weight: float) -> None:
         self.found.weights.setdefault(name, weight)
-        final = rescored(held.val, scores.val, weight)
-        self.found.validation[name] = recalls(ranks(final, self.splits["val"].query_video)).sum_r
+        self.found.validation[name] = rescored_sum_r(held.val, scores.val, weight)
         self._rank(name, held.test, scores.test, weight)
 
     def _rank(self, name: str, test: WitnessMaterial, scores: Tensor, weight: float) -> None:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from prvr.media.checked import ONLY_BELOW, ExpectedFile, FileChanged, open_checked, open_place
     from prvr.media.clips import CLIP_PROGRAM, cut_clip
     from prvr.media.dataset import ExtractionResult, TextFeatures, add_features, require_new_features, write_dataset
-    from prvr.media.decoder_start import start_decoders_early
-    from prvr.media.decoding import decode_videos
+    from prvr.media.decoder_start import drop_early_decoders, start_decoders_early
+    from prvr.media.decoding import decode_videos, decodes_in_processes
     from prvr.media.encoders import (
         SHORT_NAMES,
         Array,
@@ -175,7 +175,9 @@ __all__ = [
     "decode_picture",
     "decode_videos",
     "decoder_name",
+    "decodes_in_processes",
     "download",
+    "drop_early_decoders",
     "encode_videos",
     "export_moments",
     "feature_parts",

@@ -41,7 +41,6 @@ def start_decoders_early(*, needs_torch: bool) -> None:
         return
     with _taking:
         if not _early:
-            atexit.register(_close_early)
             _early.append(DecoderStarter("pyav", needs_torch=needs_torch))
 
 
@@ -56,10 +55,14 @@ def take_starter(how: Sampling) -> DecoderStarter:
     return DecoderStarter(how.decoder, needs_torch=how.needs_torch)
 
 
-def _close_early() -> None:
+def drop_early_decoders() -> None:
+    """End what was started early, if nobody has taken it."""
     with _taking:
         while _early:
             _early.pop().close()
+
+
+atexit.register(drop_early_decoders)
 
 
 class DecoderStarter:

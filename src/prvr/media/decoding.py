@@ -79,6 +79,17 @@ def decode_videos(
             pool.close()
 
 
+def decodes_in_processes(processes: int | None, files: int, largest: int) -> bool:
+    """Whether ``decode_videos`` starts processes for so many files, when it has worked for ``start_after`` seconds.
+
+    Args:
+        processes: as there.
+        files: how many.
+        largest: bytes of the largest.
+    """
+    return (usable_cores() if processes is None else processes) > 1 and (files > 1 or largest > _LARGE)
+
+
 def _is_large(path: VideoFile) -> bool:
     try:
         return path.stat().st_size > _LARGE

@@ -64,7 +64,7 @@ from prvr.training.witness import (
     witness_material,
     witness_scores,
 )
-from prvr.training.witness_fusion import QueryWeights, fit_hubs, fit_query_weights, fit_weight, rescored
+from prvr.training.witness_fusion import QueryWeights, fit_hubs, fit_query_weights, fit_weight, rescored, rescored_sum_r
 from prvr.training.witness_run import FittedWitness, fit_run_witness, load_run_witness, save_run_witness
 
 __all__ = [
@@ -133,6 +133,7 @@ __all__ = [
     "read_metrics",
     "read_sweep",
     "rescored",
+    "rescored_sum_r",
     "resolve_config",
     "save_run_witness",
     "set_rate",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from prvr.scoring import ranks, recalls
 from prvr.training.witness import WitnessMaterial
 
 
@@ -79,6 +80,11 @@ def _listwise(material: WitnessMaterial, added: list[Tensor]) -> Tensor:
 
     optimiser.step(loss)  # type: ignore[no-untyped-call]
     return weights.detach() / spread
+
+
+def rescored_sum_r(material: WitnessMaterial, added: Tensor, weight: float) -> float:
+    """SumR of a split's final scores, by which validation chooses what a witness reads."""
+    return recalls(ranks(rescored(material, added, weight), material.truth)).sum_r
 
 
 def rescored(material: WitnessMaterial, added: Tensor, weight: float) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from prvr.backbones import Backbone
 from prvr.data import Dataset
-from prvr.scoring import encode_query_batches, ranks, recalls
+from prvr.scoring import encode_query_batches
 from prvr.tokens import QueryBatch, VideoBatch, VideoTokens
 from prvr.trace import Witness, WitnessConfig, WordEvidence, hub_offset
 from prvr.training.model import TraceModel
@@ -25,7 +25,7 @@ from prvr.training.witness import (
     witness_scores,
     word_inputs,
 )
-from prvr.training.witness_fusion import fit_hubs, fit_weight, rescored
+from prvr.training.witness_fusion import fit_hubs, fit_weight, rescored, rescored_sum_r
 
 _NAME = "witness"
 
@@ -79,7 +79,7 @@ def fit_run_witness(
         held = held.without_hubs(hubs)
         scores = witness_scores(witness, held)
         words = fit_weight(held, scores)
-        sum_r = recalls(ranks(rescored(held, scores, words), held.truth)).sum_r
+        sum_r = rescored_sum_r(held, scores, words)
         if sum_r > best_sum_r:
             best, best_sum_r = FittedWitness(witness, words, hubs, bank, inputs), sum_r
     assert best is not None

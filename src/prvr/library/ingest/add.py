@@ -31,7 +31,7 @@ from prvr.library.store.claims import ClaimHeld, HeldClaim
 from prvr.library.store.commit import Committer, disk_error
 from prvr.library.store.settings import LibrarySettings
 from prvr.library.stores import Store
-from prvr.media import MediaError, Transcriber, VideoFile, open_transcriber
+from prvr.media import MediaError, Transcriber, VideoFile, drop_early_decoders, open_transcriber
 
 _HASHING = 2  # threads that read files to recognise them
 _LOOKED_AT = 8  # files whose size says whether there is much to decode
@@ -263,6 +263,7 @@ class Adder:
                     committer.put(indexed, file.held)
                     clock.finish(file.source)
         finally:
+            drop_early_decoders()
             while claimed:
                 claimed.popleft().held.release()
 

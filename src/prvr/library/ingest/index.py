@@ -26,6 +26,7 @@ from prvr.media import (
     VideoFile,
     VideoInfo,
     decode_videos,
+    decodes_in_processes,
     encode_videos,
     start_decoders_early,
     subtitle_tracks,
@@ -51,11 +52,12 @@ class Decoding:
     @property
     def is_long(self) -> bool:
         """Whether it takes so long that processes are started at once."""
-        return self.processes != 1 and (self.bytes > _MUCH_BYTES or _MUCH_FILES < self.files < 1 << 30)
+        return self.bytes > _MUCH_BYTES or _MUCH_FILES < self.files < 1 << 30
 
     def start_early(self, settings: LibrarySettings) -> None:
         """Begin to start the processes, while this one loads what encodes."""
-        if self.is_long and settings.decoder == "pyav":
+        many = decodes_in_processes(self.processes, self.files, self.bytes)  # of one file, these are its bytes
+        if self.is_long and many and settings.decoder == "pyav":
             start_decoders_early(needs_torch=settings.encoder != "plain")
 
 
