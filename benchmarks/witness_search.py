@@ -56,8 +56,8 @@ def sentence(number: int) -> str:
     return " ".join(f"word{word}" for word in np.random.default_rng(number).integers(0, 1000, _WORDS))
 
 
-def make_runs(folder: Path, encoder: WordEncoder) -> dict[str, Run]:
-    """Two runs with the same random weights, with a witness and without."""
+def make_runs(folder: Path, encoder: WordEncoder, inputs: str) -> dict[str, Run]:
+    """Two runs with the same random weights, with a witness of these inputs and without."""
     config = load_preset("own", "witness")
     widths = {"visual_width": encoder.width, "query_width": encoder.word_width}
     config = replace(config, model=replace(config.model, **widths))  # type: ignore[arg-type]
@@ -68,16 +68,19 @@ def make_runs(folder: Path, encoder: WordEncoder) -> dict[str, Run]:
         run = runs[name] = Run(folder / f"run-{name}")
         run.create(config, folder, features={track: asdict(recipe) for track, recipe in recipes.items()})
         run.save_weights(config.selection, TraceModel.from_config(config).state_dict(), epochs=[0], fusion_weight=0.05)
-    witness = Witness(encoder.word_width, encoder.width, config.witness_stage.witness).eval()
+    shared = config.model.width if inputs == "both" else 0
+    witness = Witness(shared + encoder.word_width, shared + encoder.width, config.witness_stage.witness, shared).eval()
     bank = torch.nn.functional.normalize(torch.randn(64, config.model.width), dim=-1)
-    save_run_witness(runs[WITH], FittedWitness(witness, 4.0, 0.5, bank, "raw"))
+    save_run_witness(runs[WITH], FittedWitness(witness, 4.0, 0.5, bank, inputs))
     return runs
 
 
-def make_libraries(folder: Path, videos: int, frames: int, encoder: WordEncoder) -> dict[str, Library]:
+def make_libraries(
+    folder: Path, videos: int, frames: int, encoder: WordEncoder, inputs: str = "raw"
+) -> dict[str, Library]:
     """The same videos in two libraries."""
     libraries = {}
-    for name, run in make_runs(folder, encoder).items():
+    for name, run in make_runs(folder, encoder, inputs).items():
         libraries[name] = Library.create(folder / f"library-{name}", model=run.path, encoder=encoder)
         fill(libraries[name], videos, frames, distinct=min(videos, _DISTINCT))
     return libraries
@@ -153,6 +156,7 @@ def main() -> None:
     parser.add_argument("--videos", type=int, nargs="+", default=[200, 2000, 10_000])
     parser.add_argument("--minutes", type=float, default=2.0, help="of each video, at one frame per second")
     parser.add_argument("--width", type=int, default=768, help="of the encoder")
+    parser.add_argument("--inputs", choices=("raw", "both"), default="raw", help="what the witness reads")
     parser.add_argument("--searches", type=int, default=100)
     parser.add_argument("--first", type=int, default=5, help="libraries to open and search once")
     parser.add_argument("--profile", action="store_true", help="where the time goes; in this process")
@@ -161,7 +165,7 @@ def main() -> None:
     scenes_about(args.width)
     for videos in args.videos:
         folder = Path(tempfile.mkdtemp())
-        libraries = make_libraries(folder, videos, round(60 * args.minutes), encoder)
+        libraries = make_libraries(folder, videos, round(60 * args.minutes), encoder, args.inputs)
         sizes = ", ".join(f"{each.status().bytes / 1e6:.0f} MB {name}" for name, each in libraries.items())
         console.print(f"[bold]{videos} videos of {args.minutes:g} minutes[/]: {sizes}")
         for name, taken in ways(libraries, args.searches).items():

@@ -61,9 +61,10 @@ def test_shares_and_differences_are_those_counted_by_hand() -> None:
     assert PLACE not in rows
 
 
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Library]:
-    return witness_search.make_libraries(tmp_path_factory.mktemp("libraries"), 6, 20, witness_search.WordEncoder(16))
+@pytest.fixture(scope="module", params=["raw", "both"])
+def libraries(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Library]:
+    folder, encoder = tmp_path_factory.mktemp("libraries"), witness_search.WordEncoder(16)
+    return witness_search.make_libraries(folder, 6, 20, encoder, request.param)
 
 
 def test_both_libraries_hold_the_same_videos_and_one_has_a_witness(libraries: dict[str, Library]) -> None:

@@ -102,7 +102,9 @@ def witness_run(path: Path, data: Path, inputs: str = "raw") -> Run:
 def add_witness(run: Run, inputs: str = "raw") -> Run:
     torch.manual_seed(7)
     model = run.config.model
-    witness = Witness(model.query_width, model.visual_width, WitnessConfig(width=16, hidden=8, neighbours=1))
+    shared = 0 if inputs == "raw" else model.width
+    widths = (0, 0) if inputs == "encoded" else (model.query_width, model.visual_width)
+    witness = Witness(*(shared + each for each in widths), WitnessConfig(width=16, hidden=8, neighbours=1), shared)
     torch.nn.init.normal_(witness.importance.weight)
     bank = torch.nn.functional.normalize(torch.randn(40, model.width), dim=-1)
     save_run_witness(run, FittedWitness(witness.eval(), 4.0, 0.5, bank, inputs))

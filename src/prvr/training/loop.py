@@ -278,15 +278,7 @@ class Trainer:
             calibrate_run(self.run, self.train_set, self.validation_set, self.group.device)
         if self.group.is_first and self.config.witness_stage.steps and not self.run.has_weights("witness"):
             shown = self.console is not None
-            fitted = fit_run_witness(self.run, self.train_set, self.validation_set, self.group.device, progress=shown)
-            if self.console is not None and fitted.inputs != "raw":
-                self.console.print(
-                    f"the witness reads {fitted.inputs} inputs: `prvr library add --model` will search without it "
-                    "(train with --witness-stage.inputs raw for one that it uses)",
-                    markup=False,
-                    highlight=False,
-                    soft_wrap=True,
-                )
+            fit_run_witness(self.run, self.train_set, self.validation_set, self.group.device, progress=shown)
 
     def _compare_with_best(self, now: PhaseEpoch, validation: Validation) -> None:
         progress = self.progress

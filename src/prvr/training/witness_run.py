@@ -54,13 +54,29 @@ class FittedWitness:
         return hub_offset(backbone.base_score(self.bank, videos), HUB_COUNT)
 
     @torch.no_grad()
+    def read_words(self, backbone: Backbone, queries: QueryBatch) -> tuple[Tensor, Tensor]:
+        """Unit words (Q, L, D) and their weights α (Q, L)."""
+        return self.witness.read_words(word_inputs(backbone, queries, self.inputs), queries.mask.bool())
+
+    @torch.no_grad()
+    def read_frames(self, tokens: VideoTokens, frames: Tensor, mask: Tensor) -> Tensor:
+        """Unit frames (V, M, D).
+
+        Args:
+            tokens: what the base made of the videos, at least M frames of each.
+            frames: the features that it was given, (V, M, Dv).
+            mask: of these, (V, M).
+        """
+        inputs = joined_inputs(tokens.frames[:, : frames.shape[1]].float(), frames, self.inputs)
+        return self.witness.read_frames(inputs, mask.bool())
+
+    @torch.no_grad()
     def evidence(self, model: TraceModel, query: QueryBatch, video: VideoBatch) -> WordEvidence:
         """What the words of one query see in one video: shapes (1, 1, …)."""
-        tokens = model.backbone.encode_video_batch(video).to(torch.float32)
-        count = video.frames.shape[1]
-        frames, mask = joined_inputs(tokens.frames[:, :count], video.frames, self.inputs), video.frame_mask.bool()
-        words = word_inputs(model.backbone, query, self.inputs)
-        return self.witness(words, query.mask.bool(), frames[:, None], mask[:, None])
+        tokens = model.backbone.encode_video_batch(video)
+        frames = self.read_frames(tokens, video.frames, video.frame_mask)
+        words, weights = self.read_words(model.backbone, query)
+        return self.witness.compare(words, weights, frames[:, None], video.frame_mask.bool()[:, None])
 
 
 def fit_run_witness(

@@ -54,9 +54,15 @@ def by_hand(library: Library, sentence: str, path: Path) -> float:
             base = float(backbone.base_score(query, tokens) + 0.05 * evidence.score)
             frames = torch.from_numpy(normalise_rows(raw[first:last]))[None, None]
             masks = torch.ones(words.shape[:2]).bool(), torch.ones(frames.shape[:3]).bool()
+            states, made = backbone.word_states(words, masks[0]), tokens.frames[None, :, : last - first]
+            read = {
+                "raw": (words, frames),
+                "encoded": (states, made),
+                "both": (torch.cat([states, words], -1), torch.cat([made, frames], -1)),
+            }[fitted.inputs]
             hub = float(backbone.base_score(fitted.bank, tokens).topk(10, dim=0).values.mean())
             found.append(
-                (base, base - HUBS * hub + WORDS * float(fitted.witness(words, masks[0], frames, masks[1]).score))
+                (base, base - HUBS * hub + WORDS * float(fitted.witness(read[0], masks[0], read[1], masks[1]).score))
             )
     return max(found)[1]
 
@@ -231,12 +237,19 @@ def test_without_its_arrays_or_its_model_a_library_answers_as_before(
     assert scores(Library.open(older.folder).search(SENTENCES[0], limit=100)) == before
 
 
-def test_a_witness_of_other_inputs_is_not_used(data: Path, films: RenderedWorld, tmp_path: Path) -> None:
-    run = witness_run(tmp_path / "run", data, inputs="both")
-    library = Library.create(tmp_path / "library", model=run.path)
-    library.add([films.videos["test0000"]])
-    assert not [*library.folder.rglob("witness.frames.bin")]
-    assert library.search(SENTENCES[0]).hits
+@pytest.mark.parametrize("inputs", ["encoded", "both"])
+def test_a_witness_may_read_what_the_base_made_of_the_features(
+    inputs: str, films: RenderedWorld, data: Path, tmp_path: Path
+) -> None:
+    run = witness_run(tmp_path / "run", data, inputs)
+    library = Library.create(tmp_path / "library", model=run.path, storage="fp32")
+    library.add(sorted(films.videos.values())[:4])
+    found = scores(library.search(SENTENCES[0], limit=100))
+    assert len(found) == 4
+    by_file = {path: by_hand(library, SENTENCES[0], Path(path)) for path in found}
+    above = max(by_file.values())
+    for path, score in found.items():
+        assert score - max(found.values()) == pytest.approx(by_file[path] - above, abs=8e-3)  # frames are half floats
 
 
 def test_every_frame_is_kept_where_tokens_are_clips(data: Path, films: RenderedWorld, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class Track:
         spans[:tokens] = np.stack([piece.spans[first, 0], piece.spans[last, 1]], 1)
         arrays["spans"] = spans.reshape(-1, PAGE_TOKENS, 2)
         if embedding.witness is not None:
-            arrays |= embedding.witness.arrays(embedding.backbone, embedded, len(arrays["spans"]), PAGE_TOKENS)
+            arrays |= embedding.witness.arrays(embedded, len(arrays["spans"]), PAGE_TOKENS)
         return Section(gallery.about, arrays, tokens)
 
 

@@ -51,7 +51,7 @@ class TrainedEmbedding(Embedding):
         self.words = recipes_of(run)[1].words
         self.calibration = read_calibration(run)
         fitted = load_run_witness(run)
-        self.witness = LibraryWitness(fitted) if fitted is not None and fitted.inputs == "raw" else None
+        self.witness = None if fitted is None else LibraryWitness(fitted, self.backbone)
         self._last_read: tuple[list[str], list[Tensor]] = [], []  # texts and their words: a search asks twice
         known = self.calibration.words if self.calibration is not None else frozenset[str]()
         self.known_stems = frozenset(map(word_stem, known))

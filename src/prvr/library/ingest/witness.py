@@ -23,6 +23,7 @@ from prvr.library.store.background import Floats
 from prvr.library.store.rows import WITNESS_FACTS, WITNESS_FRAMES
 from prvr.processes import usable_cores
 from prvr.scoring import one_core_threads
+from prvr.tokens import QueryBatch
 from prvr.trace import NO_FRAME
 from prvr.training import FittedWitness
 
@@ -45,39 +46,44 @@ class SeenWords:
 
 
 class LibraryWitness:
-    """A fitted witness that reads raw features."""
+    """The fitted witness of a model.
 
-    def __init__(self, fitted: FittedWitness):
-        self.fitted = fitted
+    Args:
+        fitted: the witness.
+        backbone: the base of the model, whose words and frames it may read.
+    """
+
+    def __init__(self, fitted: FittedWitness, backbone: Backbone):
+        self.fitted, self.backbone = fitted, backbone
         fitted.witness.requires_grad_(False)
 
-    @torch.no_grad()
-    def arrays(self, backbone: Backbone, embedded: Embedded, pages: int, page: int) -> dict[str, NDArray[np.generic]]:
+    def arrays(self, embedded: Embedded, pages: int, page: int) -> dict[str, NDArray[np.generic]]:
         """What is kept of a section: its frames (pages, n, D); its hub offset h and the number of frames (1, 2).
 
         Args:
-            backbone: the model.
             embedded: the section.
             pages: that its tokens fill.
             page: tokens of a page.
         """
         assert embedded.frames is not None
-        read = self.fitted.witness.read_frames(embedded.frames, torch.ones(len(embedded.frames), dtype=torch.bool))
+        given = embedded.frames[None]
+        (read,) = self.fitted.read_frames(embedded.tokens, given, torch.ones(given.shape[:2], dtype=torch.bool))
         if embedded.tokens.evidence_from == "clips":  # there are as many in every section, of however many frames
-            page = -(-backbone.config.frames // pages)
+            page = -(-self.backbone.config.frames // pages)
         frames = np.zeros((pages * page, read.shape[1]), np.float16)
         frames[: len(read)] = read.half().numpy()
-        facts = np.array([[float(self.fitted.hub_offset(backbone, embedded.tokens)), len(read)]], np.float32)
+        facts = np.array([[float(self.fitted.hub_offset(self.backbone, embedded.tokens)), len(read)]], np.float32)
         return {WITNESS_FRAMES: frames.reshape(pages, page, -1), WITNESS_FACTS: facts}
 
     def read(self, names: Sequence[Sequence[str]], words: Sequence[Tensor]) -> list[SentenceWords]:
         """The words of each sentence, (L, Dq)."""
         return _one_core_each().submit(self._read, names, words).result()
 
-    @torch.no_grad()
     def _read(self, names: Sequence[Sequence[str]], words: Sequence[Tensor]) -> list[SentenceWords]:
         mask = pad_sequence([torch.ones(len(each), dtype=torch.bool) for each in words], batch_first=True)
-        found, weights = self.fitted.witness.read_words(pad_sequence([*words], batch_first=True), mask)
+        found, weights = self.fitted.read_words(
+            self.backbone, QueryBatch(pad_sequence([*words], batch_first=True), mask)
+        )
         rows = zip(names, words, torch.split(found, 1), torch.split(weights, 1), strict=True)
         return [
             SentenceWords(self.fitted, tuple(of_one), vectors[:, : len(each)], important[:, : len(each)])
