@@ -8,7 +8,7 @@ the frozen base: with words, with the pooled query, and with the controls of ``p
 same seeds train all of them. Other bases can be trained beside (``--bases``): a *longer* one has twice the epochs,
 which takes longer than witnesses do; a *compiled* one is trained in the fast form of long trainings; an *alike* one
 does not count a video as a wrong answer to a sentence like one that was written for it (``prvr train --alike 0.8``),
-and gets witnesses of its own.
+and gets witnesses of its own; *second* trains nothing, but uses the usual base of the next seed as a witness.
 
 Work is queued by importance; what does not fit into ``--minutes`` is left out. A result is written when it is
 there: RESULTS/results.json (numbers), RESULTS/ranks.zip (each query's rank under each scoring) and RESULTS/log.txt.
@@ -38,12 +38,14 @@ from typing import Any
 
 import torch
 from phase_split import small, train_run
+from torch import Tensor
 
 from prvr.evaluation import (
     WITNESS_ABLATIONS,
     EvaluationProtocol,
     EvaluationRecord,
     WitnessExperiment,
+    WitnessStudy,
     ranks,
     recalls,
     save_record,
@@ -51,6 +53,7 @@ from prvr.evaluation import (
 from prvr.files import write_whole
 from prvr.media import open_text_encoder
 from prvr.training import (
+    Run,
     TrainConfig,
     WitnessStage,
     load_preset,
@@ -98,7 +101,7 @@ CELLS = {
 ABLATED = ("activitynet-correlated", "charades-correlated")
 KEPT_ASIDE = ("activitynet-exchanged", "charades-draw")
 USUAL = tuple(name for name in CELLS if name not in KEPT_ASIDE)
-BASES = ("longer", "alike", "compiled")
+BASES = ("longer", "alike", "compiled", "second")
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,7 @@ def configuration(task: Task, arguments: argparse.Namespace) -> TrainConfig:
     config = load_preset("demo" if arguments.quick and cell.is_world else cell.preset)
     if arguments.quick and not cell.is_world:
         config = small(config)
-    epochs = 6 if arguments.quick else cell.epochs
+    epochs = arguments.epochs or (6 if arguments.quick else cell.epochs)
     if task.base == "longer":
         epochs *= 2
     return replace(
@@ -170,7 +173,8 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
     """Train a base and try everything on it; results go to STUDY/results."""
     torch.set_float32_matmul_precision("high")
     data, began = arguments.study / "data" / task.cell, time.perf_counter()
-    run = train_run(configuration(task, arguments), data, arguments.study / "runs" / task.name)
+    trained = replace(task, base="usual") if task.base == "second" else task
+    run = train_run(configuration(trained, arguments), data, arguments.study / "runs" / trained.name)
     seconds = time.perf_counter() - began
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     splits = {s: move_if_it_fits(load_split(run.config, data, s), device) for s in ("train", "val", "test")}
@@ -189,6 +193,12 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
         base = split_scores(model, test, use_trace=False).base
         columns = {"base": ranks(base, test.query_video).cpu(), "base_any": ranks(base, test.positives).cpu()}
         about["test"] = {name: recalls(column).sum_r for name, column in columns.items()}
+    elif task.base == "second":
+        (partner,) = partners(task, arguments)
+        other, _ = Run(arguments.study / "runs" / partner.name).load_model(device=device)
+        found = WitnessExperiment(model, splits, WitnessStage(), task.seed).beside(other)
+        columns = columns_of(found)
+        about |= found.summary()
     else:
         usual = task.base == "usual"
         ablated = usual and task.seed == arguments.seeds[0] and task.cell in arguments.ablated
@@ -197,13 +207,25 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
             stage = replace(stage, steps=200, queries=32, negatives=11)
         experiment = WitnessExperiment(model, splits, stage, task.seed, run.config.alike)
         found = experiment.run(arguments.ablations if ablated else ())
-        columns = {**found.ranks, **{f"{name}_any": column for name, column in found.any_ranks.items()}}
+        columns = columns_of(found)
         about |= found.summary()
     owners = tuple(test.video_ids[row] for row in test.query_video.tolist())
     protocol = EvaluationProtocol(task.cell, "test", "mean of the last 3 epochs", (task.seed,))
     folder = arguments.study / "results" / task.name
     save_record(EvaluationRecord(test.query_ids, owners, columns, protocol), folder)
     write_whole(folder / "about.json", json.dumps(about, indent=1))
+
+
+def columns_of(found: WitnessStudy) -> dict[str, Tensor]:
+    return {**found.ranks, **{f"{name}_any": column for name, column in found.any_ranks.items()}}
+
+
+def partners(task: Task, arguments: argparse.Namespace) -> list[Task]:
+    """The training that a *second* base comes from: the usual one of the next seed, or of the first after the last."""
+    if task.base != "second":
+        return []
+    seeds = arguments.seeds
+    return [Task(task.cell, seeds[(seeds.index(task.seed) + 1) % len(seeds)])]
 
 
 # -- the queue --------------------------------------------------------------------------------------------------------
@@ -214,7 +236,7 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
     kept = [name for name in arguments.cells if name in KEPT_ASIDE]
     worlds = [name for name in arguments.cells if CELLS[name].is_world]
     proxies = [name for name in arguments.cells if name not in (*worlds, *kept)]
-    (first, *others), rest = arguments.seeds, [name for name in BASES if name != "alike"]
+    (first, *others), rest = arguments.seeds, ["longer", "compiled"]
     rounds = [
         ([first], ["usual"], [*proxies, *worlds]),
         ([first], ["alike"], proxies),
@@ -224,6 +246,7 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
         (others, ["usual"], worlds),
         (others, rest, [*proxies, *worlds]),
         (others, ["usual", "alike"], kept),
+        (arguments.seeds if others else [], ["second"], [*proxies, *worlds, *kept]),
     ]
     for seeds, bases, cells in rounds:
         for seed in seeds:
@@ -290,9 +313,11 @@ class Queue:
     def is_done(self, task: Task) -> bool:
         return (self.arguments.study / "results" / task.name / "about.json").exists()
 
-    def one(self, task: Task, data: Future[bool]) -> None:
+    def one(self, task: Task, data: Future[bool], before: list[Future[None]]) -> None:
         if not data.result():
             return
+        for other in before:  # queued earlier, so that nothing waits for what cannot begin
+            other.result()
         expected = 1.1 * sum(self.taken[-4:]) / len(self.taken[-4:]) if self.taken else 0.0
         if self.left < max(20.0, expected):
             self.say(f"{task.name}: left out, {self.left:.0f} s are too few")
@@ -313,6 +338,7 @@ class Queue:
         a = self.arguments
         words = [str(a.study), "--annotations", str(a.annotations), "--encoder", a.encoder, "--compile", a.compile]
         words += ["--ablations", *a.ablations, "--ablated", *a.ablated, "--seeds", *map(str, a.seeds)]
+        words += ["--epochs", str(a.epochs)] if a.epochs else []
         return [*words, *(["--quick"] if a.quick else [])]
 
     def collect(self) -> None:
@@ -337,7 +363,12 @@ class Queue:
                 words = embeddings_of(CELLS[name], self.arguments)
                 data[name] = builders.submit(self.build, name, first.get(words))
                 first.setdefault(words, data[name])
-            for ended in [trainers.submit(self.one, task, data[task.cell]) for task in open_tasks]:
+            ends: dict[Task, Future[None]] = {}
+            for task in open_tasks:
+                needed = [replace(task, base="usual"), *partners(task, self.arguments)] if task.base == "second" else []
+                before = [ends[other] for other in needed if other in ends]
+                ends[task] = trainers.submit(self.one, task, data[task.cell], before)
+            for ended in ends.values():
                 ended.result()
         self.collect()
         self.say("done")
@@ -368,6 +399,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=1, help="trainings side by side")
     parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--quick", action="store_true", help="small models and worlds, for a CPU")
+    parser.add_argument("--epochs", type=int, help="of a base; by default 100 in worlds, 30 on proxies, 6 with --quick")
     parser.add_argument("--build", help=argparse.SUPPRESS)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # CELL SEED BASE
     arguments = parser.parse_args()

@@ -150,15 +150,35 @@ def test_an_experiment_ranks_every_scoring_and_control(preset: Path, world: Path
     model = TraceModel.from_config(config).eval()
     stage = WitnessStage(witness=WitnessConfig(width=8, hidden=8), steps=3, queries=4, negatives=3, inputs="auto")
     found = WitnessExperiment(model, splits, stage, seed=0).run(["encoded", "fused-loss"])
-    endings = [f"{name}{hubs}" for name in ("words", "pooled", "shuffled", "uniform") for hubs in ("", "+hubs")]
+    controls = ("pooled", "shuffled", "shuffled-own", "uniform", "uniform-own")
+    endings = [f"{name}{hubs}" for name in ("words", *controls) for hubs in ("", "+hubs")]
     tried = {"query-weights+hubs", "candidates-100+hubs", "raw+hubs", "both+hubs", "encoded+hubs", "fused-loss+hubs"}
-    assert {"base", "hubs", *endings, *tried} == set(found.ranks) == set(found.any_ranks)
+    assert {"base", "hubs", "other-hubs", *endings, *tried} == set(found.ranks) == set(found.any_ranks)
     assert torch.equal(found.ranks["words+hubs"], found.ranks[f"{found.inputs}+hubs"])
     assert found.validation["words+hubs"] == max(found.validation[f"{name}+hubs"] for name in ("raw", "both"))
     base = split_scores(model, splits["test"], use_trace=False).base
     assert torch.equal(found.ranks["base"], ranks(base, splits["test"].query_video))
     assert all((found.any_ranks[name] <= found.ranks[name]).all() for name in found.ranks)
     assert found.summary()["test"]["base"] == recalls(found.ranks["base"]).sum_r
+    assert "lead of the base" in found.support
+    assert found.support["reading"] != "lead of the base"
+
+
+def test_a_second_base_is_read_as_a_witness_is(preset: Path, world: Path) -> None:
+    config = load_preset(str(preset))
+    splits = {split: load_split(config, world, split) for split in ("train", "val", "test")}
+    models = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        models.append(TraceModel.from_config(config).eval())
+    found = WitnessExperiment(models[0], splits, WitnessStage(), seed=0).beside(models[1])
+    assert set(found.ranks) == {"base", "hubs", "second-base", "second-base+hubs"}
+    own, other = (split_scores(model, splits["test"], use_trace=False).base for model in models)
+    weight = found.weights["second-base"]
+    best = own.topk(min(50, own.shape[1]), dim=1).indices
+    both = own - 100.0
+    both = both.scatter(1, best, (own + weight * other).gather(1, best))
+    assert torch.equal(found.ranks["second-base"], ranks(both, splits["test"].query_video))
 
 
 def test_a_run_keeps_its_witness_and_ranks_with_it(preset: Path, world: Path, tmp_path: Path) -> None:

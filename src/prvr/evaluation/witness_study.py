@@ -1,7 +1,8 @@
 """What a witness adds to a trained base, and what its controls add: ranks of a test split under every scoring.
 
-Everything is chosen on the validation split: the weights λ and μ of every scoring, and nothing else. A control that is
-trained (``pooled``) gets its own λ; one that breaks a trained witness (``shuffled``, ``uniform``) keeps the witness's.
+Everything is chosen on the validation split: the weights λ and μ of every scoring, and nothing else. A control that
+breaks a trained witness is ranked twice: with the witness's λ (``shuffled``, ``uniform``), and with a λ of its own
+(``shuffled-own``, ``uniform-own``), because it may have other sizes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from prvr.training import (
     input_choices,
     rescored,
     rescored_sum_r,
+    split_scores,
     train_witness,
     witness_material,
     witness_scores,
@@ -41,12 +43,14 @@ WITNESS_ABLATIONS: dict[str, dict[str, object]] = {
     "fused-loss": {"base_weight": 10.0},
     "best-30": {"pool": 30},
     "best-400": {"pool": 400},
+    "any-wrong": {"pool": 1_000_000},  # any wrong video instead of near misses
     "more-steps": {"steps": 4500},
     "more-dropout": {"witness": WitnessConfig(dropout=0.5)},
     "wider": {"witness": WitnessConfig(width=768, hidden=768)},
 }
 
 _MORE = 100  # candidates, as a second number of them
+_LEAD = "lead of the base"  # how sure the base is of its first answer, which no witness is needed for
 
 
 @dataclass
@@ -91,6 +95,20 @@ class _Held(NamedTuple):
     def with_one_word(self) -> _Held:
         return _Held(self.val.with_one_word(), self.test.with_one_word())
 
+    def with_other_words(self) -> _Held:
+        """Every query has the words of another one."""
+
+        def moved(part: WitnessMaterial) -> WitnessMaterial:
+            rows = torch.roll(torch.arange(len(part.words), device=part.device), 1 + len(part.words) // 2)
+            return part.with_words(part.words[rows], part.word_mask[rows])
+
+        return _Held(moved(self.val), moved(self.test))
+
+    def with_other_hubs(self) -> _Held:
+        """Every video has the hub offset of another one."""
+        val, test = (replace(part, hubs=part.hubs.roll(1 + len(part.hubs) // 2)) for part in self)
+        return _Held(val, test)
+
 
 class _HeldScores(NamedTuple):
     """S_words of their candidates."""
@@ -99,8 +117,12 @@ class _HeldScores(NamedTuple):
     test: Tensor
 
     @staticmethod
-    def of(witness: Witness, held: _Held) -> _HeldScores:
-        return _HeldScores(witness_scores(witness, held.val), witness_scores(witness, held.test))
+    def of(witness: Witness, held: _Held, *, uniform: bool = False) -> _HeldScores:
+        return _HeldScores(*(witness_scores(witness, part, uniform=uniform) for part in held))
+
+    @staticmethod
+    def none(held: _Held) -> _HeldScores:
+        return _HeldScores(*(torch.zeros_like(part.candidates, dtype=part.base.dtype) for part in held))
 
 
 class _Reader(NamedTuple):
@@ -133,10 +155,9 @@ class WitnessExperiment:
         """Base, hubs, the witness with its controls, and some ablations."""
         readers = {inputs: self._train(inputs) for inputs in input_choices(self.stage.inputs)}
         held = next(iter(readers.values())).held
-        none = _HeldScores(*(torch.zeros_like(part.candidates, dtype=part.base.dtype) for part in held))
-        self._add("base", held, none, 0.0)
-        hubs = self.found.weights["hubs"] = fit_hubs(held.val)
-        self._add("hubs", held.without_hubs(hubs), none, 0.0)
+        hubs = self._base(held)
+        other = held.with_other_hubs()
+        self._plain("other-hubs", other, fit_hubs(other.val))
         chosen = self._choose(readers, hubs)
         stage = replace(self.stage, inputs=chosen)  # type: ignore[arg-type]
         witness, train, held = readers[chosen]
@@ -147,7 +168,7 @@ class WitnessExperiment:
             scores = _HeldScores.of(witness, pair)
             weight = fit_weight(pair.val, scores.val)
             self._add(f"words{ending}", pair, scores, weight)
-            self._break(witness, ending, pair.test, weight)
+            self._break(witness, ending, pair, weight)
             self._fit(f"pooled{ending}", pooled, pair.with_one_word())
         self._support(witness, corrected, scores, weight)
         each = fit_query_weights(corrected.val, scores.val)  # λ_q instead of one λ
@@ -159,6 +180,31 @@ class WitnessExperiment:
             own, other = (train, held) if changed.inputs == chosen else self._material(changed.inputs)
             self._fit(f"{name}+hubs", train_witness(own, changed, self.seed), other.without_hubs(hubs))
         return self.found
+
+    def beside(self, other: TraceModel) -> WitnessStudy:
+        """A control: a second base in place of the witness. It reads the same candidates, with a λ of its own."""
+
+        read = (witness_material(self.model, self.splits[split], self.bank) for split in ("val", "test"))
+        held = _Held(*read)
+        second = [split_scores(other, self.splits[split], use_trace=False).base for split in ("val", "test")]
+        corrected = held.without_hubs(self._base(held))
+        for ending, pair in (("", held), ("+hubs", corrected)):
+            chosen = (scores.gather(1, part.candidates) for scores, part in zip(second, pair, strict=True))
+            scores = _HeldScores(*chosen)
+            self._add(f"second-base{ending}", pair, scores, fit_weight(pair.val, scores.val))
+        return self.found
+
+    def _base(self, held: _Held) -> float:
+        """Rank with the base alone, and without hubs. Returns μ."""
+        self._plain("base", held, 0.0)
+        hubs = fit_hubs(held.val)
+        self._plain("hubs", held, hubs)
+        return hubs
+
+    def _plain(self, name: str, held: _Held, hubs: float) -> None:
+        """Rank with the base and a hub offset alone."""
+        self.found.weights[name] = hubs
+        self._add(name, held.without_hubs(hubs), _HeldScores.none(held), 0.0)
 
     def _train(self, inputs: str) -> _Reader:
         with self._timed("encoding"):
@@ -181,12 +227,15 @@ class WitnessExperiment:
 
         return read("train", alike=self.alike), _Held(read("val", self.bank), read("test", self.bank))
 
-    def _break(self, witness: Witness, ending: str, test: WitnessMaterial, weight: float) -> None:
+    def _break(self, witness: Witness, ending: str, held: _Held, weight: float) -> None:
         """The same witness with other queries' words, and with all words and frames alike."""
-        moved = torch.roll(torch.arange(len(test.words), device=test.device), 1 + len(test.words) // 2)
-        other = test.with_words(test.words[moved], test.word_mask[moved])
-        self._rank(f"shuffled{ending}", test, witness_scores(witness, other), weight)
-        self._rank(f"uniform{ending}", test, witness_scores(witness, test, uniform=True), weight)
+        broken = {
+            "shuffled": _HeldScores.of(witness, held.with_other_words()),
+            "uniform": _HeldScores.of(witness, held, uniform=True),
+        }
+        for name, scores in broken.items():
+            self._add(f"{name}{ending}", held, scores, weight)
+            self._add(f"{name}-own{ending}", held, scores, fit_weight(held.val, scores.val))
 
     def _fit(self, name: str, witness: Witness, held: _Held) -> None:
         """A trained witness with its own λ."""
@@ -206,7 +255,8 @@ class WitnessExperiment:
     def _support(self, witness: Witness, held: _Held, scores: _HeldScores, weight: float) -> None:
         """How often the first answer is correct, where its words are explained better than usual and where not.
 
-        Validation chooses how *explained* is read, and what is usual: the median.
+        Validation chooses how *explained* is read, and what is usual: the median. How much the base's first answer
+        leads, which needs no witness, is read beside it.
         """
         val, test = (
             _FirstAnswers.of(part, some, weight, witness.log_scale.exp().item())
@@ -214,7 +264,7 @@ class WitnessExperiment:
         )
         usual = {name: float(values.median()) for name, values in val.readings.items()}
         known = {name: val.shares(name, usual[name], self.splits["val"].positives) for name in usual}
-        best = max(known, key=lambda name: known[name].difference)
+        best = max((name for name in known if name != _LEAD), key=lambda name: known[name].difference)
         found = {name: test.shares(name, usual[name], self.splits["test"].positives) for name in usual}
         self.found.support = found[best]._asdict() | {"reading": best}
         self.found.support |= {name: found[name].difference for name in found}
@@ -250,10 +300,13 @@ class _FirstAnswers(NamedTuple):
     def of(material: WitnessMaterial, scores: Tensor, weight: float, scale: float) -> _FirstAnswers:
         first = (material.base.gather(1, material.candidates) + weight * scores).argmax(1, keepdim=True)
         own = scores.gather(1, first)
+        best = material.base.topk(2, dim=1).values
+        lead = best[:, :1] - best[:, 1:]
         readings = {
             "deviations above the candidates": (own - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True),
             "probability among the candidates": (scale * scores).log_softmax(1).gather(1, first),
             "place among the candidates": -(scores > own).sum(1, keepdim=True).float(),
+            _LEAD: lead,
         }
         return _FirstAnswers(
             material.candidates.gather(1, first).squeeze(1),
