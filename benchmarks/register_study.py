@@ -6,13 +6,15 @@
 DreamPRVR's registers of a video collapse onto one vector. Two other kinds replace them here, in the same model:
 
 - *repaired*: the diffusion as one would expect it. Every register starts from noise of its own (drawn once),
-  the denoiser predicts the clean register, and each register is drawn to one caption of its video (the best
-  one-to-one assignment).
+  the denoiser learns to predict the clean register from fresh noise, and each register is drawn to one caption of its
+  video (the best one-to-one assignment).
 - *slots*: registers compete for the clips of a video (slot attention), and each caption must find a slot of its own.
 
-Each is trained as in the paper, and with the fused score inside the backbone's losses. λ is chosen on validation. The
-table shows how alike registers are, and what evidence adds to the base branch of the same weights. In *uniform*, all
-registers count the same: if that ranks as well, the query's choice of registers adds nothing.
+The loss that draws registers to captions weighs 0.001 in the paper, and 0.1 or 0.01 here; DreamPRVR's own registers are
+trained with 0.1 too, to tell the weight from the kind. With 0.1, all are also trained with the fused score inside the
+backbone's losses. λ is chosen on validation. The table shows how alike registers are, and what evidence adds to
+the base branch of the same weights. In *uniform*, all registers count the same: if that ranks as well, the query's
+choice of registers adds nothing.
 """
 
 from __future__ import annotations
@@ -20,16 +22,17 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from phase_split import small, train_run
 from torch import Tensor, nn
 
-from prvr.backbones import DreamPRVR, DreamPRVRConfig, Encoded, Imagined, method, register
+from prvr.backbones import DreamPRVR, DreamPRVRConfig, Encoded, Imagined, register
 from prvr.evaluation import RankPair, open_subject, pooled_change, recalls, run_study, signed
 from prvr.files import write_whole
 from prvr.losses import best_matching
@@ -37,17 +40,8 @@ from prvr.tokens import TrainBatch
 from prvr.training import Run, TrainConfig, load_preset
 
 
-@dataclass(frozen=True)
-class OwnRegistersConfig(DreamPRVRConfig):
-    """The weight of the captions that registers are drawn to counts here: 0.001 in the paper."""
-
-    weight_denoise: float = 0.1
-
-
 class OwnRegisters(DreamPRVR):
     """What both kinds share: each caption of a video is assigned to the register that is nearest to it."""
-
-    config_type = OwnRegistersConfig
 
     def encode_batch(self, batch: TrainBatch) -> Encoded:
         scored, shaped = self.encode_queries_twice(batch.queries.tokens, batch.queries.mask)
@@ -96,7 +90,8 @@ class Repaired(OwnRegisters):
 
     def caption_error(self, captions: Tensor, labels: Tensor, chosen: Tensor, imagined: Imagined) -> Tensor:
         target = captions * captions.shape[-1] ** 0.5 / 2  # mostly within ±1, to which registers are clamped
-        noisy = self.diffusion.noisy(target[:, None], self.noise[chosen][:, None])  # (T, N, 1, D)
+        # fresh noise at every step: constant noise could be learned, and the video would then tell nothing
+        noisy = self.diffusion.noisy(target[:, None], torch.randn_like(target)[:, None])  # (T, N, 1, D)
         condition = imagined.condition[labels, chosen][:, None]
         predicted = self.diffusion.denoiser(noisy, self.diffusion.denoiser.context(condition))
         return (predicted - target[:, None]).square().mean((0, 2, 3))
@@ -133,20 +128,40 @@ class Slots(OwnRegisters):
         return 1 - torch.cosine_similarity(captions, imagined.condition[labels, chosen], dim=-1)
 
 
-METHODS = {"DreamPRVR": "dreamprvr", "repaired": Repaired.method, "slots": Slots.method}
+class Kind(NamedTuple):
+    """Registers that are tried."""
+
+    method: str
+    weight: float = 0.1  # of the loss that draws them to captions
+    fused: bool = False  # whether the backbone's losses see the fused score
+
+    def label(self) -> str:
+        names = {"dreamprvr": "DreamPRVR", Repaired.method: "repaired", Slots.method: "slots"}
+        return f"{names[self.method]}, {self.weight:g}{', fused score in the losses' if self.fused else ''}"
 
 
-def configuration(arguments: argparse.Namespace, name: str, fused: bool, seed: int) -> TrainConfig:
+USUAL = Kind("dreamprvr", 0.001)
+KINDS = (
+    USUAL,
+    Kind("dreamprvr"),
+    Kind(Repaired.method),
+    Kind(Slots.method),
+    Kind(Repaired.method, 0.01),
+    Kind(Slots.method, 0.01),
+    USUAL._replace(fused=True),
+    Kind(Repaired.method, fused=True),
+    Kind(Slots.method, fused=True),
+)
+
+
+def configuration(arguments: argparse.Namespace, kind: Kind, seed: int) -> TrainConfig:
     """The preset with another kind of registers."""
     config = load_preset(arguments.preset)
     if arguments.quick:
         config = small(config)
-    kind = method(METHODS[name]).config_type
-    shared = {each.name: getattr(config.model, each.name) for each in fields(config.model)}
-    if kind is OwnRegistersConfig:
-        shared.pop("weight_denoise")
-    stage = replace(config.trace_stage, fused_base=fused)
-    return replace(config, method=METHODS[name], model=kind(**shared), trace_stage=stage, seed=seed, validate_every=10)
+    model = replace(config.model, weight_denoise=kind.weight)  # type: ignore[call-arg]
+    stage = replace(config.trace_stage, fused_base=kind.fused)
+    return replace(config, method=kind.method, model=model, trace_stage=stage, seed=seed, validate_every=10)
 
 
 @dataclass(frozen=True)
@@ -181,11 +196,17 @@ def look(run: Run, data: Path) -> Found:
 
 
 def rows(found: dict[str, list[Found]]) -> Iterator[str]:
-    columns = ("registers", "cosine within / between videos", "base SumR", "base against DreamPRVR's", "λ")
+    columns = (
+        "registers, weight of their loss",
+        "cosine within / between videos",
+        "base SumR",
+        "base against DreamPRVR's",
+        "λ",
+    )
     yield f"| {' | '.join(columns)} | evidence | uniform |"
     yield "|---|---|--:|---|---|---|---|"
     for name, seeds in found.items():
-        usual = found["DreamPRVR"]
+        usual = found[USUAL.label()]
         base = pooled_change([RankPair(u.base, f.base, f.owners) for u, f in zip(usual, seeds, strict=True)])
         gains = [
             pooled_change([RankPair(f.base, getattr(f, column), f.owners) for f in seeds])
@@ -194,7 +215,7 @@ def rows(found: dict[str, list[Found]]) -> Iterator[str]:
         cosines = f"{fmean(f.within for f in seeds):.3f} / {fmean(f.between for f in seeds):.3f}"
         total = fmean(recalls(f.base).sum_r for f in seeds)
         weights = ", ".join(f"{f.weight:g}" for f in seeds)
-        shown = "" if name == "DreamPRVR" else f"{signed(base.delta)} [{signed(base.low)}, {signed(base.high)}]"
+        shown = "" if seeds is usual else f"{signed(base.delta)} [{signed(base.low)}, {signed(base.high)}]"
         cells = [f"{signed(gain.delta)} [{signed(gain.low)}, {signed(gain.high)}]" for gain in gains]
         yield f"| {name} | {cosines} | {total:.1f} | {shown} | {weights} | {' | '.join(cells)} |"
 
@@ -209,13 +230,11 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[Found]] = {}
-    for fused in (False, True):
-        for name in METHODS:
-            label = f"{name}, fused score in the losses" if fused else name
-            for seed in arguments.seeds:
-                folder = arguments.out / f"{METHODS[name]}{'-fused' if fused else ''}-{seed}"
-                run = train_run(configuration(arguments, name, fused, seed), arguments.data, folder)
-                found.setdefault(label, []).append(look(run, arguments.data))
+    for kind in KINDS:
+        for seed in arguments.seeds:
+            folder = arguments.out / f"{kind.method}-{kind.weight:g}{'-fused' if kind.fused else ''}-{seed}"
+            run = train_run(configuration(arguments, kind, seed), arguments.data, folder)
+            found.setdefault(kind.label(), []).append(look(run, arguments.data))
     table = "\n".join(rows(found))
     write_whole(arguments.out / "registers.md", table + "\n")
     ranks = {

@@ -33,6 +33,7 @@ from prvr.evaluation import (
 
 SCORINGS = {
     "hubs": "hub offset alone",
+    "other-hubs": "hub offset of another video",
     "words": "words",
     "words+hubs": "**words and hub offset**",
     "raw+hubs": "the same, reading raw features",
@@ -40,7 +41,9 @@ SCORINGS = {
     "pooled": "pooled query for the words",
     "pooled+hubs": "pooled query, hub offset",
     "shuffled+hubs": "other queries' words, hub offset",
+    "shuffled-own+hubs": "the same, with a weight of its own",
     "uniform+hubs": "uniform evidence, hub offset",
+    "uniform-own+hubs": "the same, with a weight of its own",
     "candidates-100+hubs": "words and hub offset, a hundred candidates",
     "query-weights+hubs": "words and hub offset, a weight λ for each query",
 }
@@ -48,6 +51,8 @@ SCORINGS = {
 
 OTHER_BASES = {
     "longer:base": "twice the epochs",
+    "second:second-base": "the base of another seed as the witness",
+    "second:second-base+hubs": "the same, hub offset",
     "compiled:base": "trained in the compiled form",
     "alike:base": "paraphrases are not wrong",
     "alike:hubs": "the same, hub offset",
@@ -105,6 +110,7 @@ def joined(results: Sequence[Result]) -> list[Result]:
 
 
 DRAWS = 5_000  # of every interval
+_LEAD = "lead of the base"
 
 
 def pooled(pairs: Sequence[RankPair]) -> Estimate:
@@ -147,8 +153,8 @@ def kept(cells: dict[str, list[Result]], ending: str = "") -> str:
 
 def support(cells: dict[str, list[Result]]) -> str:
     lines = [
-        "| cell | supported | correct if supported | correct if not | difference | read as |",
-        "|---|--:|--:|--:|--:|---|",
+        "| cell | supported | correct if supported | correct if not | difference | read as | by the base's lead |",
+        "|---|--:|--:|--:|--:|---|--:|",
     ]
     for cell, some in cells.items():
         share, yes, no = (
@@ -156,7 +162,10 @@ def support(cells: dict[str, list[Result]]) -> str:
             for key in ("supported", "correct_if_supported", "correct_if_not")
         )
         readings = ", ".join(dict.fromkeys(r.about["support"]["reading"] for r in some))
-        lines.append(f"| {cell} | {share:.0f} % | {yes:.1f} % | {no:.1f} % | {signed(yes - no, 1)} | {readings} |")
+        leads = [r.about["support"][_LEAD] for r in some if _LEAD in r.about["support"]]
+        lead = signed(100 * fmean(leads), 1) if leads else ""
+        difference = signed(yes - no, 1)
+        lines.append(f"| {cell} | {share:.0f} % | {yes:.1f} % | {no:.1f} % | {difference} | {readings} | {lead} |")
     return "\n".join(lines)
 
 
@@ -224,7 +233,9 @@ def main() -> None:
     print("### Other bases, labelled video\n\n" + changes(cells, "base", OTHER_BASES) + "\n")
     print("### Other bases, any correct video\n\n" + changes(cells, "base", OTHER_BASES, "_any") + "\n")
     drawn, cells = cells, with_witness(cells)
-    above = {key: SCORINGS[key] for key in ("words+hubs", "pooled+hubs", "uniform+hubs", "shuffled+hubs")}
+    controls = ("pooled+hubs", "uniform+hubs", "uniform-own+hubs", "shuffled+hubs", "shuffled-own+hubs")
+    above = {key: SCORINGS[key] for key in ("words+hubs", *controls)}
+    above["second:second-base+hubs"] = "the base of another seed as the witness"
     words = {"words+hubs": SCORINGS["words+hubs"]}
     print("### Words above one pooled vector\n\n" + changes(cells, "pooled+hubs", words) + "\n")
     print("### Above the hub offset\n\n" + changes(cells, "hubs", above) + "\n")
@@ -241,7 +252,14 @@ def main() -> None:
         print(f"wrote {save_figure(draw(drawn), arguments.figure)[0]}\n")
 
 
-_KNOWN = {"base", "hubs", "words", "raw", "both", "pooled", "shuffled", "uniform", "candidates-100", "query-weights"}
+_KNOWN = {
+    "base",
+    *(key.removesuffix("+hubs") for key in SCORINGS),
+    "shuffled",
+    "shuffled-own",
+    "uniform",
+    "uniform-own",
+}
 
 
 if __name__ == "__main__":
