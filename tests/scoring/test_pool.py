@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from prvr.scoring import Gallery, ScoringPool, one_core_threads, score_parts
+from prvr.scoring import Gallery, OneCoreThreads, ScoringPool, score_parts
 
 from .test_evidence import WIDTH, Corpus, corpus_tokens, trained
 
@@ -53,12 +53,28 @@ def test_chosen_rows_are_scored_in_their_order(gallery: Gallery, cores: int) -> 
 
 def test_each_thread_of_a_pool_has_one_core(cores: int) -> None:
     """Also after its first product, for which torch asks how many cores there are."""
-    with one_core_threads(2, "test") as threads:
+    with OneCoreThreads("test").executor(2) as threads:
         large = torch.ones(256, 256)
         assert [*threads.map(lambda _: ((large @ large).sum(), torch.get_num_threads())[1], range(8))] == [1] * 8
         assert torch.get_num_threads() == cores
     with ThreadPoolExecutor(1) as later:
         assert later.submit(torch.get_num_threads).result() == cores
+
+
+def test_threads_are_started_once_however_many_ask(cores: int) -> None:
+    """Otherwise one would start threads while torch's number of cores is that of the other's threads."""
+    for _ in range(5):
+        shared, together = OneCoreThreads("test"), threading.Barrier(6)
+
+        def start(shared: OneCoreThreads = shared, together: threading.Barrier = together) -> ThreadPoolExecutor:
+            together.wait()
+            return shared.executor(2)
+
+        with ThreadPoolExecutor(6) as asking:
+            assert len({future.result() for future in [asking.submit(start) for _ in range(6)]}) == 1
+        shared.close()
+        with ThreadPoolExecutor(1) as later:
+            assert later.submit(torch.get_num_threads).result() == cores
 
 
 def test_several_threads_may_share_a_pool(gallery: Gallery) -> None:

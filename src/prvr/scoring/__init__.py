@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from prvr.scoring.mapped import PAGED, GalleryError, array_bytes, map_array
     from prvr.scoring.numpy_gallery import NumpyGallery, NumpyScores, RowEvidence
     from prvr.scoring.pairwise import pairwise_scores, rerank
-    from prvr.scoring.pool import ScoringPool, one_core_threads
+    from prvr.scoring.pool import OneCoreThreads, ScoringPool
     from prvr.scoring.rank_stream import gallery_ranks
     from prvr.scoring.recall import (
         CUTOFFS,
@@ -65,6 +65,7 @@ __all__ = [
     "NotSeparable",
     "NumpyGallery",
     "NumpyScores",
+    "OneCoreThreads",
     "Positives",
     "Recall",
     "RowEvidence",
@@ -90,7 +91,6 @@ __all__ = [
     "join_videos",
     "known_searches",
     "map_array",
-    "one_core_threads",
     "one_pass_pays",
     "pairwise_scores",
     "positive_pairs",

@@ -43,7 +43,7 @@ class ScoringPool:
     def __init__(self, *, smallest_piece: int = SMALLEST_PIECE, pages_copied: int = PAGES_COPIED) -> None:
         self._smallest_piece = smallest_piece
         self._pages_copied = pages_copied
-        self._threads = _Threads()
+        self._threads = OneCoreThreads("prvr-score")
         self._of_thread = threading.local()
 
     def score(self, queries: Tensor, galleries: Sequence[Gallery]) -> list[Scores]:
@@ -99,13 +99,11 @@ class ScoringPool:
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """``work`` on each item, in order; the cores that torch may use take one item after the other."""
         cores = torch.get_num_threads()
-        return [work(item) for item in items] if cores == 1 else [*self._executor(cores).map(work, items)]
+        return [work(item) for item in items] if cores == 1 else [*self._threads.executor(cores).map(work, items)]
 
     def close(self) -> None:
         """End the threads. A pool that is used again starts new ones."""
-        threads, self._threads = self._threads, _Threads()
-        if threads.executor is not None and threads.process == os.getpid():
-            threads.executor.shutdown()
+        self._threads.close()
 
     def _engine(self, gallery: Gallery) -> Engine | ScoringEngine:
         return self._torch_engine() if gallery.device.type == "cpu" else "auto"
@@ -117,29 +115,51 @@ class ScoringPool:
         engine: FactorisedEngine = self._of_thread.engine
         return engine
 
-    def _executor(self, cores: int) -> ThreadPoolExecutor:
-        if self._threads.process != os.getpid():
-            self._threads = _Threads()  # a forked process has none of its parent's threads, and perhaps a locked lock
-        return self._threads.start(cores)
+
+class OneCoreThreads:
+    """Threads in each of which torch uses one core. In all others, it uses as many as before.
+
+    They are started when they are first asked for, by any thread, and again after a fork: the child has none of them.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._process = os.getpid()
+        self._executor: ThreadPoolExecutor | None = None
+
+    def executor(self, count: int) -> ThreadPoolExecutor:
+        """The threads; there are as many as were first asked for."""
+        with _starting():
+            if self._executor is None or self._process != os.getpid():
+                self._process, self._executor = os.getpid(), _one_core_threads(count, self.name)
+            return self._executor
+
+    def close(self) -> None:
+        """End the threads. New ones start when they are asked for again."""
+        with _starting():
+            executor, self._executor = self._executor, None
+        if executor is not None and self._process == os.getpid():
+            executor.shutdown()
 
 
-class _Threads:
-    """The threads of one process."""
+class _StartLock:
+    """Held while threads are started: meanwhile torch's default number of cores is not the usual one."""
 
     def __init__(self) -> None:
-        self.process = os.getpid()
-        self.lock = threading.Lock()
-        self.executor: ThreadPoolExecutor | None = None
-
-    def start(self, cores: int) -> ThreadPoolExecutor:
-        with self.lock:
-            if self.executor is None:
-                self.executor = one_core_threads(cores, "prvr-score")
-            return self.executor
+        self.process, self.lock = os.getpid(), threading.Lock()
 
 
-def one_core_threads(count: int, name: str) -> ThreadPoolExecutor:
-    """Threads in each of which torch uses one core. In all others, it uses as many as before."""
+_start_lock = _StartLock()
+
+
+def _starting() -> threading.Lock:
+    global _start_lock
+    if _start_lock.process != os.getpid():
+        _start_lock = _StartLock()  # a thread of the parent may have held the lock when it forked
+    return _start_lock.lock
+
+
+def _one_core_threads(count: int, name: str) -> ThreadPoolExecutor:
     usual = torch.get_num_threads()
     threads = ThreadPoolExecutor(count, name, initializer=_use_one_core)
     together = threading.Barrier(count)

@@ -7,7 +7,6 @@ own registers, so that memory and time stay bounded. A video scores as its best 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from prvr.library.store.arrays import Section
 from prvr.media import Backend, FeaturePart, TextEncoder
 
 if TYPE_CHECKING:
-    from prvr.scoring import Storage
+    from prvr.scoring import OneCoreThreads, Storage
 
 FRAMES, TEXT = "frames", "text"  # names of tracks
 PAGE_TOKENS = 16  # small pages waste little on short videos, and are not slower here
@@ -78,7 +77,7 @@ class Track:
 
     def section(self, piece: Piece) -> Section:
         """Encode one piece as the arrays of a gallery with one row."""
-        return _single_core().submit(self._section, piece).result()
+        return _single_core().executor(1).submit(self._section, piece).result()
 
     def _section(self, piece: Piece) -> Section:
         import torch  # a search does without it
@@ -110,14 +109,14 @@ class Track:
 
 
 @cache
-def _single_core() -> ThreadPoolExecutor:
+def _single_core() -> OneCoreThreads:
     """A thread in which torch uses one core.
 
     A section is many small products. Shared among cores that decode at the same time, they take ten times as long.
     """
-    from prvr.scoring import one_core_threads
+    from prvr.scoring import OneCoreThreads
 
-    return one_core_threads(1, "prvr-sections")
+    return OneCoreThreads("prvr-sections")
 
 
 def timed_pieces(parts: Iterable[FeaturePart], rate: float) -> Iterator[Piece]:

@@ -7,9 +7,8 @@ for the best videos of its ranking.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import torch
@@ -22,11 +21,13 @@ from prvr.library.ingest.embedding import Embedded
 from prvr.library.store.background import Floats
 from prvr.library.store.rows import WITNESS_FACTS, WITNESS_FRAMES
 from prvr.processes import usable_cores
-from prvr.scoring import one_core_threads
+from prvr.scoring import OneCoreThreads
 from prvr.tokens import QueryBatch
 from prvr.trace import NO_FRAME
 from prvr.training import FittedWitness
 
+# the products are small, and cores that are busy would hold them up
+_one_core_each = OneCoreThreads("prvr-words")
 _CACHED = 4  # sections whose frames fit into the cache of a core in full precision
 
 
@@ -77,7 +78,7 @@ class LibraryWitness:
 
     def read(self, names: Sequence[Sequence[str]], words: Sequence[Tensor]) -> list[SentenceWords]:
         """The words of each sentence, (L, Dq)."""
-        return _one_core_each().submit(self._read, names, words).result()
+        return _one_core_each.executor(usable_cores()).submit(self._read, names, words).result()
 
     def _read(self, names: Sequence[Sequence[str]], words: Sequence[Tensor]) -> list[SentenceWords]:
         mask = pad_sequence([torch.ones(len(each), dtype=torch.bool) for each in words], batch_first=True)
@@ -106,7 +107,7 @@ class SentenceWords:
 
     def look_into(self, frames: Sequence[NDArray[np.float16]]) -> Future[SeenWords]:
         """Begin with ``seen_in``, so that several sentences are compared at the same time."""
-        return _one_core_each().submit(self._seen_in, frames)
+        return _one_core_each.executor(usable_cores()).submit(self._seen_in, frames)
 
     @torch.no_grad()
     def _seen_in(self, frames: Sequence[NDArray[np.float16]]) -> SeenWords:
@@ -123,9 +124,3 @@ class SentenceWords:
         evidence.masked_fill_(~mask[:, None], NO_FRAME)
         found = self.fitted.witness.judge(evidence[None], self.weights, mask[None])
         return SeenWords(found.score[0].numpy(), found.explained[0].numpy(), evidence.numpy(), tuple(counts))
-
-
-@cache
-def _one_core_each() -> ThreadPoolExecutor:
-    """Threads in which torch uses one core: the products are small, and cores that are busy would hold them up."""
-    return one_core_threads(usable_cores(), "prvr-words")
