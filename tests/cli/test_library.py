@@ -12,7 +12,7 @@ import pytest
 
 from prvr.cli import main
 from prvr.cli.search import sparkline
-from prvr.library import MomentEvidence
+from prvr.library import LibrarySettings, MomentEvidence
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 
 
@@ -166,3 +166,19 @@ def test_a_folder_without_videos_is_said_so(tmp_path: Path, capsys: pytest.Captu
     assert main(["library", "add", str(tmp_path / "folder"), "--library", str(tmp_path / "library")]) == 1
     assert "no video was found in the given paths" in capsys.readouterr().err
     assert not (tmp_path / "library").exists()  # nothing was decided yet
+
+
+def test_decoders_start_before_a_new_library_is_made(
+    films: RenderedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They import what they need while this process loads the encoder."""
+    library, started = tmp_path / "library", []
+
+    def start(files: list[Path], settings: LibrarySettings, processes: int | None) -> None:
+        started.append((len(files), settings.encoder, processes, library.exists()))
+
+    monkeypatch.setattr("prvr.cli.library.start_decoders", start)
+    paths = [str(path) for path in sorted(films.videos.values())[:2]]
+    words = ["library", "add", *paths, "--library", str(library), "--encoder", "plain", "--processes", "2"]
+    assert main(words) == main(words) == 0
+    assert started == [(2, "plain", 2, False)]

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from prvr.errors import UserError
+from prvr.library import LibrarySettings, start_decoders
 from prvr.media import (
     DecodedFile,
     EncoderError,
@@ -31,11 +32,13 @@ from prvr.media import (
     decode_videos,
     decoder_pool,
     decoding,
+    drop_early_decoders,
     open_video,
     start_decoders_early,
     stretches,
     write_video,
 )
+from tests.waiting import until
 
 HOW = Sampling(5.0, Fit(32, 24), batch=8)
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
@@ -213,15 +216,21 @@ def test_what_was_started_early_serves_the_next_pool_that_it_fits(long_films: di
     for needs_torch in (HOW.needs_torch, not HOW.needs_torch):
         start_decoders_early(needs_torch=needs_torch)
         start_decoders_early(needs_torch=needs_torch)
-        while not (early := fork_servers()):  # its name shows a moment after its start
-            time.sleep(0.01)
-        servers = set()
+        until(fork_servers)  # its name shows a moment after its start
+        early, servers = fork_servers(), set()
         for file in decode_videos([path] * 4, HOW, 2, start_after=0, wait=True):
             servers |= set(fork_servers())
             assert read(file) == one_pass(path)[0]
         assert len(servers) == 1
         assert (set(early) == servers) == (needs_torch == HOW.needs_torch)
         assert fork_servers() == decoders() == []
+
+
+def test_a_library_of_many_files_starts_decoders_early(long_films: dict[str, Path]) -> None:
+    start_decoders([long_films["closed.mp4"]] * 30, LibrarySettings("plain"), 2)
+    until(fork_servers)
+    drop_early_decoders()
+    assert fork_servers() == []
 
 
 def test_what_was_started_early_ends_with_a_process_that_never_decodes() -> None:

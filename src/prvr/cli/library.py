@@ -20,7 +20,7 @@ from prvr.cli.progress import encoding_progress
 from prvr.cli.reindex import Reindex
 from prvr.cli.repair import Repair
 from prvr.cli.watch import Watch
-from prvr.lake import add_on_cluster, copy_library, library_exists, open_library
+from prvr.lake import add_on_cluster, copy_library, create_library, library_exists, open_library
 from prvr.library import (
     FEWEST_TOKENS,
     VIDEO_SUFFIXES,
@@ -86,7 +86,7 @@ class Add:
             settings = choose_encoder(settings)
             if self.cluster is None:
                 start_decoders(files, settings, self.processes)
-            lib = open_or_create(self.library, settings)
+            lib = create_library(self.library, settings)
         report = self._add(lib, files)
         _show_report(report, lib)
         print_limits(lib)
