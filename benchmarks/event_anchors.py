@@ -1,9 +1,10 @@
-"""``python benchmarks/event_anchors.py RUN``: would better anchors help TRACE?
+"""``python benchmarks/event_anchors.py RUN [RUN …]``: would better anchors help TRACE?
 
     python benchmarks/event_anchors.py RUN                                  # a run on a synthetic world
     python benchmarks/event_anchors.py RUN --annotations DIR                # a run on a proxy, whose events are there
 
-Anchors stand in for the registers of a trained base, at test time, with λ chosen on validation:
+Of several runs (seeds), intervals draw whole videos, all runs together. Anchors stand in for the registers of a trained
+base, at test time, with λ chosen on validation:
 
 - *events*: the mean token of every event of a video's own annotation, whether or not a query asks for it. This is
   what a perfect register would be, and leaks nothing about the queries.
@@ -86,14 +87,27 @@ def chosen(val: Tensor, test: Tensor, splits: Sequence[TransferSplit]) -> tuple[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("run", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("--annotations", type=Path, help="as for `prvr data proxy`; not for a synthetic world")
     parser.add_argument("--data", type=Path, help="where the data is now")
     arguments = parser.parse_args()
+    pairs: dict[str, list[RankPair]] = {}
+    weights: dict[str, list[float]] = {}
+    for path in arguments.run:
+        for label, (pair, weight) in study(path, arguments).items():
+            pairs.setdefault(label, []).append(pair)
+            weights.setdefault(label, []).append(weight)
+    (first, *_) = pairs.values()
+    base = sum(recalls(pair.base).sum_r for pair in first) / len(first)
+    print(f"| anchors | ΔSumR to the base ({base:.1f}) | λ |\n|---|---|---|")
+    for label, found in pairs.items():
+        print(f"| {label} | {pooled_change(found)} | {', '.join(f'{weight:g}' for weight in weights[label])} |")
+
+
+def study(path: Path, arguments: argparse.Namespace) -> dict[str, tuple[RankPair, float]]:
+    """By kind of anchors, ranks without and with them, and λ."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    subjects = [
-        open_subject(Run(arguments.run), data=arguments.data, split=split, device=device) for split in ("val", "test")
-    ]
+    subjects = [open_subject(Run(path), data=arguments.data, split=split, device=device) for split in ("val", "test")]
     splits = [encode_split(subject.model.backbone, subject.dataset) for subject in subjects]
     data = arguments.data or Path(subjects[0].run.data)
     sets: list[dict[str, Tensor]] = []
@@ -106,17 +120,17 @@ def main() -> None:
         pooled = {kind: with_anchors(videos, kind).registers for kind in ("temporal-8", "global-8")}
         sets.append(made | {kind: anchors for kind, anchors in pooled.items() if anchors is not None})
     base = ranks(splits[1].base, splits[1].truth).cpu()
-    print(f"| anchors | ΔSumR to the base ({recalls(base).sum_r:.1f}), λ |\n|---|---|")
-    owners = subjects[1].owners
-    found = [sweep_anchors(s.queries, s.videos, a) for s, a in zip(splits, sets, strict=True)]
+    swept = [sweep_anchors(s.queries, s.videos, a) for s, a in zip(splits, sets, strict=True)]
+    found: dict[str, tuple[RankPair, float]] = {}
     for name in sets[0]:
-        rows = {name: (found[0][name], found[1][name])}
+        rows = {name: (swept[0][name], swept[1][name])}
         if "(leak)" in name or name == "events":
             plain = [_best(s.queries, a[name]) for s, a in zip(splits, sets, strict=True)]
             rows[f"{name}, a plain maximum over them"] = (plain[0], plain[1])
         for label, (val, test) in rows.items():
             weight, after = chosen(val, test, splits)
-            print(f"| {label} | {pooled_change([RankPair(base, after, owners)])} (λ {weight:g}) |", flush=True)
+            found[label] = RankPair(base, after, subjects[1].owners), weight
+    return found
 
 
 def _best(queries: Tensor, anchors: Tensor) -> Tensor:
