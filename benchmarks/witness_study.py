@@ -130,8 +130,11 @@ def build(name: str, arguments: argparse.Namespace) -> None:
     cell, folder = CELLS[name], arguments.study / "data" / name
     if cell.is_world:
         if not (folder / "synth").exists():
-            small_world = replace(FEATURE_SIZES["demo"], train=200, val=60, test=120)
-            write_feature_world(folder, small_world if arguments.quick else FEATURE_SIZES[cell.source], progress=False)
+            world = FEATURE_SIZES[cell.source]
+            if arguments.quick:
+                peaks = world.unsupported_share
+                world = replace(FEATURE_SIZES["demo"], train=200, val=60, test=120, unsupported_share=peaks)
+            write_feature_world(folder, world, progress=False)
     elif not (folder / "proxy").exists():
         source = (
             read_charades(arguments.annotations)
