@@ -14,7 +14,8 @@ The loss that draws registers to captions weighs 0.001 in the paper, and 0.1 or 
 trained with 0.1 too, to tell the weight from the kind. With 0.1, all are also trained with the fused score inside the
 backbone's losses. λ is chosen on validation. The table shows how alike registers are, and what evidence adds to
 the base branch of the same weights. In *uniform*, all registers count the same: if that ranks as well, the query's
-choice of registers adds nothing.
+choice of registers adds nothing. *Constant* also takes the query out of their affinity. A second table shows how alike
+registers were at each validation.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from prvr.evaluation import RankPair, open_subject, pooled_change, recalls, run_
 from prvr.files import write_whole
 from prvr.losses import best_matching
 from prvr.tokens import TrainBatch
-from prvr.training import Run, TrainConfig, load_preset
+from prvr.training import Run, TrainConfig, load_preset, read_metrics
 
 
 class OwnRegisters(DreamPRVR):
@@ -171,9 +172,9 @@ class Found:
     base: Tensor  # ranks (Q,)
     evidence: Tensor  # with λ chosen on validation
     uniform: Tensor  # with the same λ
+    constant: Tensor  # likewise
     weight: float
-    within: float  # cosine between registers of a video
-    between: float
+    cosines: list[tuple[int, dict[str, float]]]  # between registers, after so many epochs
     owners: tuple[str, ...]
 
 
@@ -183,14 +184,12 @@ def look(run: Run, data: Path) -> Found:
     weight = max(val.sweeps["λ"], key=lambda value: recalls(val.sweeps["λ"][value]).sum_r)
     subject = replace(open_subject(run, data=data, split="test"), fusion_weight=weight)
     test = run_study(subject, timed=False, corpus_moments=False)
-    assert test.spread is not None
+    epochs = [epoch for epoch in read_metrics(run.path) if "registers" in epoch]
     return Found(
         test.ranks["base"],
-        test.ranks["trace"] if weight else test.ranks["base"],
-        test.ranks["uniform"] if weight else test.ranks["base"],
+        *(test.ranks[name if weight else "base"] for name in ("trace", "uniform", "uniform_constant")),
         weight,
-        test.spread.within,
-        test.spread.between,
+        [(epoch["epoch"] + 1, epoch["registers"]) for epoch in epochs],
         subject.owners,
     )
 
@@ -203,21 +202,36 @@ def rows(found: dict[str, list[Found]]) -> Iterator[str]:
         "base against DreamPRVR's",
         "λ",
     )
-    yield f"| {' | '.join(columns)} | evidence | uniform |"
-    yield "|---|---|--:|---|---|---|---|"
+    yield f"| {' | '.join(columns)} | evidence | uniform | constant |"
+    yield "|---|---|--:|---|---|---|---|---|"
     for name, seeds in found.items():
         usual = found[USUAL.label()]
         base = pooled_change([RankPair(u.base, f.base, f.owners) for u, f in zip(usual, seeds, strict=True)])
         gains = [
             pooled_change([RankPair(f.base, getattr(f, column), f.owners) for f in seeds])
-            for column in ("evidence", "uniform")
+            for column in ("evidence", "uniform", "constant")
         ]
-        cosines = f"{fmean(f.within for f in seeds):.3f} / {fmean(f.between for f in seeds):.3f}"
+        last = [f.cosines[-1][1] for f in seeds]
+        cosines = " / ".join(f"{fmean(each[key] for each in last):.3f}" for key in ("within", "between"))
         total = fmean(recalls(f.base).sum_r for f in seeds)
         weights = ", ".join(f"{f.weight:g}" for f in seeds)
         shown = "" if seeds is usual else f"{signed(base.delta)} [{signed(base.low)}, {signed(base.high)}]"
         cells = [f"{signed(gain.delta)} [{signed(gain.low)}, {signed(gain.high)}]" for gain in gains]
         yield f"| {name} | {cosines} | {total:.1f} | {shown} | {weights} | {' | '.join(cells)} |"
+
+
+def cosine_rows(found: dict[str, list[Found]]) -> Iterator[str]:
+    """Cosines between registers at each validation; centred: without the mean of all registers."""
+    epochs = [epoch for epoch, _ in found[USUAL.label()][0].cosines]
+    yield f"| within / between videos; centred | {' | '.join(f'epoch {epoch}' for epoch in epochs)} |"
+    yield f"|---|{'---|' * len(epochs)}"
+    for name, seeds in found.items():
+        cells = []
+        for each in zip(*(f.cosines for f in seeds), strict=True):
+            mean = {key: fmean(cosines[key] for _, cosines in each) for key in each[0][1]}
+            raw, centred = (f"{mean['within' + end]:.2f} / {mean['between' + end]:.2f}" for end in ("", "_centred"))
+            cells.append(f"{raw}; {centred}")
+        yield f"| {name} | {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -235,11 +249,11 @@ def main() -> None:
             folder = arguments.out / f"{kind.method}-{kind.weight:g}{'-fused' if kind.fused else ''}-{seed}"
             run = train_run(configuration(arguments, kind, seed), arguments.data, folder)
             found.setdefault(kind.label(), []).append(look(run, arguments.data))
-    table = "\n".join(rows(found))
+    table = "\n".join([*rows(found), "", *cosine_rows(found)])
     write_whole(arguments.out / "registers.md", table + "\n")
     ranks = {
         label: [
-            {"base": f.base.tolist(), "evidence": f.evidence.tolist(), "uniform": f.uniform.tolist()} for f in seeds
+            {name: getattr(f, name).tolist() for name in ("base", "evidence", "uniform", "constant")} for f in seeds
         ]
         for label, seeds in found.items()
     }
