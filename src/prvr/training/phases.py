@@ -83,4 +83,6 @@ def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
 
 def multiplies_bf16(device: torch.device) -> bool:
     """Whether a device is faster in bf16 than in fp32."""
-    return torch.cuda.is_bf16_supported() if device.type == "cuda" else device.type == "cpu" and has_bf16()
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return device.type == "cpu" and has_bf16()
