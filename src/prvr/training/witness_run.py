@@ -13,6 +13,7 @@ from prvr.scoring import encode_query_batches
 from prvr.tokens import QueryBatch, VideoBatch, VideoTokens
 from prvr.trace import Witness, WitnessConfig, WordEvidence, hub_offset
 from prvr.training.model import TraceModel
+from prvr.training.phases import uses_bf16
 from prvr.training.run import Run
 from prvr.training.witness import (
     CANDIDATES,
@@ -86,9 +87,10 @@ def fit_run_witness(
     config = run.config
     model, _ = run.load_model(device=device)
     bank = query_bank(encode_query_batches(model.backbone, train.query_batches())).rows
+    dtype = torch.bfloat16 if uses_bf16(config, device) else torch.float32
     best, best_sum_r = None, -1.0
     for inputs in input_choices(config.witness_stage.inputs):
-        material = witness_material(model, train, inputs=inputs, alike=config.alike)
+        material = witness_material(model, train, inputs=inputs, alike=config.alike, dtype=dtype)
         witness = train_witness(material, config.witness_stage, config.seed, progress=progress)
         held = witness_material(model, validation, bank, inputs=inputs)
         hubs = fit_hubs(held)
