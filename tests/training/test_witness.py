@@ -16,6 +16,7 @@ from prvr.evaluation import WitnessExperiment, evaluate_run, open_subject, pair_
 from prvr.scoring import ranks, recalls
 from prvr.trace import Witness, WitnessConfig
 from prvr.training import (
+    FittedWitness,
     Run,
     TraceModel,
     Trainer,
@@ -31,6 +32,7 @@ from prvr.training import (
     load_split,
     preset_names,
     rescored,
+    save_run_witness,
     split_scores,
     train_witness,
     witness_material,
@@ -264,6 +266,21 @@ def test_validation_chooses_what_a_witness_reads(trained_base: Run, world: Path,
         found[inputs] = fitted.inputs, recalls(ranks(scores, splits[1].query_video)).sum_r
     assert found["raw"][1] != found["both"][1]
     assert found["auto"] == max((found["raw"], found["both"]), key=lambda pair: pair[1])
+
+
+def test_a_stored_witness_reads_as_many_videos_as_it_was_fitted_with(trained_base: Run, tmp_path: Path) -> None:
+    run = with_settings(trained_base, tmp_path / "run")
+    fitted = FittedWitness(Witness(4, 4, READER), 1.0, 0.5, torch.zeros(3, 4), "raw", candidates=7)
+    save_run_witness(run, fitted)
+    kept = load_run_witness(run)
+    assert kept is not None
+    assert kept.candidates == 7
+    tensors, about = run.weights("witness")
+    del about["candidates"]  # as the first ones were stored
+    run.save_weights("witness", tensors, **about)
+    older = load_run_witness(run)
+    assert older is not None
+    assert older.candidates == 100
 
 
 def test_the_recipe_is_a_preset_of_its_backbone() -> None:

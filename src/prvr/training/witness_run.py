@@ -29,6 +29,7 @@ from prvr.training.witness import (
 from prvr.training.witness_fusion import fit_hubs, fit_weight, rescored, rescored_sum_r
 
 _NAME = "witness"
+_FORMER_CANDIDATES = 100  # of witnesses that were stored without their number
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def save_run_witness(run: Run, fitted: FittedWitness) -> None:
     witness = fitted.witness
     widths = {"word_width": witness.word.in_features, "frame_width": witness.frame.in_features}
     widths["shared"] = witness.shared
-    weights = {"words": fitted.words, "hubs": fitted.hubs, "inputs": fitted.inputs}
+    weights = {"words": fitted.words, "hubs": fitted.hubs, "inputs": fitted.inputs, "candidates": fitted.candidates}
     tensors = {**witness.state_dict(), "bank": fitted.bank.half()}
     run.save_weights(_NAME, tensors, **widths, config=asdict(witness.config), **weights)
 
@@ -124,6 +125,5 @@ def load_run_witness(run: Run, device: torch.device | str = "cpu") -> FittedWitn
     widths = about["word_width"], about["frame_width"]
     witness = Witness(*widths, WitnessConfig(**about["config"]), about["shared"])
     witness.load_state_dict(tensors)
-    return FittedWitness(
-        witness.to(device).eval(), about["words"], about["hubs"], bank.to(device), about.get("inputs", "both")
-    )
+    inputs, candidates = about.get("inputs", "both"), int(about.get("candidates", _FORMER_CANDIDATES))
+    return FittedWitness(witness.to(device).eval(), about["words"], about["hubs"], bank.to(device), inputs, candidates)
