@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import weakref
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -266,6 +267,24 @@ def test_validation_chooses_what_a_witness_reads(trained_base: Run, world: Path,
         found[inputs] = fitted.inputs, recalls(ranks(scores, splits[1].query_video)).sum_r
     assert found["raw"][1] != found["both"][1]
     assert found["auto"] == max((found["raw"], found["both"]), key=lambda pair: pair[1])
+
+
+def test_only_one_material_is_in_memory_at_a_time(
+    trained_base: Run, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Tensor]] = []
+
+    def material(*args: Any, **more: Any) -> WitnessMaterial:
+        assert all(frames() is None for frames in made)
+        found = witness_material(*args, **more)
+        made.append(weakref.ref(found.frames))
+        return found
+
+    monkeypatch.setattr(module, "witness_material", material)
+    stage = asdict(replace(QUICK, inputs="auto"))
+    run = with_settings(trained_base, tmp_path / "run", witness_stage=stage)
+    fit_run_witness(run, *(load_split(run.config, world, split) for split in ("train", "val")), torch.device("cpu"))
+    assert len(made) == 4  # two splits, raw and both
 
 
 def test_a_stored_witness_reads_as_many_videos_as_it_was_fitted_with(trained_base: Run, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -89,21 +90,30 @@ def fit_run_witness(
     model, _ = run.load_model(device=device)
     bank = query_bank(encode_query_batches(model.backbone, train.query_batches())).rows
     dtype = torch.bfloat16 if uses_bf16(config, device) else torch.float32
-    best, best_sum_r = None, -1.0
-    for inputs in input_choices(config.witness_stage.inputs):
+
+    def train_on(inputs: str) -> Witness:  # what it learns from fills memory, and is gone when this returns
         material = witness_material(model, train, inputs=inputs, alike=config.alike, dtype=dtype)
-        witness = train_witness(material, config.witness_stage, config.seed, progress=progress)
-        held = witness_material(model, validation, bank, inputs=inputs)
-        hubs = fit_hubs(held)
-        held = held.without_hubs(hubs)
-        scores = witness_scores(witness, held)
-        words = fit_weight(held, scores)
-        sum_r = rescored_sum_r(held, scores, words)
-        if sum_r > best_sum_r:
-            best, best_sum_r = FittedWitness(witness, words, hubs, bank, inputs), sum_r
-    assert best is not None
+        return train_witness(material, config.witness_stage, config.seed, progress=progress)
+
+    tried = [
+        _fitted(train_on(inputs), model, validation, bank, inputs)
+        for inputs in input_choices(config.witness_stage.inputs)
+    ]
+    best, _ = max(tried, key=itemgetter(1))
     save_run_witness(run, best)
     return best
+
+
+def _fitted(
+    witness: Witness, model: TraceModel, validation: Dataset, bank: Tensor, inputs: str
+) -> tuple[FittedWitness, float]:
+    """A trained witness with the weights that rank the validation split best, and the SumR of that."""
+    held = witness_material(model, validation, bank, inputs=inputs)
+    hubs = fit_hubs(held)
+    held = held.without_hubs(hubs)
+    scores = witness_scores(witness, held)
+    words = fit_weight(held, scores)
+    return FittedWitness(witness, words, hubs, bank, inputs), rescored_sum_r(held, scores, words)
 
 
 def save_run_witness(run: Run, fitted: FittedWitness) -> None:
