@@ -54,11 +54,6 @@ def test_without_a_gpu_steps_are_plain_and_compiling_is_refused(preset: Path) ->
         PhaseSetup(replace(config, compile="on"), model, here).step(now, setup.optimiser(now), 1)
 
 
-def test_a_gpu_that_only_emulates_bf16_computes_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
-    assert not module.multiplies_bf16(torch.device("cuda"))
-
-
 def test_a_model_that_was_compiled_before_is_compiled_for_shorter_trainings(
     preset: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from prvr.scoring import encode_query_batches
 from prvr.tokens import QueryBatch, VideoBatch, VideoTokens
 from prvr.trace import Witness, WitnessConfig, WordEvidence, hub_offset
 from prvr.training.model import TraceModel
-from prvr.training.phases import uses_bf16
+from prvr.training.precision import uses_bf16
 from prvr.training.run import Run
 from prvr.training.witness import (
     CANDIDATES,
@@ -89,7 +89,7 @@ def fit_run_witness(
     config = run.config
     model, _ = run.load_model(device=device)
     bank = query_bank(encode_query_batches(model.backbone, train.query_batches())).rows
-    dtype = torch.bfloat16 if uses_bf16(config, device) else torch.float32
+    dtype = torch.bfloat16 if uses_bf16(run, device) else torch.float32
 
     def train_on(inputs: str) -> Witness:  # what it learns from fills memory, and is gone when this returns
         material = witness_material(model, train, inputs=inputs, alike=config.alike, dtype=dtype)
