@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from prvr.errors import Interrupted, UserError
-from prvr.processor import keep_freed_memory, limit_kept_memory
+from prvr.processor import KeptMemory, keep_freed_memory
 from prvr.terminal import Console
 from prvr.tokens import TrainBatch
 from prvr.training import optim
@@ -72,6 +72,7 @@ class Trainer:
     ):
         self.config, self.run, self.group, self.console = config, run, group, console
         self.loggers = parse_loggers(None) if loggers is None else tuple(loggers)
+        self.kept_memory = KeptMemory()
         if group.device.type == "cpu":
             keep_freed_memory()
         splits = training_splits(config, data)
@@ -189,7 +190,7 @@ class Trainer:
             progress.step += 1
             progress.total_steps += 1
             if self.group.device.type == "cpu":
-                limit_kept_memory()
+                self.kept_memory.limit()
             loss = None
             if time.perf_counter() - read_at > _LOSS_EVERY_SECONDS:
                 loss, read_at = float(torch.stack(list(terms.values())).sum()), time.perf_counter()

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from prvr.backbones import Backbone
 from prvr.data import Dataset, show_progress
-from prvr.processor import limit_kept_memory
+from prvr.processor import KeptMemory
 from prvr.scoring import encode_query_batches, encode_video_batches, evaluation_mode, join_videos
 from prvr.tokens import QueryBatch
 from prvr.trace import Witness, WordEvidence, hub_offset, uniform_score
@@ -180,6 +180,7 @@ def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int, *, 
     optimiser = torch.optim.AdamW(witness.parameters(), stage.learning_rate, weight_decay=stage.weight_decay)
     wrong = material.base.masked_fill(material.positive, -torch.inf)
     pool = wrong.topk(min(stage.pool, wrong.shape[1] - int(material.positive.sum(1).max())), dim=1).indices
+    kept_memory = KeptMemory()
     target = torch.zeros(stage.queries, dtype=torch.long, device=device)
     for step in show_progress(range(stage.steps), total=stage.steps, label="training the witness", show=progress):
         rate = min(1.0, (step + 1) / 50) * 0.5 * (1 + math.cos(math.pi * step / stage.steps))
@@ -198,7 +199,7 @@ def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int, *, 
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         if device.type == "cpu":
-            limit_kept_memory()
+            kept_memory.limit()
     return witness.eval()
 
 
