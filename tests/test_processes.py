@@ -10,7 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from prvr.processes import map_in_processes
+from prvr.processes import available_memory, map_in_processes
+
+
+def test_a_container_may_have_less_memory_left_than_its_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {
+        "/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n",
+        "/sys/fs/cgroup/memory.max": "3000000000",
+        "/sys/fs/cgroup/memory.current": "2500000000",
+        "/sys/fs/cgroup/memory.stat": "anon 1500000000\nactive_file 300000000\ninactive_file 700000000\n",
+    }
+    monkeypatch.setattr(Path, "read_text", lambda path: told[str(path)])
+    assert available_memory() == 1_500_000_000  # files that were read make room
+    told["/sys/fs/cgroup/memory.max"] = "max"
+    assert available_memory() == 4_000_000 << 10
 
 
 def test_results_come_in_order() -> None:
@@ -30,7 +43,7 @@ def test_a_worker_that_dies_is_reported() -> None:
 
 
 SCRIPT = """
-from prvr.processes import map_in_processes
+from prvr.processes import available_memory, map_in_processes
 
 class Scale:
     def __init__(self, factor): self.factor = factor

@@ -44,27 +44,69 @@ def test_freed_memory_is_used_again() -> None:
     assert pages_of_a_second_block("give back")[1] > 10 * max(pages, 1)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's settings")
-def test_kept_memory_is_given_back_beyond_a_share_of_the_machines() -> None:
-    program = """
-import ctypes
+# Freed memory is kept from here on; ``use`` takes some and frees it.
+_KEEPING = """
+import ctypes, mmap, sys, tempfile
 from prvr import processor
 processor.keep_freed_memory()
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
-block = libc.malloc(200 << 20)
-ctypes.memset(block, 1, 200 << 20)
-libc.free(block)
-held = processor._held_memory()
-processor.limit_kept_memory(share=1.0)
-print((held - processor._held_memory()) >> 20)
-processor.limit_kept_memory(share=1e-9)
-print((held - processor._held_memory()) >> 20)
+def use(mib):
+    block = libc.malloc(mib << 20)
+    ctypes.memset(block, 1, mib << 20)
+    libc.free(block)
+def held():
+    return processor._held_memory() >> 20
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    within, beyond = map(int, done.stdout.split())
-    assert within < 10
-    assert beyond > 150
+
+
+def mib_held(program: str) -> list[int]:
+    """What a program prints that begins with ``_KEEPING``."""
+    command = [sys.executable, "-c", _KEEPING + program]
+    return [int(word) for word in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's settings")
+def test_kept_memory_is_given_back_beyond_a_share_of_what_could_be_had() -> None:
+    kept, within, beyond = mib_held("""
+use(200)
+print(held())
+processor.KeptMemory(share=1.0).limit()
+print(held())
+processor.KeptMemory(share=1e-9).limit()
+print(held())
+""")
+    assert kept - within < 10
+    assert kept - beyond > 150
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's settings")
+def test_memory_is_given_back_again_only_after_growth() -> None:
+    """However little may be kept, a step that takes less than the growth that is looked for is left alone."""
+    at_first, grown_little, grown_much = mib_held("""
+memory = processor.KeptMemory(share=1e-9)
+memory.growth = 300 << 20
+for mib in (100, 200, 400):
+    use(mib)
+    memory.limit()
+    print(held())
+""")
+    assert grown_little - at_first > 150
+    assert grown_much - at_first < 50
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="what the system tells")
+def test_a_mapped_file_is_not_memory_that_can_be_given_back() -> None:
+    before, after = mib_held("""
+file = tempfile.TemporaryFile()
+file.write(bytes(100 << 20))
+file.flush()
+print(held())
+mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+touched = sum(mapped[place] for place in range(0, len(mapped), 4096))
+print(held())
+""")
+    assert after - before < 50
 
 
 def test_other_systems_keep_their_own_ways(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,27 @@ def usable_memory() -> int:
         return memory
 
 
+def available_memory() -> int:
+    """Bytes of memory that this process could still take; 4 GB where the system does not say."""
+    try:
+        available = _amounts("/proc/meminfo")["MemAvailable:"] << 10
+    except (OSError, ValueError, KeyError):
+        available = 4 << 30
+    try:
+        group = Path("/sys/fs/cgroup")
+        most, taken = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        amounts = _amounts("/sys/fs/cgroup/memory.stat")
+        files = amounts["active_file"] + amounts["inactive_file"]  # that were read, and make room when it is needed
+        return min(available, most - taken + files)
+    except (OSError, ValueError, KeyError):  # no such limit
+        return available
+
+
+def _amounts(file: str) -> dict[str, int]:
+    """Names and numbers of a file of the system that has one of each in every line."""
+    return {words[0]: int(words[1]) for words in map(str.split, Path(file).read_text().splitlines())}
+
+
 def allow_open_files(wanted: int) -> int:
     """How many files this process may open. Raises the limit towards ``wanted`` if the system allows it."""
     try:

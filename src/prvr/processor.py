@@ -9,12 +9,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from prvr.processes import usable_memory
+from prvr.processes import available_memory, usable_memory
 
 # Settings of glibc's ``mallopt`` (malloc.h).
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 _PAD = 64 << 20  # bytes asked of the system beyond what is needed
-_MOST_KEPT = 0.6  # of the memory that this process may use
+_MOST_HELD = 0.6  # of the memory that this process holds or could still take
+_GROWTH = 1 / 16  # of the machine's memory: by so much a process has grown before it is looked at again
 
 
 def has_bf16() -> bool:
@@ -55,7 +56,7 @@ def keep_freed_memory() -> bool:
 
     A training step frees gigabytes that the next one needs again. glibc gives large blocks back to the system at once,
     which then clears them page by page: half of a step's time. What is kept grows slowly, as blocks of many sizes do
-    not fill each other's places: call ``limit_kept_memory`` now and then.
+    not fill each other's places: call ``KeptMemory.limit`` now and then.
     """
     mallopt = _c_function("mallopt")
     if mallopt is None:
@@ -64,11 +65,26 @@ def keep_freed_memory() -> bool:
     return all(mallopt(name, value) for name, value in ((_TRIM_THRESHOLD, never), (_TOP_PAD, _PAD), (_MMAP_MAX, 0)))
 
 
-def limit_kept_memory(share: float = _MOST_KEPT) -> None:
-    """Give freed memory back to the system if this process holds more than a share of the machine's memory."""
-    trim = _c_function("malloc_trim")
-    if trim is not None and _held_memory() > share * usable_memory():
-        trim(0)
+class KeptMemory:
+    """Freed memory that this process keeps, up to a share of the memory that it holds or could still take.
+
+    What other processes hold they cannot give: several trainings on one machine each keep less, so that all fit.
+    """
+
+    def __init__(self, share: float = _MOST_HELD):
+        self.share = share
+        self.growth = _GROWTH * usable_memory()
+        self.look_again_at = 0.0  # bytes held
+
+    def limit(self) -> None:
+        """Give freed memory back to the system if this process has come to hold more than its share. 25 µs mostly."""
+        trim = _c_function("malloc_trim")
+        if trim is None or (held := _held_memory()) < self.look_again_at:
+            return
+        if held > self.share * (held + available_memory()):
+            trim(0)
+            held = _held_memory()
+        self.look_again_at = held + self.growth
 
 
 def _c_function(name: str) -> Callable[..., int] | None:
@@ -77,6 +93,6 @@ def _c_function(name: str) -> Callable[..., int] | None:
 
 
 def _held_memory() -> int:
-    """Bytes of memory that this process holds. 20 µs."""
-    pages = Path("/proc/self/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    """Bytes of memory that this process alone holds, without files that it maps."""
+    resident, shared = Path("/proc/self/statm").read_text().split()[1:3]
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")

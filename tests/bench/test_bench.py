@@ -18,6 +18,7 @@ from prvr.bench import (
     random_queries,
     run_benchmarks,
 )
+from prvr.bench.run import in_order
 from prvr.cli import bench as command
 from prvr.cli import main
 from prvr.media import openvino_installed, processor_engines
@@ -46,6 +47,11 @@ def test_scoring_and_ranking_give_every_row() -> None:
     assert all(row.seconds > 0 for row in rows)
     assert sum(row.baseline is not None for row in rows) == 2
     assert "20 × 12" in rows[0].work
+
+
+def test_training_comes_last_on_a_processor_because_it_changes_how_memory_is_kept() -> None:
+    assert in_order(("training", "growth", "scoring"), CPU) == ["growth", "scoring", "training"]
+    assert in_order(("training", "growth"), torch.device("cuda")) == ["training", "growth"]
 
 
 @pytest.mark.slow
@@ -95,8 +101,9 @@ def test_the_command_prints_and_writes_its_rows(
 @pytest.mark.slow
 def test_growth_and_training_come_out_whole() -> None:
     sizes = replace(TINY, cpu_batch_share=32, memory_share=0.02)
-    rows = run_benchmarks(LIMITS, CPU, ("training", "growth"), sizes)
+    rows = list(run_benchmarks(LIMITS, CPU, ("training", "growth"), sizes))
     assert {row.group for row in rows} == {"training", "growth"}
+    assert all(row.memory is None for row in rows if row.group == "training")
 
 
 def test_a_device_or_a_place_that_is_not_there_is_named_at_once(

@@ -145,6 +145,7 @@ def test_two_processes_end_where_one_does_at_the_same_global_batch(preset: Path,
     drawn by their place in the batch, which is gathered in another order."""
     still = ("--model.dropout", "0", "--model.input-dropout", "0", "--model.perturbation", "0")
     still += ("--model.hard-pool", "1", "--model.hard-negative-epoch", "0")
+    still += ("--precision", "fp32")  # sums of bf16 products differ more than is allowed below
     runs = {count: tmp_path / str(count) for count in (1, 2)}
     for count, out in runs.items():
         ended_well(torchrun(preset, world, out, *still, processes=count))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import weakref
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,8 +15,9 @@ from torch import Tensor
 
 from prvr.evaluation import WitnessExperiment, evaluate_run, open_subject, pair_account
 from prvr.scoring import ranks, recalls
-from prvr.trace import WitnessConfig
+from prvr.trace import Witness, WitnessConfig
 from prvr.training import (
+    FittedWitness,
     Run,
     TraceModel,
     Trainer,
@@ -30,11 +33,13 @@ from prvr.training import (
     load_split,
     preset_names,
     rescored,
+    save_run_witness,
     split_scores,
     train_witness,
     witness_material,
     witness_scores,
 )
+from prvr.training import witness_run as module
 
 CONCEPTS, WIDTH = 12, 16
 
@@ -64,6 +69,7 @@ def made_up(videos: int, seed: int) -> WitnessMaterial:
 
 
 READER = WitnessConfig(width=16, hidden=16, neighbours=0, dropout=0.0, time="any")
+QUICK = WitnessStage(steps=3, queries=4, negatives=3, witness=WitnessConfig(width=8, hidden=8))
 STAGE = WitnessStage(witness=READER, steps=200, queries=32, learning_rate=1e-2)
 
 
@@ -138,6 +144,7 @@ def test_material_comes_from_a_base_and_knows_equal_sentences(preset: Path, worl
     for row, text in enumerate(texts):
         expected = {int(dataset.query_video[other]) for other, same in enumerate(texts) if same == text}
         assert expected == set(alike[row].nonzero().flatten().tolist())
+    assert found.words.dtype == found.frames.dtype == torch.float32  # on every machine, as in a library
     encoded = witness_material(model, dataset, candidates=10, inputs="encoded")
     assert torch.allclose(encoded.words, found.words[..., :width])
     assert torch.allclose(encoded.pooled, found.pooled[:, :width])
@@ -182,9 +189,7 @@ def test_a_second_base_is_read_as_a_witness_is(preset: Path, world: Path) -> Non
 
 
 def test_a_run_keeps_its_witness_and_ranks_with_it(preset: Path, world: Path, tmp_path: Path) -> None:
-    config = load_preset(str(preset))
-    stage = WitnessStage(steps=3, queries=4, negatives=3, witness=WitnessConfig(width=8, hidden=8))
-    config = replace(config, witness_stage=stage)
+    config = replace(load_preset(str(preset)), witness_stage=QUICK)
     run = Run(tmp_path / "run")
     run.create(config, world)
     with join_processes("cpu") as group:
@@ -202,27 +207,99 @@ def test_a_run_keeps_its_witness_and_ranks_with_it(preset: Path, world: Path, tm
     assert account.words.keys() >= set(account.sentence.split()[:1])
 
 
-def test_validation_chooses_what_a_witness_reads(preset: Path, world: Path, tmp_path: Path) -> None:
-    stage = WitnessStage(
-        steps=150, queries=16, negatives=5, learning_rate=1e-2, witness=WitnessConfig(width=16, hidden=8)
-    )
-    run = Run(tmp_path / "run")
+@pytest.fixture(scope="module")
+def trained_base(preset: Path, world: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run without a witness."""
+    run = Run(tmp_path_factory.mktemp("base") / "run")
     run.create(load_preset(str(preset)), world)
     with join_processes("cpu") as group:
         Trainer(run.config, world, run, group, None).train()
+    return run
+
+
+def with_settings(base: Run, folder: Path, **settings: Any) -> Run:
+    """A copy of a run whose configuration says otherwise."""
+    shutil.copytree(base.path, folder)
+    record = json.loads((folder / "run.json").read_text())
+    record["config"] |= settings
+    (folder / "run.json").write_text(json.dumps(record))
+    return Run(folder)
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_a_witness_learns_in_the_precision_of_its_run(
+    precision: str,
+    dtype: torch.dtype,
+    trained_base: Run,
+    world: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learned_from, judged_on = [], []
+
+    def train(material: WitnessMaterial, *args: Any, **more: Any) -> Witness:
+        learned_from.append(material.frames.dtype)
+        return train_witness(material, *args, **more)
+
+    def scores(witness: Witness, material: WitnessMaterial) -> Tensor:
+        judged_on.append(material.frames.dtype)
+        return witness_scores(witness, material)
+
+    monkeypatch.setattr(module, "train_witness", train)
+    monkeypatch.setattr(module, "witness_scores", scores)
+    run = with_settings(trained_base, tmp_path / "run", precision=precision, witness_stage=asdict(QUICK))
     splits = [load_split(run.config, world, split) for split in ("train", "val")]
+    fit_run_witness(run, *splits, torch.device("cpu"))
+    assert set(learned_from) == {dtype}
+    assert set(judged_on) == {torch.float32}
+
+
+def test_validation_chooses_what_a_witness_reads(trained_base: Run, world: Path, tmp_path: Path) -> None:
+    stage = WitnessStage(
+        steps=150, queries=16, negatives=5, learning_rate=1e-2, witness=WitnessConfig(width=16, hidden=8)
+    )
+    splits = [load_split(trained_base.config, world, split) for split in ("train", "val")]
     found = {}
     for inputs in ("raw", "both", "auto"):
-        again = Run(tmp_path / inputs)
-        shutil.copytree(run.path, again.path)
-        settings = json.loads((again.path / "run.json").read_text())
-        settings["config"]["witness_stage"] = asdict(replace(stage, inputs=inputs))
-        (again.path / "run.json").write_text(json.dumps(settings))
+        again = with_settings(trained_base, tmp_path / inputs, witness_stage=asdict(replace(stage, inputs=inputs)))
         fitted = fit_run_witness(again, *splits, torch.device("cpu"))
         scores = fitted.scores(again.load_model()[0], splits[1])
         found[inputs] = fitted.inputs, recalls(ranks(scores, splits[1].query_video)).sum_r
     assert found["raw"][1] != found["both"][1]
     assert found["auto"] == max((found["raw"], found["both"]), key=lambda pair: pair[1])
+
+
+def test_only_one_material_is_in_memory_at_a_time(
+    trained_base: Run, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Tensor]] = []
+
+    def material(*args: Any, **more: Any) -> WitnessMaterial:
+        assert all(frames() is None for frames in made)
+        found = witness_material(*args, **more)
+        made.append(weakref.ref(found.frames))
+        return found
+
+    monkeypatch.setattr(module, "witness_material", material)
+    stage = asdict(replace(QUICK, inputs="auto"))
+    run = with_settings(trained_base, tmp_path / "run", witness_stage=stage)
+    fit_run_witness(run, *(load_split(run.config, world, split) for split in ("train", "val")), torch.device("cpu"))
+    assert len(made) == 4  # two splits, raw and both
+
+
+def test_a_stored_witness_reads_as_many_videos_as_it_was_fitted_with(trained_base: Run, tmp_path: Path) -> None:
+    run = with_settings(trained_base, tmp_path / "run")
+    fitted = FittedWitness(Witness(4, 4, READER), 1.0, 0.5, torch.zeros(3, 4), "raw", candidates=7)
+    save_run_witness(run, fitted)
+    kept = load_run_witness(run)
+    assert kept is not None
+    assert kept.candidates == 7
+    tensors, about = run.weights("witness")
+    del about["candidates"]  # as the first ones were stored
+    run.save_weights("witness", tensors, **about)
+    older = load_run_witness(run)
+    assert older is not None
+    assert older.candidates == 100
 
 
 def test_the_recipe_is_a_preset_of_its_backbone() -> None:

@@ -9,7 +9,8 @@ import torch
 
 from prvr.bench.corpus import BenchmarkSizes, random_gallery, random_queries
 from prvr.bench.limits import MachineLimits
-from prvr.bench.measure import DeviceTimer, Measurement, memory_available
+from prvr.bench.measure import DeviceTimer, Measurement
+from prvr.processes import available_memory
 from prvr.scoring import Storage, score_parts, top_k
 
 
@@ -18,7 +19,7 @@ def growth(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes) 
     cuda = device.type == "cuda"
     storage: Storage = "bf16" if cuda else "fp32"
     queries = random_queries(1024 if cuda else 64, device)
-    room = torch.cuda.mem_get_info(device)[0] if cuda else memory_available()
+    room = torch.cuda.mem_get_info(device)[0] if cuda else available_memory()
     per_video = (2 * 128 + 44) * 384 * (2 if cuda else 1)
     for videos in (1_000, 10_000, 100_000):
         kept: Storage = "bf16" if cuda else "int8"

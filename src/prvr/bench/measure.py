@@ -139,12 +139,3 @@ def _status(field: str) -> int:
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-def memory_available() -> int:
-    """Bytes of free memory; 4 GB where the system does not say."""
-    info = Path("/proc/meminfo")
-    for line in info.read_text().splitlines() if info.exists() else ():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 4 << 30

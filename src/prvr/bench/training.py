@@ -33,7 +33,7 @@ def training(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes
     shape = f"{_VIDEOS // share} videos, {_QUERIES // share} queries"
     baseline = _naive_step(batch, device)
     if not cuda:
-        keep_freed_memory()  # as training does, from here on
+        keep_freed_memory()  # as training does; it cannot be undone, so this part comes last (``run.in_order``)
     for precision in ("bf16",) if cuda else ("fp32", "bf16"):
         for phase in _PHASES:
             model, step = make_step(device, phase, bf16=precision == "bf16", videos=_VIDEOS)
@@ -45,9 +45,9 @@ def training(machine: MachineLimits, device: torch.device, sizes: BenchmarkSizes
             ready = time.perf_counter() - started
             taken = DeviceTimer(device)(functools.partial(step, batch, now, generator), repeats=20 if cuda else 5)
             compared = baseline if phase == "backbone" else None
-            note = f"ready after {ready:.0f} s" if cuda else ""
-            work = f"step, {phase} phase, {shape}, {precision}"
-            yield Measurement("training", work, taken.seconds, memory=taken.memory, baseline=compared, note=note)
+            note = f"ready after {ready:.0f} s" if cuda else "memory is not measured: what a step frees is kept"
+            work, memory = f"step, {phase} phase, {shape}, {precision}", taken.memory if cuda else None
+            yield Measurement("training", work, taken.seconds, memory=memory, baseline=compared, note=note)
             if cuda and phase == "joint":
                 yield from _epoch(device, model, step)
 

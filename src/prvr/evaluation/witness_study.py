@@ -27,6 +27,7 @@ from prvr.training import (
     fit_query_weights,
     fit_weight,
     input_choices,
+    multiplies_bf16,
     rescored,
     rescored_sum_r,
     split_scores,
@@ -222,10 +223,12 @@ class WitnessExperiment:
         return self.found.inputs
 
     def _material(self, inputs: str) -> tuple[WitnessMaterial, _Held]:
-        def read(split: str, bank: Tensor | None = None, alike: float = 0.0) -> WitnessMaterial:
-            return witness_material(self.model, self.splits[split], bank, inputs=inputs, alike=alike)
+        def read(split: str) -> WitnessMaterial:
+            return witness_material(self.model, self.splits[split], self.bank, inputs=inputs)
 
-        return read("train", alike=self.alike), _Held(read("val", self.bank), read("test", self.bank))
+        dtype = torch.bfloat16 if multiplies_bf16(self.bank.device) else torch.float32
+        train = witness_material(self.model, self.splits["train"], inputs=inputs, alike=self.alike, dtype=dtype)
+        return train, _Held(read("val"), read("test"))
 
     def _break(self, witness: Witness, ending: str, held: _Held, weight: float) -> None:
         """The same witness with other queries' words, and with all words and frames alike."""

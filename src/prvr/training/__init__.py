@@ -36,6 +36,7 @@ from prvr.training.model import TraceModel
 from prvr.training.optim import backbone_optimiser, set_rate
 from prvr.training.own_data import OWN_PRESET, preset_for_data
 from prvr.training.phases import PhaseSetup
+from prvr.training.precision import multiplies_bf16
 from prvr.training.run import Run, RunError
 from prvr.training.schedule import PhaseEpoch, backbone_rate, phase_at
 from prvr.training.splits import captions_hash, load_split, move_if_it_fits, resolve_config
@@ -125,6 +126,7 @@ __all__ = [
     "load_run_witness",
     "load_split",
     "move_if_it_fits",
+    "multiplies_bf16",
     "parse_loggers",
     "phase_at",
     "preset_for_data",

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from prvr.errors import Interrupted, UserError
-from prvr.processor import keep_freed_memory, limit_kept_memory
+from prvr.processor import KeptMemory, keep_freed_memory
 from prvr.terminal import Console
 from prvr.tokens import TrainBatch
 from prvr.training import optim
@@ -29,7 +29,8 @@ from prvr.training.first_stage import listed_negatives
 from prvr.training.interrupt import watch_interrupt
 from prvr.training.loggers import parse_loggers
 from prvr.training.model import TraceModel
-from prvr.training.phases import PhaseSetup, uses_bf16
+from prvr.training.phases import PhaseSetup
+from prvr.training.precision import uses_bf16
 from prvr.training.reporter import EpochSummary, Reporter
 from prvr.training.run import Run, RunError
 from prvr.training.schedule import PhaseEpoch, fusion_weight, learning_rate, phase_at
@@ -71,6 +72,7 @@ class Trainer:
     ):
         self.config, self.run, self.group, self.console = config, run, group, console
         self.loggers = parse_loggers(None) if loggers is None else tuple(loggers)
+        self.kept_memory = KeptMemory()
         if group.device.type == "cpu":
             keep_freed_memory()
         splits = training_splits(config, data)
@@ -80,7 +82,6 @@ class Trainer:
         self.fingerprint = splits.fingerprint
         torch.manual_seed(config.seed)
         self.model = TraceModel.from_config(config).to(group.device)
-        self.model.bf16 = uses_bf16(config, group.device)
         self.model.world = group.world
         if config.alike:
             self.model.usual_meaning = train_set.usual_meaning.to(group.device)
@@ -116,6 +117,7 @@ class Trainer:
         exit_code = 1
         if self.model.backbone.notice:
             reporter.say(self.model.backbone.notice)
+        self._settle_precision(reporter)
         try:
             with watch_interrupt() as interrupted:
                 while self.progress.epoch < self._epochs():
@@ -136,6 +138,19 @@ class Trainer:
             raise
         finally:
             reporter.close(exit_code)
+
+    def _settle_precision(self, reporter: Reporter) -> None:
+        """Use the type of numbers that the run was begun in; a run that begins here remembers its own."""
+        begun_in = self.run.begun_in
+        self.model.bf16 = self.group.share(uses_bf16(self.run, self.group.device))
+        precision = "bf16" if self.model.bf16 else "fp32"
+        if begun_in is None and self.group.is_first:
+            self.run.set_begun_in(precision)
+        elif begun_in not in (None, precision):
+            reporter.say(
+                f"this run was begun in {begun_in}, which is not faster on this device: it continues in {precision} "
+                "and ends with slightly different weights"
+            )
 
     def _keep_as_it_is(self) -> None:
         """Make a run of a method without parameters, so that every command that takes a run can use it."""
@@ -175,7 +190,7 @@ class Trainer:
             progress.step += 1
             progress.total_steps += 1
             if self.group.device.type == "cpu":
-                limit_kept_memory()
+                self.kept_memory.limit()
             loss = None
             if time.perf_counter() - read_at > _LOSS_EVERY_SECONDS:
                 loss, read_at = float(torch.stack(list(terms.values())).sum()), time.perf_counter()

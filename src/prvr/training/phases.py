@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from prvr.processor import has_bf16
 from prvr.training import optim
 from prvr.training.compiled_model import (
     PAYS_AFTER_STEPS,
@@ -55,7 +54,7 @@ class PhaseSetup:
         if self.group.world > 1:
             ids = [device.index] if device.type == "cuda" else None
             return PlainStep(nn.parallel.DistributedDataParallel(self.model, device_ids=ids), optimiser, clip)
-        tf32 = device.type == "cuda" and uses_bf16(config, device)
+        tf32 = device.type == "cuda" and self.model.bf16
         plain = PlainStep(self.model, optimiser, clip, tf32=tf32)
         if not graphed:
             return plain
@@ -74,13 +73,3 @@ class PhaseSetup:
         if pays and self.compiled is None:
             self.compiled = CompiledModel(self.model, self.config.batch_size)
         return None if now.phase == "frozen" else self.compiled
-
-
-def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
-    """Whether forward passes run in bf16: as configured, or (``auto``) where the device multiplies it."""
-    return multiplies_bf16(device) if config.precision == "auto" else config.precision == "bf16"
-
-
-def multiplies_bf16(device: torch.device) -> bool:
-    """Whether a device is faster in bf16 than in fp32."""
-    return torch.cuda.is_bf16_supported() if device.type == "cuda" else device.type == "cpu" and has_bf16()

@@ -168,6 +168,15 @@ class Run:
         return data
 
     @property
+    def begun_in(self) -> str | None:
+        """The precision that training began in, ``fp32`` or ``bf16``; None before that, and for older runs."""
+        return self.record.get("precision")
+
+    def set_begun_in(self, precision: str) -> None:
+        """Record the precision that training begins in."""
+        _write_json(self.path / "run.json", self.record | {"precision": precision})
+
+    @property
     def features(self) -> dict[str, dict[str, Any]]:
         """The recipes of the features it was trained on, by ``frames`` and ``queries``, where they are known."""
         return dict(self.record.get("features", {}))

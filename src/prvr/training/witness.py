@@ -19,13 +19,12 @@ from torch import Tensor
 
 from prvr.backbones import Backbone
 from prvr.data import Dataset, show_progress
-from prvr.processor import limit_kept_memory
+from prvr.processor import KeptMemory
 from prvr.scoring import encode_query_batches, encode_video_batches, evaluation_mode, join_videos
 from prvr.tokens import QueryBatch
 from prvr.trace import Witness, WordEvidence, hub_offset, uniform_score
 from prvr.training.config import WitnessStage
 from prvr.training.model import TraceModel
-from prvr.training.phases import multiplies_bf16
 
 CANDIDATES = 50  # best videos of a query that are read again; a hundred gain little and cost twice as much
 HUB_COUNT = 10  # best queries of the bank, of whose scores a video's hub offset is the mean
@@ -83,6 +82,7 @@ def witness_material(
     inputs: str = "raw",
     hub_count: int = HUB_COUNT,
     alike: float = 0.0,
+    dtype: torch.dtype = torch.float32,
 ) -> WitnessMaterial:
     """Encode a split with the base.
 
@@ -94,6 +94,7 @@ def witness_material(
         inputs: ``raw`` (the features that the base was given), ``encoded`` (its words and frames), or ``both``.
         hub_count: of how many best queries of the bank a video's hub offset is the mean.
         alike: cosine from which on a query also describes the videos of another (``Dataset.described_by``).
+        dtype: of words and frames. From bfloat16 a witness learns in bf16, and every step reads half the memory.
     """
     backbone, device = model.backbone, model.backbone.device
     queries = encode_query_batches(backbone, dataset.query_batches())
@@ -118,12 +119,11 @@ def witness_material(
     positive = dataset.described_by(alike).to(device)
     if bank is None:
         against = against.masked_fill(positive[reference.chosen], -1.0)
-    kept = torch.bfloat16 if multiplies_bf16(device) else torch.float32  # half the memory to read in every step
     return WitnessMaterial(
-        words=read.to(kept),
+        words=read.to(dtype),
         word_mask=mask,
-        pooled=mean.to(kept),
-        frames=frames.to(kept),
+        pooled=mean.to(dtype),
+        frames=frames.to(dtype),
         frame_mask=videos.frame_mask[:, :slots].bool(),
         base=base,
         candidates=base.topk(min(candidates, base.shape[1]), dim=1).indices,
@@ -180,6 +180,7 @@ def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int, *, 
     optimiser = torch.optim.AdamW(witness.parameters(), stage.learning_rate, weight_decay=stage.weight_decay)
     wrong = material.base.masked_fill(material.positive, -torch.inf)
     pool = wrong.topk(min(stage.pool, wrong.shape[1] - int(material.positive.sum(1).max())), dim=1).indices
+    kept_memory = KeptMemory()
     target = torch.zeros(stage.queries, dtype=torch.long, device=device)
     for step in show_progress(range(stage.steps), total=stage.steps, label="training the witness", show=progress):
         rate = min(1.0, (step + 1) / 50) * 0.5 * (1 + math.cos(math.pi * step / stage.steps))
@@ -198,7 +199,7 @@ def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int, *, 
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         if device.type == "cpu":
-            limit_kept_memory()
+            kept_memory.limit()
     return witness.eval()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from prvr.scoring import encode_query_batches
 from prvr.tokens import QueryBatch, VideoBatch, VideoTokens
 from prvr.trace import Witness, WitnessConfig, WordEvidence, hub_offset
 from prvr.training.model import TraceModel
+from prvr.training.precision import uses_bf16
 from prvr.training.run import Run
 from prvr.training.witness import (
     CANDIDATES,
@@ -28,6 +30,7 @@ from prvr.training.witness import (
 from prvr.training.witness_fusion import fit_hubs, fit_weight, rescored, rescored_sum_r
 
 _NAME = "witness"
+_FORMER_CANDIDATES = 100  # of witnesses that were stored without their number
 
 
 @dataclass(frozen=True)
@@ -86,21 +89,31 @@ def fit_run_witness(
     config = run.config
     model, _ = run.load_model(device=device)
     bank = query_bank(encode_query_batches(model.backbone, train.query_batches())).rows
-    best, best_sum_r = None, -1.0
-    for inputs in input_choices(config.witness_stage.inputs):
-        material = witness_material(model, train, inputs=inputs, alike=config.alike)
-        witness = train_witness(material, config.witness_stage, config.seed, progress=progress)
-        held = witness_material(model, validation, bank, inputs=inputs)
-        hubs = fit_hubs(held)
-        held = held.without_hubs(hubs)
-        scores = witness_scores(witness, held)
-        words = fit_weight(held, scores)
-        sum_r = rescored_sum_r(held, scores, words)
-        if sum_r > best_sum_r:
-            best, best_sum_r = FittedWitness(witness, words, hubs, bank, inputs), sum_r
-    assert best is not None
+    dtype = torch.bfloat16 if uses_bf16(run, device) else torch.float32
+
+    def train_on(inputs: str) -> Witness:  # what it learns from fills memory, and is gone when this returns
+        material = witness_material(model, train, inputs=inputs, alike=config.alike, dtype=dtype)
+        return train_witness(material, config.witness_stage, config.seed, progress=progress)
+
+    tried = [
+        _fitted(train_on(inputs), model, validation, bank, inputs)
+        for inputs in input_choices(config.witness_stage.inputs)
+    ]
+    best, _ = max(tried, key=itemgetter(1))
     save_run_witness(run, best)
     return best
+
+
+def _fitted(
+    witness: Witness, model: TraceModel, validation: Dataset, bank: Tensor, inputs: str
+) -> tuple[FittedWitness, float]:
+    """A trained witness with the weights that rank the validation split best, and the SumR of that."""
+    held = witness_material(model, validation, bank, inputs=inputs)
+    hubs = fit_hubs(held)
+    held = held.without_hubs(hubs)
+    scores = witness_scores(witness, held)
+    words = fit_weight(held, scores)
+    return FittedWitness(witness, words, hubs, bank, inputs), rescored_sum_r(held, scores, words)
 
 
 def save_run_witness(run: Run, fitted: FittedWitness) -> None:
@@ -108,7 +121,7 @@ def save_run_witness(run: Run, fitted: FittedWitness) -> None:
     witness = fitted.witness
     widths = {"word_width": witness.word.in_features, "frame_width": witness.frame.in_features}
     widths["shared"] = witness.shared
-    weights = {"words": fitted.words, "hubs": fitted.hubs, "inputs": fitted.inputs}
+    weights = {"words": fitted.words, "hubs": fitted.hubs, "inputs": fitted.inputs, "candidates": fitted.candidates}
     tensors = {**witness.state_dict(), "bank": fitted.bank.half()}
     run.save_weights(_NAME, tensors, **widths, config=asdict(witness.config), **weights)
 
@@ -122,6 +135,5 @@ def load_run_witness(run: Run, device: torch.device | str = "cpu") -> FittedWitn
     widths = about["word_width"], about["frame_width"]
     witness = Witness(*widths, WitnessConfig(**about["config"]), about["shared"])
     witness.load_state_dict(tensors)
-    return FittedWitness(
-        witness.to(device).eval(), about["words"], about["hubs"], bank.to(device), about.get("inputs", "both")
-    )
+    inputs, candidates = about.get("inputs", "both"), int(about.get("candidates", _FORMER_CANDIDATES))
+    return FittedWitness(witness.to(device).eval(), about["words"], about["hubs"], bank.to(device), inputs, candidates)

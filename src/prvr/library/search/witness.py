@@ -1,7 +1,7 @@
 """After a track is ranked: the witness of a trained model looks at the best videos again, word by word.
 
-Only the order of the best fifty changes. Probabilities, and what is said of a search, are those of the scores before:
-they were fitted without a witness.
+Only the order of the best few changes: of as many as the witness was fitted with, fifty by default. Probabilities, and
+what is said of a search, are those of the scores before: they were fitted without a witness.
 """
 
 from __future__ import annotations
