@@ -55,6 +55,25 @@ def test_every_type_sees_what_torch_sees(pair_folder: Path, engine: str, caplog:
     assert least_cosine(few, found[:3]) > 0.9995
 
 
+@pytest.mark.parametrize("form", ["float", "int8", "int8-static"])
+def test_a_model_that_is_converted_stays_in_use_meanwhile(
+    pair_folder: Path, monkeypatch: pytest.MonkeyPatch, form: openvino_tower.ConvertedForm
+) -> None:
+    encoder = opened(pair_folder, "torch")
+    layers, seen = [*encoder.model.modules()], pictures(encoder, 2)
+    vectors, convert_model = encoder.encode_frames(seen), openvino_tower.require_openvino().convert_model
+
+    def while_another_thread_encodes(*given: object, **options: object) -> object:
+        assert [*encoder.model.modules()] == layers
+        np.testing.assert_array_equal(encoder.encode_frames(seen), vectors)
+        return convert_model(*given, **options)
+
+    monkeypatch.setattr(openvino_tower.require_openvino(), "convert_model", while_another_thread_encodes)
+    openvino_tower.convert(encoder.model, encoder.pictures, form)
+    assert [*encoder.model.modules()] == layers
+    assert not any(layer._forward_pre_hooks for layer in layers)
+
+
 @one_kind
 def test_a_model_is_converted_once_and_again_where_it_is_damaged(
     pair_folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -15,7 +15,7 @@ import logging
 import os
 import shutil
 import warnings
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,8 +30,9 @@ from prvr.files import NotAnObject, exclusive_lock, read_json_object, whole_fold
 from prvr.media.encoders.base import Array
 from prvr.media.encoders.choice import LEAST_COSINE, ROUNDED, EngineName, least_cosine, openvino_versions, user_cache
 from prvr.media.encoders.hashes import file_hash
+from prvr.media.encoders.picture_part import picture_vectors, with_own_picture_part
 from prvr.media.encoders.preparation import PicturePreparation
-from prvr.media.encoders.static_int8 import rounded_inputs
+from prvr.media.encoders.static_int8 import round_inputs
 from prvr.media.packages import require_openvino
 
 _KEPT = 6  # converted models
@@ -168,14 +169,14 @@ def _keep_newest(home: Path) -> None:
 
 def convert(model: Any, preparation: PicturePreparation, form: ConvertedForm) -> Any:
     """The picture part of a model as OpenVINO's graph, for any number of pictures."""
-    size, tower = (preparation.fit.height, preparation.fit.width), _PictureTower(model).eval()
-    with ExitStack() as during:
-        during.enter_context(warnings.catch_warnings())
+    size = preparation.fit.height, preparation.fit.width
+    if form == "int8-static":  # its layers are replaced, while other threads may encode with the model
+        model = with_own_picture_part(model)
+    tower = _PictureTower(model).eval()
+    with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")  # of the tracer about shapes
-        during.enter_context(torch.inference_mode())
         if form == "int8-static":
-            pixels = preparation.pixels(torch.from_numpy(made_pictures(_WATCHED, preparation)))
-            during.enter_context(rounded_inputs(model, tower, pixels))
+            round_inputs(model, tower, preparation.pixels(torch.from_numpy(made_pictures(_WATCHED, preparation))))
         graph = require_openvino().convert_model(tower, example_input=torch.zeros(2, 3, *size), input=[-1, 3, *size])
     if form != "float":
         _round_weights(graph)
@@ -203,13 +204,6 @@ class _PictureTower(torch.nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         return picture_vectors(self.model, pixels)
-
-
-def picture_vectors(model: Any, pixels: Tensor) -> Tensor:
-    """A model's vectors of pictures, (N, 3, H, W) → (N, D)."""
-    output = model.get_image_features(pixel_values=pixels)
-    # depending on its version, the library returns a tensor or an object that holds it
-    return output if isinstance(output, Tensor) else output.pooler_output
 
 
 @torch.inference_mode()
