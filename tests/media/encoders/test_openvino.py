@@ -6,10 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from prvr.media import EncoderError, MissingExtra, Recipe, RecipeMismatch, open_encoder, remembered_choices
 from prvr.media.encoders import choice as choices
@@ -72,6 +76,56 @@ def test_a_model_that_is_converted_stays_in_use_meanwhile(
     openvino_tower.convert(encoder.model, encoder.pictures, form)
     assert [*encoder.model.modules()] == layers
     assert not any(layer._forward_pre_hooks for layer in layers)
+
+
+class OneAtATime:
+    """Stands for a request of OpenVINO, whose input and output are memory that each use writes over."""
+
+    def __init__(self) -> None:
+        self.busy, self.fails = False, False
+        self.output = np.zeros((1, 2), np.float32)
+
+    def start_async(self, inputs: list[np.ndarray]) -> None:
+        if self.fails or self.busy:
+            raise RuntimeError("Infer Request is busy" if self.busy else "no memory")
+        self.busy, self.input = True, inputs[0]
+
+    def wait(self) -> None:
+        time.sleep(0.002)  # in which other threads run
+        self.output[:] = self.input.mean()
+        self.busy = False
+
+    def get_output_tensor(self) -> SimpleNamespace:
+        return SimpleNamespace(data=self.output)
+
+
+def tower_with(monkeypatch: pytest.MonkeyPatch, requests: list[OneAtATime]) -> openvino_tower.OpenVinoTower:
+    """A tower with these requests."""
+    made = iter(requests)
+    compiled = SimpleNamespace(create_infer_request=lambda: next(made))
+    core = SimpleNamespace(get_property=lambda *_: [], compile_model=lambda *_: compiled)
+    monkeypatch.setattr(openvino_tower, "_core", lambda: core)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: len(requests))
+    return openvino_tower.OpenVinoTower(Path("model.xml"), "fp32", batch=8 * len(requests))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_threads_that_share_a_model_get_their_own_vectors(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    tower = tower_with(monkeypatch, [OneAtATime() for _ in range(count)])
+    assert len(tower.requests) == count
+    with ThreadPoolExecutor(4) as threads:
+        found = [*threads.map(lambda number: tower(torch.full((count, 3, 2, 2), float(number))), range(20))]
+    assert [vectors[:, 0].tolist() for vectors in found] == [[number] * count for number in range(20)]
+
+
+def test_a_request_that_fails_leaves_no_other_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = OneAtATime(), OneAtATime()
+    tower, second.fails = tower_with(monkeypatch, [first, second]), True
+    with pytest.raises(RuntimeError, match="no memory"):
+        tower(torch.zeros(2, 3, 2, 2))
+    assert not first.busy
+    second.fails = False
+    assert tower(torch.ones(2, 3, 2, 2)).tolist() == [[1, 1], [1, 1]]
 
 
 @one_kind

@@ -15,10 +15,11 @@ import logging
 import os
 import shutil
 import warnings
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -62,7 +63,7 @@ class ConvertedModel:
 
 
 class OpenVinoTower:
-    """Runs a converted model: (N, 3, H, W) float32 → (N, D)."""
+    """Runs a converted model: (N, 3, H, W) float32 → (N, D). Threads that call it wait for each other."""
 
     def __init__(self, model: Any, engine: EngineName, batch: int = 1):
         """
@@ -83,15 +84,18 @@ class OpenVinoTower:
         }
         compiled = core.compile_model(str(model) if isinstance(model, Path) else model, "CPU", options)
         self.requests = [compiled.create_infer_request() for _ in range(streams)]
+        self._lock = Lock()  # each request has one place for its input and one for its output
 
     def __call__(self, pixels: Tensor) -> Tensor:
         parts = torch.split(pixels, max(1, -(-len(pixels) // len(self.requests))))
         busy = list(zip(self.requests, parts, strict=False))
-        for request, part in busy:
-            request.start_async([part.numpy()])
-        for request, _ in busy:
-            request.wait()
-        return torch.cat([torch.from_numpy(request.get_output_tensor().data) for request, _ in busy])
+        with self._lock:
+            with ExitStack() as started:  # which waits for every request that was started, also where one fails
+                for request, part in busy:
+                    request.start_async([part.numpy()])
+                    started.callback(request.wait)
+            # copied, also where it is one: the next thread's vectors will be written to the same memory
+            return torch.cat([torch.from_numpy(request.get_output_tensor().data) for request, _ in busy])
 
 
 @cache
