@@ -63,13 +63,13 @@ if TYPE_CHECKING:
     )
     from prvr.media.encoders.choice import (
         ENGINE_SETTING,
-        LEAST_COSINE,
         EngineChoice,
         EngineName,
         least_cosine,
         openvino_installed,
         processor_engines,
         remembered_choices,
+        required_cosine,
     )
     from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
     from prvr.media.encoders.hashes import file_hash, require_unchanged
@@ -112,7 +112,6 @@ __all__ = [
     "CLIP_PROGRAM",
     "ENGINE_SETTING",
     "EXPORT_SUFFIXES",
-    "LEAST_COSINE",
     "ONLY_BELOW",
     "PICTURE_PROGRAM",
     "SHORT_NAMES",
@@ -214,6 +213,7 @@ __all__ = [
     "require_onnxruntime",
     "require_transformers",
     "require_unchanged",
+    "required_cosine",
     "save_picture",
     "spread",
     "start_decoders_early",

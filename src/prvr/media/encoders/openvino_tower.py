@@ -29,7 +29,14 @@ from torch import Tensor
 
 from prvr.files import NotAnObject, exclusive_lock, read_json_object, whole_folder, write_whole
 from prvr.media.encoders.base import Array
-from prvr.media.encoders.choice import LEAST_COSINE, ROUNDED, EngineName, least_cosine, openvino_versions, user_cache
+from prvr.media.encoders.choice import (
+    ROUNDED,
+    EngineName,
+    least_cosine,
+    openvino_versions,
+    required_cosine,
+    user_cache,
+)
 from prvr.media.encoders.hashes import file_hash
 from prvr.media.encoders.picture_part import picture_vectors, with_own_picture_part
 from prvr.media.encoders.preparation import PicturePreparation
@@ -39,8 +46,9 @@ from prvr.media.packages import require_openvino
 _KEPT = 6  # converted models
 _MODEL, _WEIGHTS, _ABOUT = "model.xml", "model.bin", "about.json"
 _GROUP = 64  # activations that share a scale; 128 are 4 % faster, and less exact where channels differ in size
-_CHECKED = 16  # made pictures that a converted model is compared on
 _WATCHED = 32  # made pictures that the scales of activations are found with
+_CHECKED = 16  # other made pictures, that a converted model is compared on
+_WATCHED_SEED, _CHECKED_SEED = 0, 1
 _EACH = 8  # pictures that are worth a stream of their own: cores then wait less for each other
 _log = logging.getLogger("prvr.media")
 
@@ -59,7 +67,7 @@ class ConvertedModel:
     @property
     def mark(self) -> str:
         """What a recipe must say: nothing where vectors can be compared with those of float32."""
-        return "" if self.cosine >= LEAST_COSINE else f"{self.form} {self.sha256[:12]}"
+        return "" if self.cosine >= required_cosine(self.form) else f"{self.form} {self.sha256[:12]}"
 
 
 class OpenVinoTower:
@@ -129,7 +137,7 @@ def converted_model(model: Any, preparation: PicturePreparation, weights: str, f
     openvino = require_openvino()
     home = user_cache("openvino")
     home.mkdir(parents=True, exist_ok=True)
-    facts = [weights, str(preparation), form, torch.__version__, *openvino_versions()]
+    facts = [weights, str(preparation), form, _CHECKED_SEED, torch.__version__, *openvino_versions()]
     folder = home / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
     with exclusive_lock(home / ".lock", wait=True):
         found = _read(folder, form)
@@ -180,7 +188,8 @@ def convert(model: Any, preparation: PicturePreparation, form: ConvertedForm) ->
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")  # of the tracer about shapes
         if form == "int8-static":
-            round_inputs(model, tower, preparation.pixels(torch.from_numpy(made_pictures(_WATCHED, preparation))))
+            seen = made_pictures(_WATCHED, preparation, _WATCHED_SEED)
+            round_inputs(model, tower, preparation.pixels(torch.from_numpy(seen)))
         graph = require_openvino().convert_model(tower, example_input=torch.zeros(2, 3, *size), input=[-1, 3, *size])
     if form != "float":
         _round_weights(graph)
@@ -212,14 +221,14 @@ class _PictureTower(torch.nn.Module):
 
 @torch.inference_mode()
 def _agreement(model: Any, preparation: PicturePreparation, file: Path, engine: EngineName) -> float:
-    pixels = preparation.pixels(torch.from_numpy(made_pictures(_CHECKED, preparation)))
+    pixels = preparation.pixels(torch.from_numpy(made_pictures(_CHECKED, preparation, _CHECKED_SEED)))
     expected: Array = picture_vectors(model, pixels).numpy()
     return least_cosine(OpenVinoTower(file, engine)(pixels).numpy(), expected)
 
 
-def made_pictures(count: int, preparation: PicturePreparation) -> NDArray[np.uint8]:
+def made_pictures(count: int, preparation: PicturePreparation, seed: int) -> NDArray[np.uint8]:
     """Waves of several widths behind discs of several colours, (N, H, W, 3)."""
-    rng, (y, x) = np.random.default_rng(0), np.mgrid[: preparation.fit.height, : preparation.fit.width]
+    rng, (y, x) = np.random.default_rng(seed), np.mgrid[: preparation.fit.height, : preparation.fit.width]
     pictures = []
     for _ in range(count):
         widths = rng.uniform(0.01, 0.4, (3, 2))
