@@ -2,6 +2,7 @@
 
     python benchmarks/encoder_engines.py                       # every engine that may be fast on this processor
     python benchmarks/encoder_engines.py --engines bf16 int8   # these, also where they are slow
+    python benchmarks/encoder_engines.py --profile int8-static # where OpenVINO's time goes, by its own counts
 
 Films are rendered, written as H.264 and decoded again, two frames of each. Every engine encodes the same frames, and is
 compared with fp32 by torch:
@@ -39,10 +40,12 @@ from rich.table import Table
 
 from prvr.media import (
     Array,
+    EngineName,
     Fit,
     Image,
     open_encoder,
     open_video,
+    operation_times,
     picture_engine,
     processor_engines,
     require_transformers,
@@ -85,7 +88,11 @@ def main() -> None:
     parser.add_argument("--engines", nargs="*", choices=ENGINES, help="engines to compare with fp32 by torch")
     parser.add_argument("--networks", nargs="*", choices=["trained", "ViT-B/16", "outliers"])
     parser.add_argument("--steps", type=int, default=300, help="of training")
+    parser.add_argument("--profile", choices=ENGINES, help="compare nothing; time the operations of ViT-B/16 on a core")
     args = parser.parse_args()
+    if args.profile:
+        Console(width=140).print(profile(args.profile))
+        return
     engines = args.engines or processor_engines()[1:]
     table = Table(title=f"compared with fp32, {args.films} films", box=None)
     for name in ("network", "engine", "cosine", "centred", "top 10, sentences", "top 10, frames", "by default"):
@@ -97,6 +104,20 @@ def main() -> None:
                 row = compare(vectors(model, films, name), full, films, name, sentences=side == SMALL)
                 table.add_row(network, name, *row)
     Console(width=140).print(table)
+
+
+def profile(engine: EngineName) -> Table:
+    """What OpenVINO's operations take of a picture, on one core."""
+    torch.set_num_threads(1)
+    times = operation_times(random_network(outliers=False), LARGE, engine)
+    whole = times.total()
+    table = Table(title=f"ViT-B/16 in {engine} on one core: {1e3 * whole:.1f} ms a picture", box=None)
+    for name in ("operation", "kernel", "ms a picture", "share"):
+        table.add_column(name, justify="right" if name in ("ms a picture", "share") else "left")
+    for (operation, kernel), seconds in times.most_common():
+        if seconds > whole / 1000:
+            table.add_row(operation, kernel, f"{1e3 * seconds:.2f}", f"{100 * seconds / whole:.1f} %")
+    return table
 
 
 def networks(folder: Path, films: int, steps: int, names: Sequence[str] | None) -> Iterator[tuple[str, Any, Films]]:

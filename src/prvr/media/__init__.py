@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     )
     from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
     from prvr.media.encoders.hashes import file_hash, require_unchanged
+    from prvr.media.encoders.operation_times import operation_times
     from prvr.media.encoders.weights import cached_models, find_model, hub_cache, model_folder, weights_hash
     from prvr.media.errors import EncoderError, MediaError, StorageError
     from prvr.media.export.formats import EXPORT_SUFFIXES, ExportFormat, ExportReport, export_moments
@@ -198,6 +199,7 @@ __all__ = [
     "open_window_encoder",
     "open_word_encoder",
     "openvino_installed",
+    "operation_times",
     "parse_moments",
     "picture_bytes",
     "picture_engine",

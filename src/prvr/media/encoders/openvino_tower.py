@@ -73,12 +73,13 @@ class ConvertedModel:
 class OpenVinoTower:
     """Runs a converted model: (N, 3, H, W) float32 → (N, D). Threads that call it wait for each other."""
 
-    def __init__(self, model: Any, engine: EngineName, batch: int = 1):
+    def __init__(self, model: Any, engine: EngineName, batch: int = 1, *, profile: bool = False):
         """
         Args:
             model: a file, or what ``convert`` returned.
             engine: the type that it computes in.
             batch: how many pictures it will mostly get at once.
+            profile: count the time of every operation.
         """
         core, threads = _core(), torch.get_num_threads()
         bf16 = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
@@ -89,6 +90,7 @@ class OpenVinoTower:
             "NUM_STREAMS": str(streams),
             "INFERENCE_NUM_THREADS": str(threads),
             "ENABLE_CPU_PINNING": "NO",  # decoders share these cores
+            "PERF_COUNT": "YES" if profile else "NO",
         }
         compiled = core.compile_model(str(model) if isinstance(model, Path) else model, "CPU", options)
         self.requests = [compiled.create_infer_request() for _ in range(streams)]
