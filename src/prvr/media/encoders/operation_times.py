@@ -12,11 +12,9 @@ from prvr.media.encoders.choice import EngineName
 from prvr.media.encoders.openvino_tower import OpenVinoTower, convert, converted_form
 from prvr.media.encoders.preparation import PicturePreparation
 
-_CALLS = 2  # of a compiled model, which counts the mean of all of its calls
-
 
 def operation_times(
-    model: Any, size: int, engine: EngineName, pictures: int = 8, repeats: int = 10
+    model: Any, size: int, engine: EngineName, pictures: int = 8, repeats: int = 25
 ) -> Counter[tuple[str, str]]:
     """Seconds that a picture takes, by type of operation and kernel, on the cores that torch may use.
 
@@ -27,15 +25,14 @@ def operation_times(
         size: of its pictures, which are square.
         engine: the type that OpenVINO computes in.
         pictures: in a batch.
-        repeats: how often the model is compiled and tried.
+        repeats: tries; the model is compiled for each, as OpenVINO gives the mean of all batches since then.
     """
     graph = convert(model, PicturePreparation.plain(size), converted_form(engine))
     pixels = torch.randn(pictures, 3, size, size, generator=torch.Generator().manual_seed(0))
     tries = []
     for _ in range(repeats):
         tower = OpenVinoTower(graph, engine, profile=True)
-        for _ in range(_CALLS):
-            tower(pixels)
+        tower(pixels)
         operations = tower.requests[0].get_profiling_info()
         tries.append([each.real_time.total_seconds() for each in operations])
     times = Counter[tuple[str, str]]()
