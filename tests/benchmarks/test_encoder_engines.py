@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from prvr.media import unit_rows
 
@@ -21,7 +22,7 @@ def test_vectors_that_differ_or_answer_otherwise_are_not_on_by_default() -> None
 
     def judged(vectors: np.ndarray, noise: float) -> tuple[str, ...]:
         other = unit_rows(vectors + noise * unit_rows(rng.normal(size=vectors.shape)))
-        return encoder_engines.compare(other, vectors, films, sentences=False)
+        return encoder_engines.compare(other, vectors, films, "int8", sentences=False)
 
     assert judged(full, 0.0) == ("1.0000 / 1.0000", "1.0000 / 1.0000", "–", "100.0 %", "yes")
     assert judged(full, 0.3)[-1] == "no"  # too far from fp32
@@ -31,3 +32,12 @@ def test_vectors_that_differ_or_answer_otherwise_are_not_on_by_default() -> None
     assert float(centred.split()[0]) < 0.9  # but the centred cosine and the answers do
     assert float(overlap.split()[0]) < 95
     assert verdict == "no"
+
+
+@pytest.mark.parametrize(("engine", "verdict"), [("int8", "yes"), ("int8-static", "no")])
+def test_an_engine_is_judged_by_the_cosine_that_is_required_of_it(engine: str, verdict: str) -> None:
+    films = encoder_engines.Films([np.zeros((4, 4, 3), np.uint8)] * 10, np.arange(10), [])  # all are in the top ten
+    full = np.eye(10, 20, dtype=np.float32)
+    other = unit_rows(full + 0.0775 * np.eye(10, 20, k=10, dtype=np.float32))  # 1 / √(1 + 0.0775²) = 0.997
+    found = encoder_engines.compare(other, full, films, engine, sentences=False)
+    assert (found[0], found[-1]) == ("0.9970 / 0.9970", verdict)

@@ -63,16 +63,17 @@ if TYPE_CHECKING:
     )
     from prvr.media.encoders.choice import (
         ENGINE_SETTING,
-        LEAST_COSINE,
         EngineChoice,
         EngineName,
         least_cosine,
         openvino_installed,
         processor_engines,
         remembered_choices,
+        required_cosine,
     )
     from prvr.media.encoders.downloads import DownloadPlan, download, plan_download
     from prvr.media.encoders.hashes import file_hash, require_unchanged
+    from prvr.media.encoders.operation_times import operation_times
     from prvr.media.encoders.weights import cached_models, find_model, hub_cache, model_folder, weights_hash
     from prvr.media.errors import EncoderError, MediaError, StorageError
     from prvr.media.export.formats import EXPORT_SUFFIXES, ExportFormat, ExportReport, export_moments
@@ -112,7 +113,6 @@ __all__ = [
     "CLIP_PROGRAM",
     "ENGINE_SETTING",
     "EXPORT_SUFFIXES",
-    "LEAST_COSINE",
     "ONLY_BELOW",
     "PICTURE_PROGRAM",
     "SHORT_NAMES",
@@ -199,6 +199,7 @@ __all__ = [
     "open_window_encoder",
     "open_word_encoder",
     "openvino_installed",
+    "operation_times",
     "parse_moments",
     "picture_bytes",
     "picture_engine",
@@ -214,6 +215,7 @@ __all__ = [
     "require_onnxruntime",
     "require_transformers",
     "require_unchanged",
+    "required_cosine",
     "save_picture",
     "spread",
     "start_decoders_early",

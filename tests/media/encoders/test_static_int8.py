@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import nn
 
-from prvr.media.encoders.static_int8 import RoundedLinear, rounded_inputs
+from prvr.media.encoders.static_int8 import RoundedLinear, round_inputs
 
 
 def test_a_large_channel_does_not_spoil_the_others() -> None:
@@ -40,22 +39,16 @@ def test_channels_that_never_say_anything_stay_silent() -> None:
         assert torch.isfinite(RoundedLinear(layer, largest)(torch.zeros(4, 3))).all()
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_model_gets_its_layers_back(fails: bool) -> None:
+def test_only_layers_that_pictures_pass_are_replaced() -> None:
     torch.manual_seed(0)
     tower = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.GELU(), nn.Linear(8, 4))
     model = nn.ModuleDict({"pictures": tower, "text": nn.Linear(4, 4)})
     pixels = torch.randn(40, 3, 2, 2)
-    before, layers = tower(pixels), [*model.modules()]
-    try:
-        with rounded_inputs(model, tower, pixels):
-            during = tower(pixels)
-            assert isinstance(model["text"], nn.Linear)  # no picture passes it
-            if fails:
-                raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        pass
-    assert not torch.equal(during, before)
-    torch.testing.assert_close(during, before, atol=0.1, rtol=0)
-    assert torch.equal(tower(pixels), before)
-    assert [*model.modules()] == layers
+    before = tower(pixels)
+    round_inputs(model, tower, pixels)
+    rounded = tower(pixels)
+    assert not torch.equal(rounded, before)
+    torch.testing.assert_close(rounded, before, atol=0.1, rtol=0)
+    assert isinstance(tower[1], RoundedLinear)
+    assert isinstance(model["text"], nn.Linear)
+    assert not any(layer._forward_pre_hooks for layer in model.modules())  # nothing watches any more

@@ -30,7 +30,7 @@ EngineName: TypeAlias = Literal["auto", "torch", "fp32", "bf16", "int8", "int8-s
 # torch: float32 without OpenVINO; int8-static: scales of activations are found before it runs, not while it does
 ROUNDED: tuple[EngineName, ...] = ("int8", "int8-static")  # engines whose vectors may differ from float32's
 ENGINE_SETTING = "PRVR_ENGINE"  # environment variable
-LEAST_COSINE = 0.995  # to float32, of vectors that may stand in one library with float32's
+_LEAST_COSINE = 0.995  # to float32, of vectors that may stand in one library with float32's
 _LEAST_STATIC = 0.998  # the same of int8-static, as later pictures may reach beyond its scales
 _FASTER = 1.1  # times torch's rate in float32, to be worth another engine
 _KEPT = 50  # remembered choices
@@ -51,7 +51,7 @@ class EngineChoice:
     @property
     def chosen(self) -> EngineName:
         """The fastest engine whose vectors agree with torch's, if it is a tenth faster than torch."""
-        close = [name for name, cosine in self.cosines.items() if cosine >= _least_cosine(name)]
+        close = [name for name, cosine in self.cosines.items() if cosine >= required_cosine(name)]
         fastest = max(close, key=lambda name: self.rates[name], default="torch")
         return require_engine(fastest) if self.rates[fastest] >= _FASTER * self.rates["torch"] else "torch"
 
@@ -64,9 +64,13 @@ class EngineChoice:
         return f"{self.chosen}: pictures a second: {', '.join(parts)}{''.join(failed)}"
 
 
-def _least_cosine(engine: str) -> float:
-    """The cosine to float32 that an engine must reach on the first pictures, to be chosen."""
-    return _LEAST_STATIC if engine == "int8-static" else LEAST_COSINE
+def required_cosine(engine: str) -> float:
+    """The cosine to float32 that every vector of an engine must reach, to be compared with float32's.
+
+    >>> required_cosine("int8"), required_cosine("int8-static")
+    (0.995, 0.998)
+    """
+    return _LEAST_STATIC if engine == "int8-static" else _LEAST_COSINE
 
 
 def engine_setting(given: str | None = None) -> EngineName:

@@ -9,7 +9,6 @@ waits for the decoders anyway; the compiler's results are kept on disk, so only 
 
 from __future__ import annotations
 
-import copy
 import logging
 import sys
 import time
@@ -33,8 +32,8 @@ from prvr.media.encoders.openvino_tower import (
     convert,
     converted_form,
     converted_model,
-    picture_vectors,
 )
+from prvr.media.encoders.picture_part import picture_parts, picture_vectors, with_own_picture_part
 from prvr.media.encoders.preparation import PicturePreparation
 from prvr.media.encoders.trial import EngineTrial, Tower
 from prvr.media.errors import EncoderError
@@ -42,7 +41,6 @@ from prvr.media.errors import EncoderError
 CPU_BATCH, GPU_BATCH = 16, 256
 _COMPILE_AFTER = 30 * GPU_BATCH  # pictures; the first compilation takes about a minute, later ones some seconds
 _SMOOTHING = 0.1  # of the last batch in that share
-_PARTS = ("vision_model", "visual_projection")
 _log = logging.getLogger("prvr.media")
 
 
@@ -77,7 +75,7 @@ class PictureEngine:
         self.used: EngineName = "torch"
         self.compile_after, self.seen, self.compiled = compile_after, 0, False
         self._behind = 1.0  # share of batches that were not ready when they were wanted: what bounds the work
-        self._parts = [getattr(model, name) for name in _PARTS if hasattr(model, name)]
+        self._parts = picture_parts(model)
         self._tower: Tower | None = None  # what runs instead of the model, on a processor
         self._trial: EngineTrial | None = None  # while engines are compared
         self._asked = engine
@@ -137,11 +135,9 @@ class PictureEngine:
             if self.weights is None:
                 return OpenVinoTower(convert(self.model, self.preparation, converted_form(engine)), engine, self.batch)
             return OpenVinoTower(self._converted(engine, self.weights()).path, engine, self.batch)
-        other = copy.copy(self.model)
-        other._modules = dict(self.model._modules)
-        for name in _PARTS:
-            if hasattr(other, name):
-                setattr(other, name, copy.deepcopy(getattr(other, name)).to(torch.bfloat16))
+        other = with_own_picture_part(self.model)
+        for part in picture_parts(other):
+            part.to(torch.bfloat16)
         return lambda pixels: picture_vectors(other, pixels.to(torch.bfloat16)).float()
 
     def _converted(self, engine: EngineName, weights: str) -> ConvertedModel:

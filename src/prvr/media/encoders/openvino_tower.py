@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -28,17 +29,26 @@ from torch import Tensor
 
 from prvr.files import NotAnObject, exclusive_lock, read_json_object, whole_folder, write_whole
 from prvr.media.encoders.base import Array
-from prvr.media.encoders.choice import LEAST_COSINE, ROUNDED, EngineName, least_cosine, openvino_versions, user_cache
+from prvr.media.encoders.choice import (
+    ROUNDED,
+    EngineName,
+    least_cosine,
+    openvino_versions,
+    required_cosine,
+    user_cache,
+)
 from prvr.media.encoders.hashes import file_hash
+from prvr.media.encoders.picture_part import picture_vectors, with_own_picture_part
 from prvr.media.encoders.preparation import PicturePreparation
-from prvr.media.encoders.static_int8 import rounded_inputs
+from prvr.media.encoders.static_int8 import round_inputs
 from prvr.media.packages import require_openvino
 
 _KEPT = 6  # converted models
 _MODEL, _WEIGHTS, _ABOUT = "model.xml", "model.bin", "about.json"
 _GROUP = 64  # activations that share a scale; 128 are 4 % faster, and less exact where channels differ in size
-_CHECKED = 16  # made pictures that a converted model is compared on
 _WATCHED = 32  # made pictures that the scales of activations are found with
+_CHECKED = 16  # other made pictures, that a converted model is compared on
+_WATCHED_SEED, _CHECKED_SEED = 0, 1
 _EACH = 8  # pictures that are worth a stream of their own: cores then wait less for each other
 _log = logging.getLogger("prvr.media")
 
@@ -57,21 +67,26 @@ class ConvertedModel:
     @property
     def mark(self) -> str:
         """What a recipe must say: nothing where vectors can be compared with those of float32."""
-        return "" if self.cosine >= LEAST_COSINE else f"{self.form} {self.sha256[:12]}"
+        return "" if self.cosine >= required_cosine(self.form) else f"{self.form} {self.sha256[:12]}"
 
 
 class OpenVinoTower:
-    """Runs a converted model: (N, 3, H, W) float32 → (N, D)."""
+    """Runs a converted model: (N, 3, H, W) float32 → (N, D). Threads that call it wait for each other."""
 
-    def __init__(self, model: Any, engine: EngineName, batch: int = 1):
+    def __init__(self, model: Any, engine: EngineName, batch: int = 1, *, profile: bool = False):
         """
         Args:
             model: a file, or what ``convert`` returned.
             engine: the type that it computes in.
             batch: how many pictures it will mostly get at once.
+            profile: count the time of every operation.
         """
         core, threads = _core(), torch.get_num_threads()
         bf16 = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        # A single picture, such as a search by picture, gets the cores of one stream. A second compiled model with one
+        # stream would take 60 to 80 % of the first one's memory again, as OpenVINO 2026.4 shares only the file between
+        # them (ViT-B/16: 230 MB in int8-static, 740 MB in fp32). On two cores that other work shared, a picture took
+        # 2 % longer (fp32) to 6 % less (int8-static), medians of 75. On idle cores it may gain more.
         streams = max(1, min(threads, batch // _EACH))
         options = {
             "INFERENCE_PRECISION_HINT": "bf16" if engine == "bf16" or (engine in ROUNDED and bf16) else "f32",
@@ -79,18 +94,22 @@ class OpenVinoTower:
             "NUM_STREAMS": str(streams),
             "INFERENCE_NUM_THREADS": str(threads),
             "ENABLE_CPU_PINNING": "NO",  # decoders share these cores
+            "PERF_COUNT": "YES" if profile else "NO",
         }
         compiled = core.compile_model(str(model) if isinstance(model, Path) else model, "CPU", options)
         self.requests = [compiled.create_infer_request() for _ in range(streams)]
+        self._lock = Lock()  # each request has one place for its input and one for its output
 
     def __call__(self, pixels: Tensor) -> Tensor:
         parts = torch.split(pixels, max(1, -(-len(pixels) // len(self.requests))))
         busy = list(zip(self.requests, parts, strict=False))
-        for request, part in busy:
-            request.start_async([part.numpy()])
-        for request, _ in busy:
-            request.wait()
-        return torch.cat([torch.from_numpy(request.get_output_tensor().data) for request, _ in busy])
+        with self._lock:
+            with ExitStack() as started:  # which waits for every request that was started, also where one fails
+                for request, part in busy:
+                    request.start_async([part.numpy()])
+                    started.callback(request.wait)
+            # copied, also where it is one: the next thread's vectors will be written to the same memory
+            return torch.cat([torch.from_numpy(request.get_output_tensor().data) for request, _ in busy])
 
 
 @cache
@@ -124,7 +143,7 @@ def converted_model(model: Any, preparation: PicturePreparation, weights: str, f
     openvino = require_openvino()
     home = user_cache("openvino")
     home.mkdir(parents=True, exist_ok=True)
-    facts = [weights, str(preparation), form, torch.__version__, *openvino_versions()]
+    facts = [weights, str(preparation), form, _CHECKED_SEED, torch.__version__, *openvino_versions()]
     folder = home / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
     with exclusive_lock(home / ".lock", wait=True):
         found = _read(folder, form)
@@ -168,14 +187,15 @@ def _keep_newest(home: Path) -> None:
 
 def convert(model: Any, preparation: PicturePreparation, form: ConvertedForm) -> Any:
     """The picture part of a model as OpenVINO's graph, for any number of pictures."""
-    size, tower = (preparation.fit.height, preparation.fit.width), _PictureTower(model).eval()
-    with ExitStack() as during:
-        during.enter_context(warnings.catch_warnings())
+    size = preparation.fit.height, preparation.fit.width
+    if form == "int8-static":  # its layers are replaced, while other threads may encode with the model
+        model = with_own_picture_part(model)
+    tower = _PictureTower(model).eval()
+    with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")  # of the tracer about shapes
-        during.enter_context(torch.inference_mode())
         if form == "int8-static":
-            pixels = preparation.pixels(torch.from_numpy(made_pictures(_WATCHED, preparation)))
-            during.enter_context(rounded_inputs(model, tower, pixels))
+            seen = made_pictures(_WATCHED, preparation, _WATCHED_SEED)
+            round_inputs(model, tower, preparation.pixels(torch.from_numpy(seen)))
         graph = require_openvino().convert_model(tower, example_input=torch.zeros(2, 3, *size), input=[-1, 3, *size])
     if form != "float":
         _round_weights(graph)
@@ -205,23 +225,16 @@ class _PictureTower(torch.nn.Module):
         return picture_vectors(self.model, pixels)
 
 
-def picture_vectors(model: Any, pixels: Tensor) -> Tensor:
-    """A model's vectors of pictures, (N, 3, H, W) → (N, D)."""
-    output = model.get_image_features(pixel_values=pixels)
-    # depending on its version, the library returns a tensor or an object that holds it
-    return output if isinstance(output, Tensor) else output.pooler_output
-
-
 @torch.inference_mode()
 def _agreement(model: Any, preparation: PicturePreparation, file: Path, engine: EngineName) -> float:
-    pixels = preparation.pixels(torch.from_numpy(made_pictures(_CHECKED, preparation)))
+    pixels = preparation.pixels(torch.from_numpy(made_pictures(_CHECKED, preparation, _CHECKED_SEED)))
     expected: Array = picture_vectors(model, pixels).numpy()
     return least_cosine(OpenVinoTower(file, engine)(pixels).numpy(), expected)
 
 
-def made_pictures(count: int, preparation: PicturePreparation) -> NDArray[np.uint8]:
+def made_pictures(count: int, preparation: PicturePreparation, seed: int) -> NDArray[np.uint8]:
     """Waves of several widths behind discs of several colours, (N, H, W, 3)."""
-    rng, (y, x) = np.random.default_rng(0), np.mgrid[: preparation.fit.height, : preparation.fit.width]
+    rng, (y, x) = np.random.default_rng(seed), np.mgrid[: preparation.fit.height, : preparation.fit.width]
     pictures = []
     for _ in range(count):
         widths = rng.uniform(0.01, 0.4, (3, 2))
