@@ -205,9 +205,9 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
     else:
         usual = task.base == "usual"
         ablated = usual and task.seed == arguments.seeds[0] and task.cell in arguments.ablated
-        stage = WitnessStage(steps=1500, inputs="auto")
+        stage = WitnessStage(steps=arguments.steps or (200 if arguments.quick else 1500), inputs="auto")
         if arguments.quick:
-            stage = replace(stage, steps=200, queries=32, negatives=11)
+            stage = replace(stage, queries=32, negatives=11)
         experiment = WitnessExperiment(model, splits, stage, task.seed, run.config.alike)
         found = experiment.run(arguments.ablations if ablated else ())
         columns = columns_of(found)
@@ -342,6 +342,7 @@ class Queue:
         words = [str(a.study), "--annotations", str(a.annotations), "--encoder", a.encoder, "--compile", a.compile]
         words += ["--ablations", *a.ablations, "--ablated", *a.ablated, "--seeds", *map(str, a.seeds)]
         words += ["--epochs", str(a.epochs)] if a.epochs else []
+        words += ["--steps", str(a.steps)] if a.steps else []
         return [*words, *(["--quick"] if a.quick else [])]
 
     def collect(self) -> None:
@@ -403,6 +404,7 @@ def main() -> None:
     parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--quick", action="store_true", help="small models and worlds, for a CPU")
     parser.add_argument("--epochs", type=int, help="of a base; by default 100 in worlds, 30 on proxies, 6 with --quick")
+    parser.add_argument("--steps", type=int, help="of a witness; by default 1500, 200 with --quick")
     parser.add_argument("--build", help=argparse.SUPPRESS)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # CELL SEED BASE
     arguments = parser.parse_args()
