@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from prvr.library.copying import copy_videos
     from prvr.library.errors import DamagedVectors, LibraryError, NoCandidates
     from prvr.library.folder import FolderStore, require_empty
-    from prvr.library.ingest.add import Adder, AddProgress, AddReport, ProgressClock, start_decoders
+    from prvr.library.ingest.add import Adder, start_decoders
     from prvr.library.ingest.choice import PLAIN_LIMITS, default_encoder, library_limits, usual_encoder
     from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, absolute_path, find_videos
     from prvr.library.ingest.frozen import FrozenEmbedding
     from prvr.library.ingest.index import index_file, new_video
+    from prvr.library.ingest.progress import AddProgress, AddReport, ProgressClock
     from prvr.library.ingest.sentences import BACKGROUND_SENTENCES
     from prvr.library.ingest.setup import EncoderOverrides, plan_library
     from prvr.library.ingest.tracks import FRAMES, PAGE_TOKENS, TEXT, Piece, Track

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from prvr.files import Busy, NotAnObject, exclusive_lock, is_locked, read_json_object, write_whole
-from prvr.library.ingest.add import AddProgress
+from prvr.library.ingest.progress import AddProgress
 from prvr.media import StorageError, VideoFile, video_path
 
 ActivityKind = Literal["watch", "add", "reindex"]

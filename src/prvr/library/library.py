@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
 from prvr.library.examples import find_examples
 from prvr.library.folder import FolderStore, require_empty
-from prvr.library.ingest.add import Adder, AddProgress, AddReport
+from prvr.library.ingest.add import Adder
 from prvr.library.ingest.files import absolute_path, find_videos
+from prvr.library.ingest.progress import AddProgress, AddReport
 from prvr.library.ingest.setup import EncoderOverrides, LibraryPlan, plan_with_encoders
 from prvr.library.ingest.tracks import FRAMES, TEXT, Track
 from prvr.library.reindex import ReindexReport, reindex_videos

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prvr.library.errors import LibraryError
-from prvr.library.ingest.add import AddProgress, AddReport, ProgressClock
 from prvr.library.ingest.frozen import FrozenEmbedding
 from prvr.library.ingest.index import Decoding, index_files
+from prvr.library.ingest.progress import AddProgress, AddReport, ProgressClock
 from prvr.library.ingest.setup import plan_library
 from prvr.library.ingest.tracks import FRAMES, Track
 from prvr.library.store.buffer import IndexedVideo

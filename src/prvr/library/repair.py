@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from prvr.library.ingest.add import AddProgress, AddReport
+from prvr.library.ingest.progress import AddProgress, AddReport
 from prvr.library.store.verify import Verification
 from prvr.media import Sound, Speech, TimedLine, Transcriber, VideoFile, video_path
 

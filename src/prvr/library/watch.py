@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Literal
 from prvr.errors import UserError
 from prvr.library.activity import Announcement
 from prvr.library.errors import LibraryError
-from prvr.library.ingest.add import AddProgress, AddReport
 from prvr.library.ingest.files import VIDEO_SUFFIXES
+from prvr.library.ingest.progress import AddProgress, AddReport
 from prvr.library.store.catalogue import Video
 from prvr.library.watch_changes import FolderChanges
 from prvr.library.watch_claims import claim_folders, crashed_files

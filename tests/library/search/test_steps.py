@@ -25,9 +25,11 @@ from prvr.library.search.explain import EvidenceRequest, evidence_in_videos, exp
 from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.pipeline import search_words
 from prvr.library.search.query import TrackQuery, encode_queries, track_queries
-from prvr.library.search.rank import TrackRanking, fuse_ranks, rank_requests, rank_track
+from prvr.library.search.rank import rank_requests
+from prvr.library.search.rank_fusion import fuse_ranks
 from prvr.library.search.results import result_of
 from prvr.library.search.score import score_queries, score_sections
+from prvr.library.search.track_rank import TrackRanking, rank_track
 from prvr.library.search.words import WORDS, TextMatch, VideoMatch
 from prvr.library.store.background import Background
 from prvr.library.store.sections import SectionsByVideo

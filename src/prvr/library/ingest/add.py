@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from threading import Event
@@ -23,7 +23,8 @@ from prvr.library.ingest.files import (
     same_subtitles,
     subtitle_signature,
 )
-from prvr.library.ingest.index import Decoding, FileProgress, index_files, new_video
+from prvr.library.ingest.index import Decoding, index_files, new_video
+from prvr.library.ingest.progress import AddProgress, AddReport, ProgressClock
 from prvr.library.ingest.tracks import Track
 from prvr.library.store.buffer import IndexedVideo
 from prvr.library.store.catalogue import NewVideo, Video
@@ -37,51 +38,6 @@ _HASHING = 2  # threads that read files to recognise them
 _LOOKED_AT = 8  # files whose size says whether there is much to decode
 _TELL_EVERY = 10.0  # seconds between signs of progress while a file is read to recognise it
 _Fingerprinted = tuple[SourceFile, Future[Fingerprint | None]]
-
-
-@dataclass(frozen=True)
-class AddProgress:
-    """How far adding is."""
-
-    path: VideoFile  # the current file
-    files: int
-    files_done: int
-    bytes: int
-    bytes_done: int
-    video_seconds: float  # encoded so far
-    elapsed: float
-    heard: float | None = None  # seconds of the current file that are transcribed; None while its pictures are encoded
-
-    @property
-    def speed(self) -> float:
-        """Seconds of video per second."""
-        return self.video_seconds / max(self.elapsed, 1e-9)
-
-    @property
-    def left(self) -> float | None:
-        """Seconds until the end at this speed; None before anything is done."""
-        return self.elapsed * (self.bytes - self.bytes_done) / self.bytes_done if self.bytes_done else None
-
-
-@dataclass
-class AddReport:
-    """What happened to the files."""
-
-    added: list[VideoFile] = field(default_factory=list)
-    unchanged: list[VideoFile] = field(default_factory=list)
-    moved: list[VideoFile] = field(default_factory=list)
-    failed: dict[VideoFile, str] = field(default_factory=dict)  # now or before, with the reason
-    damaged: dict[VideoFile, str] = field(default_factory=dict)  # added, but a part is missing
-    transcribed: dict[VideoFile, str] = field(default_factory=dict)  # added, with the speech model and the language
-    video_seconds: float = 0.0
-    elapsed: float = 0.0
-    frames: int = 0  # of the added videos
-    repeats: int = 0  # of these: not encoded again, because they look like the last one that was
-
-    @property
-    def repeated(self) -> float:
-        """Share of the frames that were not encoded again."""
-        return self.repeats / max(1, self.frames)
 
 
 @dataclass(frozen=True)
@@ -336,57 +292,3 @@ def is_unchanged(source: SourceFile, video: Video, subtitles: str | None = None)
     if video.state == "failed":
         return True
     return same_subtitles(video.subtitles, subtitle_signature(source.path) if subtitles is None else subtitles)
-
-
-class ProgressClock:
-    """Turns progress within files into progress of the whole add."""
-
-    def __init__(
-        self,
-        sources: Sequence[SourceFile | Video],
-        report: AddReport,
-        began: float,
-        progress: Callable[[AddProgress], None] | None,
-    ):
-        """``report`` holds the seconds of video that are done; ``began``: when the work did; ``progress`` is called."""
-        self.report, self.began, self.progress = report, began, progress
-        self.files, self.bytes = len(sources), sum(source.size for source in sources)
-        self.files_done = self.bytes_done = 0
-        self._last: AddProgress | None = None
-
-    def start(self, source: SourceFile | Video) -> FileProgress:
-        seconds_before = self.report.video_seconds
-
-        def progress(seconds: float, duration: float | None, heard: float | None = None) -> None:
-            self.report.video_seconds = seconds_before + seconds
-            share = min(1.0, seconds / duration) if duration else 0.0
-            self._tell(
-                AddProgress(
-                    path=source.path,
-                    files=self.files,
-                    files_done=self.files_done,
-                    bytes=self.bytes,
-                    bytes_done=self.bytes_done + round(share * source.size),
-                    video_seconds=self.report.video_seconds,
-                    elapsed=time.perf_counter() - self.began,
-                    heard=heard,
-                )
-            )
-
-        return progress
-
-    def show_alive(self, source: SourceFile) -> None:
-        """Say that this file is in work, without progress: others are being read to recognise them."""
-        if self._last is not None and self._last.path == source.path:
-            self._tell(replace(self._last, elapsed=time.perf_counter() - self.began))
-        else:
-            self.start(source)(0.0, None)
-
-    def _tell(self, now: AddProgress) -> None:
-        self._last = now
-        if self.progress is not None:
-            self.progress(now)
-
-    def finish(self, source: SourceFile | Video) -> None:
-        self.files_done += 1
-        self.bytes_done += source.size

@@ -21,8 +21,8 @@ from prvr.library.search.confidence import Presence
 from prvr.library.search.explain import EvidenceRequest, evidence_in_videos, moments_of
 from prvr.library.search.moments import MomentOptions
 from prvr.library.search.query import TrackQuery
-from prvr.library.search.rank import TrackRanking, rank_track
 from prvr.library.search.score import score_sections
+from prvr.library.search.track_rank import TrackRanking, rank_track
 from prvr.media import VideoFile
 from prvr.scoring import CalibrationQuality, Recall, recalls
 from prvr.trace import temporal_iou

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.library.search.moments import FoundMoment
-from prvr.library.search.rank import DEPTH, Ranking, rank_points, walk
+from prvr.library.search.rank import Ranking, walk
+from prvr.library.search.rank_fusion import DEPTH, rank_points
 from prvr.library.search.same import SameVideos
 from prvr.library.search.words import WORDS, TextMatch, VideoMatch
 

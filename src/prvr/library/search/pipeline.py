@@ -23,10 +23,11 @@ from prvr.library.search.explain import explain_pages
 from prvr.library.search.filters import Filters
 from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.query import TrackQuery, add_moments, track_queries
-from prvr.library.search.rank import TrackRanking, rank_requests, rank_track
+from prvr.library.search.rank import rank_requests
 from prvr.library.search.request import QueryInput, SearchRequest
 from prvr.library.search.results import ReadLines, SearchResult, not_understood, result_of
 from prvr.library.search.score import SectionScorer, score_queries, score_sections
+from prvr.library.search.track_rank import TrackRanking, rank_track
 from prvr.library.search.witness import WitnessedRanking, rank_again
 from prvr.library.search.words import WordMatches, find_words
 from prvr.library.store.background import Floats

@@ -1,12 +1,8 @@
 """Third step of a search: section scores become one order of videos.
 
-A video scores as its best section. With an encoder alone, a part of what the video scores with everybody is taken off,
-so that *hubs*, which resemble every sentence a little, do not win (``Knowledge.hub_weight``).
-
-With one track, that is the order. With several, tracks are fused by rank (reciprocal rank fusion), because scores of
-different encoders cannot be compared. Videos are ordered by their frames; another track changes the order only where it
-stands out from background sentences. Videos that hold the words of the query (``words.py``) join the fusion like a
-track.
+With one track, its own order counts (``track_rank.py``). With several, tracks are fused by rank (``rank_fusion.py``):
+videos are ordered by their frames, and another track changes the order only where it stands out from background
+sentences. Videos that hold the words of the query (``words.py``) join the fusion like a track.
 
 Moments are ranked in ``moment_rank.py``, because their scores come from the evidence.
 """
@@ -15,137 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, islice, takewhile
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prvr.library.errors import LibraryError
 from prvr.library.ingest.tracks import FRAMES
-from prvr.library.search.confidence import FEWEST_SENTENCES, Presence, Standing
-from prvr.library.search.knowledge import Knowledge
-from prvr.library.search.query import TrackQuery
+from prvr.library.search.confidence import Presence
+from prvr.library.search.rank_fusion import DEPTH, fuse_ranks, rank_points, standing_out
 from prvr.library.search.request import SearchRequest
 from prvr.library.search.same import AHEAD, SameVideos
+from prvr.library.search.track_rank import TrackRanking
 from prvr.library.search.words import WORDS, VideoMatch, WordMatches
-from prvr.library.store.blocks import Ids
-from prvr.library.store.sections import TrackSections
 from prvr.library.store.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from prvr.library.ingest.witness import SentenceWords
-
-DEPTH = 100  # places of each track that count in a fusion
-_RRF = 60  # the usual constant of reciprocal rank fusion
-_STANDS_OUT = 0.9  # share of background sentences that a line must score above, to count beside the pictures
-
-
-@dataclass(frozen=True, eq=False)
-class TrackRanking:
-    """One track's scores of one query, by video."""
-
-    query: TrackQuery
-    scores: NDArray[np.float32]  # (V,) of ``query.sections.videos``
-    standing: Standing
-    taken_off: NDArray[np.float32] | None = None  # (V,) part of what each video scores with everybody
-    lift: NDArray[np.float32] | None = None  # (V,) what a witness added to the score of each video
-    said: SentenceWords | None = None  # the words that the witness read
-
-    def __len__(self) -> int:
-        return len(self.scores)
-
-    def top(self, count: int) -> list[int]:
-        """The best videos, at most ``count``. Of equal scores, the video with the lower number comes first."""
-        if count < len(self.scores) // 8:  # cheaper than sorting all
-            least = np.partition(self.scores, len(self.scores) - count)[len(self.scores) - count]
-            some = np.flatnonzero(self.scores >= least)
-            columns = some[np.argsort(-self.scores[some], kind="stable")][:count]
-        else:
-            columns = self._order[:count]
-        videos: list[int] = self.query.sections.videos[columns].tolist()
-        return videos
-
-    @cached_property
-    def _order(self) -> Ids:
-        return np.argsort(-self.scores, kind="stable")
-
-    def place(self, video: int) -> int | None:
-        """The video's place from 0, or None if the track does not hold it."""
-        column = self.query.sections.column(video)
-        if column is None:
-            return None
-        score = self.scores[column]
-        return int((self.scores > score).sum() + (self.scores[:column] == score).sum())
-
-    def holds(self, video: int) -> bool:
-        """Whether the track has this video."""
-        return self.query.sections.column(video) is not None
-
-    def score(self, video: int) -> float:
-        """The score of a video that the track holds."""
-        column = self.query.sections.column(video)
-        assert column is not None
-        return float(self.scores[column])
-
-    def taken_off_score(self, video: int) -> float:
-        """What was taken off the video's score, because it scores as much with everybody."""
-        column = self.query.sections.column(video)
-        return 0.0 if self.taken_off is None or column is None else float(self.taken_off[column])
-
-    def lift_of(self, video: int) -> float:
-        """What a witness added to the score of a video that the track holds."""
-        return 0.0 if self.lift is None else float(self.lift[self.query.sections.column(video)])
-
-    def confidence(self, video: int, score: float) -> float | None:
-        """The probability that a video, or a moment of it, is right. It is known for scores without a witness."""
-        return self.standing.confidence(score - self.lift_of(video))
-
-
-def rank_track(
-    queries: Sequence[TrackQuery],
-    scores: Sequence[NDArray[np.float32]],
-    sections: TrackSections,
-    knowledge: Knowledge,
-    variations: Sequence[NDArray[np.float32] | None] | None = None,
-) -> list[TrackRanking]:
-    """Rank videos by their best section.
-
-    Args:
-        queries: Q queries.
-        scores: for each query those of the sections that it reads (S',).
-        sections: of the track.
-        knowledge: how far its answers can be trusted.
-        variations: for each query the best score of each of its variations, if its encoder knows few words.
-    """
-    rankings = []
-    for query, of_sections, varied in zip(queries, scores, variations or [None] * len(queries), strict=True):
-        read = query.read.best(of_sections)
-        taken_off = None
-        if knowledge.hub_weight > 0 and len(read) and sections.understood.sum() >= FEWEST_SENTENCES:
-            taken_off = knowledge.hub_weight * sections.score_with_everybody(query.read, query.fusion_weight)
-        standing = Standing(
-            read,
-            sections.plain_background if query.fusion_weight == 0 else sections.background,
-            knowledge.calibrations.get(query.fusion_weight > 0),
-            None if query.reference is None else _weights(query, len(sections.by_video.videos)),
-            varied,
-            leads=taken_off is None or int(read.argmax()) == int((read - taken_off).argmax()),
-        )
-        found = np.searchsorted(query.read.videos, query.sections.videos)
-        if taken_off is None:
-            rankings.append(TrackRanking(query, read[found], standing))
-        else:
-            rankings.append(TrackRanking(query, (read - taken_off)[found], standing, taken_off[found]))
-    return rankings
-
-
-def _weights(query: TrackQuery, videos: int) -> NDArray[np.float64]:
-    """For how many videos of the library each one that was read stands: the sample stands for all that were not."""
-    assert query.reference is not None
-    sample = np.isin(query.read.videos, query.reference)
-    return np.where(sample, 1 + (videos - len(sample)) / max(1, sample.sum()), 1.0)
 
 
 @dataclass(frozen=True)
@@ -286,7 +165,7 @@ class _FusedOrder:
         self.tracks, self.words = tracks, words
         self.lead = tracks[lead_track(tracks)] if tracks else None
         self.fused = {
-            name: track.top(DEPTH) if track is self.lead else _standing_out(track) for name, track in tracks.items()
+            name: track.top(DEPTH) if track is self.lead else standing_out(track) for name, track in tracks.items()
         }
         self.points = fuse_ranks(self.fused)
         for video, match in words.items():
@@ -357,32 +236,3 @@ def walk(top: Callable[[int], list[int]], first: int) -> Iterator[int]:
         if len(videos) < count:
             return
         done, count = count, 2 * count
-
-
-def rank_points(place: int) -> float:
-    """What a place, counted from 0, is worth in a fusion.
-
-    >>> rank_points(0)
-    0.01639344262295082
-    """
-    return 1 / (_RRF + place + 1) if place < DEPTH else 0.0
-
-
-def fuse_ranks(orders: Mapping[str, Sequence[int]]) -> dict[int, float]:
-    """Reciprocal rank fusion: the sum of 1/(60 + place) over tracks, places counted from 1, the first hundred each.
-
-    >>> fuse_ranks({"frames": [7, 8], "text": [8]})
-    {7: 0.01639344262295082, 8: 0.03252247488101534}
-    """
-    points: dict[int, float] = {}
-    for order in orders.values():
-        for place, video in enumerate(order):
-            points[video] = points.get(video, 0.0) + rank_points(place)
-    return points
-
-
-def _standing_out(track: TrackRanking) -> list[int]:
-    """Videos that score above nearly all background sentences, best first; all of the best if those are too few."""
-    if len(track.standing.background.best) < FEWEST_SENTENCES:
-        return track.top(DEPTH)
-    return [video for video in track.top(DEPTH) if track.standing.above_background(track.score(video)) >= _STANDS_OUT]

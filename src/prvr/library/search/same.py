@@ -21,7 +21,8 @@ from prvr.media import unit_rows
 
 if TYPE_CHECKING:
     from prvr.library.search.moment_rank import RankedMoment
-    from prvr.library.search.rank import RankedVideo, TrackRanking
+    from prvr.library.search.rank import RankedVideo
+    from prvr.library.search.track_rank import TrackRanking
 
 MEAN_COSINE, LEAST_COSINE = 0.998, 0.99  # of the tokens of a re-encode with those of its original
 MOST_STILL = 0.95  # a video whose tokens all have a higher cosine with the first one hardly changes

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prvr.library.search.query import TrackQuery
-from prvr.library.search.rank import TrackRanking
+from prvr.library.search.track_rank import TrackRanking
 from prvr.library.store.background import Floats
 from prvr.library.store.blocks import Ids, KeptFrames
 from prvr.library.store.sections import TrackSections
