@@ -31,6 +31,7 @@ from prvr.media import (
     decode_server,
     decode_videos,
     decoder_pool,
+    decoder_process,
     decoding,
     drop_early_decoders,
     open_video,
@@ -154,7 +155,7 @@ def test_a_decoder_that_crashes_or_hangs_harms_one_file(
 ) -> None:
     monkeypatch.setattr(decoder_pool, "_PATIENCE", 1.0)
     monkeypatch.setattr(decoder_pool, "_LOOK", 0.2)
-    monkeypatch.setattr(decoder_pool, "_SLOTS", 2)  # so that it must wait in the middle of a file
+    monkeypatch.setattr(decoder_process, "_SLOTS", 2)  # so that it must wait in the middle of a file
     path = long_films["many.mkv"]
     files = decode_videos([path] * 6, HOW, 2, start_after=0, wait=True)
     reasons = []
@@ -268,7 +269,7 @@ def test_without_decoders_files_are_decoded_here(long_films: dict[str, Path], mo
     def refuse(*_: object) -> None:
         raise OSError("too many processes")
 
-    monkeypatch.setattr(decoder_pool, "_Process", refuse)
+    monkeypatch.setattr(decoder_pool, "FrameServerProcess", refuse)
     path, pool = long_films["closed.mp4"], decoder_pool.DecoderPool(HOW, 2, 2)
     try:
         file = pool.submit(path)

@@ -1,40 +1,32 @@
-"""The processes that decode videos for this one. Each runs ``decode_server.serve_frames`` and has a thread here.
-
-Memory: each process has ``_SLOTS`` places for a batch of pictures (at most 3 MB each, or one picture), and waits when
-all are full.
-"""
+"""Several processes decode videos for this one. Each has a thread here, which gives it files or parts of files."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-import json
 import math
 import queue
-import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from prvr.errors import UserError
 from prvr.media.buckets import VideoFile
-from prvr.media.decoder_start import DecoderStarter, take_starter
+from prvr.media.decoder_process import LAST, FrameServerProcess
+from prvr.media.decoder_start import take_starter
 from prvr.media.errors import MediaError, StorageError
 from prvr.media.frame_batches import DecodedFile, FrameBatch, OpenFile, Sampling
 from prvr.media.frames import StreamInfo, VideoInfo
 from prvr.media.reader import longest_decoding, open_video
-from prvr.media.shared_memory import SharedMemory
 
-_SLOTS = 8
 _PATIENCE = 900.0  # seconds without a sample after which a decoder is taken to hang
 _LOOK = 5.0  # seconds between looks for decoders that hang
-_LAST = frozenset(("end", "error", "irregular"))  # answers after which a task is done
 
 
 @dataclass(order=True)
@@ -230,7 +222,7 @@ class _Decoder:
 
     def __init__(self, pool: DecoderPool):
         self.pool = pool
-        self.process: _Process | None = None
+        self.process: FrameServerProcess | None = None
         self.thread = threading.Thread(target=self._run, name="prvr-decoder", daemon=True)
 
     def stop(self) -> None:
@@ -246,7 +238,7 @@ class _Decoder:
     def _run(self) -> None:
         while not self.pool.closing.is_set():
             try:
-                self.process = process = _Process(self.pool.how, self.pool.starter)
+                self.process = process = FrameServerProcess(self.pool.how, self.pool.starter)
             except OSError:  # no memory, or too many processes
                 self.pool.note_gone()
                 return
@@ -264,7 +256,7 @@ class _Decoder:
             finally:
                 process.end()
 
-    def _serve(self, process: _Process) -> None:
+    def _serve(self, process: FrameServerProcess) -> None:
         """Give tasks to a process, until it ends. A task is taken only when there is room for its first batch."""
         process.was_ready = True
         slot: int | None = None
@@ -282,7 +274,7 @@ class _Decoder:
                 raise
             try:
                 while (answer := process.receive()) is not None:
-                    if task.is_dropped() and not answer.keys() & _LAST:  # nobody waits for what may take hours
+                    if task.is_dropped() and not answer.keys() & LAST:  # nobody waits for what may take hours
                         process.kill()
                         raise EOFError
                     if "slot" in answer:
@@ -295,79 +287,8 @@ class _Decoder:
                     if "info" in answer:
                         answer["tasks"] = self.pool.add_parts(task, answer.pop("parts"))
                     task.put(answer)
-                    if answer.keys() & _LAST:
+                    if answer.keys() & LAST:
                         break
             except (OSError, EOFError, ValueError):
                 task.put(MediaError(task.path, process.epitaph()))
                 raise
-
-
-class _Process:
-    """A decoder process with its shared memory."""
-
-    def __init__(self, how: Sampling, starter: DecoderStarter):
-        memory = SharedMemory.create(_SLOTS * math.prod(how.shape))
-        self.pictures = memory.array(_SLOTS, *how.shape)
-        self.slots: queue.SimpleQueue[int] = queue.SimpleQueue()  # those that are free
-        for slot in range(_SLOTS):
-            self.slots.put(slot)
-        self.was_ready, self.death, self._heard = False, "", math.inf
-        try:
-            self._process, handles = starter.start(memory.handles)
-        finally:
-            memory.close_handles()
-        try:
-            self.send({"memory": memory.name_there(handles), "sampling": asdict(how)})
-        except OSError:
-            self.end()
-            raise
-
-    def send(self, message: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        self._process.stdin.flush()
-        self._heard = time.monotonic()
-
-    def receive(self) -> dict[str, Any]:
-        """The next answer. Raises ``EOFError`` if the process has ended."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        self._heard = math.inf
-        if not line:
-            raise EOFError
-        answer: dict[str, Any] = json.loads(line)
-        if not answer.keys() & {*_LAST, "slot", "ready"}:  # after these, it waits for this process
-            self._heard = time.monotonic()
-        return answer
-
-    def silence(self) -> float:
-        """Seconds since it was last heard of, while it decodes."""
-        return time.monotonic() - self._heard if self.was_ready else 0.0
-
-    def free_slot(self) -> int:
-        """Wait for a free place. Raises ``EOFError`` if the process was killed."""
-        slot = self.slots.get()
-        if slot < 0:
-            raise EOFError
-        return slot
-
-    def kill(self) -> None:
-        self._process.kill()
-        self.slots.put(-1)
-
-    def epitaph(self) -> str:
-        """Why it ended, for the file that it was decoding."""
-        status = self._process.wait()
-        if self.death:
-            return self.death
-        if status == -getattr(signal, "SIGKILL", 9):
-            return "the decoder was killed, probably because memory ran out: try again with --retry"
-        return f"crashed the decoder ({f'signal {-status}' if status < 0 else f'exit status {status}'})"
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with suppress(OSError):
-                pipe.close()
