@@ -17,12 +17,16 @@ from prvr.evaluation import WitnessExperiment, evaluate_run, open_subject, pair_
 from prvr.scoring import ranks, recalls
 from prvr.trace import Witness, WitnessConfig
 from prvr.training import (
+    ConfigError,
     FittedWitness,
     Run,
     TraceModel,
+    TrainConfig,
     Trainer,
     WitnessMaterial,
     WitnessStage,
+    config_from_dict,
+    config_to_dict,
     fit_hubs,
     fit_query_weights,
     fit_run_witness,
@@ -269,6 +273,30 @@ def test_validation_chooses_what_a_witness_reads(trained_base: Run, world: Path,
     assert found["auto"] == max((found["raw"], found["both"]), key=lambda pair: pair[1])
 
 
+def one_vector_of_frames(inputs: str) -> TrainConfig:
+    """GMMFormer at toy size, then a witness."""
+    values = config_to_dict(load_preset("synth", "gmmformer"))
+    values["model"] |= {"visual_width": 24, "query_width": 20, "width": 32, "frames": 24}
+    values["backbone_stage"] |= {"epochs": 1}
+    values["trace_stage"] |= {"epochs": 0}
+    values["witness_stage"] |= asdict(replace(QUICK, inputs=inputs))
+    return config_from_dict(values, "gmmformer")
+
+
+def test_a_witness_reads_raw_frames_where_the_base_makes_one_vector_of_them(world: Path) -> None:
+    config = one_vector_of_frames("auto")
+    model = TraceModel.from_config(config).eval()
+    splits = {split: load_split(config, world, split) for split in ("train", "val", "test")}
+    assert config.witness_stage.inputs_for(model.backbone) == ("raw",)
+    material = witness_material(model, splits["test"])
+    assert material.frame_mask.shape == material.frames.shape[:2]
+    assert torch.equal(material.frame_mask.sum(1).cpu(), splits["test"].tables.frame_count.clamp(max=24).long())
+    assert WitnessExperiment(model, splits, config.witness_stage, seed=0).run().inputs == "raw"
+    for inputs in ("both", "encoded"):
+        with pytest.raises(ConfigError, match=r"one vector of all frames.*--witness-stage\.inputs raw"):
+            TraceModel.from_config(one_vector_of_frames(inputs))
+
+
 def test_only_one_material_is_in_memory_at_a_time(
     trained_base: Run, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,11 +327,12 @@ def test_a_stored_witness_reads_as_many_videos_as_it_was_fitted_with(trained_bas
     run.save_weights("witness", tensors, **about)
     older = load_run_witness(run)
     assert older is not None
-    assert older.candidates == 100
+    assert older.candidates == 50
 
 
 def test_the_recipe_is_a_preset_of_its_backbone() -> None:
     for name in preset_names("witness"):
         recipe, plain = load_preset(name, "witness"), load_preset(name)
         assert recipe.witness_stage.steps > 0
+        assert recipe.witness_stage.inputs == "auto"
         assert replace(recipe, witness_stage=plain.witness_stage, alike=0.0) == plain

@@ -97,6 +97,7 @@ class Backbone(nn.Module, ABC):
     unit_tokens: bool = True  # False: tokens are not normalised, so their lengths count in the score
     separable: bool = True  # False: each query–video pair is scored by itself; a gallery cannot be prepared
     has_registers: bool = False  # True: video tokens include registers that TRACE can be trained on
+    keeps_frames: bool = True  # False: what it makes of a video's frames is one vector
     has_words: bool = False  # True: ``word_states`` gives a query's words, which a witness reads
     takes_residual: bool = False  # True: all its losses of query–video pairs add ``Encoded.residual``
     untrained: tuple[str, ...] = ()  # name prefixes of parameters that get no gradient

@@ -64,6 +64,7 @@ class GMMFormer(Trunk):
     title, year = "GMMFormer", 2024
     config_type = GMMFormerConfig
     config: GMMFormerConfig
+    keeps_frames = False
 
     def __init__(self, config: GMMFormerConfig):
         super().__init__(config, DenseAttentionBank)

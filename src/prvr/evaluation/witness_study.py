@@ -26,7 +26,6 @@ from prvr.training import (
     fit_hubs,
     fit_query_weights,
     fit_weight,
-    input_choices,
     multiplies_bf16,
     rescored,
     rescored_sum_r,
@@ -154,7 +153,7 @@ class WitnessExperiment:
 
     def run(self, ablations: Sequence[str] = ()) -> WitnessStudy:
         """Base, hubs, the witness with its controls, and some ablations."""
-        readers = {inputs: self._train(inputs) for inputs in input_choices(self.stage.inputs)}
+        readers = {inputs: self._train(inputs) for inputs in self.stage.inputs_for(self.model.backbone)}
         held = next(iter(readers.values())).held
         hubs = self._base(held)
         other = held.with_other_hubs()

@@ -60,7 +60,6 @@ from prvr.training.sweep import (
 from prvr.training.validation import split_scores, validate
 from prvr.training.witness import (
     WitnessMaterial,
-    input_choices,
     train_witness,
     witness_material,
     witness_scores,
@@ -120,7 +119,6 @@ __all__ = [
     "flat_settings",
     "gpu_memory",
     "import_checkpoint",
-    "input_choices",
     "join_processes",
     "load_preset",
     "load_run_witness",

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from prvr.backbones import BackboneConfig, method, require_ranges
+from prvr.backbones import Backbone, BackboneConfig, method, require_ranges
 from prvr.errors import UserError, did_you_mean
 from prvr.trace import TraceConfig, WitnessConfig
 
@@ -134,6 +134,11 @@ class WitnessStage:
     """of AdamW"""
     base_weight: float = 0.0
     """weight of the base score next to the witness's in the loss; 0: the witness learns to decide alone"""
+
+    def inputs_for(self, backbone: Backbone) -> tuple[str, ...]:
+        """What a witness of a backbone is tried with, of what ``inputs`` asks for. Empty: it can read none of that."""
+        asked = ("raw", "both") if self.inputs == "auto" else (self.inputs,)
+        return asked if backbone.keeps_frames else tuple(each for each in asked if each == "raw")
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,11 @@ class TraceModel(nn.Module):
             )
         if config.witness_stage.steps and not backbone.has_words:
             raise ConfigError(f"{config.method} has no words for a witness to read: leave out --witness-stage.steps")
+        if config.witness_stage.steps and not config.witness_stage.inputs_for(backbone):
+            raise ConfigError(
+                f"{config.method} makes one vector of all frames, which a witness cannot read one by one: use "
+                "--witness-stage.inputs raw"
+            )
         if config.trace_stage.fused_base and not backbone.takes_residual:
             raise ConfigError(f"the losses of {config.method} take no evidence: leave out --trace-stage.fused-base")
         model = TraceModel(backbone, Trace(backbone.width, config.trace), config.trace_stage)

@@ -28,7 +28,6 @@ from prvr.training.model import TraceModel
 
 CANDIDATES = 50  # best videos of a query that are read again; a hundred gain little and cost twice as much
 HUB_COUNT = 10  # best queries of the bank, of whose scores a video's hub offset is the mean
-_INPUTS_TRIED = ("raw", "both")  # where validation chooses: on real sentences raw is better, in worlds both
 _BANK = 8192  # training queries that say how well a video fits everybody
 _PAIRS = 2048  # query–video pairs that are compared together when scoring
 _VIDEOS = 256  # videos that are read together when scoring
@@ -40,7 +39,7 @@ class WitnessMaterial:
 
     words: Tensor  # (Q, L, Dw)
     word_mask: Tensor  # (Q, L)
-    pooled: Tensor  # (Q, Dw) the same words pooled into one, as the base pools them
+    pooled: Tensor  # (Q, Dw) the mean of the words; where the base's words are read, its pooled query in their place
     frames: Tensor  # (V, M, Df)
     frame_mask: Tensor  # (V, M)
     base: Tensor  # (Q, V)
@@ -110,8 +109,12 @@ def witness_material(
         reference = query_bank(queries if bank is None else bank)
         against = torch.cat([backbone.base_score(some, videos) for some in torch.split(reference.rows, 256)])
     slots = int(dataset.tables.frame_count.max())
-    raw = torch.cat([F.pad(b.frames, (0, 0, 0, slots - b.frames.shape[1])) for b in dataset.video_batches()])
-    frames = joined_inputs(videos.frames[:, :slots], raw.to(device), inputs)
+    raw, shown = [], []
+    for batch in dataset.video_batches():
+        spare = slots - batch.frames.shape[1]
+        raw.append(F.pad(batch.frames, (0, 0, 0, spare)))
+        shown.append(F.pad(batch.frame_mask.bool(), (0, spare)))
+    frames = joined_inputs(videos.frames[:, :slots], torch.cat(raw).to(device), inputs)
     read, mask = torch.cat(words), torch.cat(masks)
     mean = (read * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
     if inputs != "raw":
@@ -124,7 +127,7 @@ def witness_material(
         word_mask=mask,
         pooled=mean.to(dtype),
         frames=frames.to(dtype),
-        frame_mask=videos.frame_mask[:, :slots].bool(),
+        frame_mask=torch.cat(shown).to(device),
         base=base,
         candidates=base.topk(min(candidates, base.shape[1]), dim=1).indices,
         truth=dataset.query_video.to(device),
@@ -132,15 +135,6 @@ def witness_material(
         hubs=hub_offset(against, hub_count),
         shared=0 if inputs == "raw" else queries.shape[1],
     )
-
-
-def input_choices(inputs: str) -> tuple[str, ...]:
-    """What a witness may read under a setting of ``WitnessStage.inputs``.
-
-    >>> input_choices("auto"), input_choices("raw")
-    (('raw', 'both'), ('raw',))
-    """
-    return _INPUTS_TRIED if inputs == "auto" else (inputs,)
 
 
 def word_inputs(backbone: Backbone, batch: QueryBatch, which: str) -> Tensor:

@@ -14,12 +14,14 @@ from prvr.training.witness import WitnessMaterial
 def fit_weight(material: WitnessMaterial, added: Tensor) -> float:
     """The weight of a second score next to the base's, by listwise cross-entropy on a split: one number, at least 0.
 
+    Where the base's score says nothing about a query's candidates, the weight is so large that the second ranks alone.
+
     Args:
         material: the split (validation).
         added: the second score of its candidates, (Q, K).
     """
-    own, other = _listwise(material, [added]).clamp(min=1e-9).tolist()
-    return float(other / own)
+    own, other = _listwise(material, [added]).tolist()
+    return float(max(other, 0.0) / max(own, 1e-9))
 
 
 def fit_hubs(material: WitnessMaterial) -> float:

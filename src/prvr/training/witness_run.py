@@ -19,7 +19,6 @@ from prvr.training.run import Run
 from prvr.training.witness import (
     CANDIDATES,
     HUB_COUNT,
-    input_choices,
     joined_inputs,
     query_bank,
     train_witness,
@@ -30,7 +29,7 @@ from prvr.training.witness import (
 from prvr.training.witness_fusion import fit_hubs, fit_weight, rescored, rescored_sum_r
 
 _NAME = "witness"
-_FORMER_CANDIDATES = 100  # of witnesses that were stored without their number
+_FORMER_CANDIDATES = 50  # of witnesses that were stored without their number
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def fit_run_witness(
 
     tried = [
         _fitted(train_on(inputs), model, validation, bank, inputs)
-        for inputs in input_choices(config.witness_stage.inputs)
+        for inputs in config.witness_stage.inputs_for(model.backbone)
     ]
     best, _ = max(tried, key=itemgetter(1))
     save_run_witness(run, best)
