@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -11,9 +13,10 @@ from numpy.typing import NDArray
 
 from prvr.media import Encoder, open_encoder
 from prvr.media.encoders import engine as module
+from prvr.media.encoders.choice import EngineName
 from prvr.media.encoders.engine import CPU_BATCH, PictureEngine
 from prvr.media.encoders.image_text import ImageTextEncoder
-from prvr.media.encoders.trial import TRIED_BATCHES, EngineTrial
+from prvr.media.encoders.trial import TRIED_BATCHES, EngineTrial, Tower
 
 CPU = torch.device("cpu")
 
@@ -67,6 +70,41 @@ def test_weights_are_not_rounded_by_trying_a_smaller_type(pair_folder: Path) -> 
     engine.start(structured(2))()
     assert engine.used == "bf16"
     assert all(torch.equal(weights, before[name]) for name, weights in engine.model.state_dict().items())
+
+
+def test_an_engine_that_cannot_be_opened_is_not_replaced_by_another(
+    pair_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, open_tower, full = engine_of(pair_folder, engine="bf16"), PictureEngine._open, [True]
+
+    def sometimes(self: PictureEngine, name: EngineName) -> Tower | None:
+        if full and full.pop():
+            raise OSError("disk full")
+        return open_tower(self, name)
+
+    monkeypatch.setattr(PictureEngine, "_open", sometimes)
+    with pytest.raises(OSError, match="disk full"):
+        engine.start(structured(2))
+    assert engine.used == "torch"
+    engine.start(structured(2))()
+    assert engine.used == "bf16"
+    assert engine._tower is not None
+
+
+def test_threads_wait_while_an_engine_is_opened(pair_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, open_tower, opened, waiting = engine_of(pair_folder, engine="bf16"), PictureEngine._open, [], Event()
+
+    def slowly(self: PictureEngine, name: EngineName) -> Tower | None:
+        opened.append(name)
+        waiting.wait(0.5)  # time enough for the others to come
+        return open_tower(self, name)
+
+    monkeypatch.setattr(PictureEngine, "_open", slowly)
+    seen = structured(2)
+    with ThreadPoolExecutor(3) as threads:
+        found = [each.result() for each in [threads.submit(lambda: engine.start(seen)()) for _ in range(3)]]
+    assert opened == ["bf16"]
+    assert all(np.array_equal(vectors, found[0]) for vectors in found)
 
 
 def test_work_in_flight_comes_back_in_order(pair_folder: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -80,6 +81,7 @@ class PictureEngine:
         self._trial: EngineTrial | None = None  # while engines are compared
         self._asked = engine
         self._next: EngineName | None = None  # one to use from the next picture on: opening it may take a while
+        self._switching = threading.Lock()  # threads that share an engine wait while one of them changes it
         if engine != "auto":
             self._next = engine
         elif self._parts:
@@ -110,12 +112,12 @@ class PictureEngine:
             self._trial = EngineTrial(self.name, self.engines, self.weights)
 
     def _use(self, engine: EngineName) -> None:
-        self.used, self._next = engine, None
         if self.device.type == "cpu":
-            self._tower = self._open(engine)
+            self._tower = self._open(engine)  # if this fails, the engine stays wanted: no other vectors are given
         elif engine == "bf16":
             for part in self._parts:
                 part.to(torch.bfloat16)
+        self.used, self._next = engine, None
 
     def _use_next(self, engine: EngineName) -> None:
         """Use an engine from now on; one that nobody asked for gives way to torch where it cannot be opened."""
@@ -154,11 +156,7 @@ class PictureEngine:
     @torch.inference_mode()
     def start(self, pictures: NDArray[np.uint8]) -> Callable[[], Array]:
         """Begin with pictures (N, H, W, 3), at most a batch; the result waits for their vectors (N, D)."""
-        trial = self._trial
-        if trial is not None and (choice := trial.recalled) is not None:
-            trial, self._trial, self._next = None, None, choice.chosen
-        if self._next is not None:
-            self._use_next(self._next)
+        trial = self._settled()
         began = time.perf_counter()
         if self.device.type == "cuda" and not self.compiled and self.seen >= self.compile_after and self._behind > 0.5:
             self._compile()
@@ -183,6 +181,15 @@ class PictureEngine:
             return host.numpy()
 
         return wait
+
+    def _settled(self) -> EngineTrial | None:
+        """Switch to another engine if that is due. Returns the trial that still collects batches."""
+        with self._switching:
+            if self._trial is not None and (choice := self._trial.recalled) is not None:
+                self._trial, self._next = None, choice.chosen
+            if self._next is not None:
+                self._use_next(self._next)
+            return self._trial
 
     def _compiled_or_not(self, pictures: Tensor) -> Tensor:
         """The vectors (N, D). Where the compiler fails, for example for want of a C compiler, nothing is compiled."""
@@ -210,9 +217,10 @@ class PictureEngine:
 
     def _compare(self, trial: EngineTrial, pictures: NDArray[np.uint8], vectors: Array, seconds: float) -> None:
         """Note what torch made of a batch; after some of them, try the other engines on the same pictures."""
-        if trial.note(pictures, vectors, seconds):
-            choice = trial.decide(self.preparation, self._open)
-            self._trial, self._next = None, choice.chosen
+        with self._switching:
+            if trial is self._trial and trial.note(pictures, vectors, seconds):
+                choice = trial.decide(self.preparation, self._open)
+                self._trial, self._next = None, choice.chosen
 
     def _compile(self) -> None:
         if self._parts:
