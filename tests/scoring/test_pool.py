@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from prvr.scoring import Gallery, OneCoreThreads, ScoringPool, score_parts
+from prvr.scoring import pool as module
 
 from .test_evidence import WIDTH, Corpus, corpus_tokens, trained
 
@@ -77,7 +79,24 @@ def test_threads_are_started_once_however_many_ask(cores: int) -> None:
             assert later.submit(torch.get_num_threads).result() == cores
 
 
-def test_several_threads_may_share_a_pool(gallery: Gallery) -> None:
+def test_threads_of_two_kinds_are_not_started_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise one would take the number of cores that the other has just set for the usual one."""
+    starting: list[str] = []
+
+    def slowly(count: int, name: str) -> ThreadPoolExecutor:
+        starting.append(name)
+        time.sleep(0.1)
+        assert starting == [name]
+        starting.clear()
+        return ThreadPoolExecutor(count, name)
+
+    monkeypatch.setattr(module, "_one_core_threads", slowly)
+    with ThreadPoolExecutor(4) as asking:
+        for started in [asking.submit(OneCoreThreads(str(number)).executor, 2) for number in range(4)]:
+            started.result().shutdown()
+
+
+def test_several_threads_may_share_a_pool(gallery: Gallery, cores: int) -> None:
     shared, asked = ScoringPool(), queries()
     expected = score_parts(asked, gallery).base
     with ThreadPoolExecutor(4) as threads:
@@ -100,13 +119,16 @@ def test_a_closed_pool_has_no_threads_and_starts_new_ones_when_used(cores: int) 
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_process_starts_threads_of_its_own() -> None:
+def test_a_forked_process_starts_threads_of_its_own(cores: int) -> None:
     shared = ScoringPool()
     assert shared.map(abs, [-1, -2]) == [1, 2]  # the parent's threads are running
     fork = multiprocessing.get_context("fork")
     answers = fork.SimpleQueue()
     child = fork.Process(target=lambda: answers.put(shared.map(abs, [-3, -4])))
-    child.start()
+    with module._starting:  # as if another thread of the parent were starting some
+        child.start()
     child.join(60)
+    if child.exitcode is None:
+        child.kill()
     assert child.exitcode == 0
     assert answers.get() == [3, 4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -76,13 +77,21 @@ def test_a_run_that_was_begun_in_bf16_says_where_it_cannot_go_on_in_it(
     assert train(run, world, steps=3)
 
 
-def test_older_runs_use_what_the_device_multiplies(
-    preset: Path, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_older_runs_use_what_the_device_multiplies_and_say_so(
+    preset: Path, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    on_a_machine(monkeypatch, bf16=False)
     run = begin(preset, world, tmp_path / "run")
-    for bf16 in (True, False):
+    train(run, world, steps=1)
+    assert "an earlier version" not in capsys.readouterr().out
+    record = json.loads((run.path / "run.json").read_text())
+    assert record.pop("precision") == "fp32"
+    (run.path / "run.json").write_text(json.dumps(record))  # as earlier versions wrote it
+    for steps, bf16 in ((2, True), (3, False)):
         on_a_machine(monkeypatch, bf16=bf16)
-        assert module.uses_bf16(run, CPU) is bf16
+        assert train(Run(run.path), world, steps=steps) is bf16
+        assert f"it goes on in {'bf16' if bf16 else 'fp32'}" in capsys.readouterr().out
+        assert Run(run.path).begun_in is None  # nobody knows it
 
 
 def test_a_precision_that_is_asked_for_is_used_everywhere(

@@ -119,7 +119,7 @@ class ScoringPool:
 class OneCoreThreads:
     """Threads in each of which torch uses one core. In all others, it uses as many as before.
 
-    They are started when they are first asked for, by any thread, and again after a fork: the child has none of them.
+    They are started when they are first asked for, by any other thread, and again after a fork: the child has none.
     """
 
     def __init__(self, name: str) -> None:
@@ -129,34 +129,29 @@ class OneCoreThreads:
 
     def executor(self, count: int) -> ThreadPoolExecutor:
         """The threads; there are as many as were first asked for."""
-        with _starting():
+        with _starting:
             if self._executor is None or self._process != os.getpid():
                 self._process, self._executor = os.getpid(), _one_core_threads(count, self.name)
             return self._executor
 
     def close(self) -> None:
         """End the threads. New ones start when they are asked for again."""
-        with _starting():
+        with _starting:
             executor, self._executor = self._executor, None
         if executor is not None and self._process == os.getpid():
             executor.shutdown()
 
 
-class _StartLock:
-    """Held while threads are started: meanwhile torch's default number of cores is not the usual one."""
-
-    def __init__(self) -> None:
-        self.process, self.lock = os.getpid(), threading.Lock()
+_starting = threading.Lock()  # held while threads are started: torch's default number of cores is not the usual one
 
 
-_start_lock = _StartLock()
+def _renew_lock() -> None:
+    global _starting
+    _starting = threading.Lock()  # a thread of the parent may have held the other when it forked
 
 
-def _starting() -> threading.Lock:
-    global _start_lock
-    if _start_lock.process != os.getpid():
-        _start_lock = _StartLock()  # a thread of the parent may have held the lock when it forked
-    return _start_lock.lock
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _one_core_threads(count: int, name: str) -> ThreadPoolExecutor:

@@ -144,7 +144,12 @@ class Trainer:
         begun_in = self.run.begun_in
         self.model.bf16 = self.group.share(uses_bf16(self.run, self.group.device))
         precision = "bf16" if self.model.bf16 else "fp32"
-        if begun_in is None and self.group.is_first:
+        if begun_in is None and self.progress.total_steps > 0:
+            if self.config.precision == "auto":
+                reporter.say(
+                    f"an earlier version began this run, and did not note its precision: it goes on in {precision}"
+                )
+        elif begun_in is None and self.group.is_first:
             self.run.set_begun_in(precision)
         elif begun_in not in (None, precision):
             reporter.say(
