@@ -43,7 +43,7 @@ def test_a_worker_that_dies_is_reported() -> None:
 
 
 SCRIPT = """
-from prvr.processes import available_memory, map_in_processes
+from prvr.processes import map_in_processes
 
 class Scale:
     def __init__(self, factor): self.factor = factor

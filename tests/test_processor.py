@@ -95,6 +95,24 @@ for mib in (100, 200, 400):
     assert grown_much - at_first < 50
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's settings")
+def test_memory_that_others_come_to_need_is_given_back_after_a_while() -> None:
+    kept, still_kept, later = mib_held("""
+memory = processor.KeptMemory(share=1.0)
+use(200)
+memory.limit()
+print(held())
+memory.share = 1e-9  # as if another process had taken all the rest
+memory.limit()
+print(held())
+memory.look_again_after = 0.0
+memory.limit()
+print(held())
+""")
+    assert kept - still_kept < 10
+    assert still_kept - later > 150
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="what the system tells")
 def test_a_mapped_file_is_not_memory_that_can_be_given_back() -> None:
     before, after = mib_held("""

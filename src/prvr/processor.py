@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from prvr.processes import available_memory, usable_memory
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 _PAD = 64 << 20  # bytes asked of the system beyond what is needed
 _MOST_HELD = 0.6  # of the memory that this process holds or could still take
-_GROWTH = 1 / 16  # of the machine's memory: by so much a process has grown before it is looked at again
+_GROWTH = 1 / 16  # of the machine's memory: by so much a process has grown before it is looked at again …
+_LOOK_EVERY_SECONDS = 10.0  # … or this much later
 
 
 def has_bf16() -> bool:
@@ -75,16 +77,20 @@ class KeptMemory:
         self.share = share
         self.growth = _GROWTH * usable_memory()
         self.look_again_at = 0.0  # bytes held
+        self.look_again_after = 0.0  # seconds of the clock: others may have come to need memory meanwhile
 
     def limit(self) -> None:
         """Give freed memory back to the system if this process has come to hold more than its share. 25 µs mostly."""
         trim = _c_function("malloc_trim")
-        if trim is None or (held := _held_memory()) < self.look_again_at:
+        if trim is None:
+            return
+        held, now = _held_memory(), time.monotonic()
+        if held < self.look_again_at and now < self.look_again_after:
             return
         if held > self.share * (held + available_memory()):
             trim(0)
             held = _held_memory()
-        self.look_again_at = held + self.growth
+        self.look_again_at, self.look_again_after = held + self.growth, now + _LOOK_EVERY_SECONDS
 
 
 def _c_function(name: str) -> Callable[..., int] | None:

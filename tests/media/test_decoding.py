@@ -18,6 +18,7 @@ import pytest
 
 from prvr.errors import UserError
 from prvr.library import LibrarySettings, start_decoders
+from prvr.library.ingest import index
 from prvr.media import (
     DecodedFile,
     EncoderError,
@@ -232,6 +233,32 @@ def test_a_library_of_many_files_starts_decoders_early(long_films: dict[str, Pat
     until(fork_servers)
     drop_early_decoders()
     assert fork_servers() == []
+
+
+@pytest.mark.parametrize(("encoder", "needs_torch"), [("plain", False), ("plain-2", False), ("siglip2", True)])
+def test_decoders_import_torch_early_only_if_they_will_need_it(
+    long_films: dict[str, Path], monkeypatch: pytest.MonkeyPatch, encoder: str, needs_torch: bool
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(index, "start_decoders_early", lambda *, needs_torch: asked.append(needs_torch))
+    start_decoders([long_films["closed.mp4"]] * 30, LibrarySettings(encoder), 2)
+    assert asked == [needs_torch]
+    start_decoders([long_films["closed.mp4"]] * 30, LibrarySettings("", model="run"), 2)  # the run names its encoder
+    assert asked == [needs_torch]
+
+
+def test_a_fork_leaves_what_was_started_early_to_its_parent() -> None:
+    code = (
+        "import os, sys; from prvr.media import decoder_start, start_decoders_early\n"
+        "start_decoders_early(needs_torch=False)\n"
+        "server = decoder_start._early[0]._server\n"
+        "if os.fork() == 0: sys.exit()\n"
+        "os.wait()\n"
+        "try: print(server.wait(3))\n"
+        "except Exception as problem: print(type(problem).__name__)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert said == ["TimeoutExpired"]  # it is still there
 
 
 def test_what_was_started_early_ends_with_a_process_that_never_decodes() -> None:

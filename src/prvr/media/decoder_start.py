@@ -72,6 +72,7 @@ class DecoderStarter:
         self.decoder, self.needs_torch = decoder, needs_torch
         self._server: subprocess.Popen[bytes] | None = None
         self._has_forked = self._closed = False
+        self._process = os.getpid()
         if FORKS and decoder == "pyav":  # what other decoders load may not survive a fork
             with suppress(OSError):  # no memory, or too many processes or open files
                 self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -95,9 +96,9 @@ class DecoderStarter:
         return _start_program("prvr.media.decode_server", handles=handles, pipe=subprocess.PIPE), handles
 
     def close(self) -> None:
-        """End the fork server, and the decoders that it has forked."""
+        """End the fork server, and the decoders that it has forked. In a fork of its process: nothing."""
         self._closed = True
-        if self._server is None:
+        if self._server is None or self._process != os.getpid():
             return
         if not self._has_forked:  # it may still be importing
             self._server.kill()

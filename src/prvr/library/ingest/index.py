@@ -20,6 +20,7 @@ from prvr.media import (
     Encoder,
     FeaturePart,
     MediaError,
+    PlainEncoder,
     Sampling,
     TimedLine,
     Transcriber,
@@ -55,10 +56,10 @@ class Decoding:
         return self.bytes > _MUCH_BYTES or _MUCH_FILES < self.files < 1 << 30
 
     def start_early(self, settings: LibrarySettings) -> None:
-        """Begin to start the processes, while this one loads what encodes."""
+        """Begin to start the processes, while this one loads what encodes; not where it is unknown what that is."""
         many = decodes_in_processes(self.processes, self.files, self.bytes)  # of one file, these are its bytes
-        if self.is_long and many and settings.decoder == "pyav":
-            start_decoders_early(needs_torch=settings.encoder != "plain")
+        if self.is_long and many and settings.encoder and settings.decoder == "pyav":
+            start_decoders_early(needs_torch=settings.encoder not in PlainEncoder.names)
 
 
 FILE_PROBLEMS = (MediaError, ValueError, ArithmeticError, OSError)  # that may be the fault of the file

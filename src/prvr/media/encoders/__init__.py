@@ -56,7 +56,7 @@ def open_encoder(name: str = "plain", device: str | None = None, engine: str | N
     >>> open_encoder("plain").encode_texts(["a red square moves left"]).shape
     (1, 332)
     """
-    if name in ("plain", PlainEncoder.name):
+    if name in PlainEncoder.names:
         return PlainEncoder()
     from prvr.media.encoders.image_text import ImageTextEncoder
 

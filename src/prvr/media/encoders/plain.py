@@ -39,6 +39,7 @@ class PlainEncoder(Encoder):
     """The weight-free descriptor with a small vocabulary and hashed word vectors."""
 
     name = "plain-2"  # increase the number whenever its vectors change
+    names = ("plain", name)  # under which it is asked for
     width = WIDTH
     word_width = plain_words.WORD_WIDTH
     fit = Fit(SIDE, SIDE, "stretch")
