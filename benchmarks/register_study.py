@@ -149,7 +149,7 @@ KINDS = (
     Kind(Slots.method),
     Kind(Repaired.method, 0.01),
     Kind(Slots.method, 0.01),
-    USUAL._replace(fused=True),
+    Kind("dreamprvr", fused=True),
     Kind(Repaired.method, fused=True),
     Kind(Slots.method, fused=True),
 )

@@ -133,7 +133,7 @@ def build(name: str, arguments: argparse.Namespace) -> None:
             world = FEATURE_SIZES[cell.source]
             if arguments.quick:
                 peaks = world.unsupported_share
-                world = replace(FEATURE_SIZES["demo"], train=200, val=60, test=120, unsupported_share=peaks)
+                world = replace(FEATURE_SIZES["demo"], unsupported_share=peaks)
             write_feature_world(folder, world, progress=False)
     elif not (folder / "proxy").exists():
         source = (
@@ -316,6 +316,9 @@ class Queue:
     def is_done(self, task: Task) -> bool:
         return (self.arguments.study / "results" / task.name / "about.json").exists()
 
+    def is_trained(self, task: Task) -> bool:
+        return Run(self.arguments.study / "runs" / task.name).has_weights("average")
+
     def one(self, task: Task, data: Future[bool], before: list[Future[None]]) -> None:
         if not data.result():
             return
@@ -371,6 +374,10 @@ class Queue:
             for task in open_tasks:
                 needed = [replace(task, base="usual"), *partners(task, self.arguments)] if task.base == "second" else []
                 before = [ends[other] for other in needed if other in ends]
+                missing = [other.name for other in needed if other not in ends and not self.is_trained(other)]
+                if missing:  # their results came with --before, their weights did not
+                    self.say(f"{task.name}: left out, it needs the weights of {' and '.join(missing)}")
+                    continue
                 ends[task] = trainers.submit(self.one, task, data[task.cell], before)
             for ended in ends.values():
                 ended.result()
