@@ -46,8 +46,6 @@ from prvr.evaluation import (
     EvaluationRecord,
     WitnessExperiment,
     WitnessStudy,
-    ranks,
-    recalls,
     save_record,
 )
 from prvr.files import write_whole
@@ -60,7 +58,6 @@ from prvr.training import (
     load_split,
     move_if_it_fits,
     read_metrics,
-    split_scores,
 )
 from prvr.worlds import FEATURE_SIZES, ProxyConfig, read_activitynet, read_charades, write_feature_world, write_proxy
 
@@ -192,10 +189,10 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
         "base seconds": seconds,
         "step seconds": [round(epoch["seconds"], 2) for epoch in read_metrics(run.path)],
     }
-    if task.base in ("longer", "compiled"):
-        base = split_scores(model, test, use_trace=False).base
-        columns = {"base": ranks(base, test.query_video).cpu(), "base_any": ranks(base, test.positives).cpu()}
-        about["test"] = {name: recalls(column).sum_r for name, column in columns.items()}
+    if task.base in ("longer", "compiled"):  # witnesses of a longer base: ``--epochs``
+        found = WitnessExperiment(model, splits, WitnessStage(), task.seed).base_alone()
+        columns = columns_of(found)
+        about |= found.summary()
     elif task.base == "second":
         (partner,) = partners(task, arguments)
         other, _ = Run(arguments.study / "runs" / partner.name).load_model(device=device)
@@ -338,7 +335,7 @@ class Queue:
         with self.writing:
             self.collect()
         found = json.loads((self.arguments.study / "results" / task.name / "about.json").read_text())
-        self.say(f"{task.name}: {time_of(found)} {json.dumps(rounded(found['test']))}")
+        self.say(f"{task.name}: {time_of(found)} validation {json.dumps(rounded(found['validation']))}")
 
     def _same(self) -> list[str]:
         a = self.arguments

@@ -51,6 +51,7 @@ SCORINGS = {
 
 OTHER_BASES = {
     "longer:base": "twice the epochs",
+    "longer:hubs": "the same, hub offset",
     "second:second-base": "the base of another seed as the witness",
     "second:second-base+hubs": "the same, hub offset",
     "compiled:base": "trained in the compiled form",
@@ -195,6 +196,17 @@ def numbers(cells: dict[str, list[Result]]) -> str:
     return "\n".join(lines)
 
 
+def validation(cells: dict[str, list[Result]], rows: dict[str, str]) -> str:
+    """SumR of the validation split, by which a choice between these rows would have to be made."""
+    lines = [f"| validation SumR | {' | '.join(cells)} |", f"|---|{'--:|' * len(cells)}"]
+    for key, label in rows.items():
+        of_cells = [
+            [r.about["validation"][key] for r in some if key in r.about["validation"]] for some in cells.values()
+        ]
+        lines.append(f"| {label} | {' | '.join(f'{fmean(some):.1f}' if some else '' for some in of_cells)} |")
+    return "\n".join(lines)
+
+
 def draw(cells: dict[str, list[Result]]) -> Any:
     """ΔSumR of some scorings against the base, with intervals, cell by cell."""
     shown = {
@@ -231,6 +243,13 @@ def main() -> None:
     print("### Labelled video\n\n" + changes(cells, "base", SCORINGS) + "\n")
     print("### Any correct video\n\n" + changes(cells, "base", SCORINGS, "_any") + "\n")
     print("### Other bases, labelled video\n\n" + changes(cells, "base", OTHER_BASES) + "\n")
+    longer = {
+        cell: [r for r in some if "longer:hubs" in r.ranks and "words" in r.ranks] for cell, some in cells.items()
+    }
+    if longer := {cell: some for cell, some in longer.items() if some}:
+        words = {"words+hubs": SCORINGS["words+hubs"]}
+        print("### Against a base of twice the epochs\n\n" + changes(longer, "longer:base", words) + "\n")
+        print(changes(longer, "longer:hubs", words) + "\n")
     print("### Other bases, any correct video\n\n" + changes(cells, "base", OTHER_BASES, "_any") + "\n")
     drawn, cells = cells, with_witness(cells)
     controls = ("pooled+hubs", "uniform+hubs", "uniform-own+hubs", "shuffled+hubs", "shuffled-own+hubs")
@@ -247,6 +266,7 @@ def main() -> None:
     first = {cell: [r for r in some if names & r.ranks.keys()] or some[:1] for cell, some in cells.items()}
     rows = {"words+hubs": "recipe", **tried}
     print("### Ablations, first seed, hub offset included\n\n" + changes(first, "base", rows))
+    print("\n" + validation(first, rows))
     print("\n### Chosen on validation, and cost\n\n" + numbers(cells) + "\n")
     if arguments.figure:
         print(f"wrote {save_figure(draw(drawn), arguments.figure)[0]}\n")

@@ -47,6 +47,7 @@ def test_tables_come_from_the_ranks(tmp_path: Path) -> None:
             for seed in (0, 1):
                 write_result(archive, cell, seed)
         write_result(archive, "world", 0, "alike")
+        write_result(archive, "world", 1, "longer")
     command = [sys.executable, str(ROOT / "benchmarks" / "witness_tables.py"), str(tmp_path)]
     shown = subprocess.run(command, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
@@ -54,5 +55,8 @@ def test_tables_come_from_the_ranks(tmp_path: Path) -> None:
     assert rows[0].count("+100.00 [+100.00, +100.00]") == 3  # two cells, and both together
     gain = "+100.00 [+100.00, +100.00]"
     assert f"| the same, words and hub offset |  | {gain} (1 of 2) | {gain} |" in shown.stdout
+    above_longer = shown.stdout.partition("### Against a base of twice the epochs")[2]
+    assert f"| **words and hub offset** | {gain} | {gain} |" in above_longer
+    assert "| validation SumR | activitynet-correlated | world |\n|---|--:|--:|\n| recipe | 2.0 | 2.0 |" in shown.stdout
     assert "| world | 50 % | 40.0 % | 10.0 % | +30.0 | place | +20.0 |" in shown.stdout
     assert "| base (SumR, seeds) | 200.0 ± 0.0 | 200.0 ± 0.0 | |" in shown.stdout

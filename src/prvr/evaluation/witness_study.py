@@ -181,6 +181,11 @@ class WitnessExperiment:
             self._fit(f"{name}+hubs", train_witness(own, changed, self.seed), other.without_hubs(hubs))
         return self.found
 
+    def base_alone(self) -> WitnessStudy:
+        """The base and the hub offset, without any witness."""
+        self._base(_Held(*(witness_material(self.model, self.splits[split], self.bank) for split in ("val", "test"))))
+        return self.found
+
     def beside(self, other: TraceModel) -> WitnessStudy:
         """A control: a second base in place of the witness. It reads the same candidates, with a λ of its own."""
 

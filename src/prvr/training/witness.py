@@ -110,10 +110,10 @@ def witness_material(
         against = torch.cat([backbone.base_score(some, videos) for some in torch.split(reference.rows, 256)])
     slots = int(dataset.tables.frame_count.max())
     raw, shown = [], []
-    for batch in dataset.video_batches():
-        spare = slots - batch.frames.shape[1]
-        raw.append(F.pad(batch.frames, (0, 0, 0, spare)))
-        shown.append(F.pad(batch.frame_mask.bool(), (0, spare)))
+    for given in dataset.video_batches():
+        spare = slots - given.frames.shape[1]
+        raw.append(F.pad(given.frames, (0, 0, 0, spare)))
+        shown.append(F.pad(given.frame_mask.bool(), (0, spare)))
     frames = joined_inputs(videos.frames[:, :slots], torch.cat(raw).to(device), inputs)
     read, mask = torch.cat(words), torch.cat(masks)
     mean = (read * mask[..., None]).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
