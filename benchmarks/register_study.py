@@ -162,7 +162,9 @@ def configuration(arguments: argparse.Namespace, kind: Kind, seed: int) -> Train
         config = small(config)
     model = replace(config.model, weight_denoise=kind.weight)  # type: ignore[call-arg]
     stage = replace(config.trace_stage, fused_base=kind.fused)
-    return replace(config, method=kind.method, model=model, trace_stage=stage, seed=seed, validate_every=10)
+    backbone = replace(config.backbone_stage, epochs=arguments.epochs or config.backbone_stage.epochs)
+    config = replace(config, backbone_stage=backbone, validate_every=10)
+    return replace(config, method=kind.method, model=model, trace_stage=stage, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -240,11 +242,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="STUDY")
     parser.add_argument("--preset", default="demo")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--epochs", type=int, help="of the backbone; by default the preset's")
+    parser.add_argument("--kinds", nargs="*", default=[kind.label() for kind in KINDS], help="besides the usual one")
     parser.add_argument("--quick", action="store_true", help="a small model, for a proxy on a CPU (--preset proxy)")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[Found]] = {}
-    for kind in KINDS:
+    for kind in (kind for kind in KINDS if kind == USUAL or kind.label() in arguments.kinds):
         for seed in arguments.seeds:
             folder = arguments.out / f"{kind.method}-{kind.weight:g}{'-fused' if kind.fused else ''}-{seed}"
             run = train_run(configuration(arguments, kind, seed), arguments.data, folder)

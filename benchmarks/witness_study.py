@@ -154,7 +154,8 @@ def configuration(task: Task, arguments: argparse.Namespace) -> TrainConfig:
     config = load_preset("demo" if arguments.quick and cell.is_world else cell.preset)
     if arguments.quick and not cell.is_world:
         config = small(config)
-    epochs = arguments.epochs or (6 if arguments.quick else cell.epochs)
+    small_epochs = 80 if cell.is_world else 30  # until validation rises no more
+    epochs = arguments.epochs or (small_epochs if arguments.quick else cell.epochs)
     if task.base == "longer":
         epochs *= 2
     return replace(
@@ -202,7 +203,7 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
     else:
         usual = task.base == "usual"
         ablated = usual and task.seed == arguments.seeds[0] and task.cell in arguments.ablated
-        stage = WitnessStage(steps=arguments.steps or (200 if arguments.quick else 1500), inputs="auto")
+        stage = WitnessStage(steps=arguments.steps or (400 if arguments.quick else 1500), inputs="auto")
         if arguments.quick:
             stage = replace(stage, queries=32, negatives=11)
         experiment = WitnessExperiment(model, splits, stage, task.seed, run.config.alike)
@@ -407,8 +408,8 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=1, help="trainings side by side")
     parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--quick", action="store_true", help="small models and worlds, for a CPU")
-    parser.add_argument("--epochs", type=int, help="of a base; by default 100 in worlds, 30 on proxies, 6 with --quick")
-    parser.add_argument("--steps", type=int, help="of a witness; by default 1500, 200 with --quick")
+    parser.add_argument("--epochs", type=int, help="of a base; by default 100 in worlds (80 with --quick), 30 on proxies")
+    parser.add_argument("--steps", type=int, help="of a witness; by default 1500, 400 with --quick")
     parser.add_argument("--build", help=argparse.SUPPRESS)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # CELL SEED BASE
     arguments = parser.parse_args()
