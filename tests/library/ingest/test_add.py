@@ -11,7 +11,7 @@ import pytest
 
 from prvr.cli import main
 from prvr.library import FRAMES, AddProgress, Filters, FolderStore, Library, LibraryError
-from prvr.library.ingest import frozen
+from prvr.library.ingest import add, frozen, index
 from prvr.library.store import arrays, buffer
 from prvr.media import decoding
 from prvr.media.encoders import PlainEncoder
@@ -35,6 +35,20 @@ def test_adding_again_does_nothing(library: Library, own: Path) -> None:
     assert (len(second.added), len(second.unchanged)) == (0, 6)
     assert (found(library), library.status().bytes) == before
     assert library.verify().ok
+
+
+def test_decoders_of_many_files_start_early_and_end_with_the_add(
+    library: Library, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(index, "_MUCH_BYTES", 0)
+    monkeypatch.setattr(index, "start_decoders_early", lambda *, needs_torch: order.append(f"torch {needs_torch}"))
+    monkeypatch.setattr(add, "drop_early_decoders", lambda: order.append("dropped"))
+    monkeypatch.setattr(add, "index_files", lambda *args: order.append("indexing") or index.index_files(*args))
+    library.add([own], processes=2)
+    assert order == ["torch False", "indexing", "dropped"]
+    library.add([own], processes=2)  # there is nothing to do
+    assert len(order) == 3
 
 
 def test_a_touched_file_is_recognised_and_a_changed_one_is_indexed_anew(library: Library, own: Path) -> None:
