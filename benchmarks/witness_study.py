@@ -408,7 +408,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=1, help="trainings side by side")
     parser.add_argument("--compile", default="auto", choices=("auto", "on", "off"))
     parser.add_argument("--quick", action="store_true", help="small models and worlds, for a CPU")
-    parser.add_argument("--epochs", type=int, help="of a base; by default 100 in worlds (80 with --quick), 30 on proxies")
+    parser.add_argument("--epochs", type=int, help="of a base; by default 100 in worlds (--quick: 80), 30 on proxies")
     parser.add_argument("--steps", type=int, help="of a witness; by default 1500, 400 with --quick")
     parser.add_argument("--build", help=argparse.SUPPRESS)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # CELL SEED BASE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import weakref
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from prvr.errors import Interrupted
 from prvr.evaluation import WitnessExperiment, evaluate_run, open_subject, pair_account
 from prvr.scoring import ranks, recalls
+from prvr.terminal import Console
 from prvr.trace import Witness, WitnessConfig
 from prvr.training import (
     ConfigError,
@@ -209,6 +212,34 @@ def test_a_run_keeps_its_witness_and_ranks_with_it(preset: Path, world: Path, tm
     assert len(account.words) == len(account.explained) == int(dataset.tables.word_count[0])
     assert {len(curve) for curve in account.words.values()} == {int(dataset.tables.frame_count[1])}
     assert account.words.keys() >= set(account.sentence.split()[:1])
+
+
+def test_ctrl_c_stops_a_witness_and_a_second_start_trains_it_anew(
+    preset: Path, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = replace(load_preset(str(preset)), witness_stage=QUICK)
+    run = Run(tmp_path / "run")
+    run.create(config, world)
+
+    def start() -> None:
+        with join_processes("cpu") as group:
+            Trainer(config, world, run, group, Console(width=200)).train()
+
+    def ctrl_c(*args: Any, **more: Any) -> Witness:
+        signal.raise_signal(signal.SIGINT)
+        return train_witness(*args, **more)
+
+    for _ in range(2):  # in the same start as the base, and in one of its own
+        with monkeypatch.context() as patches:
+            patches.setattr(module, "train_witness", ctrl_c)
+            with pytest.raises(Interrupted):
+                start()
+        assert "stopped; `prvr train --resume" in (said := capsys.readouterr().out)
+        assert "trains the witness anew" in said
+        assert run.has_weights("average")
+        assert not run.has_weights("witness")
+    start()
+    assert run.has_weights("witness")
 
 
 @pytest.fixture(scope="module")

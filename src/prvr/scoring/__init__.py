@@ -6,6 +6,7 @@ from prvr.doors import lazy_door
 
 if TYPE_CHECKING:
     from prvr.scoring.calibration import (
+        FEWEST_QUERIES,
         Calibration,
         CalibrationQuality,
         KnownSearches,
@@ -49,6 +50,7 @@ else:
 
 __all__ = [
     "CUTOFFS",
+    "FEWEST_QUERIES",
     "PAGED",
     "STORAGE",
     "AlignedPairs",

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 
 _NEGATIVES = 256  # pairs of each query that do not match, at most, for the likelihood ratio
-_FEWEST_QUERIES = 20  # with fewer, nothing is fitted
+FEWEST_QUERIES = 20  # with fewer, nothing is fitted
 _BINS = 10
 _RIDGE = 1e-3
 _SIZE_RIDGE = 0.1  # halves tell little about other sizes, so what they say about size counts less
@@ -118,7 +118,7 @@ def fit_calibration(scores: NDArray[np.float32], positives: Sequence[Sequence[in
         positives: for each query the columns of all videos that match.
     """
     usable = [row for row, right in enumerate(positives) if 0 < len(right) < scores.shape[1]]
-    if len(usable) < _FEWEST_QUERIES or scores.shape[1] < 3:
+    if len(usable) < FEWEST_QUERIES or scores.shape[1] < 3:
         return None
     even, match = Line(1.0, 0.0), _fit_match(scores, positives, usable)
     fitted = Calibration(match, even, even, 0.0, len(usable), scores.shape[1])

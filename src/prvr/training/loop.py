@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from prvr.errors import Interrupted, UserError
 from prvr.processor import KeptMemory, keep_freed_memory
+from prvr.scoring import FEWEST_QUERIES
 from prvr.terminal import Console
 from prvr.tokens import TrainBatch
 from prvr.training import optim
@@ -105,10 +106,8 @@ class Trainer:
             self._keep_as_it_is()
             return
         self._restore()
-        if self.progress.epoch >= self._epochs() and self.run.has_weights("average"):
-            self._calibrate()
-            if self.console is not None:
-                self.console.print(f"{self.run.path} is finished: nothing to do", markup=False, soft_wrap=True)
+        if self._is_trained:
+            self._finish_what_follows()
             return
         console = self.console if self.group.is_first else None
         total, done = self._epochs() * self.batches.steps, self.progress.total_steps
@@ -126,18 +125,42 @@ class Trainer:
                     if self.progress.epoch < self._epochs() and self.group.share(interrupted.requested):
                         raise interrupted
                 self.checkpoints.finish(self.progress.epoch - 1, self.model.state_dict())
-                self._calibrate()
+                self._calibrate(interrupted)
                 weights = f"(weights: {self.config.selection})"
                 reporter.say(f"done: {self.run.path} {weights}; next: prvr eval {self.run.path}")
                 exit_code = 0
         except Interrupted:
             exit_code = 130
-            self._checkpoint()
-            command = shlex.join(["prvr", "train", "--resume", str(self.run.path)])
-            reporter.say(f"stopped; `{command}` continues from here")
+            if not self._is_trained:
+                self._checkpoint()
+            reporter.say(self._stopped())
             raise
         finally:
             reporter.close(exit_code)
+
+    @property
+    def _is_trained(self) -> bool:
+        """Whether all epochs are done; calibration and a witness may be left."""
+        return self.progress.epoch >= self._epochs() and self.run.has_weights("average")
+
+    def _finish_what_follows(self) -> None:
+        """What an earlier start left after its last epoch, if anything."""
+        text = f"{self.run.path} is finished" + ("" if self._lacks_witness else ": nothing to do")
+        try:
+            with watch_interrupt() as interrupted:
+                self._calibrate(interrupted)
+        except Interrupted:
+            self._print(self._stopped())
+            raise
+        self._print(text)
+
+    def _print(self, text: str) -> None:
+        if self.console is not None:
+            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _stopped(self) -> str:
+        command = shlex.join(["prvr", "train", "--resume", str(self.run.path)])
+        return f"stopped; `{command}` " + ("trains the witness anew" if self._is_trained else "continues from here")
 
     def _settle_precision(self, reporter: Reporter) -> None:
         """Use the type of numbers that the run was begun in; a run that begins here remembers its own."""
@@ -162,11 +185,8 @@ class Trainer:
         if self.group.is_first:
             self.run.save_weights("last", self.model.state_dict(), epoch=-1, untrained=True)
         self._calibrate()
-        if self.console is not None and self.group.is_first:
-            method, path = self.config.method, self.run.path
-            self.console.print(
-                f"{method} has nothing to train; next: prvr eval {path}", highlight=False, markup=False, soft_wrap=True
-            )
+        if self.group.is_first:
+            self._print(f"{self.config.method} has nothing to train; next: prvr eval {self.run.path}")
 
     def _epoch(self, reporter: Reporter, interrupted: Interrupted) -> None:
         progress = self.progress
@@ -292,13 +312,27 @@ class Trainer:
         self.model.enter(now)
         return Validation.from_plain(self.group.share(plain))
 
-    def _calibrate(self) -> None:
-        """Learn from the validation split how sure the finished run's answers are, unless that was done before."""
-        if self.group.is_first and read_calibration(self.run) is None:
-            calibrate_run(self.run, self.train_set, self.validation_set, self.group.device)
-        if self.group.is_first and self.config.witness_stage.steps and not self.run.has_weights("witness"):
-            shown = self.console is not None
-            fit_run_witness(self.run, self.train_set, self.validation_set, self.group.device, progress=shown)
+    @property
+    def _lacks_witness(self) -> bool:
+        return self.config.witness_stage.steps > 0 and not self.run.has_weights("witness")
+
+    def _calibrate(self, interrupted: Interrupted | None = None) -> None:
+        """Learn from the validation split how sure the finished run's answers are, and train its witness.
+
+        What was done before is not done again.
+        """
+        if not self.group.is_first:
+            return
+        sets = self.train_set, self.validation_set
+        if read_calibration(self.run) is None:
+            found = calibrate_run(self.run, *sets, self.group.device)
+            if found.base is None and found.trace is None:
+                self._print(
+                    f"its answers will have no probabilities: they need {FEWEST_QUERIES} validation sentences, about "
+                    "three videos at least"
+                )
+        if self._lacks_witness:
+            fit_run_witness(self.run, *sets, self.group.device, progress=self.console is not None, stop=interrupted)
 
     def _compare_with_best(self, now: PhaseEpoch, validation: Validation) -> None:
         progress = self.progress

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from prvr.backbones import Backbone
 from prvr.data import Dataset, show_progress
+from prvr.errors import Interrupted
 from prvr.processor import KeptMemory
 from prvr.scoring import encode_query_batches, encode_video_batches, evaluation_mode, join_videos
 from prvr.tokens import QueryBatch
@@ -165,8 +166,23 @@ def query_bank(queries: Tensor) -> QueryBank:
     return QueryBank(queries[chosen], chosen)
 
 
-def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int, *, progress: bool = False) -> Witness:
-    """A witness that tells a query's video from the base's best wrong ones (listwise cross-entropy)."""
+def train_witness(
+    material: WitnessMaterial,
+    stage: WitnessStage,
+    seed: int,
+    *,
+    progress: str = "",
+    stop: Interrupted | None = None,
+) -> Witness:
+    """A witness that tells a query's video from the base's best wrong ones (listwise cross-entropy).
+
+    Args:
+        material: what it learns from.
+        stage: how.
+        seed: of its weights and batches.
+        progress: label of a progress bar; empty: none is shown.
+        stop: raised after the step in which it is requested.
+    """
     device = material.device
     torch.manual_seed(seed)
     widths = material.words.shape[-1], material.frames.shape[-1]
@@ -176,7 +192,9 @@ def train_witness(material: WitnessMaterial, stage: WitnessStage, seed: int, *, 
     pool = wrong.topk(min(stage.pool, wrong.shape[1] - int(material.positive.sum(1).max())), dim=1).indices
     kept_memory = KeptMemory()
     target = torch.zeros(stage.queries, dtype=torch.long, device=device)
-    for step in show_progress(range(stage.steps), total=stage.steps, label="training the witness", show=progress):
+    for step in show_progress(range(stage.steps), total=stage.steps, label=progress, show=bool(progress)):
+        if stop is not None and stop.requested:
+            raise stop
         rate = min(1.0, (step + 1) / 50) * 0.5 * (1 + math.cos(math.pi * step / stage.steps))
         for group in optimiser.param_groups:
             group["lr"] = stage.learning_rate * rate

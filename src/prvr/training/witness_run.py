@@ -10,6 +10,7 @@ from torch import Tensor
 
 from prvr.backbones import Backbone
 from prvr.data import Dataset
+from prvr.errors import Interrupted
 from prvr.scoring import encode_query_batches
 from prvr.tokens import QueryBatch, VideoBatch, VideoTokens
 from prvr.trace import Witness, WitnessConfig, WordEvidence, hub_offset
@@ -82,7 +83,13 @@ class FittedWitness:
 
 
 def fit_run_witness(
-    run: Run, train: Dataset, validation: Dataset, device: torch.device, *, progress: bool = False
+    run: Run,
+    train: Dataset,
+    validation: Dataset,
+    device: torch.device,
+    *,
+    progress: bool = False,
+    stop: Interrupted | None = None,
 ) -> FittedWitness:
     """Train a run's witness as its configuration says, choose what validation decides, and store it in the run."""
     config = run.config
@@ -92,12 +99,11 @@ def fit_run_witness(
 
     def train_on(inputs: str) -> Witness:  # what it learns from fills memory, and is gone when this returns
         material = witness_material(model, train, inputs=inputs, alike=config.alike, dtype=dtype)
-        return train_witness(material, config.witness_stage, config.seed, progress=progress)
+        label = f"training the witness ({inputs}, {choices.index(inputs) + 1} of {len(choices)})" if progress else ""
+        return train_witness(material, config.witness_stage, config.seed, progress=label, stop=stop)
 
-    tried = [
-        _fitted(train_on(inputs), model, validation, bank, inputs)
-        for inputs in config.witness_stage.inputs_for(model.backbone)
-    ]
+    choices = config.witness_stage.inputs_for(model.backbone)
+    tried = [_fitted(train_on(inputs), model, validation, bank, inputs) for inputs in choices]
     best, _ = max(tried, key=itemgetter(1))
     save_run_witness(run, best)
     return best
