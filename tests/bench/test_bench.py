@@ -107,12 +107,27 @@ def test_growth_and_training_come_out_whole() -> None:
 
 
 def test_a_device_or_a_place_that_is_not_there_is_named_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(MachineLimits, "measure", lambda device: pytest.fail("measured before all was looked at"))
     assert main(["bench", "--device", "abacus"]) == 1
     assert "there is no device 'abacus'" in capsys.readouterr().err
     assert main(["bench", "--device", "cpu", "--out", str(tmp_path / "nowhere" / "bench.json")]) == 1
     assert "No such file or directory" in capsys.readouterr().err
+    out = str(tmp_path / "bench.json")
+    assert main(["bench", "--device", "cpu", "--films", str(tmp_path / "nowhere"), "--out", out]) == 1
+    assert "nowhere does not exist" in capsys.readouterr().err
+    assert main(["bench", "--device", "cpu", "--films", str(tmp_path), "--out", out]) == 1
+    assert "no video was found in" in capsys.readouterr().err
+
+
+def test_a_bench_that_is_stopped_leaves_no_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(device: torch.device) -> MachineLimits:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MachineLimits, "measure", stopped)
+    assert main(["bench", "--device", "cpu", "--out", str(tmp_path / "bench.json")]) == 130
+    assert not (tmp_path / "bench.json").exists()
 
 
 def test_an_unknown_part_is_a_usage_mistake() -> None:

@@ -1,6 +1,6 @@
 """``prvr bench``: how fast this machine scores, ranks and trains, compared with its limits and a naive baseline."""
 
-from prvr.bench.adding import adding
+from prvr.bench.adding import adding, films_in
 from prvr.bench.corpus import BenchmarkSizes, Shape, random_gallery, random_queries
 from prvr.bench.limits import MachineLimits
 from prvr.bench.measure import Measurement
@@ -15,6 +15,7 @@ __all__ = [
     "Measurement",
     "Shape",
     "adding",
+    "films_in",
     "make_step",
     "random_batch",
     "random_gallery",

@@ -88,7 +88,7 @@ def adding(
     """Samples a second that are decoded, encoded, and added to a library, with one encoder after the other."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        paths = _rendered(place / "films", sizes) if sizes.folder is None else _found(sizes.folder)
+        paths = _rendered(place / "films", sizes) if sizes.folder is None else films_in(sizes.folder)
         for name in encoders:
             encoder = PlainEncoder() if name == "plain" else RandomImageText(device, sizes.layers)
             yield from _measured(encoder, name, paths, place, sizes, device)
@@ -105,7 +105,8 @@ def _rendered(folder: Path, sizes: BenchmarkSizes) -> list[Path]:
     return sorted(world.videos.values())
 
 
-def _found(folder: Path) -> list[Path]:
+def films_in(folder: Path) -> list[Path]:
+    """The videos of a folder on this machine; a ``LibraryError`` where there are none."""
     films = [path for path in find_videos([folder]) if isinstance(path, Path)]
     if not films:
         raise LibraryError(f"no video was found in {folder}")

@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from prvr.bench import BENCHMARKS, Benchmark, BenchmarkSizes, MachineLimits, Measurement, run_benchmarks
+from prvr.bench import BENCHMARKS, Benchmark, BenchmarkSizes, MachineLimits, Measurement, films_in, run_benchmarks
 from prvr.cli.console import print_table
 from prvr.files import write_whole
 from prvr.terminal import Console
@@ -42,7 +43,19 @@ class BenchArguments:
 def bench_command(argv: list[str]) -> int:
     arguments = tyro.cli(BenchArguments, prog="prvr bench", args=argv)
     device = choose_device(arguments.device)
-    arguments.out.touch()  # fail now if the file cannot be written, not after ten minutes
+    # Fail now if a file cannot be read or written, not after ten minutes.
+    if arguments.films is not None:
+        films_in(arguments.films)
+    is_new = not arguments.out.exists()
+    arguments.out.touch()
+    try:
+        return _measure(arguments, device)
+    finally:
+        if is_new and not arguments.out.stat().st_size:
+            arguments.out.unlink()
+
+
+def _measure(arguments: BenchArguments, device: torch.device) -> int:
     console, progress = Console(), Console(stderr=True)
     with progress.status("measuring the limits of this machine"):
         machine = MachineLimits.measure(device)
