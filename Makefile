@@ -1,4 +1,4 @@
-# make demo   set up, then: draw films -> train -> index unseen ones -> search -> the page (about four minutes on two free
+# make demo   set up, then: draw films -> train -> index unseen ones -> search -> the page (some minutes on two free
 #             cores; DEMO_SERVE=0 make demo ends without the page)
 # make test   set up, then the tests that CI runs
 # make browser   Chromium for the tests of the page, where this is Debian and we are root; without it they are skipped
