@@ -13,6 +13,7 @@ import pytest
 from prvr.cli import main
 from prvr.cli.search import sparkline
 from prvr.library import LibrarySettings, MomentEvidence
+from prvr.media import PlainEncoder
 from prvr.worlds import RENDERED_SIZES, RenderedWorld, render_world
 
 
@@ -55,6 +56,25 @@ def test_a_library_from_adding_to_removing(
     assert "everything is complete" in said(capsys, "library", "verify")
     assert "removed 16 videos" in said(capsys, "library", "remove", folder)
     assert "holds no videos yet" in said(capsys, "search", "red", code=1)
+
+
+def test_status_counts_one_line_as_one(
+    films: RenderedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    film = tmp_path / "film.mp4"
+    shutil.copy2(films.videos["test0001"], film)
+    film.with_suffix(".srt").write_text("1\n00:00:00,500 --> 00:00:01,500\na red door\n", encoding="utf-8")
+    place = str(tmp_path / "library")
+    assert main(["library", "add", str(film), "--library", place, "--encoder", "plain"]) == 0
+    assert ", 1 line of subtitles" in said(capsys, "library", "status", "--library", place)
+
+
+def test_the_numbered_name_of_plain_is_the_same_encoder(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = json.loads(said(capsys, "library", "list", "--json"))[0]["path"]
+    assert "1 unchanged" in said(capsys, "library", "add", path, "--encoder", PlainEncoder.name)
+    assert "encoder plain," in said(capsys, "library", "status")
+    other = said(capsys, "library", "add", path, "--encoder", "siglip2", code=1)
+    assert "change it with `prvr library reindex --encoder siglip2`" in other
 
 
 def test_counts_agree_between_the_commands(

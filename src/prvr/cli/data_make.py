@@ -13,9 +13,22 @@ from prvr.cli.console import count
 from prvr.cli.extraction import open_feature_encoder, print_failures, require_sampling
 from prvr.data import DataError, read_caption_table
 from prvr.library import find_videos
-from prvr.media import AnnotatedVideos, Encoder, ExtractionResult, TextFeatures, match_captions, write_dataset
+from prvr.media import (
+    USUAL_REPEATS,
+    AnnotatedVideos,
+    Encoder,
+    ExtractionResult,
+    TextFeatures,
+    match_captions,
+    write_dataset,
+)
 from prvr.terminal import Console
 from prvr.training import preset_names
+
+_REPEATS = (
+    "a frame is not encoded again if no part of it differs by more than this, of 255 levels, from the last encoded "
+    f"one; 0 encodes every frame. `prvr library add` uses {USUAL_REPEATS:g}"
+)
 
 
 @dataclass(frozen=True)
@@ -49,9 +62,7 @@ class Make:
     """frames per second that are encoded"""
     pool: int = 1
     """frames whose mean is one row of the features"""
-    repeats: float = 0.0
-    """a frame is not encoded again if no part of it differs by more than this, of 255 levels, from the last encoded
-    one; 0 encodes every frame. `prvr library add` uses 3"""
+    repeats: Annotated[float, tyro.conf.arg(help=_REPEATS)] = 0.0
     val: float = 0.1
     """share of the videos that is drawn for validation"""
     test: float = 0.1

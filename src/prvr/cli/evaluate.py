@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +27,7 @@ from prvr.evaluation import (
     recall_table,
 )
 from prvr.terminal import Console
-from prvr.training import Run, RunError, choose_device
+from prvr.training import Run, RunError, TrainConfig, choose_device, config_changes, config_to_dict, flat_settings
 
 ROWS = {  # column of the record -> what is printed
     "backbone": "backbone alone",
@@ -41,6 +42,8 @@ ROWS = {  # column of the record -> what is printed
     "base_bank_any": "base, query bank, any",
     "trace_bank_any": "TRACE, query bank, any",
 }
+
+_SHOWN = 6  # settings in which runs differ
 
 
 @dataclass(frozen=True)
@@ -109,10 +112,35 @@ def eval_command(argv: list[str]) -> int:
     if len({(outcome.record.query_ids, tuple(outcome.record.ranks)) for outcome in outcomes}) > 1:
         raise RunError("these runs were ranked on different queries or in different ways: evaluate them one by one")
     print_outcomes(outcomes, console)
+    differing = differing_settings([Run(path).config for path in arguments.runs])
+    if differing:
+        console.print(
+            f"mean ± sd mixes runs of different settings, not only of different seeds: {differing}",
+            style="yellow",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     for outcome in outcomes:
         if outcome.finer is not None:
             print_finer(outcome.finer, console, title=str(outcome.folder) if len(outcomes) > 1 else "")
     return 0
+
+
+def differing_settings(configs: Sequence[TrainConfig]) -> str:
+    """The settings besides the seed in which configurations differ, with their values; "" if there are none.
+
+    >>> differing_settings([TrainConfig(seed=0), TrainConfig(seed=1)])
+    ''
+    >>> differing_settings([TrainConfig(batch_size=64), TrainConfig(), TrainConfig(batch_size=64)])
+    'batch_size 64, 128, 64'
+    """
+    settings = [flat_settings(config_to_dict(config)) for config in configs]
+    names = dict.fromkeys(name for config in configs[1:] for name in config_changes(configs[0], config))
+    values = {name: ", ".join(f"{each.get(name)}" for each in settings) for name in names if name != "seed"}
+    shown = [f"{name} {of_runs}" for name, of_runs in list(values.items())[:_SHOWN]]
+    more = [f"and {len(values) - _SHOWN} more"] if len(values) > _SHOWN else []
+    return "; ".join([*shown, *more])
 
 
 def print_finer(finer: Finer, console: Console, title: str = "") -> None:

@@ -15,7 +15,7 @@ from prvr.cli.console import UNLIMITED, count, format_bytes, format_time, print_
 from prvr.cli.durations import LIBRARY_DURATIONS, durations_in_seconds
 from prvr.cli.group import print_group_help
 from prvr.cli.hub_runs import with_loaded_runs
-from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits
+from prvr.cli.libraries import LibraryPath, default_library, open_or_create, print_limits, shown_encoder
 from prvr.cli.progress import encoding_progress
 from prvr.cli.reindex import Reindex
 from prvr.cli.repair import Repair
@@ -190,10 +190,10 @@ class Status:
         lines = [
             f"{count(status.videos, 'video')}, {format_time(status.seconds)} in all; "
             f"{count(status.failed, 'file')} could not be read",
-            f"{status.frames} frames ({lib.settings.rate:g} per second{repeats}), {status.tokens} vectors, "
-            f"{status.lines} lines of subtitles",
+            f"{count(status.frames, 'frame')} ({lib.settings.rate:g} per second{repeats}), "
+            f"{count(status.tokens, 'vector')}, {count(status.lines, 'line')} of subtitles",
             f"{format_bytes(status.bytes)} on disk{per_frame}{free}",
-            f"encoder {lib.settings.encoder}, subtitles by their words"
+            f"encoder {shown_encoder(lib.settings.encoder)}, subtitles by their words"
             + (f" and by {lib.settings.text_encoder}" if lib.settings.text_encoder else ""),
             *([limits] if (limits := library_limits(lib.record)) is not None else []),
             *([f"model {model.method}, {model.weights} weights of {model.run}"] if model is not None else []),

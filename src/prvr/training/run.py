@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -200,9 +201,25 @@ class Run:
         """Read weights, and what ``save_weights`` wrote about them."""
         folder = self.path / "weights" / name
         if not folder.is_dir():
-            have = sorted(p.name for p in (self.path / "weights").glob("*")) or ["none yet"]
-            raise RunError(f"{self.path} has no weights {name!r}; there are: {', '.join(have)}")
+            raise RunError(self._lack_of_weights(name))
         return load_tensors(folder / "model.safetensors"), _read_described(folder / "model.json")
+
+    def _lack_of_weights(self, name: str) -> str:
+        """Say that there are no weights of this name, which there are, and whether training would write them."""
+        have = sorted(p.name for p in (self.path / "weights").glob("*"))
+        if not self._is_unfinished:
+            return f"{self.path} has no weights {name!r}; there are: {', '.join(have) or 'none yet'}"
+        resume = shlex.join(["prvr", "train", "--resume", str(self.path)])
+        unfinished = (
+            f"the training of {self.path} is not finished, so it has no weights {name!r}: `{resume}` continues it"
+        )
+        return f"{unfinished}; `prvr eval --weights` takes what there is: {', '.join(have)}" if have else unfinished
+
+    @property
+    def _is_unfinished(self) -> bool:
+        """Whether training began here and did not come to its end, which writes ``last``."""
+        began = (self.path / LOCK).exists() or bool(self._checkpoints())
+        return began and not self.has_weights("last")
 
     def has_weights(self, name: str) -> bool:
         return (self.path / "weights" / name).is_dir()

@@ -128,7 +128,7 @@ def test_runs_that_do_not_fit_are_refused(run: Run, data: Path, tmp_path: Path) 
     shutil.copytree(data, unknown)
     for path in unknown.rglob("recipe.json"):
         path.unlink()
-    with pytest.raises(LibraryError, match="does not know how its features were made"):
+    with pytest.raises(LibraryError, match=r"does not know how its features were made.*`prvr data make`"):
         Library.create(tmp_path / "library", model=fresh_run(tmp_path / "unknown", unknown).path)
     assert not (tmp_path / "library").exists()
 
@@ -148,6 +148,32 @@ def test_the_command_line_refuses_another_model(
     assert prvr(["library", "status", "--library", place]) == 0
     assert "model dreamprvr, average weights of" in capsys.readouterr().out
     assert prvr(["search", SENTENCES[0], "--library", place]) == 0
+
+
+def test_settings_that_the_model_fixes_are_not_advised_to_be_changed(
+    trained: Library, capsys: pytest.CaptureFixture[str]
+) -> None:
+    film, place = str(trained.videos()[0].path), str(trained.folder)
+    for words, expected in (
+        (["--encoder", "siglip2"], "encoder plain, not siglip2: its trained dreamprvr fixes encoder and rate"),
+        (["--rate", "5"], "rate 2.0, not 5.0: its trained dreamprvr fixes encoder and rate"),
+        (["--repeats", "9"], "repeats 2.0, not 9.0: leave --repeats out, or create another library"),
+    ):
+        assert prvr(["library", "add", film, "--library", place, *words]) == 1
+        text = " ".join(capsys.readouterr().err.split())
+        assert expected in text
+        assert "or create another library" in text
+        assert "reindex" not in text
+
+
+@pytest.mark.parametrize("name", PlainEncoder.names)
+def test_plain_is_the_encoder_that_its_numbered_name_is(
+    trained: Library, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    film, place = str(trained.videos()[0].path), str(trained.folder)
+    assert prvr(["library", "add", film, "--library", place, "--encoder", name]) == 0
+    assert prvr(["library", "status", "--library", place]) == 0
+    assert "encoder plain," in capsys.readouterr().out
 
 
 def test_what_a_kill_leaves_of_making_it_is_no_obstacle(run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from prvr.library import Filters, Library, SearchRequest
+from prvr.cli import main as prvr
+from prvr.library import Filters, Library, LibraryError, SearchRequest
 from prvr.scoring import Calibration
 from prvr.scoring.calibration import Line
 from prvr.trace import Share, VerdictScale
@@ -88,6 +89,25 @@ def test_words_that_training_never_saw_leave_no_probability(calibrated: Library)
     assert "grandma" in found.understood.ignored
     assert found.presence.probability is None
     assert all(hit.confidence is None and hit.verdict is None for hit in found)
+
+
+def test_a_query_of_which_nothing_is_known_finds_nothing(
+    calibrated: Library, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = calibrated.search("an elephant")
+    assert not found.hits
+    assert found.message == "The encoder understands nothing of this query. Try other words."
+    assert prvr(["search", "an elephant", "--library", str(calibrated.folder)]) == 1
+    assert "understands nothing of this query" in capsys.readouterr().out
+    with pytest.raises(LibraryError, match="understands nothing"):
+        calibrated.explain("an elephant", calibrated.videos()[0].id)
+
+
+def test_a_word_that_only_the_encoder_knows_is_searched(calibrated: Library) -> None:
+    """`plain` gives "scarlet" the colour of "red", so the model can use it although no training sentence has it."""
+    found = calibrated.search("scarlet")
+    assert found.hits
+    assert found.presence.probability is None
 
 
 def test_a_damaged_calibration_is_named(calibrated: Library, tmp_path: Path) -> None:

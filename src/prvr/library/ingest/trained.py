@@ -141,7 +141,8 @@ def recipes_of(run: Run) -> tuple[Recipe, Recipe]:
     if not made.keys() >= {"frames", "queries"}:
         raise LibraryError(
             f"{run.path} does not know how its features were made (its data in {run.data} has no recipe.json), so it "
-            "cannot encode other videos: train on a dataset that prvr.media.write_dataset wrote"
+            "cannot encode other videos: train on a dataset that `prvr data make` wrote (in Python: "
+            "prvr.media.write_dataset)"
         )
     return Recipe.from_dict(made["frames"]), Recipe.from_dict(made["queries"])
 

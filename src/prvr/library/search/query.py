@@ -40,6 +40,7 @@ def encode_queries(queries: Sequence[QueryInput], track: Track) -> Floats:
     texts = {row: query for row, query in enumerate(queries) if isinstance(query, str)}
     if texts:
         vectors[list(texts)] = embedding.sentences(list(texts.values()))
+        vectors[[row for row, text in texts.items() if knows_nothing_of(text, track)]] = 0
     for row, query in enumerate(queries):
         if not isinstance(query, str | MomentQuery):
             vector = embedding.picture(load_picture(query) if isinstance(query, Path) else query)
@@ -48,6 +49,15 @@ def encode_queries(queries: Sequence[QueryInput], track: Track) -> Floats:
     if not np.isfinite(vectors).all():
         raise LibraryError("The encoder returned NaN or infinity for this query. Try other words.")
     return vectors
+
+
+def knows_nothing_of(text: str, track: Track) -> bool:
+    """Whether a sentence says something, and neither the track's model nor its encoder knows a word of it.
+
+    A model that was trained on `plain` gives such a sentence a vector too, but that vector means nothing.
+    """
+    found = (track.embedding.understanding(text), track.encoder.understanding(text))
+    return all(each is not None and each.ignored and not each.used for each in found)
 
 
 def add_moments(vectors: Floats, queries: Sequence[QueryInput], track: str, snapshot: Snapshot) -> Floats:
