@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from prvr.cli import main
 from prvr.library import Library
 from prvr.media import open_video
 from prvr.worlds import RenderedWorld
+from tests.waiting import until
 
 QUERY = "a red square moves left"
 TOKEN = "sixteen-letters-or-more"
@@ -232,15 +233,42 @@ def test_a_library_that_does_not_exist_is_one_line(tmp_path: Path, capsys: pytes
     assert "is not a library" in captured.err
 
 
+HELLO = (
+    '{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", '
+    '"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}\n'
+)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGPIPE")
+def test_it_ends_quietly_when_the_assistant_goes_away(library: Path) -> None:
+    words = [sys.executable, "-m", "prvr", "mcp", str(library)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(HELLO.encode())
+        assert process.stdout.read(1) == b"{"
+        process.stdout.close()
+        until(lambda: _has_ended(process, b'{"jsonrpc": "2.0", "id": 2, "method": "tools/list"}\n'))
+        assert (process.returncode, process.stderr.read()) == (141, b"")
+
+
+def _has_ended(process: subprocess.Popen[bytes], message: bytes) -> bool:
+    """Whether a process has ended; if not, it is sent a message, which it cannot answer any more."""
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        process.stdin.write(message)
+    return process.poll() is not None
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), None])
 def test_it_ends_with_a_signal_or_with_its_input(library: Path, number: signal.Signals | None) -> None:
     words = [sys.executable, "-m", "prvr", "mcp", str(library)]
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
-    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
-    process.stdin.write(f"{message}\n")
+    process.stdin.write(HELLO)
     process.stdin.flush()
     assert json.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "prvr"
     if number is None:

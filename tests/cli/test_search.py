@@ -146,3 +146,24 @@ def test_ctrl_c_ends_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("builtins.input", interrupt)
     assert main(["search", "--shell"]) == 130
+
+
+def test_clips_that_exist_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["search", "a red square", "--limit", "2", "--export", str(tmp_path / "clips")]
+    assert main(words) == 0
+    first, second = sorted((tmp_path / "clips").iterdir())
+    first.unlink()
+    second.write_text("mine")
+    assert main(words) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"error: {second} exists: choose another --export, or add --overwrite to replace it" in said
+    assert second.read_text() == "mine"
+    assert not first.exists()  # nothing was cut
+    assert main([*words, "--overwrite"]) == 0
+    assert min(first.stat().st_size, second.stat().st_size) > 1000
+
+
+def test_one_video_is_counted_as_one(films: RenderedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Library.create(tmp_path / "library", encoder="plain").add([min(films.videos.values())])
+    assert main(["search", "a red square", "--library", str(tmp_path / "library")]) == 0
+    assert "\n1 video in " in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -118,7 +119,11 @@ def _wrong_arguments(tool: str, problem: ValidationError) -> str:
 
 
 def serve_stdio(library: Library, options: AssistantOptions | None = None) -> None:
-    """Speak the protocol on standard input and output until the input ends. Everything else goes to standard error."""
+    """Speak the protocol on standard input and output until the input ends. Everything else goes to standard error.
+
+    Raises:
+        BrokenPipeError: nobody reads the output any more.
+    """
     server = build_assistant(library, options)
     threading.Thread(target=_load_encoder, args=(library,)).start()  # no daemon: torch aborts if it is cut off
 
@@ -128,7 +133,13 @@ def serve_stdio(library: Library, options: AssistantOptions | None = None) -> No
         finally:
             await server.close()
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    except BaseExceptionGroup as problems:  # of the tasks that read, write and answer
+        broken, others = problems.split(BrokenPipeError)
+        if broken is None or others is not None:
+            raise
+        raise BrokenPipeError(errno.EPIPE, "the assistant went away") from problems
 
 
 def serve_http(

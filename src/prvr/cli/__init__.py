@@ -6,6 +6,7 @@ import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TextIO
 
 from prvr.errors import did_you_mean
 
@@ -47,16 +48,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
     if not words or words[0] in ("-h", "--help"):
-        print(_help())
-        return 0 if words else 2
+        return _say(_help(), 0 if words else 2)
     if words[0] in ("-V", "--version"):
         from prvr import __version__
 
-        print(f"prvr {__version__}")
-        return 0
+        return _say(f"prvr {__version__}", 0)
     if words[0] not in COMMANDS:
-        print(f"prvr: no command {words[0]!r}.{did_you_mean(words[0], COMMANDS)}\n\n{_help()}", file=sys.stderr)
-        return 2
+        text = f"prvr: no command {words[0]!r}.{did_you_mean(words[0], COMMANDS)}\n\n{_help()}"
+        return _say(text, 2, sys.stderr)
     try:
         module = import_module(f"prvr.cli.{COMMANDS[words[0]][0]}")
         command = getattr(module, f"{words[0].replace('-', '_')}_command")
@@ -64,6 +63,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return guarded(command, words[1:])
+
+
+def _say(text: str, exit_code: int, stream: TextIO | None = None) -> int:
+    """Print a text and return the exit code, or that of a reader that went away."""
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        from prvr.terminal import READER_GONE, discard_output
+
+        discard_output(stream or sys.stdout)
+        return READER_GONE
+    return exit_code
 
 
 def _help() -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from rich.text import Text
 
 from prvr.errors import Interrupted, UserError
-from prvr.terminal import Console
+from prvr.terminal import READER_GONE, Console, discard_output
 
 
 class _Terminated(KeyboardInterrupt):
@@ -39,13 +41,17 @@ def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
     """Run a command and return its exit code; print an error that a person can fix as one line."""
     try:
         with _sigterm_as_interrupt():
-            return command(argv)
+            try:
+                return command(argv)
+            finally:  # also after --help, which ends with SystemExit
+                _flush_output()
     except _Terminated:
         return 143
-    except (Interrupted, KeyboardInterrupt):
-        return 130
+    except (Interrupted, KeyboardInterrupt) as stopped:
+        return 128 + _signal_of(stopped)
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
-        return 141
+        _discard_broken_output()
+        return READER_GONE
     except UserError as error:
         print_error(str(error))
         return 1
@@ -55,6 +61,30 @@ def guarded(command: Callable[[list[str]], int], argv: list[str]) -> int:
     except OSError as error:  # disk full, no permission, a path that is not a folder
         print_error(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         return 1
+
+
+def _signal_of(stopped: BaseException) -> int:
+    """The number of the signal that stopped a training, which it knows, or anything else."""
+    return stopped.args[0] if isinstance(stopped, Interrupted) and stopped.args else signal.SIGINT
+
+
+def _flush_output() -> None:
+    """Write what is still held back, while an error can be told."""
+    for stream in _outputs():
+        stream.flush()
+
+
+def _discard_broken_output() -> None:
+    for stream in _outputs():
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            discard_output(stream)
+
+
+def _outputs() -> list[TextIO]:
+    """Those of standard output and error that are open; a stream is None if the command was started with ``>&-``."""
+    return [stream for stream in (sys.stdout, sys.stderr) if stream is not None and not stream.closed]
 
 
 def _safetensor_error() -> type[Exception]:

@@ -15,7 +15,7 @@ import tyro
 from rich.table import Table
 from rich.text import Text
 
-from prvr.cli.console import format_time, print_table, shown_name
+from prvr.cli.console import count, format_time, print_table, shown_name
 from prvr.cli.durations import SEARCH_DURATIONS, durations_in_seconds
 from prvr.cli.errors import guarded, print_error
 from prvr.cli.libraries import LibraryPath, default_library, print_limits
@@ -92,6 +92,8 @@ class SearchArguments:
     """print JSON, including the evidence curves"""
     export: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """save the moments that are shown as .mp4 files in this folder"""
+    overwrite: bool = False
+    """with --export: replace files that exist"""
 
 
 def search_command(argv: list[str]) -> int:
@@ -159,7 +161,7 @@ def _answer(lib: Library, arguments: SearchArguments) -> int:
         moments=arguments.moments,
         approximate=arguments.approximate,
     )
-    clips = {} if arguments.export is None else export(found, arguments.export)
+    clips = {} if arguments.export is None else export(found, arguments.export, overwrite=arguments.overwrite)
     if arguments.as_json:
         document = found.to_dict()
         for number, path in clips.items():
@@ -173,19 +175,27 @@ def _answer(lib: Library, arguments: SearchArguments) -> int:
     return 0 if found.hits and complete else 1
 
 
-def export(found: SearchResult, folder: Path) -> dict[int, Path]:
-    """Save each hit as a clip; a file that is missing or damaged is reported, and the others are still saved."""
+def export(found: SearchResult, folder: Path, *, overwrite: bool = False) -> dict[int, Path]:
+    """Save each hit as a clip; a file that is missing or damaged is reported, and the others are still saved.
+
+    Unless ``overwrite`` is set, nothing is cut if one of the clips exists.
+    """
     from prvr.media import ExportMoment, MediaError, cut_clip
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise LibraryError(f"--export {folder} is a file: give a folder for the clips") from None
+    targets = [
+        folder / ExportMoment(hit.video.path, hit.start, hit.end).clip_name(number)
+        for number, hit in enumerate(found, 1)
+    ]
+    if not overwrite and (existing := [target for target in targets if target.exists()]):
+        raise LibraryError(f"{existing[0]} exists: choose another --export, or add --overwrite to replace it")
     clips = {}
-    for number, hit in enumerate(found):
-        name = ExportMoment(hit.video.path, hit.start, hit.end).clip_name(number + 1)
+    for number, (hit, target) in enumerate(zip(found, targets, strict=True)):
         try:
-            clips[number] = cut_clip(hit.video.path, hit.start, hit.end, folder / name)
+            clips[number] = cut_clip(hit.video.path, hit.start, hit.end, target)
         except MediaError as problem:
             print_error(str(problem))
     return clips
@@ -218,7 +228,8 @@ def _show(found: SearchResult, arguments: SearchArguments) -> None:
         for path in hit.also_at:
             table.add_row(*[""] * len(columns), Text(f"also at {_shown(path)}", "dim"))
     print_table(console, table)
-    notes = [f"{found.total} videos in {1000 * found.seconds:.0f} ms; {SCORES_NOTE}"]
+    searched = "" if found.total is None else f"{count(found.total, 'video')} in "
+    notes = [f"{searched}{1000 * found.seconds:.0f} ms; {SCORES_NOTE}"]
     if found.next_offset is not None:
         notes.append(f"more: --offset {found.next_offset}")
     console.print("; ".join(notes), style="dim", highlight=False, soft_wrap=True)

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -123,6 +124,7 @@ class OneCoreThreads:
     """
 
     def __init__(self, name: str) -> None:
+        _renew_lock_after_forks()
         self.name = name
         self._process = os.getpid()
         self._executor: ThreadPoolExecutor | None = None
@@ -150,8 +152,10 @@ def _renew_lock() -> None:
     _starting = threading.Lock()  # a thread of the parent may have held the other when it forked
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+@cache
+def _renew_lock_after_forks() -> None:
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _one_core_threads(count: int, name: str) -> ThreadPoolExecutor:

@@ -13,18 +13,26 @@ from prvr.errors import Interrupted
 
 @contextmanager
 def watch_interrupt() -> Iterator[Interrupted]:
-    """Turn the first SIGINT or SIGTERM into a request to stop; a second one interrupts at once."""
+    """Turn the first SIGINT or SIGTERM into a request to stop; a second one interrupts at once.
+
+    The request's argument is the number of the signal. The command line makes its exit code of it: 130 or 143.
+    """
     request = Interrupted()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def receive(number: int, frame: FrameType | None) -> None:
         if request.requested:
+            usual = before[signal.Signals(number)]
+            if callable(usual):  # the command line's, which knows SIGTERM from Ctrl-C
+                usual(number, frame)
             raise KeyboardInterrupt
-        request.requested = True
+        request.requested, request.args = True, (number,)
 
-    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, receive)
     try:
         yield request
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -129,8 +130,8 @@ class Trainer:
                 weights = f"(weights: {self.config.selection})"
                 reporter.say(f"done: {self.run.path} {weights}; next: prvr eval {self.run.path}")
                 exit_code = 0
-        except Interrupted:
-            exit_code = 130
+        except Interrupted as stopped:
+            exit_code = 128 + (stopped.args[0] if stopped.args else signal.SIGINT)
             if not self._is_trained:
                 self._checkpoint()
             reporter.say(self._stopped())
