@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -59,6 +60,24 @@ def test_every_type_sees_what_torch_sees(pair_folder: Path, engine: str, caplog:
         assert quick.recipe(1.0, "pyav 1") == full.recipe(1.0, "pyav 1")  # so libraries stay compatible
     few = quick.encode_frames(pictures(full, 20)[:3])  # any number of pictures; it decides how sums are rounded
     assert least_cosine(few, found[:3]) > 0.9995
+
+
+@one_kind
+def test_transformers_is_quiet_while_a_tracer_looks_at_a_model(
+    pair_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking at all attributes of a model makes it speak of losses."""
+    encoder, logger, levels = opened(pair_folder, "torch"), logging.getLogger("transformers"), []
+    before, convert_model = logger.level, openvino_tower.require_openvino().convert_model
+
+    def note_level(*given: object, **options: object) -> object:
+        levels.append(logger.level)
+        return convert_model(*given, **options)
+
+    monkeypatch.setattr(openvino_tower.require_openvino(), "convert_model", note_level)
+    openvino_tower.convert(encoder.model, encoder.pictures, "float")
+    assert levels == [logging.ERROR]
+    assert logger.level == before < logging.ERROR
 
 
 @pytest.mark.parametrize("form", ["float", "int8", "int8-static"])

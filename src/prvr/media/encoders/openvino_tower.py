@@ -15,7 +15,8 @@ import logging
 import os
 import shutil
 import warnings
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -191,7 +192,7 @@ def convert(model: Any, preparation: PicturePreparation, form: ConvertedForm) ->
     if form == "int8-static":  # its layers are replaced, while other threads may encode with the model
         model = with_own_picture_part(model)
     tower = _PictureTower(model).eval()
-    with warnings.catch_warnings(), torch.inference_mode():
+    with warnings.catch_warnings(), _quiet_transformers(), torch.inference_mode():
         warnings.simplefilter("ignore")  # of the tracer about shapes
         if form == "int8-static":
             seen = made_pictures(_WATCHED, preparation, _WATCHED_SEED)
@@ -200,6 +201,18 @@ def convert(model: Any, preparation: PicturePreparation, form: ConvertedForm) ->
     if form != "float":
         _round_weights(graph)
     return graph
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Without what ``transformers`` says of a model's loss while a tracer looks at all of its attributes."""
+    logger = logging.getLogger("transformers")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _round_weights(graph: Any) -> None:
