@@ -243,7 +243,8 @@ def main() -> None:
     parser.add_argument("--preset", default="demo")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--epochs", type=int, help="of the backbone; by default the preset's")
-    parser.add_argument("--kinds", nargs="*", default=[kind.label() for kind in KINDS], help="besides the usual one")
+    labels = [kind.label() for kind in KINDS]
+    parser.add_argument("--kinds", nargs="*", default=labels, choices=labels, help="besides the usual one")
     parser.add_argument("--quick", action="store_true", help="a small model, for a proxy on a CPU (--preset proxy)")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
