@@ -55,6 +55,7 @@ def test_a_bucket_is_filled_by_a_cluster(node: Nodes, bucket: str, films: Render
     alone.add([folder])
     library = create_library(f"{bucket}/films", SETTINGS)
     killed: list[int] = []
+    at_sigterm = signal.getsignal(signal.SIGTERM)
 
     def kill(now: AddProgress) -> None:
         if not killed and now.files_done >= 2:
@@ -64,6 +65,7 @@ def test_a_bucket_is_filled_by_a_cluster(node: Nodes, bucket: str, films: Render
     report = add_on_cluster(library, library.adder(progress=kill), find_videos([folder]), node.address)
     ray.shutdown()
     assert killed
+    assert signal.getsignal(signal.SIGTERM) == at_sigterm  # not Ray's, which ends a process with the status 15
     assert len(report.added) == len({*report.added}) == 8
     require_same(library, alone)
 

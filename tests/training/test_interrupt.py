@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,16 @@ from tests.training.trainings import Training
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM for other processes")
 EXIT_CODES = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+
+
+@pytest.fixture(autouse=True)
+def _answers_of_a_new_process() -> Iterator[None]:
+    """Other tests of the same process may have left theirs: a Ray cluster that they start does."""
+    answers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, answer) for number, answer in answers.items()}
+    yield
+    for number, answer in before.items():
+        signal.signal(number, answer)
 
 
 @pytest.mark.parametrize(("number", "code"), EXIT_CODES)

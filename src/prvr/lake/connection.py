@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +41,7 @@ def connected(address: str) -> Iterator[Any]:
     own = {"include_dashboard": False} if address == "local" else {}
     try:
         _require_listener(address)
-        with _safe_folder():
+        with _safe_folder(), _own_sigterm():
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **own)
     except (OSError, RuntimeError, ValueError) as problem:
         reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
@@ -90,6 +92,17 @@ def _safe_folder() -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keep this process's answer to SIGTERM. Ray puts its own in its place, which ends a command with the status 15."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _require_listener(address: str) -> None:
