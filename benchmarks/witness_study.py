@@ -8,7 +8,8 @@ the frozen base: with words, with the pooled query, and with the controls of ``p
 same seeds train all of them. Other bases can be trained beside (``--bases``): a *longer* one has twice the epochs,
 which takes longer than witnesses do; a *compiled* one is trained in the fast form of long trainings; an *alike* one
 does not count a video as a wrong answer to a sentence like one that was written for it (``prvr train --alike 0.8``),
-and gets witnesses of its own; *second* trains nothing, but uses the usual base of the next seed as a witness.
+and gets witnesses of its own; *second* trains nothing, but uses the usual base of the next seed as a witness;
+*quarter* uses one that was trained for a quarter of the epochs. Both also try the witness on top.
 
 Work is queued by importance; what does not fit into ``--minutes`` is left out. A result is written when it is
 there: RESULTS/results.json (numbers), RESULTS/ranks.zip (each query's rank under each scoring) and RESULTS/log.txt.
@@ -98,7 +99,8 @@ CELLS = {
 ABLATED = ("activitynet-correlated", "charades-correlated")
 KEPT_ASIDE = ("activitynet-exchanged", "charades-draw")
 USUAL = tuple(name for name in CELLS if name not in KEPT_ASIDE)
-BASES = ("longer", "alike", "compiled", "second")
+BASES = ("longer", "alike", "compiled", "second", "quarter")
+BESIDE = ("second", "quarter")  # read as a witness of the usual base
 
 
 @dataclass(frozen=True)
@@ -158,12 +160,14 @@ def configuration(task: Task, arguments: argparse.Namespace) -> TrainConfig:
     epochs = arguments.epochs or (small_epochs if arguments.quick else cell.epochs)
     if task.base == "longer":
         epochs *= 2
+    elif task.base == "quarter":
+        epochs = max(1, epochs // 4)
     return replace(
         config,
         backbone_stage=replace(config.backbone_stage, epochs=epochs),
         alike=0.8 if task.base == "alike" else 0.0,
         trace_stage=replace(config.trace_stage, epochs=0),
-        seed=task.seed,
+        seed=task.seed + (1000 if task.base == "quarter" else 0),  # not the seed of the base that it stands beside
         validate_every=10,
         compile="on" if task.base == "compiled" else arguments.compile,
         checkpoint_seconds=3600.0,
@@ -174,8 +178,8 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
     """Train a base and try everything on it; results go to STUDY/results."""
     torch.set_float32_matmul_precision("high")
     data, began = arguments.study / "data" / task.cell, time.perf_counter()
-    trained = replace(task, base="usual") if task.base == "second" else task
-    run = train_run(configuration(trained, arguments), data, arguments.study / "runs" / trained.name)
+    run = train(replace(task, base="usual") if task.base in BESIDE else task, arguments)
+    second = train(partner(task, arguments), arguments) if task.base in BESIDE else None
     seconds = time.perf_counter() - began
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     splits = {s: move_if_it_fits(load_split(run.config, data, s), device) for s in ("train", "val", "test")}
@@ -188,28 +192,19 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
         "videos": len(test),
         "queries": len(test.captions),
         "base seconds": seconds,
-        "step seconds": [round(epoch["seconds"], 2) for epoch in read_metrics(run.path)],
+        "step seconds": [round(epoch["seconds"], 2) for epoch in read_metrics((second or run).path)],
     }
+    stage = witness_stage(task, arguments)
+    experiment = WitnessExperiment(model, splits, stage, task.seed, run.config.alike)
     if task.base in ("longer", "compiled"):  # witnesses of a longer base: ``--epochs``
-        found = WitnessExperiment(model, splits, WitnessStage(), task.seed).base_alone()
-        columns = columns_of(found)
-        about |= found.summary()
-    elif task.base == "second":
-        (partner,) = partners(task, arguments)
-        other, _ = Run(arguments.study / "runs" / partner.name).load_model(device=device)
-        found = WitnessExperiment(model, splits, WitnessStage(), task.seed).beside(other)
-        columns = columns_of(found)
-        about |= found.summary()
+        found = experiment.base_alone()
+    elif second is not None:
+        found = experiment.beside(second.load_model(device=device)[0])
     else:
-        usual = task.base == "usual"
-        ablated = usual and task.seed == arguments.seeds[0] and task.cell in arguments.ablated
-        stage = WitnessStage(steps=arguments.steps or (400 if arguments.quick else 1500), inputs="auto")
-        if arguments.quick:
-            stage = replace(stage, queries=32, negatives=11)
-        experiment = WitnessExperiment(model, splits, stage, task.seed, run.config.alike)
+        ablated = task.base == "usual" and task.seed == arguments.seeds[0] and task.cell in arguments.ablated
         found = experiment.run(arguments.ablations if ablated else ())
-        columns = columns_of(found)
-        about |= found.summary()
+    columns = columns_of(found)
+    about |= found.summary()
     owners = tuple(test.video_ids[row] for row in test.query_video.tolist())
     protocol = EvaluationProtocol(task.cell, "test", "mean of the last 3 epochs", (task.seed,))
     folder = arguments.study / "results" / task.name
@@ -221,12 +216,32 @@ def columns_of(found: WitnessStudy) -> dict[str, Tensor]:
     return {**found.ranks, **{f"{name}_any": column for name, column in found.any_ranks.items()}}
 
 
-def partners(task: Task, arguments: argparse.Namespace) -> list[Task]:
-    """The training that a *second* base comes from: the usual one of the next seed, or of the first after the last."""
+def train(task: Task, arguments: argparse.Namespace) -> Run:
+    """The base of a task: trained, continued, or found."""
+    data = arguments.study / "data" / task.cell
+    return train_run(configuration(task, arguments), data, arguments.study / "runs" / task.name)
+
+
+def partner(task: Task, arguments: argparse.Namespace) -> Task:
+    """The training of the base that stands beside the usual one.
+
+    *Second* is the usual one of the next seed, or of the first after the last.
+    """
     if task.base != "second":
-        return []
+        return task
     seeds = arguments.seeds
-    return [Task(task.cell, seeds[(seeds.index(task.seed) + 1) % len(seeds)])]
+    return Task(task.cell, seeds[(seeds.index(task.seed) + 1) % len(seeds)])
+
+
+def witness_stage(task: Task, arguments: argparse.Namespace) -> WitnessStage:
+    """How witnesses are trained; beside a second base, with the inputs that validation chose without it."""
+    stage = WitnessStage(steps=arguments.steps or (400 if arguments.quick else 1500), inputs="auto")
+    if arguments.quick:
+        stage = replace(stage, queries=32, negatives=11)
+    usual = arguments.study / "results" / replace(task, base="usual").name / "about.json"
+    if task.base in BESIDE and usual.exists():
+        stage = replace(stage, inputs=json.loads(usual.read_text())["inputs"])
+    return stage
 
 
 # -- the queue --------------------------------------------------------------------------------------------------------
@@ -247,7 +262,7 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
         (others, ["usual"], worlds),
         (others, rest, [*proxies, *worlds]),
         (others, ["usual", "alike"], kept),
-        (arguments.seeds if others else [], ["second"], [*proxies, *worlds, *kept]),
+        (arguments.seeds, [*(["second"] if others else []), "quarter"], [*proxies, *worlds, *kept]),
     ]
     for seeds, bases, cells in rounds:
         for seed in seeds:
@@ -370,7 +385,8 @@ class Queue:
                 first.setdefault(words, data[name])
             ends: dict[Task, Future[None]] = {}
             for task in open_tasks:
-                needed = [replace(task, base="usual"), *partners(task, self.arguments)] if task.base == "second" else []
+                beside = task.base in BESIDE
+                needed = {replace(task, base="usual"), partner(task, self.arguments)} - {task} if beside else set()
                 before = [ends[other] for other in needed if other in ends]
                 missing = [other.name for other in needed if other not in ends and not self.is_trained(other)]
                 if missing:  # their results came with --before, their weights did not

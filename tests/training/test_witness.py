@@ -193,6 +193,14 @@ def test_a_second_base_is_read_as_a_witness_is(preset: Path, world: Path) -> Non
     both = own - 100.0
     both = both.scatter(1, best, (own + weight * other).gather(1, best))
     assert torch.equal(found.ranks["second-base"], ranks(both, splits["test"].query_video))
+    stage = WitnessStage(witness=WitnessConfig(width=8, hidden=8), steps=3, queries=4, negatives=3, inputs="auto")
+    further = WitnessExperiment(models[0], splits, stage, seed=0).beside(models[1])
+    usual = WitnessExperiment(models[0], splits, stage, seed=0).run()
+    assert torch.equal(further.ranks["second-base+hubs"], found.ranks["second-base+hubs"])
+    assert torch.equal(further.ranks["raw+hubs"], usual.ranks["raw+hubs"]), "the same witness as without a second base"
+    assert "second-base+words+hubs" in further.ranks
+    itself = WitnessExperiment(models[0], splits, stage, seed=0).beside(models[0])
+    assert torch.equal(itself.ranks["second-base"], itself.ranks["base"]), "a copy of the base adds nothing"
 
 
 def test_a_run_keeps_its_witness_and_ranks_with_it(preset: Path, world: Path, tmp_path: Path) -> None:

@@ -109,6 +109,11 @@ class _Held(NamedTuple):
         val, test = (replace(part, hubs=part.hubs.roll(1 + len(part.hubs) // 2)) for part in self)
         return _Held(val, test)
 
+    def plus(self, scores: _HeldScores, weight: float) -> _Held:
+        """The same candidates, ranked with a second score of theirs."""
+        val, test = (replace(part, base=rescored(part, some, weight)) for part, some in zip(self, scores, strict=True))
+        return _Held(val, test)
+
 
 class _HeldScores(NamedTuple):
     """S_words of their candidates."""
@@ -153,7 +158,7 @@ class WitnessExperiment:
 
     def run(self, ablations: Sequence[str] = ()) -> WitnessStudy:
         """Base, hubs, the witness with its controls, and some ablations."""
-        readers = {inputs: self._train(inputs) for inputs in self.stage.inputs_for(self.model.backbone)}
+        readers = self._readers()
         held = next(iter(readers.values())).held
         hubs = self._base(held)
         other = held.with_other_hubs()
@@ -183,20 +188,27 @@ class WitnessExperiment:
 
     def base_alone(self) -> WitnessStudy:
         """The base and the hub offset, without any witness."""
-        self._base(_Held(*(witness_material(self.model, self.splits[split], self.bank) for split in ("val", "test"))))
+        self._base(self._held())
         return self.found
 
     def beside(self, other: TraceModel) -> WitnessStudy:
-        """A control: a second base in place of the witness. It reads the same candidates, with a λ of its own."""
+        """Controls: a second base in place of the witness, and the witness on top of both (if its stage has steps).
 
-        read = (witness_material(self.model, self.splits[split], self.bank) for split in ("val", "test"))
-        held = _Held(*read)
-        second = [split_scores(other, self.splits[split], use_trace=False).base for split in ("val", "test")]
+        The second base reads the same candidates, with a λ of its own.
+        """
+        readers = self._readers() if self.stage.steps else {}
+        held = next(iter(readers.values())).held if readers else self._held()
         corrected = held.without_hubs(self._base(held))
+        second = [split_scores(other, self.splits[split], use_trace=False).base for split in ("val", "test")]
         for ending, pair in (("", held), ("+hubs", corrected)):
             chosen = (scores.gather(1, part.candidates) for scores, part in zip(second, pair, strict=True))
             scores = _HeldScores(*chosen)
-            self._add(f"second-base{ending}", pair, scores, fit_weight(pair.val, scores.val))
+            weight = fit_weight(pair.val, scores.val)
+            self._add(f"second-base{ending}", pair, scores, weight)
+        if readers:
+            hubs = self.found.weights["hubs"]
+            witness, _, held = readers[self._choose(readers, hubs)]
+            self._fit("second-base+words+hubs", witness, held.without_hubs(hubs).plus(scores, weight))
         return self.found
 
     def _base(self, held: _Held) -> float:
@@ -210,6 +222,10 @@ class WitnessExperiment:
         """Rank with the base and a hub offset alone."""
         self.found.weights[name] = hubs
         self._add(name, held.without_hubs(hubs), _HeldScores.none(held), 0.0)
+
+    def _readers(self) -> dict[str, _Reader]:
+        """A witness for each of the inputs that validation chooses from."""
+        return {inputs: self._train(inputs) for inputs in self.stage.inputs_for(self.model.backbone)}
 
     def _train(self, inputs: str) -> _Reader:
         with self._timed("encoding"):
@@ -227,12 +243,13 @@ class WitnessExperiment:
         return self.found.inputs
 
     def _material(self, inputs: str) -> tuple[WitnessMaterial, _Held]:
-        def read(split: str) -> WitnessMaterial:
-            return witness_material(self.model, self.splits[split], self.bank, inputs=inputs)
-
         dtype = torch.bfloat16 if multiplies_bf16(self.bank.device) else torch.float32
         train = witness_material(self.model, self.splits["train"], inputs=inputs, alike=self.alike, dtype=dtype)
-        return train, _Held(read("val"), read("test"))
+        return train, self._held(inputs)
+
+    def _held(self, inputs: str = "raw") -> _Held:
+        read = (witness_material(self.model, self.splits[split], self.bank, inputs=inputs) for split in ("val", "test"))
+        return _Held(*read)
 
     def _break(self, witness: Witness, ending: str, held: _Held, weight: float) -> None:
         """The same witness with other queries' words, and with all words and frames alike."""
