@@ -218,8 +218,10 @@ def columns_of(found: WitnessStudy) -> dict[str, Tensor]:
 
 def train(task: Task, arguments: argparse.Namespace) -> Run:
     """The base of a task: trained, continued, or found."""
-    data = arguments.study / "data" / task.cell
-    return train_run(configuration(task, arguments), data, arguments.study / "runs" / task.name)
+    run = Run(arguments.study / "runs" / task.name)
+    if run.has_weights("average"):  # several tasks may read it at once
+        return run
+    return train_run(configuration(task, arguments), arguments.study / "data" / task.cell, run.path)
 
 
 def partner(task: Task, arguments: argparse.Namespace) -> Task:
