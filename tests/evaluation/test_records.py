@@ -118,5 +118,7 @@ def test_weights_from_before_trace_counts_say_so() -> None:
     )
     late = describe_weights("best", {"epoch": 150, "fusion_weight": 0.03}, config)
     assert late == "epoch 151, the best on the val split"
+    interrupted = describe_weights("backbone-best", {"epoch": 3, "fusion_weight": 0.0}, config)
+    assert interrupted == "epoch 4, the best so far on the val split"
     alone = replace(config, trace_stage=replace(config.trace_stage, epochs=0))
     assert describe_weights("best", {"epoch": 20, "fusion_weight": 0.0}, alone) == "epoch 21, the best on the val split"

@@ -148,11 +148,12 @@ def describe_weights(name: str, about: dict[str, Any], config: TrainConfig) -> s
     if name == "average":
         epochs = [epoch + 1 for epoch in about["epochs"]]
         return f"mean of the weights of epochs {', '.join(map(str, epochs))}"
-    if name == "best":
+    if name in ("best", "backbone-best"):
         where = "a held-out part of training" if config.held_out else f"the {config.data.validation_split} split"
-        early = about.get("fusion_weight") == 0 and config.trace_stage.epochs and config.trace.fusion_weight
+        early = name == "best" and about.get("fusion_weight") == 0 and config.trace_stage.epochs and config.trace.fusion_weight
         before = ", before TRACE entered the score (λ = 0): it ranks as the base branch does" if early else ""
-        return f"epoch {about['epoch'] + 1}, the best on {where}{before}"
+        so_far = " so far" if name == "backbone-best" else ""  # of a training that was interrupted
+        return f"epoch {about['epoch'] + 1}, the best{so_far} on {where}{before}"
     if "started_from" in about:
         return f"the backbone of {about['started_from']}, which training started from"
     if name == "backbone":
