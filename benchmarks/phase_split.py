@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 from proxy_study import QUICK
-from rich.console import Console
 from torch import Tensor
 
 from prvr.evaluation import RankPair, open_subject, pooled_change, ranks, recalls
 from prvr.files import write_whole
+from prvr.terminal import Console
 from prvr.training import Run, TrainConfig, Trainer, config_from_dict, config_to_dict, join_processes, load_preset
 from prvr.training import split_scores as scores_of
 
