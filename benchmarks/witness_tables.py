@@ -173,9 +173,9 @@ def support(cells: dict[str, list[Result]]) -> str:
     return "\n".join(lines)
 
 
-def with_witness(cells: dict[str, list[Result]]) -> dict[str, list[Result]]:
-    """Without trainings of which only the base was ranked."""
-    left = {cell: [r for r in some if "words" in r.ranks] for cell, some in cells.items()}
+def having(cells: dict[str, list[Result]], *keys: str) -> dict[str, list[Result]]:
+    """Only trainings that were ranked by all these scorings."""
+    left = {cell: [r for r in some if r.ranks.keys() >= {*keys}] for cell, some in cells.items()}
     return {cell: some for cell, some in left.items() if some}
 
 
@@ -246,19 +246,20 @@ def main() -> None:
     print("### Labelled video\n\n" + changes(cells, "base", SCORINGS) + "\n")
     print("### Any correct video\n\n" + changes(cells, "base", SCORINGS, "_any") + "\n")
     print("### Other bases, labelled video\n\n" + changes(cells, "base", OTHER_BASES) + "\n")
-    longer = {
-        cell: [r for r in some if "longer:hubs" in r.ranks and "words" in r.ranks] for cell, some in cells.items()
-    }
-    if longer := {cell: some for cell, some in longer.items() if some}:
-        words = {"words+hubs": SCORINGS["words+hubs"]}
+    words = {"words+hubs": SCORINGS["words+hubs"]}
+    if longer := having(cells, "longer:hubs", "words"):
         print("### Against a base of twice the epochs\n\n" + changes(longer, "longer:base", words) + "\n")
         print(changes(longer, "longer:hubs", words) + "\n")
+    for beside in ("second", "quarter"):
+        before, after = f"{beside}:second-base+hubs", f"{beside}:second-base+words+hubs"
+        if some := having(cells, after, "words"):
+            print(f"### Against this and a second base ({beside})\n")
+            print(changes(some, before, {**words, after: "words on top of both"}) + "\n")
     print("### Other bases, any correct video\n\n" + changes(cells, "base", OTHER_BASES, "_any") + "\n")
-    drawn, cells = cells, with_witness(cells)
+    drawn, cells = cells, having(cells, "words")
     controls = ("pooled+hubs", "uniform+hubs", "uniform-own+hubs", "shuffled+hubs", "shuffled-own+hubs")
     above = {key: SCORINGS[key] for key in ("words+hubs", *controls)}
     above["second:second-base+hubs"] = "the base of another seed as the witness"
-    words = {"words+hubs": SCORINGS["words+hubs"]}
     print("### Words above one pooled vector\n\n" + changes(cells, "pooled+hubs", words) + "\n")
     print("### Above the hub offset\n\n" + changes(cells, "hubs", above) + "\n")
     print("### Controls, without the hub offset: ΔSumR\n\n" + kept(cells) + "\n")
