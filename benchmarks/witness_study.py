@@ -8,8 +8,8 @@ the frozen base: with words, with the pooled query, and with the controls of ``p
 same seeds train all of them. Other bases can be trained beside (``--bases``): a *longer* one has twice the epochs,
 which takes longer than witnesses do; a *compiled* one is trained in the fast form of long trainings; an *alike* one
 does not count a video as a wrong answer to a sentence like one that was written for it (``prvr train --alike 0.8``),
-and gets witnesses of its own; *second* trains nothing, but uses the usual base of the next seed as a witness;
-*quarter* uses one that was trained for a quarter of the epochs. Both also try the witness on top.
+and gets witnesses of its own; *second* trains nothing, but uses the usual bases of the next seeds as witnesses, one
+and two of them; *quarter* uses one that was trained for a quarter of the epochs. Both also try the witness on top.
 
 Work is queued by importance; what does not fit into ``--minutes`` is left out. A result is written when it is
 there: RESULTS/results.json (numbers), RESULTS/ranks.zip (each query's rank under each scoring) and RESULTS/log.txt.
@@ -179,7 +179,8 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
     torch.set_float32_matmul_precision("high")
     data, began = arguments.study / "data" / task.cell, time.perf_counter()
     run = train(replace(task, base="usual") if task.base in BESIDE else task, arguments)
-    second = train(partner(task, arguments), arguments) if task.base in BESIDE else None
+    beside = partners(task, arguments) if task.base in BESIDE else []
+    others = [train(each, arguments) for each in beside]
     seconds = time.perf_counter() - began
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     splits = {s: move_if_it_fits(load_split(run.config, data, s), device) for s in ("train", "val", "test")}
@@ -192,14 +193,15 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
         "videos": len(test),
         "queries": len(test.captions),
         "base seconds": seconds,
-        "step seconds": [round(epoch["seconds"], 2) for epoch in read_metrics((second or run).path)],
+        "step seconds": [round(epoch["seconds"], 2) for epoch in read_metrics([run, *others][-1].path)],
+        "beside": [each.name for each in beside],
     }
     stage = witness_stage(task, arguments)
     experiment = WitnessExperiment(model, splits, stage, task.seed, run.config.alike)
     if task.base in ("longer", "compiled"):  # witnesses of a longer base: ``--epochs``
         found = experiment.base_alone()
-    elif second is not None:
-        found = experiment.beside(second.load_model(device=device)[0])
+    elif others:
+        found = experiment.beside([other.load_model(device=device)[0] for other in others])
     else:
         ablated = task.base == "usual" and task.seed == arguments.seeds[0] and task.cell in arguments.ablated
         found = experiment.run(arguments.ablations if ablated else ())
@@ -224,15 +226,15 @@ def train(task: Task, arguments: argparse.Namespace) -> Run:
     return train_run(configuration(task, arguments), arguments.study / "data" / task.cell, run.path)
 
 
-def partner(task: Task, arguments: argparse.Namespace) -> Task:
-    """The training of the base that stands beside the usual one.
+def partners(task: Task, arguments: argparse.Namespace) -> list[Task]:
+    """The trainings of the bases that stand beside the usual one.
 
-    *Second* is the usual one of the next seed, or of the first after the last.
+    *Second* are the usual ones of the next seeds, up to two of them; after the last seed follows the first.
     """
     if task.base != "second":
-        return task
-    seeds = arguments.seeds
-    return Task(task.cell, seeds[(seeds.index(task.seed) + 1) % len(seeds)])
+        return [task]
+    at, seeds = arguments.seeds.index(task.seed), arguments.seeds
+    return [Task(task.cell, seed) for seed in (seeds[at + 1 :] + seeds[:at])[:2]]
 
 
 def witness_stage(task: Task, arguments: argparse.Namespace) -> WitnessStage:
@@ -388,7 +390,7 @@ class Queue:
             ends: dict[Task, Future[None]] = {}
             for task in open_tasks:
                 beside = task.base in BESIDE
-                needed = {replace(task, base="usual"), partner(task, self.arguments)} - {task} if beside else set()
+                needed = {replace(task, base="usual"), *partners(task, self.arguments)} - {task} if beside else set()
                 before = [ends[other] for other in needed if other in ends]
                 missing = [other.name for other in needed if other not in ends and not self.is_trained(other)]
                 if missing:  # their results came with --before, their weights did not

@@ -52,9 +52,12 @@ SCORINGS = {
 OTHER_BASES = {
     "longer:base": "twice the epochs",
     "longer:hubs": "the same, hub offset",
+    "second:better-base": "the better of two bases on validation",
     "second:second-base": "the base of another seed as the witness",
     "second:second-base+hubs": "the same, hub offset",
     "second:second-base+words+hubs": "the same, words and hub offset",
+    "second:second-base+pooled+hubs": "the same, pooled query and hub offset",
+    "second:third-base+hubs": "two bases as witnesses, hub offset",
     "quarter:second-base+hubs": "one of a quarter of the epochs as the witness, hub offset",
     "quarter:second-base+words+hubs": "the same, words and hub offset",
     "compiled:base": "trained in the compiled form",
@@ -254,7 +257,11 @@ def main() -> None:
         before, after = f"{beside}:second-base+hubs", f"{beside}:second-base+words+hubs"
         if some := having(cells, after, "words"):
             print(f"### Against this and a second base ({beside})\n")
-            print(changes(some, before, {**words, after: "words on top of both"}) + "\n")
+            on_top = {after: "words on top of both", after.replace("words", "pooled"): "pooled query on top of both"}
+            on_top[f"{beside}:third-base+hubs"] = "a third base on top of both"
+            print(changes(some, before, {**words, **on_top}) + "\n")
+            sums = {f"{beside}:second-base": "the sum of both"}
+            print(changes(some, f"{beside}:better-base", sums) + "\n")
     print("### Other bases, any correct video\n\n" + changes(cells, "base", OTHER_BASES, "_any") + "\n")
     drawn, cells = cells, having(cells, "words")
     controls = ("pooled+hubs", "uniform+hubs", "uniform-own+hubs", "shuffled+hubs", "shuffled-own+hubs")

@@ -150,7 +150,12 @@ def describe_weights(name: str, about: dict[str, Any], config: TrainConfig) -> s
         return f"mean of the weights of epochs {', '.join(map(str, epochs))}"
     if name in ("best", "backbone-best"):
         where = "a held-out part of training" if config.held_out else f"the {config.data.validation_split} split"
-        early = name == "best" and about.get("fusion_weight") == 0 and config.trace_stage.epochs and config.trace.fusion_weight
+        early = (
+            name == "best"
+            and about.get("fusion_weight") == 0
+            and config.trace_stage.epochs
+            and config.trace.fusion_weight
+        )
         before = ", before TRACE entered the score (λ = 0): it ranks as the base branch does" if early else ""
         so_far = " so far" if name == "backbone-best" else ""  # of a training that was interrupted
         return f"epoch {about['epoch'] + 1}, the best{so_far} on {where}{before}"

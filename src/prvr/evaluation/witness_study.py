@@ -109,6 +109,14 @@ class _Held(NamedTuple):
         val, test = (replace(part, hubs=part.hubs.roll(1 + len(part.hubs) // 2)) for part in self)
         return _Held(val, test)
 
+    def reading(self, other: _Held) -> _Held:
+        """The same ranking, read with what another pair reads."""
+
+        def changed(part: WitnessMaterial, source: WitnessMaterial) -> WitnessMaterial:
+            return replace(source, base=part.base, candidates=part.candidates)
+
+        return _Held(changed(self.val, other.val), changed(self.test, other.test))
+
     def plus(self, scores: _HeldScores, weight: float) -> _Held:
         """The same candidates, ranked with a second score of theirs."""
         val, test = (replace(part, base=rescored(part, some, weight)) for part, some in zip(self, scores, strict=True))
@@ -191,25 +199,47 @@ class WitnessExperiment:
         self._base(self._held())
         return self.found
 
-    def beside(self, other: TraceModel) -> WitnessStudy:
-        """Controls: a second base in place of the witness, and the witness on top of both (if its stage has steps).
+    def beside(self, others: Sequence[TraceModel]) -> WitnessStudy:
+        """Controls: more bases in place of the witness, and the witness on top of the first of them.
 
-        The second base reads the same candidates, with a λ of its own.
+        Each reads the same candidates, and is added with a weight of its own, one after the other. A stage without
+        steps trains no witness.
         """
         readers = self._readers() if self.stage.steps else {}
         held = next(iter(readers.values())).held if readers else self._held()
         corrected = held.without_hubs(self._base(held))
-        second = [split_scores(other, self.splits[split], use_trace=False).base for split in ("val", "test")]
-        for ending, pair in (("", held), ("+hubs", corrected)):
-            chosen = (scores.gather(1, part.candidates) for scores, part in zip(second, pair, strict=True))
-            scores = _HeldScores(*chosen)
-            weight = fit_weight(pair.val, scores.val)
-            self._add(f"second-base{ending}", pair, scores, weight)
-        if readers:
-            hubs = self.found.weights["hubs"]
-            witness, _, held = readers[self._choose(readers, hubs)]
-            self._fit("second-base+words+hubs", witness, held.without_hubs(hubs).plus(scores, weight))
+        scores = [
+            [split_scores(o, self.splits[split], use_trace=False).base for split in ("val", "test")] for o in others
+        ]
+        self._better(held, *scores[0])
+        for ending, start in (("", held), ("+hubs", corrected)):
+            pair = start
+            for name, every in zip(("second-base", "third-base"), scores, strict=False):
+                added = _HeldScores(*(some.gather(1, part.candidates) for some, part in zip(every, pair, strict=True)))
+                weight = fit_weight(pair.val, added.val)
+                self._add(f"{name}{ending}", pair, added, weight)
+                pair = pair.plus(added, weight)
+                if readers and name == "second-base" and ending:
+                    self._on_top(name, readers, pair)
         return self.found
+
+    def _better(self, held: _Held, val: Tensor, test: Tensor) -> None:
+        """Of two bases the one that ranks validation better, and nothing of the other: is a gain more than luck?"""
+        own, other = (recalls(ranks(scores, held.val.truth)).sum_r for scores in (held.val.base, val))
+        best, data = test if other > own else held.test.base, self.splits["test"]
+        self.found.validation["better-base"] = max(own, other)
+        self.found.ranks["better-base"] = ranks(best, data.query_video).cpu()
+        self.found.any_ranks["better-base"] = ranks(best, data.positives).cpu()
+
+    def _on_top(self, name: str, readers: Mapping[str, _Reader], both: _Held) -> None:
+        """The witness on top of two bases, and one of the pooled query, with the inputs chosen for one base."""
+        inputs = self._choose(readers, self.found.weights["hubs"])
+        witness, train, held = readers[inputs]
+        pair = both.reading(held)
+        self._fit(f"{name}+words+hubs", witness, pair)
+        stage = replace(self.stage, inputs=inputs)  # type: ignore[arg-type]
+        pooled = train_witness(train.with_one_word(), stage, self.seed)
+        self._fit(f"{name}+pooled+hubs", pooled, pair.with_one_word())
 
     def _base(self, held: _Held) -> float:
         """Rank with the base alone, and without hubs. Returns μ."""
