@@ -147,6 +147,17 @@ def test_a_clip_that_begins_in_a_long_still_begins_with_it(films: Path, tmp_path
     assert levels(still, 2.0)[:2] == pytest.approx([90, 90], abs=3)
 
 
+@pytest.mark.parametrize("gap", [1.0, 8.0])
+def test_pictures_far_apart_are_all_in_a_clip(tmp_path: Path, gap: float) -> None:
+    """The decoder still holds some of them when the packets are past the end."""
+    pictures = [grey(20 * number) for number in range(12)]
+    film = write_video(tmp_path / "slides.mp4", pictures, times=[gap * number for number in range(12)])
+    clip = cut_clip(film, 3.5 * gap, 5.5 * gap, tmp_path / "clip.mp4")
+    assert levels(clip, 4 / gap)[:8] == pytest.approx([60, 60, 80, 80, 80, 80, 100, 100], abs=4)
+    with open_video(clip) as video:
+        assert video.info.duration == pytest.approx(2 * gap, abs=0.1 * gap)
+
+
 def test_a_file_that_does_not_start_at_zero(films: Path, tmp_path: Path) -> None:
     for start in (0.0, 0.6, 1.2):
         clip = cut_clip(films / "late.ts", start, start + 0.4, tmp_path / "clip.mp4")

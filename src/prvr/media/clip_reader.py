@@ -132,7 +132,8 @@ class _Stretch:
         def timed(kind: str, frames: list[Any]) -> Iterator[tuple[str, float, Any]]:
             for frame in frames:
                 step = self.gap if kind == "video" else frame.samples / max(1, frame.sample_rate)
-                last[kind] = last[kind] + step if frame.time is None else float(frame.time) - self.origin
+                base = frame.time_base or streams[kind].time_base  # a frame that a decoder held back does not know its own
+                last[kind] = last[kind] + step if frame.pts is None else float(frame.pts * base) - self.origin
                 if last[kind] >= self.end:
                     unfinished.discard(kind)
                     self.passed = self.passed or kind == "video"
@@ -143,8 +144,10 @@ class _Stretch:
                 packet = next(packets, None)
             except (av.error.FFmpegError, OSError):  # the file ends in the middle of a packet
                 packet = None
-            if packet is not None and packet.pts is not None:
-                beyond = float(packet.pts * packet.time_base) - self.origin > self.end + _BEYOND
+            # Packets come in the order in which they are decoded: one that is shown later may come first.
+            at = None if packet is None else packet.pts if packet.dts is None else packet.dts
+            if packet is not None and at is not None:
+                beyond = float(at * packet.time_base) - self.origin > self.end + _BEYOND
                 self.passed = self.passed or beyond
                 packet = None if beyond else packet
             if packet is None:
