@@ -23,6 +23,7 @@ from prvr.library import (
 from prvr.library.search.confidence import Standing
 from prvr.library.search.explain import EvidenceRequest, evidence_in_videos, explain_pages
 from prvr.library.search.knowledge import Knowledge
+from prvr.library.search.moment_rank import line_moments
 from prvr.library.search.pipeline import search_words
 from prvr.library.search.query import TrackQuery, encode_queries, track_queries
 from prvr.library.search.rank import rank_requests
@@ -137,6 +138,12 @@ def test_words_join_the_fusion_and_answer_alone() -> None:
     assert [entry.video for entry in common.page] == [1, 2, 3, 4]  # as the pictures alone
     assert alone is not None
     assert [(entry.video, entry.confidence) for entry in alone.page] == [(6, None), (8, None)]
+
+
+def test_a_line_that_ends_where_it_starts_is_a_moment_that_can_be_shown() -> None:
+    lines = (TextMatch("subtitles", "a line", 2.0, 2.0), TextMatch("subtitles", "another", 5.0, 5.4))
+    found = line_moments(VideoMatch(0, 0, lines), None)
+    assert [(moment.start, moment.end) for moment in found] == [(2.0, 3.0), (5.0, 5.4)]
 
 
 def test_fusion_counts_the_first_hundred_places() -> None:

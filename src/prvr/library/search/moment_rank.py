@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Explain = Callable[[str, int], tuple[str, MomentEvidence | None, list[FoundMoment]]]
 
 _AHEAD = 4  # moments after the page that may be of other files of its hits; each needs the evidence of a video
+_UNTIMED_LINE = 1.0  # seconds that a subtitle line lasts which ends where it starts
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +126,10 @@ def line_moments(found: VideoMatch, spans: NDArray[np.float32] | None) -> list[F
     for match in found.matches:
         assert match.start is not None
         assert match.end is not None
-        middle = (match.start + match.end) / 2
+        end = match.end if match.end > match.start else match.start + _UNTIMED_LINE
+        middle = (match.start + end) / 2
         peak = 0 if spans is None else int(np.abs(spans.mean(1) - middle).argmin())
-        moments.append(FoundMoment(match.start, match.end, peak))
+        moments.append(FoundMoment(match.start, end, peak))
     return moments
 
 
