@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -153,6 +154,24 @@ def test_what_a_search_says_of_itself_does_not_depend_on_filters_pages_or_neighb
     assert whole.search(sentence, limit=2, offset=4).presence == alone
     mates = [SearchRequest(text) for text in ("something blue falls", sentence, "a yellow ring")]
     assert whole.search_many(mates)[1].presence == alone
+
+
+def test_what_stands_out_must_be_shown_first(whole: Library, tmp_path: Path) -> None:
+    sentence = "a red square moves left"
+    found = whole.search(sentence)
+    assert found.presence.word == "stands out"
+    best = found[0].video
+    assert best.duration is not None
+    shorter = whole.search(sentence, filters=Filters(max_duration=best.duration - 0.01))
+    assert best not in [hit.video for hit in shorter]
+    assert shorter.presence.word == "maybe"
+    assert not shorter.confident
+    tagged = Library.open(shutil.copytree(whole.folder, tmp_path / "tagged"))
+    other = next(video for video in tagged.videos() if video.id != best.id)
+    tagged.change_tags(other.id, add=[sentence])
+    by_words = tagged.search(sentence)
+    assert by_words[0].video.id == other.id
+    assert by_words.presence.word == "maybe"
 
 
 def test_words_that_are_ignored_are_named_and_nothing_is_sure(whole: Library) -> None:

@@ -10,12 +10,12 @@ shape or direction exchanged for another) score lower everywhere in the library.
   with the ones after it, tells how rarely chance alone leads by so much.
 - **Other sentences do not score as high.** Its best score is above that of most background sentences.
 
-Neither depends on filters, on the page or on other searches: all videos of the library count.
+Neither depends on filters, on the page or on other searches: all videos of the library count. But if another video than
+the one that scores best is shown first, the most that is said is *maybe* (``TrackRanking.presence``).
 """
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -66,8 +66,6 @@ class Standing:
         calibration: Calibration | None = None,
         weights: NDArray[np.float64] | None = None,
         variations: Floats | None = None,
-        *,
-        leads: bool = True,
     ):
         """
         Args:
@@ -75,25 +73,14 @@ class Standing:
             background: what background sentences score in the same library.
             calibration: None if the library has none.
             weights: (n,); None: 1 each.
-            leads: whether the video with the best score is the one that is ranked first.
             variations: (n,) the best score of each variation of the sentence, for an encoder that knows few words.
         """
-        self.scores, self.background, self.variations, self.leads = scores, background, variations, leads
+        self.scores, self.background, self.variations = scores, background, variations
         self.odds = LibraryOdds(calibration, scores, weights) if calibration is not None and len(scores) else None
 
     @cached_property
     def presence(self) -> Presence:
-        found = self._by_scores()
-        # if another video is shown first than the one with the best score, what stands out is not what is shown
-        return Presence("maybe") if found.word == "stands out" and not self.leads else found
-
-    def shown_later(self) -> Standing:
-        """The same where another video than the one with the best score is ranked first."""
-        changed = copy(self)
-        changed.leads = False
-        return changed
-
-    def _by_scores(self) -> Presence:
+        """What the scores of all videos say."""
         if self.odds is not None:
             return Presence(probability=self.odds.presence)
         if self.variations is not None:

@@ -147,7 +147,7 @@ class _Said(NamedTuple):
 
 
 def _said(ranking: TrackRanking, *, right: bool) -> _Said:
-    return _Said(ranking.standing.presence, ranking.standing.confidence(float(ranking.scores.max())), right)
+    return _Said(ranking.presence(ranking.top(1)[0]), ranking.standing.confidence(float(ranking.scores.max())), right)
 
 
 def _share(values: Iterable[bool]) -> float:

@@ -93,13 +93,14 @@ def rank_requests(
 def _rank(
     request: SearchRequest, tracks: Mapping[str, TrackRanking], words: WordMatches, same: SameVideos | None
 ) -> Ranking:
-    lead = tracks[lead_track(tracks)].standing if tracks else None
-    if request.min_confidence > 0 and lead is not None and lead.odds is None:
+    lead = tracks[lead_track(tracks)] if tracks else None
+    if request.min_confidence > 0 and lead is not None and lead.standing.odds is None:
         raise LibraryError(
             "this library states no probabilities, so min_confidence cannot be used: they need a trained model "
             "(`prvr library add --model RUN`) that was calibrated when it was trained"
         )
     order = _SingleOrder(tracks) if len(tracks) == 1 and not words else _FusedOrder(tracks, words)
+    first = order.top(1)
     videos = _page(order.passing(request), request, same) if request.group_by == "video" else []
     entries = [order.entry(video) for video in videos[: request.limit]]
     return Ranking(
@@ -110,7 +111,7 @@ def _rank(
         page=tuple(entries if same is None else map(same.shown, entries)),
         more=len(videos) > request.limit,
         total=order.total,
-        presence=Presence() if lead is None else lead.presence,
+        presence=Presence() if lead is None or not first else lead.presence(*first),
         same=same,
     )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from prvr.library.search.confidence import FEWEST_SENTENCES, Standing
+from prvr.library.search.confidence import FEWEST_SENTENCES, Presence, Standing
 from prvr.library.search.knowledge import Knowledge
 from prvr.library.search.query import TrackQuery
 from prvr.library.store.blocks import Ids
@@ -22,6 +22,8 @@ from prvr.library.store.sections import TrackSections
 
 if TYPE_CHECKING:
     from prvr.library.ingest.witness import SentenceWords
+
+_ROUNDING = 1e-5  # of a score that something was taken off and added to
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +82,21 @@ class TrackRanking:
         """What a witness added to the score of a video that the track holds."""
         return 0.0 if self.lift is None else float(self.lift[self.query.sections.column(video)])
 
+    def presence(self, first: int) -> Presence:
+        """Whether what was asked for is there, where ``first`` is the video that is shown first.
+
+        Nothing stands out for sure if that is not the video that scores best. A filter may have left that one out, it
+        may score as much with everybody, or others may hold the words of the query or please a witness more.
+        """
+        found = self.standing.presence
+        return Presence("maybe") if found.word == "stands out" and not self._scores_best(first) else found
+
+    def _scores_best(self, video: int) -> bool:
+        if not self.holds(video):
+            return False
+        own = self.score(video) + self.taken_off_score(video) - self.lift_of(video)
+        return own >= float(self.standing.scores.max()) - _ROUNDING
+
     def confidence(self, video: int, score: float) -> float | None:
         """The probability that a video, or a moment of it, is right. It is known for scores without a witness."""
         return self.standing.confidence(score - self.lift_of(video))
@@ -113,7 +130,6 @@ def rank_track(
             knowledge.calibrations.get(query.fusion_weight > 0),
             None if query.reference is None else _weights(query, len(sections.by_video.videos)),
             varied,
-            leads=taken_off is None or int(read.argmax()) == int((read - taken_off).argmax()),
         )
         found = np.searchsorted(query.read.videos, query.sections.videos)
         if taken_off is None:

@@ -63,8 +63,7 @@ def _ranked_again(
     after = before - said.fitted.hubs * hubs + said.fitted.words * seen.result().score
     lift = np.zeros_like(ranking.scores)
     lift[columns] = after - after.min() + before.min() - before
-    standing = ranking.standing if after.argmax() == 0 else ranking.standing.shown_later()
-    return replace(ranking, scores=ranking.scores + lift, standing=standing, lift=lift, said=said)
+    return replace(ranking, scores=ranking.scores + lift, lift=lift, said=said)
 
 
 def _best_sections(query: TrackQuery, scores: Floats, videos: Sequence[int]) -> Ids:
