@@ -260,8 +260,9 @@ def main() -> None:
             on_top = {after: "words on top of both", after.replace("words", "pooled"): "pooled query on top of both"}
             on_top[f"{beside}:third-base+hubs"] = "a third base on top of both"
             print(changes(some, before, {**words, **on_top}) + "\n")
-            sums = {f"{beside}:second-base": "the sum of both"}
-            print(changes(some, f"{beside}:better-base", sums) + "\n")
+    if some := having(cells, "second:better-base"):
+        print("### Is a sum more than luck?\n")
+        print(changes(some, "second:better-base", {"second:second-base": "the sum of both"}) + "\n")
     print("### Other bases, any correct video\n\n" + changes(cells, "base", OTHER_BASES, "_any") + "\n")
     drawn, cells = cells, having(cells, "words")
     controls = ("pooled+hubs", "uniform+hubs", "uniform-own+hubs", "shuffled+hubs", "shuffled-own+hubs")
