@@ -51,7 +51,7 @@ from prvr.library import (
     VideoList,
     model_problem,
 )
-from prvr.media import TimedLine, VideoFile
+from prvr.media import TimedLine, VideoFile, is_gone
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -218,7 +218,7 @@ class LakeStore(Store):
             raise LakeError(REINDEXED.format(self.address))
         rows = self._videos(f"id != {HEAD}", [*VIDEO_COLUMNS, "part"])
         known = [(read_video(row), row["part"]) for row in rows]
-        removed = [each for each in known if missing and not each[0].path.exists()]
+        removed = [each for each in known if missing and is_gone(each[0].path)]
         for path in paths:
             inside = [each for each in known if each[0].path.is_relative_to(path)]
             if not inside:

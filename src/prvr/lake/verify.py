@@ -14,6 +14,7 @@ from prvr.lake.rows import HEAD, LINES_SEAL, checksum_of, has_broken_lines
 from prvr.lake.sections import LakeSections, list_matrix
 from prvr.lake.tables import DamagedTable, Table, explained, table_bytes
 from prvr.library import DamagedVectors, Ids, LibraryStatus, Verification, Video
+from prvr.media import is_gone
 
 _TOGETHER = 64  # videos that are read together
 _REMEDY = "run `prvr library repair`"
@@ -63,7 +64,7 @@ def verify_lake(snapshot: LakeSnapshot, videos: Sequence[Video], model_problem: 
         found.problems.append(f"{name}: {what} damaged; {_REMEDY}")
     for each in videos:
         found.checked += 1
-        if not each.path.exists():
+        if is_gone(each.path):
             found.missing.append(each.path)
     return found
 

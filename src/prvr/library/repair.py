@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from prvr.library.ingest.progress import AddProgress, AddReport
 from prvr.library.store.verify import Verification
-from prvr.media import Sound, Speech, TimedLine, Transcriber, VideoFile, video_path
+from prvr.media import Sound, Speech, TimedLine, Transcriber, VideoFile, is_gone, video_path
 
 if TYPE_CHECKING:
     from prvr.library.library import Library
@@ -33,7 +33,7 @@ def repair_library(library: Library, progress: Callable[[AddProgress], None] | N
     found = library.verify()
     if found.damaged:
         videos = [video for number in sorted(found.damaged) if (video := store.video(number)) is not None]
-        report.gone = [video.path for video in videos if not video.path.exists()]
+        report.gone = [video.path for video in videos if is_gone(video.path)]
         there = [video for video in videos if video.path not in report.gone]
         report.untouched = [video.path for video in there if video.speech and video.id in found.altered]
         again = {video.path: video for video in there if video.path not in report.untouched}

@@ -21,7 +21,7 @@ from prvr.library.ingest.add import is_unchanged
 from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, find_videos, subtitle_signature
 from prvr.library.store.catalogue import Video
 from prvr.library.watch_folder import paths_below
-from prvr.media import SUBTITLE_SUFFIXES, MediaError
+from prvr.media import SUBTITLE_SUFFIXES, MediaError, is_gone
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class FolderChanges:
         for path in paths_below(place, known):
             if self.shared and path not in self.seen:
                 continue
-            if path in found or any(path.is_relative_to(each) for each in unreadable) or not _is_gone(path):
+            if path in found or any(path.is_relative_to(each) for each in unreadable) or not is_gone(path):
                 self.gone.pop(path, None)
             else:
                 self.gone.setdefault(path, now)
@@ -106,7 +106,7 @@ class FolderChanges:
         waiting = {each.look.source.size for each in self.changed.values()}
         for path, since in [*self.gone.items()]:
             video = known.get(path)
-            if video is None or not _is_gone(path):
+            if video is None or not is_gone(path):
                 del self.gone[path]
             elif now - since >= self.settle and video.size not in waiting:  # else it may have been moved
                 lost.append(path)
@@ -154,17 +154,6 @@ def _videos_at(place: Path) -> list[Path]:
     with suppress(LibraryError):  # deleted at this moment
         return [path for path in find_videos([place]) if isinstance(path, Path)]
     return []
-
-
-def _is_gone(path: Path) -> bool:
-    """Whether there is no file. Not if the disk cannot tell, as a network drive that does not answer."""
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def is_open_for_writing(path: Path) -> bool:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from prvr.errors import MissingExtra
     from prvr.media.annotated import AnnotatedVideos, match_captions
     from prvr.media.bucket_files import FileStatus
-    from prvr.media.buckets import BucketPath, VideoFile, video_path
+    from prvr.media.buckets import BucketPath, VideoFile, is_gone, video_path
     from prvr.media.checked import ONLY_BELOW, ExpectedFile, FileChanged, open_checked, open_place
     from prvr.media.clips import CLIP_PROGRAM, cut_clip
     from prvr.media.dataset import ExtractionResult, TextFeatures, add_features, require_new_features, write_dataset
@@ -185,6 +185,7 @@ __all__ = [
     "find_model",
     "find_preset",
     "hub_cache",
+    "is_gone",
     "least_cosine",
     "load_picture",
     "longest_decoding",

@@ -103,3 +103,16 @@ def video_path(path: str | PurePath) -> VideoFile:
     if not bucket:
         raise StorageError(text, f"name a bucket, as in {found[1]}://BUCKET/FOLDER")
     return BucketPath(text)
+
+
+def is_gone(path: VideoFile) -> bool:
+    """Whether there is no such file. Not where nobody can tell: a folder without permission, a disk that fails."""
+    try:
+        if isinstance(path, BucketPath):
+            return not path.exists()
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, MediaError):
+        return False
+    return False

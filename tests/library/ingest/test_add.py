@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -163,6 +164,29 @@ def test_videos_whose_files_are_gone_are_reported_and_can_be_removed(library: Li
     assert library.verify().missing == [path]
     assert len(library.search(SENTENCE, limit=50)) == 6  # still found, until somebody decides
     assert [video.path for video in library.remove(missing=True)] == [path]
+
+
+def test_a_video_in_a_folder_that_may_not_be_entered_is_not_gone(
+    library: Library, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = own / "closed"
+    closed.mkdir()
+    hidden = (own / "test0000.mp4").rename(closed / "test0000.mp4")
+    library.add([own])
+    stat = Path.stat
+
+    def refuse(path: Path, **options: bool) -> os.stat_result:
+        if closed in path.parents:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, **options)
+
+    copy = shutil.copy2(hidden, own / "copy.mp4")
+    monkeypatch.setattr(Path, "stat", refuse)
+    assert library.verify().missing == []
+    assert library.remove(missing=True) == []
+    report = library.add([copy])
+    assert (report.added, report.moved) == ([copy], [])
+    assert {video.path for video in library.videos()} >= {hidden, copy}
 
 
 def test_many_shards_give_the_same_answers(

@@ -32,7 +32,7 @@ from prvr.library.store.claims import ClaimHeld, HeldClaim
 from prvr.library.store.commit import Committer, disk_error
 from prvr.library.store.settings import LibrarySettings
 from prvr.library.stores import Store
-from prvr.media import MediaError, Transcriber, VideoFile, drop_early_decoders, open_transcriber
+from prvr.media import MediaError, Transcriber, VideoFile, drop_early_decoders, is_gone, open_transcriber
 
 _HASHING = 2  # threads that read files to recognise them
 _LOOKED_AT = 8  # files whose size says whether there is much to decode
@@ -241,7 +241,7 @@ class Adder:
             return False
         for video in self.store.find(digest=fingerprint.digest):
             moved = video.path != path
-            if video.state != "ok" or (moved and (video.path.exists() or same_name)):
+            if video.state != "ok" or (moved and (same_name or not is_gone(video.path))):
                 continue  # a copy, or two known names of which this one has new content
             if not moved and not is_whole_digest(video.digest):
                 continue  # its time is new, and not every byte was compared

@@ -14,7 +14,7 @@ from prvr.library.store.commit import disk_error
 from prvr.library.store.compact import compact, delete_shards, sweep
 from prvr.library.store.listing import can_be_stored, path_range
 from prvr.library.store.seals import require_whole
-from prvr.media import VideoFile
+from prvr.media import VideoFile, is_gone
 
 
 def remove_videos(catalogue: Catalogue, folder: Path, paths: Sequence[VideoFile], *, missing: bool) -> list[Video]:
@@ -25,7 +25,7 @@ def remove_videos(catalogue: Catalogue, folder: Path, paths: Sequence[VideoFile]
     """
     try:
         with catalogue.writing() as db:
-            removed = [video for video in read_videos(db) if not video.path.exists()] if missing else []
+            removed = [video for video in read_videos(db) if is_gone(video.path)] if missing else []
             for path in paths:
                 among = (str(path), *path_range(path))
                 inside = read_videos(db, "path = ? OR (path >= ? AND path < ?)", among) if can_be_stored(path) else []

@@ -27,7 +27,7 @@ from prvr.library.store.rows import (
 from prvr.library.store.seals import broken_seals, has_seals, unsealed_videos
 from prvr.library.store.settings import record_problem
 from prvr.library.store.words import words_problem
-from prvr.media import VideoFile
+from prvr.media import VideoFile, is_gone
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _check_videos(db: sqlite3.Connection, folder: Path, found: Verification) -> 
         found.problems.append(f"there are vectors of a video that the catalogue does not know (number {number})")
     for video in videos.values():
         found.checked += 1
-        if not video.path.exists():
+        if is_gone(video.path):
             found.missing.append(video.path)
 
 
