@@ -91,6 +91,31 @@ def test_links_out_of_a_root_are_left_out_of_a_folder(served: Served) -> None:
     assert "leads out" in answer.json()["detail"]
 
 
+def test_a_link_to_itself_is_left_out_of_a_folder(served: Served) -> None:
+    (served.folder / "new" / "loop.mp4").symlink_to("loop.mp4")
+    job = served.client.post("/v1/videos", json={"root": "new", "path": ""})
+    assert job.status_code == 202
+    report = events(served.client.get(job.json()["events_url"]).text)[-1]["report"]
+    assert isinstance(report, dict)
+    assert (report["added"], list(report["failed"])) == (2, ["broken.mp4"])
+    assert served.client.post("/v1/videos", json={"root": "new", "path": "loop.mp4"}).status_code == 404
+
+
+def test_a_folder_of_nothing_but_a_link_to_itself(served: Served) -> None:
+    shutil.rmtree(served.folder / "new")
+    (served.folder / "new").mkdir()
+    (served.folder / "new" / "loop.mp4").symlink_to("loop.mp4")
+    answer = served.client.post("/v1/videos", json={"root": "new"})
+    assert answer.status_code == 404
+    assert "cannot be followed: 1." in answer.json()["detail"]
+
+
+def test_names_that_are_too_long_do_not_exist(served: Served) -> None:
+    name = "a" * 300
+    assert served.client.get("/v1/folders", params={"root": "new", "path": name}).status_code == 404
+    assert served.client.post("/v1/videos", json={"root": "new", "path": name}).status_code == 404
+
+
 def test_subtitles_that_lead_out_of_a_root_keep_their_video_out(served: Served) -> None:
     film = min(path for path in (served.folder / "new").glob("*.mp4") if path.name != "broken.mp4")
     secret = served.folder / "secret.srt"

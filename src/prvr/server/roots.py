@@ -30,10 +30,10 @@ class Folder:
 
 @dataclass(frozen=True)
 class FilesToAdd:
-    """Video files inside a root, and how many were left out because a link leads out of the root."""
+    """Video files inside a root, and how many were left out: a link leads out of the root, or cannot be followed."""
 
     files: tuple[VideoFile, ...]
-    outside: int
+    left_out: int
 
 
 class Roots:
@@ -65,11 +65,12 @@ class Roots:
         try:
             joined: VideoFile = base.joinpath(*parts)
             real = _real(joined)
-        except (OSError, ValueError, RuntimeError):
+            if not real.is_relative_to(base):
+                raise _outside(root)
+            exists = real.is_dir() or real.exists()
+        except (OSError, ValueError, RuntimeError):  # links in a circle, names that are too long
             raise Problem(404, "There is no such folder or file.", _LIST_FOLDERS) from None
-        if not real.is_relative_to(base):
-            raise _outside(root)
-        if not real.is_dir() and not real.exists():
+        if not exists:
             raise Problem(404, f"There is no such folder or file in {root!r}.", _LIST_FOLDERS)
         return joined
 
@@ -84,15 +85,10 @@ class Roots:
         return ExpectedFile(video.size, video.mtime, self.on_disk if inside else ())
 
     def files(self, root: str, path: str) -> FilesToAdd:
-        """All videos in a folder. A video is left out if it, or its subtitles, is a link out of the root."""
+        """All videos in a folder. A video is left out if it or its subtitles are not in the root, as links may lead."""
         folder = self.resolve(root, path)
-        base = self.by_name[root]
         videos = find_videos([folder])
-        inside = tuple(
-            video
-            for video in videos
-            if all(_real(file).is_relative_to(base) for file in (video, *subtitle_files(video)))
-        )
+        inside = tuple(video for video in videos if _is_inside(video, self.by_name[root]))
         return FilesToAdd(inside, len(videos) - len(inside))
 
     def folders(self, root: str, path: str) -> list[Folder]:
@@ -139,6 +135,14 @@ def _opened_folder(name: str | Path, inside: int | None = None) -> Iterator[int]
 def _real(path: VideoFile) -> VideoFile:
     """Without links, which a bucket does not have."""
     return path if isinstance(path, BucketPath) else path.resolve()
+
+
+def _is_inside(video: VideoFile, base: VideoFile) -> bool:
+    """Whether a video and its subtitles stay in a root when links are followed."""
+    try:
+        return all(_real(file).is_relative_to(base) for file in (video, *subtitle_files(video)))
+    except (OSError, RuntimeError):  # links in a circle, or a folder that cannot be read
+        return False
 
 
 def _listed_by_name(folder: VideoFile) -> tuple[int, dict[str, int]]:

@@ -61,8 +61,9 @@ async def add_videos(request: AddRequest, state: Shared, response: Response) -> 
     """Add a file or folder from an allowed root. Returns a job at once; its `events_url` reports the progress."""
     videos = await run_in_threadpool(state.roots.files, request.root, request.path)
     if not videos.files:
-        outside = f" Left out because a link leads out of the root: {videos.outside}." if videos.outside else ""
-        raise Problem(404, f"There is no video here.{outside}", "Choose a folder with videos: GET /v1/folders.")
+        reason = "Left out because a link leads out of the root or cannot be followed"
+        left_out = f" {reason}: {videos.left_out}." if videos.left_out else ""
+        raise Problem(404, f"There is no video here.{left_out}", "Choose a folder with videos: GET /v1/folders.")
     what = f"{request.root}/{request.path}".rstrip("/")
     job = state.jobs.add(what, videos.files, tuple(request.tags), request.retry)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
