@@ -72,12 +72,17 @@ def test_a_table_beside_its_videos_is_cut(films: Path, tmp_path: Path) -> None:
         assert video.info.duration == pytest.approx(5.0, abs=0.3)
 
 
-def test_a_video_that_is_gone_is_named_and_the_rest_is_written(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("out", ["film.mp4", "moments.otio"])
+def test_a_video_that_is_gone_is_named_and_the_rest_is_written(
+    films: Path, out: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if out.endswith(".otio"):
+        pytest.importorskip("opentimelineio", reason='timelines need: pip install "prvr[export]"')
     Path("moments.csv").write_text(f"video,start,end\n{films}/one.mp4,1,2\n{films}/gone.mp4,1,2\n", "utf-8")
-    assert main(["export", "--moments", "moments.csv", "--out", "film.mp4"]) == 1
+    assert main(["export", "--moments", "moments.csv", "--out", out]) == 1
     said = capsys.readouterr().err
     assert "gone.mp4: does not exist" in said
-    assert "wrote film.mp4 (1 moment)" in said
+    assert f"wrote {out} (1 moment)" in said
 
 
 def test_mistakes_are_one_line(films: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -228,9 +228,22 @@ def test_without_opentimelineio_the_message_holds_the_command(tmp_path: Path, mo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_timeline_of_a_file_that_is_gone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["edl", "otio"])
+def test_a_timeline_is_written_without_files_that_are_gone(films: Path, tmp_path: Path, form: ExportFormat) -> None:
     pytest.importorskip("opentimelineio", reason='timelines need: pip install "prvr[export]"')
-    with pytest.raises(MediaError, match="does not exist"):
-        export_moments([ExportMoment(tmp_path / "gone.mp4", 0.0, 1.0)], "otio", tmp_path / "out.otio")
+    pytest.importorskip("otio_cmx3600_adapter", reason='timelines need: pip install "prvr[export]"')
+    gone, good = ExportMoment(films / "gone.mp4", 0.0, 1.0), ExportMoment(films / "steady.mp4", 1.0, 2.0)
+    report = export_moments([gone, good, gone], form, tmp_path / "out")
+    assert report.written == 1
+    assert [moment for moment, _ in report.failed] == [gone, gone]
+    assert "does not exist" in report.failed[0][1]
+    assert "steady.mp4" in (tmp_path / "out").read_text("utf-8")
+    assert "gone.mp4" not in (tmp_path / "out").read_text("utf-8")
+    with pytest.raises(ExportError, match=r"nothing was written: .*gone\.mp4: does not exist"):
+        export_moments([gone], form, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_no_moments_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="no moments"):
         export_moments([], "csv", tmp_path / "out.csv")

@@ -19,7 +19,7 @@ from prvr.cli.errors import print_error
 from prvr.cli.libraries import LibraryPath, default_library
 from prvr.lake import open_library
 from prvr.library import Filters, GroupBy
-from prvr.media import EXPORT_SUFFIXES, ExportError, ExportFormat, ExportMoment, export_moments, parse_moments
+from prvr.media import EXPORT_SUFFIXES, ExportError, ExportFormat, ExportMoment, export_moments, is_gone, parse_moments
 from prvr.terminal import Console
 
 _LOG_SECONDS = 30.0  # between lines where no terminal shows a bar
@@ -138,7 +138,7 @@ def _read(source: str) -> list[ExportMoment]:
     folder = Path() if source == "-" else Path(source).parent
     return [
         moment
-        if not isinstance(moment.video, Path) or moment.video.exists() or not (folder / moment.video).exists()
+        if not isinstance(moment.video, Path) or not is_gone(moment.video) or is_gone(folder / moment.video)
         else replace(moment, video=folder / moment.video)
         for moment in moments
     ]

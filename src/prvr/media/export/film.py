@@ -13,12 +13,11 @@ from prvr.media.clip_writer import ClipWriter
 from prvr.media.clips import clip_size, cut_clip, has_sound, nothing_there
 from prvr.media.containers import error_text
 from prvr.media.errors import MediaError
-from prvr.media.export.moments import ExportError, ExportMoment, moments_csv, most_seconds
+from prvr.media.export.moments import ExportError, ExportMoment, Failures, moments_csv, most_seconds
 from prvr.media.frames import USUAL_RATE, VideoInfo
 from prvr.media.packages import require_av
 from prvr.media.reader import open_video
 
-Failures = list[tuple[ExportMoment, str]]
 Progress = Callable[[float], None]  # is called with the seconds that are written
 FILM_SIDE = 1920  # pixels of the longer side of a film, at most
 _FASTEST = 60.0  # pictures per second of a film, at most

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from prvr.files import whole_file, write_whole
+from prvr.media.export.facts import with_facts
 from prvr.media.export.film import write_clips, write_film
-from prvr.media.export.moments import ExportError, ExportMoment, moments_csv
+from prvr.media.export.moments import ExportError, ExportMoment, Failures, moments_csv
 from prvr.media.export.timeline import edl_text, otio_text
 
 ExportFormat = Literal["clips", "film", "csv", "edl", "otio"]
@@ -17,6 +18,7 @@ EXPORT_SUFFIXES: dict[ExportFormat, str] = {
     "clips": ".zip", "film": ".mp4", "csv": ".csv", "edl": ".edl", "otio": ".otio",
 }  # fmt: skip
 _TEXTS = {"csv": moments_csv, "edl": edl_text, "otio": otio_text}
+_TIMELINES = ("edl", "otio")  # which need the rates of videos
 
 
 @dataclass(frozen=True)
@@ -47,18 +49,23 @@ def export_moments(
 
     Raises:
         ExportError: there are no moments, or none of them could be read.
-        MediaError: a timeline needs the rate of a video that cannot be read.
         MissingExtra: timelines need ``pip install "prvr[export]"``.
     """
     if not moments:
         raise ExportError("there are no moments to export")
-    widened = [moment.with_margin(margin) for moment in moments] if margin else [*moments]
+    known, failed = with_facts(moments, "fps") if form in _TIMELINES else ([*moments], [])
+    _require_some(len(known), failed)
     if form in _TEXTS:
-        write_whole(out, _TEXTS[form](widened))
-        return ExportReport(out, len(widened))
-    with whole_file(out) as unfinished:
-        failed = (write_film if form == "film" else write_clips)(widened, unfinished, progress)
-        if len(failed) == len(widened):
-            moment, reason = failed[0]
-            raise ExportError(f"nothing was written: {moment.shown}: {reason}")
-    return ExportReport(out, len(widened) - len(failed), tuple(failed))
+        write_whole(out, _TEXTS[form]([moment.with_margin(margin) for moment in known]))
+    else:
+        with whole_file(out) as unfinished:
+            widened = [moment.with_margin(margin) for moment in known]
+            failed += (write_film if form == "film" else write_clips)(widened, unfinished, progress)
+            _require_some(len(moments) - len(failed), failed)
+    return ExportReport(out, len(moments) - len(failed), tuple(failed))
+
+
+def _require_some(written: int, failed: Failures) -> None:
+    if not written:
+        moment, reason = failed[0]
+        raise ExportError(f"nothing was written: {moment.shown}: {reason}")

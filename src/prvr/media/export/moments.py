@@ -68,6 +68,9 @@ class ExportMoment:
         return f"{number:02d}-{stem}-{self.start:.1f}-{self.end:.1f}.mp4"
 
 
+Failures = list[tuple[ExportMoment, str]]  # moments that are not exported, with reasons
+
+
 def most_seconds(shares: Iterable[tuple[_Value, float]]) -> _Value:
     """The value that most seconds have, from values and seconds.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,7 +12,6 @@ from prvr.errors import MissingExtra
 from prvr.media.export.moments import ExportMoment, most_seconds
 from prvr.media.frames import USUAL_RATE
 from prvr.media.packages import require_timelines
-from prvr.media.reader import open_video
 
 _EXACT = (24000 / 1001, 30000 / 1001, 60000 / 1001)  # rates that files state with a rounding error
 _TIMECODES = (_EXACT[0], 24.0, 25.0, _EXACT[1], 30.0, 48.0, 50.0, _EXACT[2], 60.0)  # rates that timecodes may have
@@ -26,9 +24,8 @@ def otio_text(moments: Sequence[ExportMoment]) -> str:
 
     Raises:
         MissingExtra: ``opentimelineio`` is not installed.
-        MediaError: the rate of a video is not known, and the file cannot be read.
     """
-    return str(_timeline([(moment, _rate(moment)) for moment in map(_with_facts, moments)]).to_json_string(indent=1))
+    return str(_timeline([(moment, _rate(moment)) for moment in moments]).to_json_string(indent=1))
 
 
 def edl_text(moments: Sequence[ExportMoment]) -> str:
@@ -36,14 +33,12 @@ def edl_text(moments: Sequence[ExportMoment]) -> str:
 
     Raises:
         MissingExtra: ``opentimelineio`` or its CMX 3600 adapter is not installed.
-        MediaError: the rate of a video is not known, and the file cannot be read.
     """
     otio = require_timelines()
     if "cmx_3600" not in otio.adapters.available_adapter_names():
         raise MissingExtra("otio-cmx3600-adapter, which writes edit decision lists,", "export")
-    known = [*map(_with_facts, moments)]
-    rate = _timecode_rate(most_seconds((_rate(moment), moment.seconds) for moment in known))
-    text = otio.adapters.write_to_string(_timeline([(moment, rate) for moment in known]), "cmx_3600", rate=rate)
+    rate = _timecode_rate(most_seconds((_rate(moment), moment.seconds) for moment in moments))
+    text = otio.adapters.write_to_string(_timeline([(moment, rate) for moment in moments]), "cmx_3600", rate=rate)
     mode = "DROP FRAME" if ";" in re.sub(r"\*.*", "", text) else "NON-DROP FRAME"
     return str(text.replace("\n\n", f"\nFCM: {mode}\n\n", 1))
 
@@ -103,14 +98,6 @@ def _reels(names: Sequence[str]) -> dict[str, str]:
             reel = f"{stem[: _REEL - len(str(number))]}{number}"
         reels[name] = reel
     return reels
-
-
-def _with_facts(moment: ExportMoment) -> ExportMoment:
-    """The moment with rate and duration of its video, read from the file where they are not known."""
-    if moment.fps is not None:
-        return moment
-    info = open_video(moment.video).info
-    return replace(moment, fps=info.fps or USUAL_RATE, duration=moment.duration or info.duration)
 
 
 def _rate(moment: ExportMoment) -> float:
