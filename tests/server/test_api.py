@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -258,6 +259,37 @@ def test_a_file_that_crashes_or_hangs_the_decoder_is_left_out(
     assert set(report["failed"]) == {first.name, "broken.mp4"}
     assert reason in report["failed"][first.name]
     assert served.client.get("/v1/library").json()["videos"] == 11
+
+
+def test_what_was_added_before_a_crash_is_in_the_report(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two files of one name crash the decoder, each after the others are in the library."""
+    new = served.folder / "new"
+    crashing = sorted(path for path in new.glob("*.mp4") if path.name != "broken.mp4")[1]
+    for folder in ("one", "two"):
+        (new / folder).mkdir()
+        shutil.copy2(crashing, new / folder / "crash.mp4")
+        with open(new / folder / "crash.mp4", "ab") as file:  # another content than the other
+            file.write(folder.encode())
+    code = (
+        "    import prvr.library.ingest.index as indexing\n    before = indexing.index_parts\n"
+        "    def index_parts(folder, video, *others):\n"
+        "        if video.path.name == 'crash.mp4':\n"
+        "            from prvr.library import Library\n"
+        f"            while len(Library.open({str(served.folder / 'library')!r}).videos()) < 13: time.sleep(0.05)\n"
+        "            os.abort()\n"
+        "        return before(folder, video, *others)\n"
+        "    indexing.index_parts = index_parts"
+    )
+    sabotage(served, monkeypatch, code)
+    job = served.client.post("/v1/videos", json={"root": "new"}).json()
+    report = events(served.client.get(job["events_url"]).text)[-1]["report"]
+    assert isinstance(report, dict)
+    assert (report["added"], report["unchanged"]) == (2, 0)
+    assert set(report["failed"]) == {"broken.mp4", "crash.mp4", "crash.mp4 (2)"}
+    again = served.client.post("/v1/videos", json={"root": "new"}).json()
+    report = events(served.client.get(again["events_url"]).text)[-1]["report"]
+    assert isinstance(report, dict)
+    assert (report["added"], report["unchanged"]) == (0, 2)
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -42,6 +43,15 @@ class Job:
     created: float = field(default_factory=time.time)
     version: int = 0  # grows with every change
     process: asyncio.subprocess.Process | None = None
+
+
+@dataclass(frozen=True)
+class _WorkerEnd:
+    """How a worker process ended."""
+
+    file: VideoFile | None  # that it read last
+    problem: str | None = None  # None if it succeeded
+    report: dict[str, Any] = field(default_factory=dict)
 
 
 class Jobs:
@@ -123,9 +133,11 @@ class Jobs:
     async def _add_files(self, job: Job) -> None:
         """Add all files. A file that crashes or hangs the decoder is left out, and the others are still added."""
         await self._change(job, state="running")
-        remaining, skipped = list(job.files), dict[str, str]()
+        began, remaining, skipped = time.time(), list(job.files), dict[VideoFile, str]()
+        report: dict[str, Any] = {}
         while remaining:
-            file, reason = await self._run_worker(job, remaining)
+            ended = await self._run_worker(job, remaining, began if skipped else None)
+            file, reason, report = ended.file, ended.problem, ended.report
             if job.state != "running":
                 return
             if reason is None:
@@ -133,25 +145,26 @@ class Jobs:
             if file is None or file not in remaining:  # it failed before the first file, and would fail again
                 await self._change(job, state="failed", problem=self._public_reason(reason, job))
                 return
-            skipped[file.name] = reason
+            skipped[file] = reason
             remaining.remove(file)  # files before it are in the library, and the next worker skips them
-        report = {"added": 0, "unchanged": 0, "moved": 0, "damaged": {}, **job.report}
         if job.progress:
             finished = {"files_done": job.progress["files"], "bytes_done": job.progress["bytes"], "left": 0.0}
             job.progress = {**job.progress, **finished}
-        await self._change(job, state="done", report={**report, "failed": {**report.get("failed", {}), **skipped}})
+        await self._change(job, state="done", report=_public_report(report, skipped))
 
-    async def _run_worker(self, job: Job, files: list[VideoFile]) -> tuple[VideoFile | None, str | None]:
-        """Run one worker process. Returns the file that it read last, and why it failed (None if it succeeded)."""
+    async def _run_worker(self, job: Job, files: list[VideoFile], since: float | None) -> _WorkerEnd:
+        """Run one worker process. What was added ``since`` this time, by workers that crashed, counts as added by it."""
         process = job.process = await processes.start("prvr.server.worker", self._environment)
         if job.state != "running":  # it was cancelled while the process started
             processes.stop(process)
             await process.wait()
-            return None, None
+            return _WorkerEnd(None)
         assert process.stdin is not None
         assert process.stdout is not None
-        request = {"library": self.library, "files": [*map(str, files)], "tags": job.tags, "retry": job.retry}
+        options = {"tags": job.tags, "retry": job.retry, "since": since}
+        request = {"library": self.library, "files": [*map(str, files)], **options}
         file: VideoFile | None = None
+        report: dict[str, Any] = {}
         deadlines = dict[VideoFile, float]()  # progress alone does not keep a file alive
         code: int | None = None
         try:
@@ -165,7 +178,8 @@ class Jobs:
                     break
                 message = json.loads(line)
                 if "problem" in message:
-                    return None, str(message["problem"])
+                    return _WorkerEnd(None, str(message["problem"]))
+                report = message.pop("report", report)
                 if "at" in message:
                     file = video_path(message.pop("at"))
                     if file not in deadlines:
@@ -175,14 +189,15 @@ class Jobs:
             code = await processes.exit_status(process)
         except TimeoutError:
             if file is not None and time.monotonic() >= deadlines[file]:
-                return file, "took too long for its size and was left out"
-            return file, "the decoder made no progress for a long time and was stopped"
+                return _WorkerEnd(file, "took too long for its size and was left out")
+            return _WorkerEnd(file, "the decoder made no progress for a long time and was stopped")
         finally:
             processes.stop(process)
             await process.wait()
         if code == 0:
-            return file, None
-        return file, "made the decoder crash" if file is not None else "The decoder crashed before it read a file."
+            return _WorkerEnd(file, report=report)
+        crash = "made the decoder crash" if file is not None else "The decoder crashed before it read a file."
+        return _WorkerEnd(file, crash)
 
     def _public_reason(self, reason: str, job: Job) -> str:
         """Why a job failed, without paths of this machine. The full reason goes to the server's log."""
@@ -196,6 +211,24 @@ class Jobs:
         job.version += 1
         async with self._changed:
             self._changed.notify_all()
+
+
+def _public_report(report: Mapping[str, Any], skipped: Mapping[VideoFile, str]) -> dict[str, Any]:
+    """What became of all files: the last worker's report, and the files that ended the workers before it."""
+    counts = {name: report.get(name, 0) for name in ("added", "unchanged", "moved")}
+    failed = {video_path(path): reason for path, reason in report.get("failed", {}).items()} | {**skipped}
+    damaged = {video_path(path): reason for path, reason in report.get("damaged", {}).items()}
+    return {**counts, "failed": _by_name(failed), "damaged": _by_name(damaged)}
+
+
+def _by_name(files: Mapping[VideoFile, str]) -> dict[str, str]:
+    """Reasons by file name. Files of one name in several folders are numbered, so that each is counted."""
+    reasons: dict[str, str] = {}
+    names: Counter[str] = Counter()
+    for path, reason in files.items():
+        names[path.name] += 1
+        reasons[path.name if names[path.name] == 1 else f"{path.name} ({names[path.name]})"] = reason
+    return reasons
 
 
 def _longest(file: VideoFile) -> float:

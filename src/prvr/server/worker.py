@@ -1,7 +1,8 @@
 """Add videos in a separate process: a decoder that crashes ends this process, not the server.
 
-Reads one JSON line (library, files, tags, retry) from standard input. Writes JSON lines to standard output: the current
-file with the progress, and at the end the report or the problem.
+Reads one JSON line (library, files, tags, retry, since) from standard input. Writes JSON lines to standard output: the
+current file with the progress, and at the end the report or the problem. What was added ``since`` this time, by a
+worker that crashed, counts as added.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ import json
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from prvr.errors import UserError
 from prvr.lake import open_library
-from prvr.library import AddProgress
+from prvr.library import AddProgress, AddReport, Library, Video
 from prvr.media import VideoFile, video_path
 
 _INTERVAL = 0.1  # seconds between two lines of progress
@@ -43,31 +43,31 @@ def _add_videos() -> int:
         library = open_library(request["library"])
         files = [video_path(path) for path in request["files"]]
         report = library.add_files(files, tags=request["tags"], retry=request["retry"], progress=report_progress)
+        since = request["since"]
+        earlier = [] if since is None else _added_since(since, library, report.unchanged)
     except UserError as problem:
         write({"problem": str(problem)})
         return 1
-    write(
-        {
-            "report": {
-                "added": len(report.added),
-                "unchanged": len(report.unchanged),
-                "moved": len(report.moved),
-                "failed": _by_name(report.failed),
-                "damaged": _by_name(report.damaged),
-            }
-        }
-    )
+    write({"report": _report_fields(report, earlier)})
     return 0
 
 
-def _by_name(files: Mapping[VideoFile, str]) -> dict[str, str]:
-    """Reasons by file name. Files of one name in several folders are numbered, so that each is counted."""
-    reasons: dict[str, str] = {}
-    names: Counter[str] = Counter()
-    for path, reason in files.items():
-        names[path.name] += 1
-        reasons[path.name if names[path.name] == 1 else f"{path.name} ({names[path.name]})"] = reason
-    return reasons
+def _report_fields(report: AddReport, earlier: Sequence[Video]) -> dict[str, Any]:
+    """A report as JSON. Videos that were added ``earlier`` in the job are among those that it calls unchanged."""
+    damaged = {video.path: video.problem for video in earlier if video.problem is not None} | report.damaged
+    return {
+        "added": len(report.added) + len(earlier),
+        "unchanged": len(report.unchanged) - len(earlier),
+        "moved": len(report.moved),
+        "failed": {str(path): reason for path, reason in report.failed.items()},
+        "damaged": {str(path): reason for path, reason in damaged.items()},
+    }
+
+
+def _added_since(began: float, library: Library, files: Iterable[VideoFile]) -> list[Video]:
+    """Those of the files that were added at this time or later."""
+    chosen = {*files}
+    return [video for video in library.videos("ok") if video.added >= began and video.path in chosen]
 
 
 if __name__ == "__main__":
