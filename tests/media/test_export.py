@@ -244,6 +244,21 @@ def test_a_timeline_is_written_without_files_that_are_gone(films: Path, tmp_path
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("form", ["csv", "otio"])
+def test_a_margin_ends_with_the_video(films: Path, tmp_path: Path, form: ExportFormat) -> None:
+    """The film lasts four seconds, which the moment does not say."""
+    if form == "otio":
+        otio = pytest.importorskip("opentimelineio", reason='timelines need: pip install "prvr[export]"')
+    report = export_moments([ExportMoment(films / "steady.mp4", 1.0, 2.0)], form, tmp_path / f"out.{form}", margin=5.0)
+    assert report.written == 1
+    if form == "csv":
+        (found,) = parse_moments((tmp_path / "out.csv").read_text("utf-8"))
+        assert (found.start, found.end) == (0.0, pytest.approx(4.0))
+    else:
+        (clip,) = otio.adapters.read_from_file(str(tmp_path / "out.otio")).find_clips()
+        assert clip.source_range.duration.to_seconds() == pytest.approx(4.0)
+
+
 def test_no_moments_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="no moments"):
         export_moments([], "csv", tmp_path / "out.csv")

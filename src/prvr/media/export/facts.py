@@ -11,10 +11,10 @@ from prvr.media.export.moments import ExportMoment, Failures
 from prvr.media.frames import USUAL_RATE, VideoInfo
 from prvr.media.reader import open_video
 
+Fact = Literal["fps", "duration"]
 
-def with_facts(
-    moments: Sequence[ExportMoment], *needed: Literal["fps", "duration"]
-) -> tuple[list[ExportMoment], Failures]:
+
+def with_facts(moments: Sequence[ExportMoment], *needed: Fact) -> tuple[list[ExportMoment], Failures]:
     """The moments with what is needed of their videos, and those whose videos cannot be read, with reasons."""
     known, failed, infos = list[ExportMoment](), Failures(), dict[str, VideoInfo]()
     for moment in moments:

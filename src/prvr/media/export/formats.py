@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from prvr.files import whole_file, write_whole
-from prvr.media.export.facts import with_facts
+from prvr.media.export.facts import Fact, with_facts
 from prvr.media.export.film import write_clips, write_film
 from prvr.media.export.moments import ExportError, ExportMoment, Failures, moments_csv
 from prvr.media.export.timeline import edl_text, otio_text
@@ -44,7 +44,7 @@ def export_moments(
         moments: in the order of the file.
         form: ``clips`` (a .zip file of .mp4 files), ``film`` (one .mp4 file), ``csv``, ``edl`` (CMX 3600) or ``otio``.
         out: the file.
-        margin: seconds added before and after each moment.
+        margin: seconds added before and after each moment, as far as its video goes.
         progress: called with the seconds of video that are written.
 
     Raises:
@@ -53,7 +53,9 @@ def export_moments(
     """
     if not moments:
         raise ExportError("there are no moments to export")
-    known, failed = with_facts(moments, "fps") if form in _TIMELINES else ([*moments], [])
+    rate: list[Fact] = ["fps"] if form in _TIMELINES else []
+    length: list[Fact] = ["duration"] if margin else []
+    known, failed = with_facts(moments, *rate, *length)
     _require_some(len(known), failed)
     if form in _TEXTS:
         write_whole(out, _TEXTS[form]([moment.with_margin(margin) for moment in known]))
