@@ -153,7 +153,7 @@ class Jobs:
         await self._change(job, state="done", report=_public_report(report, skipped))
 
     async def _run_worker(self, job: Job, files: list[VideoFile], since: float | None) -> _WorkerEnd:
-        """Run one worker process. What was added ``since`` this time, by workers that crashed, counts as added by it."""
+        """Run one worker process. What workers that crashed have added ``since`` this time counts as added by it."""
         process = job.process = await processes.start("prvr.server.worker", self._environment)
         if job.state != "running":  # it was cancelled while the process started
             processes.stop(process)
