@@ -141,7 +141,7 @@ def test_another_dataset_of_the_same_name_is_told_apart(run: Run, world: Path, t
     captions.write_text(captions.read_text("utf-8").replace("\n", " more\n"), "utf-8")
     write_layout(SharedRun.of(run), tmp_path / "shared", "card")
     loaded = load_run(tmp_path / "shared", tmp_path / "runs")  # knows no folder of data
-    assert find_data(loaded, world) == RankedData(world, loaded.config)
+    assert find_data(loaded, world) == RankedData(world, loaded.config_for(world))
     assert find_data(loaded, other).trained_on == "another synth"
     about = json.loads((loaded.path / "run.json").read_text("utf-8"))
     del about["captions"]  # as runs of before

@@ -114,7 +114,11 @@ def _started(start: Path, argv: list[str]) -> TrainArguments:
     """Options of a training that starts from a run, whose settings are the defaults."""
     source = Run(start)
     data = Path(source.data) if "data" in source.record else None  # a run from the hub does not have any
-    default = TrainArguments("", data=data, start=start, config=config_from_run(source))
+    config = config_from_run(source)
+    read = _option(argv, "--data") or data
+    if read is not None and _option(argv, "--data.visual-feature") is None:
+        config = source.with_trained_feature(config, read)
+    default = TrainArguments("", data=data, start=start, config=config)
     arguments = tyro.cli(TrainArguments, prog="prvr train", args=argv, default=default)
     if arguments.dataset or arguments.config.method != source.config.method:
         raise ConfigError(f"--from {start} gives dataset and method: leave out DATASET and --method")
@@ -166,8 +170,9 @@ def _create(run: Run, trainer: Trainer, arguments: TrainArguments, command: str)
 
 def _stored(run: Run, arguments: TrainArguments) -> tuple[TrainConfig, Path]:
     data = arguments.data or Path(run.data)
-    _refuse_changes(run, resolve_config(arguments.config, data))
-    return run.config, data
+    config = run.config_for(data)
+    _refuse_changes(run, config, resolve_config(run.with_trained_feature(arguments.config, data), data))
+    return config, data
 
 
 def _fresh(arguments: TrainArguments) -> tuple[TrainConfig, Path]:
@@ -193,8 +198,8 @@ def _announce(run: Run, arguments: TrainArguments, console: Console) -> None:
     )
 
 
-def _refuse_changes(run: Run, config: TrainConfig) -> None:
-    changed = [f"{name} {before} → {now}" for name, (before, now) in config_changes(run.config, config).items()]
+def _refuse_changes(run: Run, before: TrainConfig, now: TrainConfig) -> None:
+    changed = [f"{name} {old} → {new}" for name, (old, new) in config_changes(before, now).items()]
     if changed:
         raise ConfigError(
             f"{run.path} was started with another configuration ({'; '.join(changed[:5])}): "

@@ -73,12 +73,13 @@ def transfer_command(argv: list[str]) -> int:
     table = Table(*columns, box=None)
     for path in arguments.runs:
         run = Run(path)
-        config = run.config
+        data = arguments.data or Path(run.data)
+        config = run.config_for(data)
         model, _ = run.load_model(arguments.weights, device)
         splits = []
         for split in (config.data.validation_split, arguments.split):
             console.print(f"encoding {split} with {path}", style="dim", soft_wrap=True)
-            dataset = move_if_it_fits(load_split(config, arguments.data or run.data, split), device)
+            dataset = move_if_it_fits(load_split(config, data, split), device)
             splits.append(encode_split(model.backbone, dataset))
         console.print("choosing anchor and λ on validation", style="dim")
         operator = replace(config.trace, gate=arguments.gate or config.trace.gate)

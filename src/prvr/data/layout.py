@@ -218,7 +218,8 @@ def _only_feature(folder: Path, collection: str) -> str:
         raise DataError(f"{folder / 'FeatureData'} is missing or empty; put the frame features in a folder there.")
     raise DataError(
         f"{folder / 'FeatureData'} holds several features ({_named(candidates)}); "
-        "choose one: --data.visual-feature NAME, or --features NAME for `prvr data`."
+        "choose one: --data.visual-feature NAME for `prvr train`, --features NAME for `prvr data`, or "
+        "data.visual_feature among the settings of a sweep."
     )
 
 

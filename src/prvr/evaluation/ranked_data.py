@@ -44,11 +44,11 @@ def find_data(run: Run, data: str | Path | None = None) -> RankedData:
     Raises:
         DataError: the folder holds no dataset, or several of which none is the run's.
     """
-    config = run.config
-    own = config.data.collection
+    own = run.config.data.collection
     if data is None:
-        return RankedData(run.data, config)
+        return RankedData(run.data, run.config_for(run.data))
     if has_collection(data, own) and own in find_collections(Path(data)):
+        config = run.config_for(data)
         before, now = run.captions, captions_hash(data, config.data)
         if before is None or now is None:
             return RankedData(data, config, note=_UNCHECKED.format(own))
@@ -59,12 +59,12 @@ def find_data(run: Run, data: str | Path | None = None) -> RankedData:
     if len(names) != 1:
         found = f"{', '.join(names)}: give the folder of one" if names else "no dataset"
         raise DataError(f"{data} holds {found}. The run was trained on {own}, which is not there.")
-    return RankedData(data, _with_collection(config, data, names[0]), own, _as_prefix(names[0]))
+    return RankedData(data, _with_collection(run, data, names[0]), own, _as_prefix(names[0]))
 
 
-def _with_collection(config: TrainConfig, data: str | Path, name: str) -> TrainConfig:
+def _with_collection(run: Run, data: str | Path, name: str) -> TrainConfig:
     """A run's configuration for another collection: the feature of the same name there, or its usual or only one."""
-    wanted = config.data.visual_feature or ""
+    config, wanted = run.config, run.visual_feature or ""
     folder = Collection.find(data, name, wanted).folder / "FeatureData"
     named = dict.fromkeys([wanted, wanted.replace(config.data.collection, name)])  # charades_clip_L14 → tvr_clip_L14
     kept = next((feature for feature in named if feature and any(folder.glob(f"{feature}*"))), None)

@@ -46,7 +46,16 @@ MODEL_FILE, BACKBONE_FILE, WITNESS_FILE = "model.safetensors", "backbone.safeten
 WEIGHT_FILES = (MODEL_FILE, BACKBONE_FILE, WITNESS_FILE)
 LAYOUT_FILES = (*WEIGHT_FILES, CALIBRATION_FILE, CARD_FILE, CONFIG_FILE)  # config.json last: it names the others
 _LARGEST_JSON = 32_000_000  # bytes; larger ones are not read
-_KEPT = ("features", "fingerprint", "captions", "imported_from", "revision", "versions", "machine")  # of run.json
+_KEPT = (  # of run.json
+    "visual_feature",
+    "features",
+    "fingerprint",
+    "captions",
+    "imported_from",
+    "revision",
+    "versions",
+    "machine",
+)
 _STARTED_FROM = "started_from"
 
 

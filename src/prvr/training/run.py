@@ -16,6 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from prvr.training.config import ConfigError, DataConfig, TrainConfig, config_fr
 from prvr.training.distributed import Processes
 from prvr.training.model import TraceModel
 from prvr.training.splits import captions_hash
+from prvr.training.trained_feature import feature_in_use, find_trained_feature, recipe_changes, recorded_feature
 
 FORMAT = 1  # of run.json and the files next to it
 LOCK = ".lock"
@@ -72,7 +74,7 @@ class Run:
         exists = has_collection(data, config.data.collection)  # a run may be created before its data is there
         recipes = Collection.find(data, config.data.collection, config.data.visual_feature).recipes if exists else {}
         where: dict[str, Any] = {"data": str(Path(data).resolve()), "features": recipes}
-        where |= _known_captions(data, config.data)
+        where |= feature_in_use(data, config) | _known_captions(data, config.data)
         record = {"format": FORMAT, "config": config_to_dict(config), **where, **_provenance(), **about}
         _write_json(self.path / "run.json", record)
 
@@ -113,26 +115,24 @@ class Run:
         """Raise ``RunError`` where features were made otherwise than those that the run was trained on.
 
         ``names``: collection and feature there, where they are not the run's own. Only features with a recipe can be
-        compared. Versions of a decoder, and which pictures were not encoded again, do not count, as for libraries.
+        compared.
         """
-        c = names or self.config.data
+        c = names or self.config_for(data).data
         now = Collection.find(data, c.collection, c.visual_feature).recipes
         for what, before in self.features.items():
-            recipe = now.get(what, before)
-            changed = [
-                name for name in before if name not in ("decoder", "repeats") and before[name] != recipe.get(name)
-            ]
+            changed = recipe_changes(before, now.get(what, before))
             if changed:
-                changes = "; ".join(f"{name} {before[name]!s:.60} → {recipe.get(name)!s:.60}" for name in changed)
+                changes = "; ".join(f"{name} {old!s:.60} → {new!s:.60}" for name, (old, new) in changed.items())
                 raise RunError(
                     f"the {what} in {data} were not made as those that {self.path} was trained on ({changes}): "
                     "use the features of that time, or train again"
                 )
 
     def set_data(self, data: str | Path) -> None:
-        """Record where the data is now, if it was moved; and its training captions, if they are not known yet."""
-        before = self.record
-        record = _known_captions(data, self.config.data) | before | {"data": str(Path(data).resolve())}
+        """Record where the data is now, if it was moved; and its feature and captions, if they are not known yet."""
+        before, config = self.record, self.config_for(data)
+        known = feature_in_use(data, config) | _known_captions(data, config.data)
+        record = known | before | {"data": str(Path(data).resolve())}
         if record != before:
             _write_json(self.path / "run.json", record)
 
@@ -159,6 +159,27 @@ class Run:
             return config_from_dict(self.record["config"], f"{self.path}/run.json")
         except (KeyError, ConfigError) as error:
             raise RunError(f"{self.path}/run.json does not describe a run of this version: {error}") from None
+
+    def config_for(self, data: str | Path) -> TrainConfig:
+        """The configuration to read a folder with: it names the features that the run was trained on.
+
+        Raises:
+            DataError: there are several, and nothing says which of them that is.
+        """
+        return self.with_trained_feature(self.config, data)
+
+    def with_trained_feature(self, config: TrainConfig, data: str | Path) -> TrainConfig:
+        """A configuration with the run's features in a folder, where it leaves them to the data; as ``config_for``."""
+        if config.data.visual_feature is not None:
+            return config
+        own = self.config
+        feature = own.data.visual_feature or find_trained_feature(self.record, own, data, self.path)
+        return replace(config, data=replace(config.data, visual_feature=feature))
+
+    @property
+    def visual_feature(self) -> str | None:
+        """The name of the features that it was trained on; None where neither its settings nor its record has it."""
+        return self.config.data.visual_feature or recorded_feature(self.record)
 
     @property
     def data(self) -> str:

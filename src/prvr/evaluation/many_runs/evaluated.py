@@ -91,7 +91,7 @@ def evaluated_run(
         config=config,
         label=str(swept.get("label", config.method)),
         dataset=str(swept.get("dataset", config.data.collection)),
-        feature=config.data.visual_feature or _only_feature(run, config),
+        feature=run.visual_feature or _feature_here(run, config),
         record=load_record(folder),
         folder=folder,
     )
@@ -134,14 +134,17 @@ def _folder(run: Run, config: TrainConfig, split: str, weights: str) -> Path:
     place = found_data(run, config)
     if place is not None:
         with suppress(DataError):
-            splits = [available_split(config, place, split)]
+            splits = [available_split(run.config_for(place), place, split)]
     folders = [run.path / "eval" / f"{name}-{weights}" for name in splits]
     return next((folder for folder in folders if (folder / RANKS_FILE).exists()), folders[0])
 
 
-def _only_feature(run: Run, config: TrainConfig) -> str | None:
+def _feature_here(run: Run, config: TrainConfig) -> str | None:
     place = found_data(run, config)
+    if place is None:
+        return None
     try:
-        return None if place is None else Collection.find(place, config.data.collection).visual_feature
+        names = run.config_for(place).data
+        return Collection.find(place, names.collection, names.visual_feature).visual_feature
     except DataError:
         return None

@@ -88,7 +88,8 @@ class SweepFolder:
             run = self.run(planned)
             if not _has_begun(run):
                 continue
-            changes = config_changes(run.config, planned.config)
+            data = planned.data
+            changes = config_changes(run.config_for(data), run.with_trained_feature(planned.config, data))
             told = [f"{name} was {before} and is {now} now" for name, (before, now) in changes.items()]
             place = Path(run.data)
             if place != planned.data.resolve() and place.exists():

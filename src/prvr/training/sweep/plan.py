@@ -36,6 +36,7 @@ _METHOD_KEYS, _DATASET_KEYS = ("method", "settings"), ("preset", "data", "settin
 _FOLDERS = Path("sweeps")  # of sweeps that name no other
 _NAME = re.compile(r"[\w+.-]+")
 _MOST_RUNS = 10_000  # of a sweep; a grid of a few long lists has more than there is time for
+_FEATURE = "data.visual_feature"
 _OWN_KEYS = {"seed": "seeds", "method": "methods"}  # settings that have a key of their own
 
 
@@ -88,9 +89,10 @@ def read_sweep(file: str | Path, out: Path | None = None) -> SweepPlan:
             path, dataset, on, _folder(on.get("data", values.get("data")), f"datasets.{dataset}.data", path)
         )
         method = _method(of, label, path)
-        preset = source.preset(method)
         layers = {"settings": common, f"datasets.{dataset}.settings": _settings(on, f"{path}, datasets.{dataset}")}
         layers[f"methods.{label}.settings"] = _settings(of, f"{path}, methods.{label}")
+        feature = {name: value for settings in layers.values() for name, value in settings.items()}.get(_FEATURE)
+        preset = source.preset(method, feature if isinstance(feature, str) else None)
         for chosen, varied in _grid(preset, layers, path, method):
             for seed in seeds:
                 name = "-".join([dataset, label, *(f"{key}={value}" for key, value in varied.items()), f"seed{seed}"])
@@ -129,8 +131,8 @@ class _Source:
     entry: Mapping[str, Any]
     data: Path
 
-    def preset(self, method: str) -> TrainConfig:
-        """The configuration that the settings change."""
+    def preset(self, method: str, visual_feature: str | None) -> TrainConfig:
+        """The configuration that the settings change. The feature decides widths and frames for data of one's own."""
         where = f"{self.file}, datasets.{self.name}"
         chosen = _text(self.entry, "preset", self.name, where).replace("{method}", method)
         try:
@@ -139,7 +141,7 @@ class _Source:
             elif chosen in {*preset_names(method), *preset_names()} - {OWN_PRESET}:
                 config = load_preset(chosen, method)
             elif chosen == OWN_PRESET or chosen in find_collections(self.data):
-                config = preset_for_data(self.data, method)
+                config = preset_for_data(self.data, method, visual_feature)
             else:
                 hint = did_you_mean(chosen, preset_names(method))
                 raise ConfigError(f'there is no preset {chosen!r}.{hint} For data of your own, write preset = "own"')
