@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import io
 import json
+import shutil
 import threading
 import zipfile
 from contextlib import closing
@@ -88,6 +89,20 @@ def test_the_room_for_clips_is_bounded(served: Served, monkeypatch: pytest.Monke
     served.client.__exit__(None, None, None)
     assert not folder.exists()
     served.client.__enter__()
+
+
+def test_clips_that_were_deleted_are_cut_again(served: Served) -> None:
+    """A cleaner of temporary files deletes files that are old, and folders that are empty."""
+    state = served.client.app.state.prvr  # type: ignore[attr-defined]
+    urls = [f"/v1/videos/1/clip?start={start}&end={start + 1}" for start in range(3)]
+    sizes = [len(served.client.get(url).content) for url in urls[:2]]
+    folder = Path(state.clips._folder.name)
+    (folder / "1.mp4").unlink()
+    assert len(served.client.get(urls[0]).content) == sizes[0]
+    assert state.clips._bytes == sum(sizes)
+    shutil.rmtree(folder)
+    assert served.client.get(urls[2]).status_code == 200
+    assert [len(served.client.get(url).content) for url in urls[:2]] == sizes
 
 
 @pytest.mark.parametrize(

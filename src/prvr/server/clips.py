@@ -16,6 +16,7 @@ from prvr.server.problems import Problem, as_sentence
 from prvr.server.processes import DecoderProcess
 
 ExpectedFiles: TypeAlias = Mapping[str, ExpectedFile]  # by path
+_Key: TypeAlias = tuple[str, float, float]  # of a clip: digest of its video, start, end
 LONGEST_CLIP = 120.0  # seconds, with its margins
 LONGEST_EXPORT = 900.0  # seconds of all moments together, where they are cut
 _SIDE = 1280  # pixels of the longer side of a clip, at most
@@ -68,27 +69,41 @@ class Clips:
 
     def __init__(self) -> None:
         self._cutter = _Cutter("clips", _MAX_CLIPS, _CLIP_TIMEOUT)
-        self._cache: OrderedDict[tuple[str, float, float], tuple[Path, int]] = OrderedDict()
+        self._cache: OrderedDict[_Key, tuple[Path, int]] = OrderedDict()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._bytes = self._count = 0
 
     async def get(self, video: Video, expected: ExpectedFile, start: float, end: float) -> BinaryIO:
         """An .mp4 file of a stretch (seconds), open to be read."""
         key = (video.digest, round(start, 2), round(end, 2))
-        if key not in self._cache:
+        file = self._open(key)
+        if file is None:
             async with self._cutter.turn():
-                if key not in self._cache:
+                file = self._open(key)  # another request may have cut it meanwhile
+                if file is None:
                     moment = ExportMoment(video.path, key[1], key[2])
                     await self._cut(key, moment, {str(video.path): expected})
-        self._cache.move_to_end(key)
-        return self._cache[key][0].open("rb")  # stays open where the file is deleted meanwhile
+                    file = self._cache[key][0].open("rb")
+        return file
 
-    async def _cut(self, key: tuple[str, float, float], moment: ExportMoment, expected: ExpectedFiles) -> None:
+    def _open(self, key: _Key) -> BinaryIO | None:
+        """A clip that is kept. None if there is none, or if its file was deleted, as by a cleaner of the folder."""
+        if key not in self._cache:
+            return None
+        path, size = self._cache[key]
+        try:
+            file = path.open("rb")  # stays open where the file is deleted meanwhile
+        except FileNotFoundError:
+            del self._cache[key]
+            self._bytes -= size
+            return None
+        self._cache.move_to_end(key)
+        return file
+
+    async def _cut(self, key: _Key, moment: ExportMoment, expected: ExpectedFiles) -> None:
         """Cut a clip, and delete those that were not used for the longest time."""
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="prvr-clips-", ignore_cleanup_errors=True)
         self._count += 1
-        out = Path(self._folder.name) / f"{self._count}.mp4"
+        out = self._existing_folder() / f"{self._count}.mp4"
         try:
             await self._cutter.cut([moment], expected, "clip", out, longest_side=_SIDE)
         except BaseException:  # a process that was killed leaves its unfinished file
@@ -101,6 +116,15 @@ class Clips:
             _, (old, size) = self._cache.popitem(last=False)
             old.unlink(missing_ok=True)
             self._bytes -= size
+
+    def _existing_folder(self) -> Path:
+        """The folder of the clips, made anew if it was deleted."""
+        if self._folder is not None and not Path(self._folder.name).is_dir():
+            self._folder.cleanup()
+            self._folder = None
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="prvr-clips-", ignore_cleanup_errors=True)
+        return Path(self._folder.name)
 
     async def close(self) -> None:
         await self._cutter.close()
