@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,22 @@ def test_lists_and_overview(library: Path) -> None:
         overview = (await client.call_tool("overview", {})).structured_content
         assert (overview["videos"], overview["failed"], overview["tags"]) == (16, 1, ["drawn"])
         assert "plain" in overview["limits"]
+
+    talk(build_assistant(Library.open(library)), conversation)
+
+
+def test_offsets_that_are_given_are_accepted(library: Path) -> None:
+    found = Library.open(library).search(QUERY, limit=2)
+    last = answers.MAX_OFFSET
+    nexts = [answers.SearchAnswer.of(replace(found, next_offset=offset)).next_offset for offset in (2, last, last + 1)]
+    assert nexts == [2, last, None]
+
+    async def conversation(client: Client) -> None:
+        at_the_end = await client.call_tool("search", {"query": QUERY, "offset": last})
+        assert at_the_end.structured_content["hits"] == []
+        far = await client.call_tool("list_videos", {"offset": last + 100, "limit": 200})
+        assert not far.is_error
+        assert far.structured_content["total"] == 17
 
     talk(build_assistant(Library.open(library)), conversation)
 

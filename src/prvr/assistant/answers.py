@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from prvr.library import FoundMoment, Hit, MomentEvidence, SearchResult, Video, VideoExplanation
 
+MAX_OFFSET = 100_000  # the last hit that paging reaches
 _MOST_POINTS = 60  # of a curve: enough to see its shape, few enough to read
 VerdictOrNone = Annotated[
     str | None, Field(description="whether the rest of the video supports the moment; null if that is unknown")
@@ -75,13 +76,14 @@ class SearchAnswer(BaseModel):
 
     @staticmethod
     def of(result: SearchResult) -> SearchAnswer:
+        following = result.next_offset
         return SearchAnswer(
             message=result.message,
             sure=result.confident,
             ignored_words=[] if result.understood is None else list(result.understood.ignored),
             videos_searched=result.total or 0,
             hits=[FoundVideo.of(hit) for hit in result],
-            next_offset=result.next_offset,
+            next_offset=None if following is None or following > MAX_OFFSET else following,
         )
 
 

@@ -15,6 +15,7 @@ from mcp.types import CallToolResult, ResourceLink, TextContent
 from pydantic import Field
 
 from prvr.assistant.answers import (
+    MAX_OFFSET,
     ClipAnswer,
     EvidenceAnswer,
     LibraryOverview,
@@ -48,7 +49,8 @@ QueryArgument = Annotated[
 VideoArgument = Annotated[int, Field(description="number of the video, from search or list_videos")]
 TimeArgument = Annotated[float, Field(ge=0, le=1e7, description="seconds from the beginning of the video")]
 FolderArgument = Annotated[str | None, Field(description="only videos in this folder and below: an absolute path")]
-OffsetArgument = Annotated[int, Field(ge=0, le=100_000, description="`next_offset` of the previous answer")]
+OffsetArgument = Annotated[int, Field(ge=0, le=MAX_OFFSET, description="`next_offset` of the previous answer")]
+ListOffsetArgument = Annotated[int, Field(ge=0, lt=10**9, description="`next_offset` of the previous answer")]
 
 
 class LibraryTools:
@@ -101,7 +103,7 @@ class LibraryTools:
         name: Annotated[str | None, Field(description="only files whose path contains this text")] = None,
         state: Annotated[Literal["ok", "failed"] | None, Field(description="only videos in this state")] = None,
         limit: Annotated[int, Field(ge=1, le=200, description="number of videos")] = 50,
-        offset: OffsetArgument = 0,
+        offset: ListOffsetArgument = 0,
     ) -> VideoListing:
         """List the videos of the library, the newest first: number, path, length, date and tags."""
         inside = None if folder is None else absolute_path(folder)
