@@ -68,7 +68,7 @@ def made_up(videos: int, seed: int) -> WitnessMaterial:
         frames=frames,
         frame_mask=torch.ones(videos, 3, dtype=torch.bool),
         base=base,
-        candidates=base.topk(20, dim=1).indices,
+        candidates=base.topk(min(20, videos), dim=1).indices,
         truth=truth,
         positive=torch.eye(videos, dtype=torch.bool),
         hubs=torch.zeros(videos),
@@ -123,6 +123,17 @@ def test_weights_are_found_on_a_split() -> None:
     loud = WitnessMaterial(**vars(loud) | {"candidates": loud.base.topk(20, dim=1).indices})
     assert fit_hubs(loud) == pytest.approx(1.0, abs=0.4)
     assert torch.allclose(loud.without_hubs(1.0).base, material.base)
+
+
+def test_a_split_that_tells_nothing_leaves_the_base_as_it_is() -> None:
+    """One video with one sentence; and queries none of whose candidates is correct."""
+    one, blind = made_up(1, 0), made_up(20, 0)
+    blind = WitnessMaterial(**vars(blind) | {"positive": torch.zeros(20, 20, dtype=torch.bool)})
+    for material in (one, blind):
+        added = torch.randn(material.candidates.shape)
+        assert fit_weight(material, added) == 0
+        assert fit_hubs(material) == 0
+        assert fit_query_weights(material, added)(material).eq(0).all()
 
 
 def test_each_query_gets_its_own_weight() -> None:

@@ -47,7 +47,7 @@ class QueryWeights:
 def fit_query_weights(material: WitnessMaterial, added: Tensor) -> QueryWeights:
     """λ of each query, by listwise cross-entropy on a split (validation): four numbers."""
     known = _certainty(material)
-    centre, spread = known.mean(0), known.std(0).clamp(min=1e-9)
+    centre, spread = known.mean(0), known.std(0, correction=0).clamp(min=1e-9)
     columns = [added, *(column[:, None] * added for column in ((known - centre) / spread).T)]
     own, *others = (_listwise(material, columns).to(added.dtype)).unbind()
     weights = torch.stack(others) / own.clamp(min=1e-9)
@@ -63,14 +63,20 @@ def _certainty(material: WitnessMaterial) -> Tensor:
 
 @torch.enable_grad()
 def _listwise(material: WitnessMaterial, added: list[Tensor]) -> Tensor:
-    """Weights (1 + n,) of the base's score and of n others: those under which correct candidates are most likely."""
+    """Weights (1 + n,) of the base's score and of n others: those under which correct candidates are most likely.
+
+    Where no query has a correct candidate, the base's score is all that counts.
+    """
     right = material.positive.gather(1, material.candidates)
     known = right.any(1)
     table = torch.stack([material.base.gather(1, material.candidates), *added], -1).double()[known]
+    weights = torch.tensor([1.0, *(0.0 for _ in added)], dtype=table.dtype, device=table.device)
+    if not len(table):
+        return weights
     table, right = table - table.mean(1, keepdim=True), right[known]
-    spread = table.std((0, 1)).clamp(min=1e-9)
+    spread = table.std((0, 1), correction=0).clamp(min=1e-9)
     table = table / spread
-    weights = torch.tensor([1.0, *(0.0 for _ in added)], dtype=table.dtype, device=table.device, requires_grad=True)
+    weights.requires_grad_()
     optimiser = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
