@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 import shutil
 from collections.abc import Sequence
@@ -16,7 +17,14 @@ import pytest
 import torch
 
 from prvr.cli import main as prvr
-from prvr.evaluation import EvaluationProtocol, EvaluationRecord, cluster_changes, load_record, save_record
+from prvr.evaluation import (
+    EvaluationProtocol,
+    EvaluationRecord,
+    cluster_changes,
+    is_evaluated,
+    load_record,
+    save_record,
+)
 from prvr.training import STARTED_FROM, Run, load_preset
 
 VIDEOS, PER_VIDEO = 40, 3
@@ -249,6 +257,21 @@ def test_every_run_is_listed_with_its_last_scoring(tmp_path: Path) -> None:
     assert prvr(["compare", *map(str, runs), "--no-eval", "--out", str(tmp_path / "out")]) == 0
     listed = {(row["seed"], row["method"]) for row in read(tmp_path / "out" / "tables" / "runs.csv")}
     assert listed == {("0", "dreamprvr + TRACE"), ("1", "dreamprvr, base branch")}
+
+
+def test_ranks_of_before_a_witness_was_trained_are_out_of_date(tmp_path: Path) -> None:
+    run = Run(make_run(tmp_path, "hlformer", 0))
+    folder = next(run.path.glob("eval/*"))
+    shutil.copytree(folder, folder.with_name("test-last"))
+    for name in ("average", "last"):
+        run.save_weights(name, {"weight": torch.zeros(1)})
+        os.utime(run.path / "weights" / name / "model.safetensors", (0, 0))
+    assert is_evaluated(run, "test", None)
+    run.save_weights("witness", {"weight": torch.zeros(1)})
+    later = folder.stat().st_mtime + 60
+    os.utime(run.path / "weights" / "witness" / "model.safetensors", (later, later))
+    assert not is_evaluated(run, "test", None)
+    assert is_evaluated(run, "test", "last")
 
 
 def test_runs_that_started_from_different_ones_are_rows_of_their_own(

@@ -80,7 +80,7 @@ def evaluated_run(
     config = run.config
     name = weights or config.selection
     folder = _folder(run, config, split, name)
-    if device is not None and not _is_fresh(folder, run.path / "weights" / name):
+    if device is not None and not _is_fresh(folder, run, name):
         _require_rankable(run, config, folder, split)
         folder = evaluate_run(run, split=split, weights=weights, device=device).folder
     if not (folder / RANKS_FILE).exists():
@@ -101,7 +101,7 @@ def is_evaluated(run: Run, split: str, weights: str | None) -> bool:
     """Whether ``evaluated_run`` finds ranks that are up to date."""
     config = run.config
     name = weights or config.selection
-    return _is_fresh(_folder(run, config, split, name), run.path / "weights" / name)
+    return _is_fresh(_folder(run, config, split, name), run, name)
 
 
 def found_data(run: Run, config: TrainConfig) -> str | None:
@@ -110,9 +110,13 @@ def found_data(run: Run, config: TrainConfig) -> str | None:
     return place if isinstance(place, str) and has_collection(place, config.data.collection) else None
 
 
-def _is_fresh(folder: Path, weights: Path) -> bool:
-    ranks, model = folder / RANKS_FILE, weights / "model.safetensors"
-    return ranks.exists() and (not model.exists() or ranks.stat().st_mtime >= model.stat().st_mtime)
+def _is_fresh(folder: Path, run: Run, weights: str) -> bool:
+    """Whether a folder's ranks are not older than what ranked them; a witness belongs to the run's own selection."""
+    names = [weights, "witness"] if weights == run.config.selection else [weights]
+    models = [run.path / "weights" / name / "model.safetensors" for name in names]
+    newest = max((model.stat().st_mtime for model in models if model.exists()), default=0.0)
+    ranks = folder / RANKS_FILE
+    return ranks.exists() and ranks.stat().st_mtime >= newest
 
 
 def _require_rankable(run: Run, config: TrainConfig, folder: Path, split: str) -> None:
