@@ -1,7 +1,8 @@
 """A library made of drawn vectors, and a few hundred searches of it whose answers are known (``answers.json``).
 
-The answers were written by prvr 0.1.0, before the search was rewritten as one line of steps:
-``python -m tests.library.search.drawn_library`` writes them again, from the code at hand.
+The answers were written by prvr 0.1.0, before the search was rewritten as one line of steps, and eleven of them again
+when all moments that touch became one. ``python -m tests.library.search.drawn_library`` writes all of them again, from
+the code at hand.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class MomentOptions:
     other: float = 0.8
     """another moment needs a peak of at least this share of the highest"""
     merge: float = 1.0
-    """moments that are at most this many seconds apart become one"""
+    """moments that are at most this many seconds apart, after padding, become one"""
     pad: float = 0.0
     """seconds to add on both sides"""
     most: int = 5
@@ -60,13 +60,14 @@ def find_moments(
 
     >>> curve = np.array([0.1, 0.1, 0.9, 0.8, 0.1, 0.1, 0.85], np.float32)
     >>> spans = np.array([(t, t + 1) for t in range(7)], np.float32)
-    >>> [(found.start, found.end) for found in find_moments(curve, spans, 7.0, MomentOptions(pad=0.5))]
-    [(1.5, 4.5), (5.5, 7.0)]
+    >>> [(found.start, found.end) for found in find_moments(curve, spans, 7.0, MomentOptions(pad=0.25))]
+    [(1.75, 4.25), (5.75, 7.0)]
     """
     heights = curve.tolist()  # plain Python floats are faster to walk along one by one
     median, top = _median(curve), max(heights)
     taken = [False] * len(heights)
     high = (curve >= min(top, median + options.other * (top - median))).nonzero()[0].tolist()
+    apart = options.merge + 2 * options.pad
     found: list[FoundMoment] = []
     for peak in sorted(high, key=heights.__getitem__, reverse=True):  # stable: the first of equal peaks wins
         if len(found) == options.most:
@@ -77,7 +78,7 @@ def find_moments(
         first, last = _grow(heights, peak, median + options.keep * (height - median), taken)
         taken[first : last + 1] = [True] * (last + 1 - first)
         end = float(spans[first : last + 1, 1].max())
-        found = _merge(found, FoundMoment(float(spans[first, 0]), end, peak), options.merge)
+        found = _merge(found, FoundMoment(float(spans[first, 0]), end, peak), apart)
     longest = duration if duration is not None else float(spans[:, 1].max())
     return [
         FoundMoment(
@@ -105,10 +106,12 @@ def _grow(heights: list[float], peak: int, floor: float, taken: list[bool]) -> t
     return first, last
 
 
-def _merge(found: list[FoundMoment], fresh: FoundMoment, merge: float) -> list[FoundMoment]:
-    """Merge a moment into one it touches, which has the higher peak; otherwise append it."""
-    for place, each in enumerate(found):
-        if fresh.start <= each.end + merge and each.start <= fresh.end + merge:
-            joined = FoundMoment(min(each.start, fresh.start), max(each.end, fresh.end), each.peak)
-            return [*found[:place], joined, *found[place + 1 :]]
-    return [*found, fresh]
+def _merge(found: list[FoundMoment], fresh: FoundMoment, apart: float) -> list[FoundMoment]:
+    """Merge a moment with all that are at most ``apart`` seconds away. ``found`` has the highest peak first."""
+    touching = [each for each in found if fresh.start <= each.end + apart and each.start <= fresh.end + apart]
+    if not touching:
+        return [*found, fresh]
+    start, end = min(each.start for each in [fresh, *touching]), max(each.end for each in [fresh, *touching])
+    place = found.index(touching[0])
+    others = [each for each in found if each not in touching]
+    return [*others[:place], FoundMoment(start, end, touching[0].peak), *others[place:]]
