@@ -128,6 +128,14 @@ def test_a_list_that_is_piped_keeps_every_path_on_one_line(
         assert all(line == line.rstrip() for line in lines)
 
 
+def test_brackets_in_the_name_of_a_copy_are_printed(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("copy [b]", "copy[/b]"):
+        text = said(capsys, "library", "copy", str(made), str(tmp_path / name))
+        assert f"5 copied, 0 unchanged: {tmp_path / name}" in text
+
+
 def test_durations_are_written_as_people_do(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(said(capsys, "search", "red", "--json", "--max-duration", "1h"))["videos_searched"] == 4
     assert json.loads(said(capsys, "search", "red", "--json", "--min-duration=0:59", code=1))["hits"] == []

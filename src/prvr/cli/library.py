@@ -280,7 +280,8 @@ class Copy:
     def run(self) -> int:
         console = Console(stderr=True, highlight=False)
         copied, unchanged = copy_library(self.source, self.target, lambda text: console.print(text, markup=False))
-        Console().print(f"{copied} copied, {unchanged} unchanged: {self.target}", highlight=False, soft_wrap=True)
+        done = f"{copied} copied, {unchanged} unchanged: {self.target}"
+        Console().print(done, highlight=False, markup=False, soft_wrap=True)
         return 0
 
 
