@@ -157,6 +157,36 @@ def test_two_runs_are_compared_query_by_query(runs: dict[str, Path], capsys: pyt
     assert "found 3" in capsys.readouterr().err
 
 
+def test_a_run_with_a_witness_is_compared_by_it(
+    runs: dict[str, Path], world: Path, preset: Path, tmp_path: Path
+) -> None:
+    out, few = tmp_path / "witness", ["--witness-stage.steps", "3", "--witness-stage.queries", "4"]
+    assert prvr(["train", str(preset), "--data", str(world), "--out", str(out), *few, *FLAGS]) == 0
+    assert prvr(["report", str(runs["trace"]), str(out), "--only", "recalls"]) == 0
+    folder = out / "report" / "against-trace"
+    assert [row["scoring"] for row in read(folder / "tables" / "recalls.csv")] == ["TRACE", "witness"]
+    own = load_record(out / "eval" / "test-average").ranks["witness"]
+    assert torch.equal(column(folder / "ranks.csv", "witness: witness"), own)
+
+
+@pytest.mark.parametrize(
+    "option", [["--labels", "x"], ["--videos", "x"], ["--query-bank"], ["--vcmr"], ["--retrained", "x"]]
+)
+def test_options_of_one_run_are_refused_for_two(
+    option: list[str], runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prvr(["report", str(runs["trace"]), str(runs["alone"]), *option]) == 1
+    assert f"{option[0]}: only for the report of one run" in capsys.readouterr().err
+
+
+def test_retrained_runs_of_one_name_are_told_apart(runs: dict[str, Path], tmp_path: Path) -> None:
+    copies = [shutil.copytree(runs["alone"], tmp_path / seed / "base") for seed in ("p1", "p2")]
+    command = ["report", str(runs["trace"]), "--only", "ablation", "--out", str(tmp_path / "page"), "--retrained"]
+    assert prvr([*command, *map(str, copies)]) == 0
+    shown = [row["variant"] for row in read(tmp_path / "page" / "tables" / "ablation.csv")]
+    assert {f"retrained: {copy}" for copy in copies} <= {*shown}
+
+
 def test_retrained_runs_stand_beside_their_row(
     runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,6 +80,8 @@ def report_command(argv: list[str]) -> int:
     if unknown:
         hint = did_you_mean(unknown[0], known)
         raise RunError(f"no section {', '.join(unknown)}.{hint} There are: {', '.join(known)}")
+    if len(arguments.runs) == 2:
+        _refuse_options_of_one_run(arguments)
     make = _one if len(arguments.runs) == 1 else _two
     console = Console()
     written = make(arguments, choose_device(arguments.device))
@@ -89,6 +91,13 @@ def report_command(argv: list[str]) -> int:
         print_verdicts(written.sections, console)
     console.print(f"wrote {written.page}", highlight=False, markup=False, soft_wrap=True)
     return 0
+
+
+def _refuse_options_of_one_run(arguments: ReportArguments) -> None:
+    names = ("labels", "videos", "query_bank", "vcmr", "retrained")
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name)]
+    if given:
+        raise RunError(f"{', '.join(given)}: only for the report of one run; leave it out to compare two")
 
 
 def _one(arguments: ReportArguments, device: torch.device) -> WrittenReport:

@@ -91,6 +91,7 @@ def retrained_row(config: TrainConfig) -> str | None:
 def retrained_ranks(paths: Sequence[Path], subject: Subject, data: Path | None) -> dict[str, dict[str, Tensor]]:
     """Ranks of such runs on the subject's split, by row and run name; (Q,) each."""
     found: dict[str, dict[str, Tensor]] = {}
+    folders = [path.name for path in paths]
     for path in paths:
         run = Run(path)
         row = retrained_row(run.config)
@@ -103,5 +104,6 @@ def retrained_ranks(paths: Sequence[Path], subject: Subject, data: Path | None) 
         if outcome.record.query_ids != subject.dataset.query_ids:
             raise RunError(f"{path} ranks other queries than {subject.run.path}: retrain it on the same dataset")
         scoring = "trace" if outcome.comparison is not None else "base"
-        found.setdefault(row, {})[path.name] = outcome.record.ranks[scoring]
+        name = path.name if folders.count(path.name) == 1 else str(path)
+        found.setdefault(row, {})[name] = outcome.record.ranks[scoring]
     return found

@@ -27,6 +27,7 @@ from prvr.scoring import recalls
 from prvr.training import RunError
 
 SHOWN = 12
+_SCORINGS = {"witness": "witness", "trace": "TRACE", "base": "base"}  # columns of a record, the final one first
 COMPARISON_SECTIONS = ("recalls", "difference", "changes")
 
 
@@ -50,14 +51,18 @@ def pair_runs(first: Outcome, second: Outcome, paths: tuple[Path, Path]) -> RunP
         )
     place = {name: row for row, name in enumerate(others)}
     order = torch.tensor([place[name] for name in ids])
-    scorings = tuple("trace" if outcome.comparison is not None else "base" for outcome in (first, second))
+    scorings = _final_scoring(first), _final_scoring(second)
     names = (paths[0].name, paths[1].name) if paths[0].name != paths[1].name else (str(paths[0]), str(paths[1]))
     return RunPair(
         names,
         (first, second),
-        (scorings[0], scorings[1]),
+        scorings,
         (first.record.ranks[scorings[0]], second.record.ranks[scorings[1]][order]),
     )
+
+
+def _final_scoring(outcome: Outcome) -> str:
+    return next(name for name in _SCORINGS if name in outcome.record.ranks)
 
 
 def write_comparison(found: RunPair, folder: Path, *, only: Sequence[str] = (), command: str) -> WrittenReport:
@@ -80,7 +85,7 @@ def write_comparison(found: RunPair, folder: Path, *, only: Sequence[str] = (), 
 
 def _recalls(found: RunPair) -> ReportSection:
     rows: list[list[Cell]] = [
-        [f"{letter}: {name}", "TRACE" if scoring == "trace" else "base", *recall_cells(recalls(ranked))]
+        [f"{letter}: {name}", _SCORINGS[scoring], *recall_cells(recalls(ranked))]
         for letter, name, scoring, ranked in zip("AB", found.names, found.scorings, found.ranks, strict=True)
     ]
     columns = [Column("run"), Column("scoring"), *RECALL_COLUMNS]
