@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from prvr.cli import main
 from prvr.lake import newest, open_library
 from prvr.library import FRAMES, FolderStore, Library, LibraryError
+from prvr.library.store.claims import claim
 from prvr.media import Array, Encoder, Fit, Image, unit_rows
 from tests.library.conftest import RATE
 
@@ -137,6 +139,38 @@ def test_a_file_that_is_gone_keeps_the_old_vectors_in_use(filled: Library, own: 
     filled.remove(missing=True)
     assert filled.reindex(encoder=MeanColour()).videos == 0  # the others were done
     assert len(filled.search("red")) == 5
+
+
+def test_going_back_to_the_old_encoder_deletes_what_was_begun(in_folder: Library, own: Path) -> None:
+    in_folder.add([own])
+    before = answers(in_folder)
+    shards = {*(in_folder.folder / "shards").iterdir()}
+    with pytest.raises(KeyboardInterrupt):
+        in_folder.reindex(encoder=Interrupted())
+    assert {*(in_folder.folder / "shards").iterdir()} > shards
+    report = in_folder.reindex(encoder="plain")
+    assert (report.record, report.abandoned) == (None, True)
+    assert {*(in_folder.folder / "shards").iterdir()} == shards
+    assert answers(in_folder) == before
+    assert in_folder.verify().ok
+    assert not in_folder.reindex(encoder="plain").abandoned  # there is nothing any more
+    assert in_folder.reindex(encoder=MeanColour()).videos == 6
+
+
+def test_what_another_process_is_building_is_not_deleted(
+    in_folder: Library, own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    in_folder.add([own])
+    with pytest.raises(KeyboardInterrupt):
+        in_folder.reindex(encoder=Interrupted())
+    held = claim(in_folder.folder, Path("rebuild"))
+    assert held is not None
+    command = ["library", "reindex", "--library", in_folder.address, "--encoder", "plain"]
+    assert main(command) == 0
+    assert "deleted" not in capsys.readouterr().out
+    held.release()
+    assert main(command) == 0
+    assert "the unfinished vectors of an interrupted reindex were deleted" in capsys.readouterr().out
 
 
 def test_a_library_with_a_trained_model_has_its_encoder(trained: Library) -> None:

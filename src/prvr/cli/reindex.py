@@ -18,7 +18,8 @@ class Reindex:
 
     `prvr library reindex --encoder siglip2` builds the new vectors beside the old ones. The library answers with the
     old ones until all videos are done; then one step replaces them. Tags, numbers and subtitles stay. You can interrupt
-    it: the same command continues. Running servers follow by themselves.
+    it: the same command continues. To give it up, name the encoder and rate that the library has. Running servers
+    follow by themselves.
     """
 
     library: LibraryPath = field(default_factory=default_library)
@@ -41,6 +42,8 @@ class Reindex:
         vectors = f"encoder {lib.settings.encoder}, {lib.settings.rate:g} frames per second"
         if report.record is None:
             console.print(f"nothing to do: {self.library} has these vectors already ({vectors})", markup=False)
+            if report.abandoned:
+                console.print("the unfinished vectors of an interrupted reindex were deleted")
             return 0
         console.print(
             f"{report.videos} video{'' if report.videos == 1 else 's'} encoded anew in {format_time(report.elapsed)}: "

@@ -29,7 +29,7 @@ from prvr.library.store.listing import (
     summarise_catalogue,
 )
 from prvr.library.store.model import restore_model
-from prvr.library.store.rebuild import FolderRebuild
+from prvr.library.store.rebuild import FolderRebuild, abandon_rebuild
 from prvr.library.store.repair import add_checksums, mend_catalogue
 from prvr.library.store.seals import broken_among, require_whole
 from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover, keep_record, sweep_leftovers
@@ -197,6 +197,9 @@ class FolderStore(Store):
 
     def rebuild(self, record: LibraryRecord) -> FolderRebuild:
         return FolderRebuild(self.catalogue, self.folder, self.record, record)
+
+    def abandon_rebuild(self) -> bool:
+        return abandon_rebuild(self.catalogue, self.folder)
 
     def index(
         self,

@@ -36,6 +36,7 @@ class ReindexReport:
     videos: int = 0  # encoded by this call
     elapsed: float = 0.0
     index_dropped: bool = False  # the candidate index was of the old vectors: build it again
+    abandoned: bool = False  # others were begun before, and their vectors are deleted now
 
 
 def reindex_videos(
@@ -59,7 +60,7 @@ def reindex_videos(
     assert isinstance(opened, Encoder)
     recipes = {**store.record.recipes, FRAMES: plan.record.recipes[FRAMES]}
     if recipes == store.record.recipes and settings == store.record.settings:
-        return ReindexReport(None), None
+        return ReindexReport(None, abandoned=store.abandon_rebuild()), None
     target = LibraryRecord(settings, recipes)
     track = Track(
         FRAMES, FrozenEmbedding.of_frames(opened, settings), settings.storage, settings.repeats, settings.decoder

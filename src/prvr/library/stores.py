@@ -145,6 +145,13 @@ class Store(ABC):
     def rebuild(self, record: LibraryRecord) -> Rebuild:
         """Build vectors of another kind beside those that are searched, or go on with what was begun before."""
 
+    def abandon_rebuild(self) -> bool:
+        """Delete vectors of another kind that were begun and not finished. False if nothing was deleted.
+
+        A lake keeps them: another machine may be building them.
+        """
+        return False
+
     # -- candidates ---------------------------------------------------------------------------------------------------
 
     @abstractmethod

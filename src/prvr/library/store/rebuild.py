@@ -69,9 +69,8 @@ class FolderRebuild:
                 require_current(db, self.folder, self.record)
                 begun = read_notes(db, _TARGET).get(_TARGET)
                 if begun is None or not _same(parse_record(begun, str(self.folder), str(self.folder)), self.target):
-                    _drop_track(db, _NEW_TRACK)
+                    _drop_unfinished(db)
                     write_notes(db, {_TARGET: self.target.to_json()})
-                    db.execute("DELETE FROM notes WHERE name LIKE ?", (f"{_FACTS}%",))
             with self.catalogue.writing(visible=False) as db:  # after the commit: what it dropped may be deleted now
                 sweep(db, self.folder)
         except OSError as problem:
@@ -107,7 +106,7 @@ class FolderRebuild:
                 db.execute(f"UPDATE videos SET {changes} WHERE id = ? AND state = 'ok'", (*values.values(), number))
             _drop_track(db, _TRACK)
             db.execute("UPDATE shards SET track = ? WHERE track = ?", (_TRACK, _NEW_TRACK))
-            db.execute("DELETE FROM notes WHERE name = ? OR name LIKE ?", (_TARGET, f"{_FACTS}%"))
+            _drop_notes(db)
             write_notes(db, {RECORD_NOTE: self.target.to_json()})
         write_reindexed_record(self.folder, self.target)  # for people: the catalogue has it already
         with self.catalogue.writing(visible=False) as db:
@@ -118,9 +117,37 @@ class FolderRebuild:
         self.claim.release()
 
 
+def abandon_rebuild(catalogue: Catalogue, folder: Path) -> bool:
+    """Delete the new vectors that a process began to build. False if there are none, or it is still at work."""
+    with catalogue.reading() as db:
+        begun = _TARGET in read_notes(db, _TARGET)
+    held = claim(folder, Path(_TARGET)) if begun else None
+    if held is None:
+        return False
+    try:
+        with catalogue.writing(visible=False) as db:
+            _drop_unfinished(db)
+        with catalogue.writing(visible=False) as db:  # after the commit: what it dropped may be deleted now
+            sweep(db, folder)
+    except OSError as problem:
+        raise disk_error(folder, problem) from problem
+    finally:
+        held.release()
+    return True
+
+
 def _same(one: LibraryRecord, other: LibraryRecord) -> bool:
     """Whether two records describe the same vectors, perhaps of two versions of this program."""
     return one.settings == other.settings and one.recipes == other.recipes
+
+
+def _drop_unfinished(db: sqlite3.Connection) -> None:
+    _drop_track(db, _NEW_TRACK)
+    _drop_notes(db)
+
+
+def _drop_notes(db: sqlite3.Connection) -> None:
+    db.execute("DELETE FROM notes WHERE name = ? OR name LIKE ?", (_TARGET, f"{_FACTS}%"))
 
 
 def _drop_track(db: sqlite3.Connection, track: str) -> None:
