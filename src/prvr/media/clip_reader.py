@@ -132,7 +132,7 @@ class _Stretch:
         def timed(kind: str, frames: list[Any]) -> Iterator[tuple[str, float, Any]]:
             for frame in frames:
                 step = self.gap if kind == "video" else frame.samples / max(1, frame.sample_rate)
-                base = frame.time_base or streams[kind].time_base  # a frame that a decoder held back does not know its own
+                base = frame.time_base or streams[kind].time_base  # a frame that was held back does not know its own
                 last[kind] = last[kind] + step if frame.pts is None else float(frame.pts * base) - self.origin
                 if last[kind] >= self.end:
                     unfinished.discard(kind)
