@@ -114,6 +114,29 @@ def test_a_folder_with_other_runs_of_that_name_is_refused(file: Path) -> None:
         pass
 
 
+def test_a_run_is_found_again_when_its_setting_gets_more_values(file: Path) -> None:
+    def names() -> list[str]:
+        folder = SweepFolder(read_sweep(file, out))
+        with folder.opened():
+            return [f"{planned.name}: {folder.state(planned)}" for planned in folder.plan.runs]
+
+    out, both = file.parent / "out", file.read_text("utf-8").replace("seeds = [0, 1]", "seeds = [0]")
+    both = both[: both.index("[methods.plain]")] + both[both.index("[datasets.synth]") :]
+    one = both.replace("[0.02, 0.05]", "0.05")
+    file.write_text(one, encoding="utf-8")
+    folder = SweepFolder(read_sweep(file, out))
+    folder.create(folder.plan.runs[0])
+    (out / "synth-dreamprvr-seed0" / "weights").mkdir()
+    file.write_text(both, encoding="utf-8")
+    first, known = "synth-dreamprvr-trace.fusion_weight=0.02-seed0", "synth-dreamprvr-seed0"
+    assert names() == [f"{first}: new", f"{known}: started"]
+    folder = SweepFolder(read_sweep(file, out))
+    folder.create(folder.plan.runs[0])
+    (out / first / "weights").mkdir()
+    file.write_text(both.replace("[0.02, 0.05]", "0.02"), encoding="utf-8")
+    assert names() == [f"{first}: started"], "and when it has one again"
+
+
 def test_a_run_that_another_process_trains_is_left_alone(file: Path) -> None:
     plan = read_sweep(file, file.parent / "out")
     folder, run = SweepFolder(plan), plan.out / plan.runs[0].name

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -27,10 +28,16 @@ SweepState: TypeAlias = Literal["new", "started", "finished"]
 
 
 class SweepFolder:
-    """Where the runs of a sweep lie, and how far they are."""
+    """Where the runs of a sweep lie, and how far they are.
+
+    A planned run that was already trained there under another name, before its sweep varied another setting, keeps that
+    name in ``plan``.
+    """
 
     def __init__(self, plan: SweepPlan):
-        self.plan, self.path = plan, plan.out
+        self.path = plan.out
+        trained = self._trained_runs()
+        self.plan = replace(plan, runs=tuple(self._under_its_name(planned, trained) for planned in plan.runs))
 
     def run(self, planned: PlannedRun) -> Run:
         return Run(self.path / planned.name)
@@ -43,8 +50,8 @@ class SweepFolder:
         run = self.run(planned)
         if not _has_begun(run):
             return "new"
-        moved = run.data != str(planned.data.resolve())  # the training looks whether it is the same data
-        return "finished" if not moved and is_finished(run) else "started"
+        here = _is_on_data_of(run, planned)  # if not, the training looks whether it is the same data
+        return "finished" if here and is_finished(run) else "started"
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -83,23 +90,47 @@ class SweepFolder:
         names = {run.name for run in self.plan.runs}
         return sorted(path.parent.name for path in self.path.glob("*/run.json") if path.parent.name not in names)
 
+    def _trained_runs(self) -> dict[tuple[str, str, int], list[Run]]:
+        """The runs of the folder in which something was trained, by method, dataset and seed."""
+        found: dict[tuple[str, str, int], list[Run]] = {}
+        for path in sorted(self.path.glob("*/run.json")):
+            run = Run(path.parent)
+            with suppress(RunError):  # shown where the run itself is needed
+                about = run.record.get(SWEPT)
+                if isinstance(about, dict) and _has_begun(run):
+                    key = (str(about.get("label")), str(about.get("dataset")), run.config.seed)
+                    found.setdefault(key, []).append(run)
+        return found
+
+    def _under_its_name(self, planned: PlannedRun, trained: dict[tuple[str, str, int], list[Run]]) -> PlannedRun:
+        alike = trained.get((planned.label, planned.dataset, planned.config.seed), [])
+        same = [run.path.name for run in alike if _is_on_data_of(run, planned) and not _changes(run, planned)]
+        return planned if planned.name in same or not same else replace(planned, name=same[0])
+
     def _require_same_runs(self) -> None:
         for planned in self.plan.runs:
             run = self.run(planned)
             if not _has_begun(run):
                 continue
-            data = planned.data
-            changes = config_changes(run.config_for(data), run.with_trained_feature(planned.config, data))
+            changes = _changes(run, planned)
             told = [f"{name} was {before} and is {now} now" for name, (before, now) in changes.items()]
-            place = Path(run.data)
-            if place != planned.data.resolve() and place.exists():
-                told.append(f"its data was {place} and is {planned.data.resolve()} now")
+            if not _is_on_data_of(run, planned) and Path(run.data).exists():
+                told.append(f"its data was {run.data} and is {planned.data.resolve()} now")
             if told:
                 more = f"; and {len(told) - 5} more" if len(told) > 5 else ""
                 raise RunError(
                     f"{run.path} was trained as {self.plan.file} does not say any more: {'; '.join(told[:5])}{more}. "
                     "Change it back, choose another --out, or delete that run"
                 )
+
+
+def _changes(run: Run, planned: PlannedRun) -> dict[str, tuple[Any, Any]]:
+    data = planned.data
+    return config_changes(run.config_for(data), run.with_trained_feature(planned.config, data))
+
+
+def _is_on_data_of(run: Run, planned: PlannedRun) -> bool:
+    return Path(run.data) == planned.data.resolve()
 
 
 def _has_begun(run: Run) -> bool:
