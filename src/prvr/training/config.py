@@ -62,7 +62,8 @@ class BackboneStage:
     clip: float = 0.0
     """bound on the global gradient norm; 0: none"""
     patience: int = 0
-    """end the phase after more than this many epochs without a better validation SumR; 0: never"""
+    """end the phase after more than this many validations in a row without a better SumR (--validate-every is how many
+    epochs apart they are); 0: never"""
     hand_over: Literal["last", "best"] = "last"
     """which epoch's weights the TRACE phase starts from"""
 

@@ -68,7 +68,10 @@ def _on_what_is_there(config: TrainConfig, root: Path) -> TrainConfig:
 
 
 def _with_times_the_epochs(config: TrainConfig, times: int) -> TrainConfig:
-    """The same schedule over several times as many epochs, validated as often as before."""
+    """The same schedule over several times as many epochs, validated as often as before.
+
+    Patience counts validations, so it spans as large a part of the schedule as before.
+    """
     trace = config.trace_stage
     counted = ("epochs", "frozen_epochs", "fusion_start", "fusion_ramp", "warmup_epochs")
     stretched: dict[str, Any] = {name: times * getattr(trace, name) for name in counted}
