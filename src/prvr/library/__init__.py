@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prvr.library.activity import ActivityKind, ActivityState, LibraryActivity
     from prvr.library.copying import copy_videos
     from prvr.library.errors import DamagedVectors, LibraryError, NoCandidates
-    from prvr.library.folder import FolderStore, require_empty
+    from prvr.library.folder import FolderStore
     from prvr.library.ingest.add import Adder, start_decoders
     from prvr.library.ingest.choice import PLAIN_LIMITS, default_encoder, library_limits, usual_encoder
     from prvr.library.ingest.files import VIDEO_SUFFIXES, SourceFile, absolute_path, find_videos
@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         LibrarySettings,
         parse_record,
         read_record,
+        require_empty,
         write_record,
     )
     from prvr.library.store.snapshot import QueryProjection, Snapshot, other_copies

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 
-from prvr.library.errors import LibraryError
 from prvr.library.search.candidate_build import build_indexes
 from prvr.library.search.candidates import INDEX_FOLDER, IndexSettings, OpenIndexes, TrackCandidates
 from prvr.library.store.background import Floats
@@ -32,7 +31,7 @@ from prvr.library.store.model import restore_model
 from prvr.library.store.rebuild import FolderRebuild, abandon_rebuild
 from prvr.library.store.repair import add_checksums, mend_catalogue
 from prvr.library.store.seals import broken_among, require_whole
-from prvr.library.store.settings import RECORD_FILE, LibraryRecord, is_leftover, keep_record, sweep_leftovers
+from prvr.library.store.settings import LibraryRecord, keep_record, sweep_leftovers
 from prvr.library.store.shard_files import MEMORY
 from prvr.library.store.snapshot import QueryProjection, Snapshot, take_snapshot
 from prvr.library.store.verify import LibraryStatus, Verification, library_status, verify_library
@@ -218,11 +217,3 @@ class FolderStore(Store):
 
     def drop_index(self) -> None:
         shutil.rmtree(self.folder / INDEX_FOLDER, ignore_errors=True)
-
-
-def require_empty(folder: Path) -> None:
-    """Refuse a folder that holds something, except what a killed process left behind while it created a library."""
-    if (folder / RECORD_FILE).exists():
-        raise LibraryError(f"{folder} already holds a library: open it, or choose another folder")
-    if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
-        raise LibraryError(f"{folder} holds something else: choose a folder that is empty or does not exist")

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from prvr.library.activity import ActivityKind, Announcement, LibraryActivity, announce, read_activities, shared_folder
 from prvr.library.examples import find_examples
-from prvr.library.folder import FolderStore, require_empty
+from prvr.library.folder import FolderStore
 from prvr.library.ingest.add import Adder
 from prvr.library.ingest.files import absolute_path, find_videos
 from prvr.library.ingest.progress import AddProgress, AddReport
@@ -49,7 +49,7 @@ from prvr.library.store.background import Floats
 from prvr.library.store.catalogue import Video
 from prvr.library.store.listing import LibrarySummary, ListRequest, VideoList, can_be_stored
 from prvr.library.store.model import require_model
-from prvr.library.store.settings import LibraryRecord, LibrarySettings, read_record, write_record
+from prvr.library.store.settings import LibraryRecord, LibrarySettings, read_record, require_empty, write_record
 from prvr.library.store.snapshot import Snapshot
 from prvr.library.store.verify import LibraryStatus, Verification
 from prvr.library.stores import Store

@@ -261,8 +261,10 @@ def test_pipes_and_names_that_are_no_text_are_listed_and_the_rest_is_added(libra
 
 
 def test_opening_refuses_what_it_cannot_read(tmp_path: Path, in_folder: Library) -> None:
-    with pytest.raises(LibraryError, match="is not a library"):
+    with pytest.raises(LibraryError, match=r"is not a library.*--library NEW_FOLDER VIDEOS…` creates one"):
         Library.open(tmp_path)
+    with pytest.raises(LibraryError, match=r"is not a library.*--library .*nothing VIDEOS…` creates one"):
+        Library.open(tmp_path / "nothing")
     with pytest.raises(LibraryError, match="already holds a library"):
         Library.create(in_folder.folder, encoder="plain")
     with pytest.raises(LibraryError, match="holds something else"):

@@ -185,6 +185,14 @@ def is_leftover(path: Path) -> bool:
     return path.name.lstrip(".").startswith((RECORD_FILE, "model-"))
 
 
+def require_empty(folder: Path) -> None:
+    """Refuse a folder that holds something, except what a killed process left behind while it created a library."""
+    if (folder / RECORD_FILE).exists():
+        raise LibraryError(f"{folder} already holds a library: open it, or choose another folder")
+    if folder.exists() and (not folder.is_dir() or not all(map(is_leftover, folder.iterdir()))):
+        raise LibraryError(f"{folder} holds something else: choose a folder that is empty or does not exist")
+
+
 def sweep_leftovers(folder: Path) -> None:
     """Delete what processes left behind that were killed while they created the library or changed its record."""
     for path in (*folder.glob(".*"), *folder.glob("*/.*.part")):
@@ -225,13 +233,18 @@ def _read_file(folder: Path) -> tuple[LibraryRecord, int]:
     try:
         text = path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
-        raise LibraryError(
-            f"{folder} is not a library: it has no {RECORD_FILE}. "
-            f"`prvr library add --library {folder} VIDEOS…` creates one"
-        ) from None
+        raise LibraryError(f"{folder} is not a library: it has no {RECORD_FILE}. {_how_to_create(folder)}") from None
     except ValueError as problem:
         raise DamagedRecord(_unreadable(str(path), problem)) from None
     return parse_record(text, str(path), str(folder)), int(json.loads(text)["format"])
+
+
+def _how_to_create(folder: Path) -> str:
+    try:
+        require_empty(folder)
+    except (LibraryError, OSError):
+        return "Name the folder of a library; `prvr library add --library NEW_FOLDER VIDEOS…` creates one"
+    return f"`prvr library add --library {folder} VIDEOS…` creates one"
 
 
 def parse_record(text: str, path: str, library: str) -> LibraryRecord:
