@@ -182,6 +182,13 @@ def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.Captur
     assert "no command 'frobnicate'." in said(capsys, "library", "frobnicate", code=2)
 
 
+def test_retry_alone_creates_no_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    library = tmp_path / "library"
+    text = said(capsys, "library", "add", "--retry", "--encoder", "plain", "--library", str(library), code=1)
+    assert f"there is no library at {library}, so there is nothing to try again" in text
+    assert not library.exists()
+
+
 def test_a_sparkline_follows_the_curve() -> None:
     spans = np.array([(t, t + 1) for t in range(4)], np.float32)
     rising = np.array([0.0, 0.1, 0.5, 1.0], np.float32)

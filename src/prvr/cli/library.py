@@ -79,7 +79,10 @@ class Add:
             raise LibraryError("no files were given: name video files or folders, or use --retry")
         if self.processes is not None and self.processes < 1:
             raise LibraryError(f"--processes must be at least 1, not {self.processes}")
-        if library_exists(self.library):
+        exists = library_exists(self.library)
+        if not self.paths and not exists:
+            raise LibraryError(f"there is no library at {self.library}, so there is nothing to try again")
+        if exists:
             lib, files = open_or_create(self.library, settings), self._find_videos()
         else:  # look for videos before an empty library is created
             files = self._find_videos()
