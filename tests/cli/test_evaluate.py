@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from prvr.cli import main
 from prvr.cli.evaluate import differing_settings
-from prvr.training import TraceStage, TrainConfig
+from prvr.training import Run, TraceStage, TrainConfig
 
 NOTE = "mean ± sd mixes runs of different settings"
 
@@ -39,6 +42,31 @@ def test_seeds_of_one_training_need_no_note(runs: list[Path], capsys: pytest.Cap
     text = printed(runs[:2], capsys)
     assert "mean ± sd of 2 runs" in text
     assert NOTE not in text
+
+
+def test_weights_of_before_trace_are_ranked_without_it(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(runs[0], tmp_path / "run"))
+    shutil.copytree(run / "weights" / "backbone", run / "weights" / "backbone-best")  # as an unfinished training has it
+    capsys.readouterr()
+    assert main(["eval", str(run), "--weights", "backbone-best", "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert "base" in shown["recalls"]
+    assert "trace" not in shown["recalls"]
+    assert main(["compare", str(run), "--weights", "backbone-best"]) == 0
+    text = capsys.readouterr().out
+    assert "not timed" not in text
+    assert (run / "eval" / "test-backbone-best" / "cost.json").is_file()
+
+
+def test_a_witness_is_no_model(runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run(shutil.copytree(runs[0], tmp_path / "run"))
+    run.save_weights("witness", {"weight": torch.zeros(1)})
+    assert main(["eval", str(run.path), "--weights", "nosuch"]) == 1
+    assert "there are: average, backbone, best, last" in " ".join(capsys.readouterr().err.split())
+    assert main(["eval", str(run.path), "--weights", "witness"]) == 1
+    assert "error: --weights witness names no model" in capsys.readouterr().err
 
 
 def test_of_many_settings_the_first_are_named() -> None:

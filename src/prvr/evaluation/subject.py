@@ -14,6 +14,8 @@ from prvr.evaluation.ranked_data import RankedData, find_data
 from prvr.evaluation.records import EvaluationProtocol
 from prvr.training import Run, TraceModel, TrainConfig, load_run_witness, move_if_it_fits
 
+_BEFORE_TRACE = ("backbone", "backbone-best", "start")  # weights whose TRACE has learned nothing yet
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -23,7 +25,7 @@ class Subject:
     config: TrainConfig
     model: TraceModel
     dataset: Dataset
-    weights: str  # average, best, last, backbone
+    weights: str  # average, best, last, backbone; of an unfinished training also backbone-best, start
     selection: str  # how they were chosen, in words
     with_trace: bool
     fusion_weight: float  # λ in force
@@ -101,7 +103,7 @@ def open_subject(
         dataset=dataset,
         weights=name,
         selection=describe_weights(name, about, config),
-        with_trace=config.trace_stage.epochs > 0 and name != "backbone",
+        with_trace=config.trace_stage.epochs > 0 and name not in _BEFORE_TRACE,
         # A best epoch may precede the full λ.
         fusion_weight=float(about.get("fusion_weight", config.trace.fusion_weight)),
         labelled=known,

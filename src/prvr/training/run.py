@@ -47,6 +47,7 @@ from prvr.training.trained_feature import feature_in_use, find_trained_feature, 
 
 FORMAT = 1  # of run.json and the files next to it
 LOCK = ".lock"
+WITNESS = "witness"  # among the weights: those of the run's witness, which no model can be made of
 
 
 class RunError(UserError):
@@ -227,7 +228,7 @@ class Run:
 
     def _lack_of_weights(self, name: str) -> str:
         """Say that there are no weights of this name, which there are, and whether training would write them."""
-        have = sorted(p.name for p in (self.path / "weights").glob("*"))
+        have = sorted(p.name for p in (self.path / "weights").glob("*") if p.name != WITNESS)
         if not self._is_unfinished:
             return f"{self.path} has no weights {name!r}; there are: {', '.join(have) or 'none yet'}"
         resume = shlex.join(["prvr", "train", "--resume", str(self.path)])
@@ -257,6 +258,8 @@ class Run:
             name: which weights (best, last, average, …); None: those that the configuration selects.
             device: where to put the model.
         """
+        if name == WITNESS:
+            raise RunError("--weights witness names no model: a run ranks with its witness if you leave out --weights")
         config = self.config
         tensors, about = self.weights(name or config.selection)
         model = TraceModel.from_config(config)

@@ -16,7 +16,7 @@ from prvr.tokens import QueryBatch, VideoBatch, VideoTokens
 from prvr.trace import Witness, WitnessConfig, WordEvidence, hub_offset
 from prvr.training.model import TraceModel
 from prvr.training.precision import uses_bf16
-from prvr.training.run import Run
+from prvr.training.run import WITNESS, Run
 from prvr.training.witness import (
     CANDIDATES,
     HUB_COUNT,
@@ -29,7 +29,6 @@ from prvr.training.witness import (
 )
 from prvr.training.witness_fusion import fit_hubs, fit_weight, rescored, rescored_sum_r
 
-_NAME = "witness"
 _FORMER_CANDIDATES = 50  # of witnesses that were stored without their number
 
 
@@ -128,14 +127,14 @@ def save_run_witness(run: Run, fitted: FittedWitness) -> None:
     widths["shared"] = witness.shared
     weights = {"words": fitted.words, "hubs": fitted.hubs, "inputs": fitted.inputs, "candidates": fitted.candidates}
     tensors = {**witness.state_dict(), "bank": fitted.bank.half()}
-    run.save_weights(_NAME, tensors, **widths, config=asdict(witness.config), **weights)
+    run.save_weights(WITNESS, tensors, **widths, config=asdict(witness.config), **weights)
 
 
 def load_run_witness(run: Run, device: torch.device | str = "cpu") -> FittedWitness | None:
     """A run's witness; None where it has none."""
-    if not run.has_weights(_NAME):
+    if not run.has_weights(WITNESS):
         return None
-    tensors, about = run.weights(_NAME)
+    tensors, about = run.weights(WITNESS)
     bank = tensors.pop("bank").float()
     widths = about["word_width"], about["frame_width"]
     witness = Witness(*widths, WitnessConfig(**about["config"]), about["shared"])

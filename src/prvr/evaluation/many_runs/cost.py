@@ -82,8 +82,7 @@ def measure_cost(
     if found_data(each.run, each.config) is None:
         raise RunError(f"the data of {each.run.path} is not here")
     doing()
-    split, _, weights = each.folder.name.rpartition("-")
-    subject = open_subject(each.run, split=split, weights=weights, device=device)
+    subject = open_subject(each.run, split=each.split, weights=each.weights, device=device)
     backbone = subject.model.backbone
     with torch.no_grad():  # what is only slow the first time
         next(iter(encode_video_batches(backbone, subject.dataset.video_batches())))

@@ -25,12 +25,17 @@ class EvaluatedRun:
     label: str  # its method, or what its sweep calls it
     dataset: str  # its collection, or what its sweep calls it
     feature: str | None  # visual features, where they are known
+    weights: str  # which were ranked
     record: EvaluationRecord
     folder: Path  # of the record
 
     @property
     def seed(self) -> int:
         return self.config.seed
+
+    @property
+    def split(self) -> str:
+        return self.record.protocol.split
 
 
 def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
@@ -92,6 +97,7 @@ def evaluated_run(
         label=str(swept.get("label", config.method)),
         dataset=str(swept.get("dataset", config.data.collection)),
         feature=run.visual_feature or _feature_here(run, config),
+        weights=name,
         record=load_record(folder),
         folder=folder,
     )

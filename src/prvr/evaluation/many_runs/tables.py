@@ -69,7 +69,7 @@ def _weights(benchmark: Benchmark) -> str:
     """Which weights were ranked, where not all rows have the same."""
     kinds: dict[str, list[str]] = {}
     for row in benchmark.rows:
-        for name in {each.folder.name.rpartition("-")[2]: 0 for each in row.runs}:
+        for name in dict.fromkeys(each.weights for each in row.runs):
             kinds.setdefault(name, []).append(row.label)
     if len(kinds) < 2:
         return ""
