@@ -92,6 +92,7 @@ def test_mistakes_are_one_line(films: Path, capsys: pytest.CaptureFixture[str]) 
     Path("noise.csv").write_bytes(b"\xff\xfe\x00")
     Path("folder.csv").mkdir()
     query = ["--query", "something blue"]
+    of_search = ["--limit", "3", "--tags", "a", "--folder", "b", "--min-duration", "1h"]
     for words, expected in (
         ([], 'give either --query "a red door" or --moments FILE'),
         ([*query, "--moments", "x.csv", "--out", "a.mp4"], "give either --query"),
@@ -106,6 +107,11 @@ def test_mistakes_are_one_line(films: Path, capsys: pytest.CaptureFixture[str]) 
         ([*query, "--out", "a.csv", "--min-duration", "1h"], "nothing was found"),
         (["nowhere", *query, "--out", "a.csv"], "is not a library"),
         (["--moments", "gone.csv", "--out", "a.csv"], "there is no such file"),
+        (
+            ["--moments", "-", "--out", "a.csv", *of_search],
+            "without any search: leave out --limit, --folder, --min-duration, --tags",
+        ),
+        (["films.prvr", "--moments", "-", "--out", "a.csv"], "without any search: leave out films.prvr"),
         (["--moments", "bad.csv", "--out", "a.csv"], "bad.csv, line 2: start should be a time"),
         (["--moments", "empty.csv", "--out", "a.csv"], "holds no moments"),
         (["--moments", "noise.csv", "--out", "a.csv"], "is not text in UTF-8"),

@@ -172,6 +172,8 @@ def test_mistakes_are_one_line(made: Path, tmp_path: Path, capsys: pytest.Captur
         (["library", "add"], "no files were given"),
         (["library", "add", str(tmp_path / "nowhere")], "nowhere does not exist"),
         (["library", "add", str(tmp_path), "--encoder", "plain", "--rate", "5"], "was created with rate 2.0, not 5.0"),
+        (["library", "add", "x", "--cluster-workers", "7"], "--cluster-workers applies only to a cluster"),
+        (["library", "add", "x", "--cluster", "local", "--processes", "2"], "give --cluster-workers instead"),
         (["library", "remove"], "no videos were given"),
         (["library", "remove", "x.mp4"], "is not in the library"),
     ):

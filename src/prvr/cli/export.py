@@ -67,6 +67,8 @@ def export_command(argv: list[str]) -> int:
     arguments = tyro.cli(ExportArguments, prog="prvr export", args=durations_in_seconds(argv, *EXPORT_DURATIONS))
     if (arguments.query is None) == (arguments.moments is None):
         raise ExportError('give either --query "a red door" or --moments FILE')
+    if arguments.moments is not None:
+        _refuse_search_options(arguments)
     out, form = _target(arguments)
     moments = _found(arguments) if arguments.moments is None else _read(arguments.moments)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -77,6 +79,18 @@ def export_command(argv: list[str]) -> int:
     count = f"{report.written} moment{'' if report.written == 1 else 's'}"
     console.print(f"wrote {report.out} ({count})", markup=False)
     return 1 if report.failed else 0
+
+
+def _refuse_search_options(arguments: ExportArguments) -> None:
+    """Refuse options of a search: the moments of a file are exported as they are."""
+    usual = ExportArguments()
+    changed = [name for name in ("limit", "group_by") if getattr(arguments, name) != getattr(usual, name)]
+    changed += [name for name, value in vars(arguments.filters).items() if value != getattr(usual.filters, name)]
+    given = [f"--{name.replace('_', '-')}" for name in changed]
+    if arguments.library != usual.library:
+        given.insert(0, arguments.library)
+    if given:
+        raise ExportError(f"--moments exports a file without any search: leave out {', '.join(given)}")
 
 
 def _target(arguments: ExportArguments) -> tuple[Path, ExportFormat]:

@@ -63,12 +63,12 @@ class Add:
     whisper-small, … after `prvr prepare MODEL`, or a folder. Needs pip install "prvr[speech]". Videos that were added
     before without any lines are indexed again"""
     processes: int | None = None
-    """number of processes that decode; 1 decodes in this one [one per core]"""
+    """without --cluster: number of processes that decode; 1 decodes in this one [one per core]"""
     cluster: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """decode and encode on a Ray cluster: auto (the one this machine is in), host:port, or local (a new one on this
     machine). The library must be a lake, and all nodes must reach it and the videos at the same address"""
     cluster_workers: int | None = None
-    """number of processes that decode and encode on the cluster [one per GPU, or one per CPU]"""
+    """with --cluster: number of processes that decode and encode on it [one per GPU, or one per CPU]"""
     every_frame: bool = False
     """encode frames as well that look like the last encoded one: the same as --repeats 0"""
     settings: Annotated[LibrarySettings, tyro.conf.arg(name="")] = field(default_factory=LibrarySettings)
@@ -79,6 +79,10 @@ class Add:
             raise LibraryError("no files were given: name video files or folders, or use --retry")
         if self.processes is not None and self.processes < 1:
             raise LibraryError(f"--processes must be at least 1, not {self.processes}")
+        if self.cluster is None and self.cluster_workers is not None:
+            raise LibraryError("--cluster-workers applies only to a cluster: give its address with --cluster")
+        if self.cluster is not None and self.processes is not None:
+            raise LibraryError("--processes does not apply to a cluster: give --cluster-workers instead")
         exists = library_exists(self.library)
         if not self.paths and not exists:
             raise LibraryError(f"there is no library at {self.library}, so there is nothing to try again")
