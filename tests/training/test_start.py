@@ -55,6 +55,20 @@ def test_trace_is_trained_on_a_finished_backbone_also_after_it_is_gone(
     assert {"base", "trace", "backbone"} <= shown["recalls"].keys()
 
 
+def test_the_command_with_resume_starts_or_continues(
+    backbone: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, options = str(tmp_path / "run"), ["--trace.anchors", "hybrid", *TRACE]
+    command = ["--from", str(backbone.path), "--out", out, *options, "--resume"]
+    train(*command)
+    assert "resuming" not in capsys.readouterr().out
+    train(*command)
+    assert "resuming" in capsys.readouterr().out
+    other = str(shutil.copytree(backbone.path, tmp_path / "other"))
+    assert main(["train", "--from", other, "--out", out, *options, "--resume"]) == 1
+    assert "was started from" in capsys.readouterr().err
+
+
 def test_what_does_not_fit_is_one_sentence(backbone: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start = ["train", "--from", str(backbone.path), "--out", str(tmp_path / "run"), *TRACE, "--device", "cpu"]
     assert main(start) == 1

@@ -46,7 +46,7 @@ class TrainArguments:
 
     `prvr train --resume RUN` continues a run after a kill or Ctrl-C; it remembers everything else. `prvr train --from
     RUN` trains TRACE on the backbone of a finished run, also an imported one. For several GPUs or processes, use
-    `torchrun --nproc-per-node 2 -m prvr train …`.
+    `torchrun --nproc-per-node 2 -m -- prvr train …`.
     """
 
     dataset: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATASET")]
@@ -56,7 +56,7 @@ class TrainArguments:
     out: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
     """folder of the run [default: runs/DATASET-METHOD-seedN]"""
     resume: bool = False
-    """with DATASET: continue the run in --out from its last checkpoint, or start it if there is none"""
+    """with DATASET or --from: continue the run in --out from its last checkpoint, or start it if there is none"""
     start: Annotated[Path | None, tyro.conf.arg(name="from", metavar="RUN")] = None
     """in place of DATASET: start from this run's backbone and train TRACE on it; the run gives data and settings"""
     device: str = "auto"
@@ -82,7 +82,9 @@ class ResumeArguments:
 
 def train_command(argv: list[str]) -> int:
     argv = with_loaded_runs(argv, "--from", "--model.first-stage")
-    if argv[:1] and argv[0].startswith("-") and any(word.partition("=")[0] == "--resume" for word in argv):
+    start = _option(argv, "--from")
+    options_only = argv[:1] and argv[0].startswith("-")
+    if start is None and options_only and any(word.partition("=")[0] == "--resume" for word in argv):
         named = _option(argv, "--resume") or ""
         if is_shared(named):
             raise ConfigError(f"{named} cannot be resumed, because it has no checkpoints: start from it with --from")
@@ -91,7 +93,6 @@ def train_command(argv: list[str]) -> int:
         whole = TrainArguments("", out=resumed.resume, resume=True, config=config)
         whole = dataclasses.replace(whole, data=resumed.data, device=resumed.device, log=resumed.log)
         return _train(whole, argv)
-    start = _option(argv, "--from")
     if start is not None:
         return _train(_started(Path(start), argv), argv)
     dataset, method = _preset_of(argv)
@@ -170,9 +171,20 @@ def _create(run: Run, trainer: Trainer, arguments: TrainArguments, command: str)
 
 def _stored(run: Run, arguments: TrainArguments) -> tuple[TrainConfig, Path]:
     data = arguments.data or Path(run.data)
+    if arguments.start is not None:
+        _refuse_another_start(run, arguments.start)
     config = run.config_for(data)
     _refuse_changes(run, config, resolve_config(run.with_trained_feature(arguments.config, data), data))
     return config, data
+
+
+def _refuse_another_start(run: Run, start: Path) -> None:
+    before = run.record.get(STARTED_FROM)
+    if before is None or Path(before).resolve() != start.resolve():
+        raise ConfigError(
+            f"{run.path} was started from {before or 'no other run'}, not from {start}: "
+            f"`prvr train --resume {run.path}` continues it, or choose another --out"
+        )
 
 
 def _fresh(arguments: TrainArguments) -> tuple[TrainConfig, Path]:
