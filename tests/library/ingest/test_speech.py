@@ -75,6 +75,20 @@ def test_a_library_learns_what_is_said_later(films: Path, library: Library) -> N
     assert library.verify().ok
 
 
+@pytest.mark.parametrize("written", ["", "no subtitles at all\n"])
+def test_a_subtitle_file_without_a_line_is_no_reason_not_to_listen(films: Path, library: Library, written: str) -> None:
+    (films / "spoken.srt").write_text(written)
+    library.add([films])
+    report = library.add([films], speech=Speaker())
+    assert sorted(path.name for path in report.added) == ["silent.mp4", "spoken.mp4"]
+    assert {video.name: video.speech for video in library.videos()}["spoken.mp4"] == "speaker, nl"
+    assert [hit.video.name for hit in library.search("papegaai")] == ["spoken.mp4"]
+    assert len(library.add([films], speech=Speaker()).unchanged) == 3
+    (films / "spoken.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\neen fret\n")
+    library.add([films])
+    assert [hit.video.name for hit in library.search("fret")] == ["spoken.mp4"]
+
+
 def test_sound_that_cannot_be_read_leaves_the_pictures(films: Path, in_folder: Library) -> None:
     class Deaf(Speaker):
         def hear(self, sound: Sound, language: str | None) -> tuple[str, Iterable[TimedLine]]:
@@ -105,7 +119,10 @@ def test_the_command_shows_the_language(
     assert "in the subtitles: “goedemorgen”" in " ".join(capsys.readouterr().out.split())
 
 
-def test_repair_keeps_what_was_heard(films: Path, in_folder: Library) -> None:
+@pytest.mark.parametrize("beside", [False, True])
+def test_repair_keeps_what_was_heard(films: Path, in_folder: Library, beside: bool) -> None:
+    if beside:
+        (films / "spoken.srt").write_text("")
     in_folder.add([films], speech=Speaker())
     before = {video.name: (video.subtitles, in_folder.store.lines(video.id)) for video in in_folder.videos()}
     (values,) = in_folder.folder.glob("shards/*/local.values.bin")

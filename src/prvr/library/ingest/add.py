@@ -16,10 +16,10 @@ from itertools import chain
 from threading import Event
 
 from prvr.library.ingest.files import (
-    SPEECH,
     Fingerprint,
     SourceFile,
     is_whole_digest,
+    lacks_lines,
     same_subtitles,
     subtitle_signature,
 )
@@ -27,7 +27,7 @@ from prvr.library.ingest.index import Decoding, index_files, new_video
 from prvr.library.ingest.progress import AddProgress, AddReport, ProgressClock
 from prvr.library.ingest.tracks import Track
 from prvr.library.store.buffer import IndexedVideo
-from prvr.library.store.catalogue import NewVideo, Video
+from prvr.library.store.catalogue import NewVideo, Video, speech_of
 from prvr.library.store.claims import ClaimHeld, HeldClaim
 from prvr.library.store.commit import Committer, disk_error
 from prvr.library.store.settings import LibrarySettings
@@ -113,8 +113,8 @@ class Adder:
         return True
 
     def _lacks_lines(self, video: Video) -> bool:
-        """Whether a video has no lines, and nobody has listened for them yet."""
-        return self.speech is not None and video.subtitles == ""
+        """Whether somebody should listen to a video now, because it has no lines."""
+        return self.speech is not None and lacks_lines(video.subtitles)
 
     @cached_property
     def transcriber(self) -> Transcriber | None:
@@ -264,8 +264,9 @@ class Adder:
         self.report.frames += video.frames
         self.report.repeats += indexed.repeats
         self.seconds_added += video.duration or 0.0
-        if video.subtitles.startswith(SPEECH):
-            self.report.transcribed[video.path] = video.subtitles.removeprefix(SPEECH)
+        speech = speech_of(video.subtitles)
+        if speech is not None:
+            self.report.transcribed[video.path] = speech
         if video.problem is not None:
             self.report.damaged[video.path] = video.problem
 

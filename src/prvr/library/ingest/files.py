@@ -140,14 +140,25 @@ def is_whole_digest(digest: str) -> bool:
     return digest.startswith(_WHOLE)
 
 
-# What ``Video.subtitles`` says of lines that come from no file. No name of a file begins with a slash.
+# What ``Video.subtitles`` says of lines that come from no subtitle file, and of there being none. The signature of
+# files without a line may follow. No name of a file begins with a slash.
 INSIDE = "/inside"  # from text tracks inside the video
+NO_LINES = "/none"  # there are files, but no line in them
 SPEECH = "/speech "  # from a speech model: its name and the language follow
 
 
 def same_subtitles(stored: str, signature: str) -> bool:
-    """Whether the subtitle files beside a video (``signature``) are those that its lines were read from."""
-    return ("" if stored.startswith("/") else stored) == signature
+    """Whether the subtitle files beside a video (``signature``) are those that its lines were read from.
+
+    >>> same_subtitles("/speech whisper-tiny, en|a.srt:0:7", "a.srt:0:7"), same_subtitles("/inside", "a.srt:0:7")
+    (True, False)
+    """
+    return (stored.partition("|")[2] if stored.startswith("/") else stored) == signature
+
+
+def lacks_lines(stored: str) -> bool:
+    """Whether a video has no lines, and nobody has listened for them yet."""
+    return stored == "" or stored.startswith(NO_LINES)
 
 
 def subtitle_signature(path: VideoFile) -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from prvr.library.ingest.files import INSIDE, SPEECH, Fingerprint, SourceFile
+from prvr.library.ingest.files import INSIDE, NO_LINES, SPEECH, Fingerprint, SourceFile
 from prvr.library.ingest.tracks import FRAMES, TEXT, Piece, Track, timed_pieces
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
 from prvr.library.store.catalogue import NewVideo
@@ -237,18 +237,23 @@ def _read_lines(
 
     ``inside``: whether subtitles may be in the file. If not, it is not opened again to look for them.
     """
+    beside = f"|{video.subtitles}" if video.subtitles else ""
+    problem, lines = None, tuple[TimedLine, ...]()
     try:
         lines = _subtitle_lines(video.path, inside)
-        if lines or transcriber is None:
-            return lines, video.subtitles or (INSIDE if lines else ""), None
-    except MediaError as problem:
-        return (), video.subtitles, f"subtitles: {problem.reason}"
+    except MediaError as unread:
+        problem = f"subtitles: {unread.reason}"
+    if lines:
+        return lines, video.subtitles or INSIDE, problem
+    none = f"{NO_LINES}{beside}" if beside else ""
+    if transcriber is None:
+        return lines, none, problem
     try:
         speech = transcriber.transcribe(video.path, heard)
-    except MediaError as problem:
-        return (), video.subtitles, f"speech: {problem.reason}"
-    source = f"{SPEECH}{transcriber.name}{f', {speech.language}' if speech.language else ''}"
-    return speech.lines, video.subtitles or source, None
+    except MediaError as unheard:
+        return lines, none, f"speech: {unheard.reason}"
+    language = f", {speech.language}" if speech.language else ""
+    return speech.lines, f"{SPEECH}{transcriber.name}{language}{beside}", problem
 
 
 def _subtitle_lines(path: VideoFile, inside: bool) -> tuple[TimedLine, ...]:

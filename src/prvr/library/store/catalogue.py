@@ -82,7 +82,12 @@ class Video:
     @property
     def speech(self) -> str | None:
         """The model that wrote down what is said, and the language it detected; None if no model did."""
-        return self.subtitles.removeprefix("/speech ") if self.subtitles.startswith("/speech ") else None
+        return speech_of(self.subtitles)
+
+
+def speech_of(subtitles: str) -> str | None:
+    """The model and the language, where that is what the lines of a video come from."""
+    return subtitles.removeprefix("/speech ").partition("|")[0] if subtitles.startswith("/speech ") else None
 
 
 @dataclass(frozen=True)
