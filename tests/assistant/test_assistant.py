@@ -84,6 +84,8 @@ async def search_explain_and_cut(client: Client, library: Library) -> None:
     moment = {"video": first["video"], "start": first["start"], "end": first["end"]}
     like = (await client.call_tool("more_like_this", {**moment, "limit": 2})).structured_content
     assert len(like["hits"]) == 2
+    further = {**moment, "limit": 1, "offset": 1}
+    assert (await client.call_tool("more_like_this", further)).structured_content["hits"] == like["hits"][1:]
 
     shown = await client.call_tool("pictures", {"video": first["video"], "times": [first["start"], 1e6], "width": 96})
     pictures = [base64.b64decode(block.data) for block in shown.content]

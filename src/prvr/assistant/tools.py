@@ -133,9 +133,11 @@ class LibraryTools:
         start: TimeArgument,
         end: Annotated[TimeArgument | None, Field(description="seconds; without it, the picture at `start`")] = None,
         limit: Annotated[int, Field(ge=1, le=50, description="number of hits")] = 10,
+        offset: OffsetArgument = 0,
     ) -> SearchAnswer:
         """Find moments of other videos that look like a moment of a video. The video itself is left out."""
-        return SearchAnswer.of(self.library.search(MomentQuery(self._video(video).id, start, end), limit=limit))
+        moment = MomentQuery(self._video(video).id, start, end)
+        return SearchAnswer.of(self.library.search(moment, limit=limit, offset=offset))
 
     async def pictures(
         self,
