@@ -176,6 +176,32 @@ def test_a_bad_address_is_answered_with_a_sentence(page: Any) -> None:
         assert page.locator("#stage").is_hidden()
 
 
+def test_a_typed_sentence_stays_while_filters_change_and_the_page_loads(browser: Any, address: str) -> None:
+    context = browser.new_context(base_url=address)
+    page = context.new_page()
+
+    def answer(route: Any) -> None:
+        page.evaluate("document.getElementById('query').value = 'a red square'")
+        route.continue_()
+
+    page.route("**/v1/library", answer)
+    page.goto("/")
+    page.wait_for_selector(".film")
+    assert page.input_value("#query") == "a red square"
+    page.click("#filters summary")
+    page.select_option("#folder", "inner")
+    until(page, "document.querySelectorAll('.film').length === 1")
+    assert page.input_value("#query") == "a red square"
+    page.press("#query", "Enter")
+    page.wait_for_selector(".hit >> visible=true")
+    assert address_of(page) == {"q": "a red square", "folder": "inner"}
+    page.fill("#query", "not sent")
+    page.click("#home")
+    page.wait_for_selector(".film >> visible=true")
+    assert page.input_value("#query") == ""
+    context.close()
+
+
 def test_arrow_keys_walk_through_the_videos(page: Any) -> None:
     page.locator(".film > button").first.focus()
     at = "[...document.querySelectorAll('.film > button')].indexOf(document.activeElement)"

@@ -15,6 +15,7 @@ let shows = 0; // number of the last call of show; earlier ones that still wait 
 
 async function show(before, fromHistory) {
   const number = ++shows;
+  if (before && before.q !== state.q) byId("query").value = state.q; // otherwise what was typed and not yet sent stays
   fillForm();
   if (!before || listOf(before) !== listOf(state) || (isSearch() && !hasHits())) {
     document.title = state.q ? `${state.q} – prvr` : state.like || state.picture ? "Search by picture – prvr" : state.folder ? `${state.folder} – prvr` : "prvr: find the moment";
@@ -43,7 +44,6 @@ async function showVideo(number, isNew) {
 }
 
 function fillForm() {
-  byId("query").value = state.q;
   byId("trace").checked = state.trace !== "0";
   for (const name of FIELDS) {
     const field = byId(name);
@@ -123,7 +123,7 @@ byId("search").addEventListener("submit", (event) => {
 });
 byId("query").addEventListener("search", () => { if (!byId("query").value && state.q) go({ q: "", ...closed }); }); // the ✕ of the field
 byId("asked-close").addEventListener("click", () => { go({ like: "", picture: "", ...closed }); byId("query").focus(); });
-byId("home").addEventListener("click", (event) => { event.preventDefault(); go({ q: "", like: "", picture: "", folder: "", tag: "", failed: "", ...closed }); });
+byId("home").addEventListener("click", (event) => { event.preventDefault(); byId("query").value = ""; go({ q: "", like: "", picture: "", folder: "", tag: "", failed: "", ...closed }); });
 byId("trace").addEventListener("change", () => { rememberRanks(); go({ trace: byId("trace").checked ? "1" : "0" }); });
 for (const id of FIELDS) byId(id).addEventListener("change", () => go({ [id]: byId(id).value, ...closed }));
 byId("ask-form").addEventListener("submit", (event) => { event.preventDefault(); enter(byId("token").value); });
@@ -133,6 +133,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/" && !typing) { event.preventDefault(); byId("query").select(); }
   if (event.key === "Escape" && state.video) go(closed);
 });
+if (!byId("query").value) byId("query").value = state.q; // somebody may type before the library was described
 setUpSearch(askToken);
 setUpBrowsing(askToken);
 setUpPlayer();
