@@ -116,6 +116,37 @@ def test_names_that_are_too_long_do_not_exist(served: Served) -> None:
     assert served.client.post("/v1/videos", json={"root": "new", "path": name}).status_code == 404
 
 
+def test_names_that_are_not_text_stop_neither_the_list_of_folders_nor_a_job(served: Served) -> None:
+    new = os.fsencode(served.folder / "new")
+    try:
+        os.mkdir(new + b"/caf\xe9")
+    except OSError:
+        pytest.skip("this system has no such names")
+    os.mkdir(new + b"/back\\slash")
+    (served.folder / "new" / "café 1% #?").mkdir()
+    film = sorted((served.folder / "new").glob("*.mp4"))[-1]
+    shutil.copy(film, new + b"/film\xe9.mp4")
+    listed = served.client.get("/v1/folders?root=new").json()["folders"]
+    assert [folder["path"] for folder in listed] == ["", "café 1% #?"]
+    job = served.client.post("/v1/videos", json={"root": "new"}).json()
+    assert events(served.client.get(job["events_url"]).text)[-1]["state"] == "done"
+    (ended,) = served.client.get("/v1/jobs").json()["jobs"]
+    assert ended["report"]["added"] == 2
+    assert "not valid UTF-8" in ended["report"]["failed"]["film\\udce9.mp4"]
+
+
+def test_a_root_whose_name_is_not_text_has_an_escaped_one(served: Served, tmp_path: Path) -> None:
+    try:
+        os.mkdir(os.fsencode(tmp_path) + b"/caf\xe9")
+    except OSError:
+        pytest.skip("this system has no such names")
+    options = ServerOptions(roots=(tmp_path / os.fsdecode(b"caf\xe9"),))
+    with TestClient(create_app(served.library, options), base_url="http://localhost") as client:
+        (folder,) = client.get("/v1/folders").json()["folders"]
+        assert folder["root"] == "caf\\udce9"
+        assert client.get("/v1/library").json()["roots"] == [folder["root"]]
+
+
 def test_subtitles_that_lead_out_of_a_root_keep_their_video_out(served: Served) -> None:
     film = min(path for path in (served.folder / "new").glob("*.mp4") if path.name != "broken.mp4")
     secret = served.folder / "secret.srt"

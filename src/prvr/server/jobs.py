@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from prvr.errors import UserError
+from prvr.errors import UserError, printable
 from prvr.media import ONLY_BELOW, VideoFile, longest_decoding, video_path
 from prvr.server import processes
 from prvr.server.problems import Problem, as_sentence, without_paths
@@ -222,12 +222,16 @@ def _public_report(report: Mapping[str, Any], skipped: Mapping[VideoFile, str]) 
 
 
 def _by_name(files: Mapping[VideoFile, str]) -> dict[str, str]:
-    """Reasons by file name. Files of one name in several folders are numbered, so that each is counted."""
+    """Reasons by file name. Files of one name in several folders are numbered, so that each is counted.
+
+    What is not text in a name is escaped, because such names cannot be sent.
+    """
     reasons: dict[str, str] = {}
     names: Counter[str] = Counter()
     for path, reason in files.items():
-        names[path.name] += 1
-        reasons[path.name if names[path.name] == 1 else f"{path.name} ({names[path.name]})"] = reason
+        name = printable(path.name)
+        names[name] += 1
+        reasons[name if names[name] == 1 else f"{name} ({names[name]})"] = reason
     return reasons
 
 

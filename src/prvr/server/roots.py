@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from prvr.errors import printable
 from prvr.library import VIDEO_SUFFIXES, Video, find_videos
 from prvr.media import BucketPath, ExpectedFile, VideoFile, open_place, subtitle_files, video_path
 from prvr.server.problems import Problem
@@ -43,7 +44,7 @@ class Roots:
         self.by_name: dict[str, VideoFile] = {}
         for folder in folders:
             real, number = _real(folder), 1
-            name = real.name or "root"
+            name = printable(real.name) or "root"
             while (name if number == 1 else f"{name}-{number}") in self.by_name:
                 number += 1
             self.by_name[name if number == 1 else f"{name}-{number}"] = real
@@ -153,8 +154,17 @@ def _listed_by_name(folder: VideoFile) -> tuple[int, dict[str, int]]:
 
 
 def _shown(folders: Iterable[str]) -> list[str]:
-    """The first folders by name, without hidden ones."""
-    return sorted(name for name in folders if not name.startswith("."))[:_MAX_LISTED]
+    """The first folders by name, without hidden ones and those that clients cannot name (``Roots.resolve``)."""
+    return sorted(name for name in folders if not name.startswith(".") and _can_be_named(name))[:_MAX_LISTED]
+
+
+def _can_be_named(name: str) -> bool:
+    """Whether a client can send this name: it is text, and has no backslash.
+
+    >>> _can_be_named("café 100% #1?"), _can_be_named("caf\\udce9"), _can_be_named("a\\\\b")
+    (True, False, False)
+    """
+    return "\\" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _count_videos(names: Iterable[str]) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from prvr.errors import UserError
+from prvr.errors import UserError, printable
 from prvr.lake import open_library
 from prvr.library import AddProgress, AddReport, Library, Video
 from prvr.media import VideoFile, video_path
@@ -36,7 +36,7 @@ def _add_videos() -> int:
         nonlocal last_time, file
         if time.monotonic() - last_time >= _INTERVAL or progress.path != file:
             file, last_time = progress.path, time.monotonic()
-            shown = {**asdict(progress), "path": file.name, "speed": progress.speed, "left": progress.left}
+            shown = {**asdict(progress), "path": printable(file.name), "speed": progress.speed, "left": progress.left}
             write({"at": str(file), "progress": shown})
 
     try:
