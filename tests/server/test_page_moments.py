@@ -175,6 +175,32 @@ def test_tags_and_removal(own_page: Any, own_address: str) -> None:
     until(own_page, "document.getElementById('holds').dataset.videos === '9'")
 
 
+def test_hits_and_picks_follow_tags_and_removal(own_page: Any, sentence: str) -> None:
+    """In the list of the library, which is hidden during a search, the video has a card too."""
+    own_page.wait_for_selector(".film")
+    search_for(own_page, sentence)
+    own_page.wait_for_selector(".hit")
+    own_page.locator(".hit .pick input").first.check()
+    number = own_page.locator(".hit").first.get_attribute("data-video")
+    own_page.locator(".hit > button").first.click()
+    own_page.click("#details summary")
+    own_page.fill("#new-tag", "holiday")
+    own_page.press("#new-tag", "Enter")
+    own_page.wait_for_selector("#tag-list .tag:has-text('holiday')")
+    own_page.click("#close")
+    own_page.locator(".hit > button").first.click()
+    until(own_page, "!document.getElementById('stage').hidden")
+    assert "holiday" in own_page.inner_text("#tag-list")
+    own_page.click("#remove")
+    own_page.click("#confirm-yes")
+    until(own_page, "document.getElementById('stage').hidden")
+    until(own_page, f"document.querySelectorAll('.card[data-video=\"{number}\"]').length === 0")
+    assert own_page.locator("#picked").is_hidden()
+    own_page.reload()
+    own_page.wait_for_selector(".hit")
+    assert own_page.locator("#picked").is_hidden()
+
+
 def test_the_header_says_what_is_going_on(page: Any) -> None:
     running = [{"what": "watch", "folder": "holiday", "state": "indexing", "done": 3, "total": 80, "file": "beach.mp4"}]
     page.route("**/v1/activity", lambda route: route.fulfill(json={"running": running}))

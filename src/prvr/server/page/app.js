@@ -7,8 +7,8 @@ import { describeLibrary, hideLibrary, libraryChanged, setUpBrowsing, showLibrar
 import { allowEditing, setUpEditing } from "./edit.js";
 import { closePlayer, openPlayer, setUpPlayer } from "./player.js";
 import { drawPicture, setUpPictures } from "./picture.js";
-import { forgetHits, hasHits, hideHits, hitOf, notice, rememberRanks, setStatus, setUpSearch, showHits } from "./search.js";
-import { setUpSelection } from "./selection.js";
+import { dropHits, forgetHits, hasHits, hideHits, hitOf, notice, rememberRanks, setStatus, setUpSearch, showHits, updateHits } from "./search.js";
+import { dropPicks, setUpSelection } from "./selection.js";
 
 const FIELDS = ["group", "folder", "tag", "sure", "longer", "shorter", "after", "before"];
 let shows = 0; // number of the last call of show; earlier ones that still wait for the server give up
@@ -138,7 +138,12 @@ setUpSearch(askToken);
 setUpBrowsing(askToken);
 setUpPlayer();
 setUpSelection();
-setUpEditing(refresh, (video) => { if (state.video === String(video.id)) go(closed); document.querySelector(`.card[data-video="${video.id}"]`)?.remove(); refresh(); });
+setUpEditing((video) => { updateHits(video); refresh(); }, (video) => {
+  if (state.video === String(video.id)) go(closed);
+  for (const card of document.querySelectorAll(`.card[data-video="${video.id}"]`)) card.remove(); // of both lists, and of each moment
+  dropHits(video); dropPicks(video);
+  refresh();
+});
 setUpPictures((picture) => { scrollTo({ top: 0 }); go({ q: "", like: "", picture, ...closed }); }, (text) => setStatus(notice(text, true)));
 setUpActivity(refresh);
 setUpAdding(() => { refresh(); look(); });

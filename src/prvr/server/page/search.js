@@ -49,6 +49,12 @@ export async function showHits() {
 export const forgetHits = () => { shownFor = null; };
 export const hasHits = () => shownFor !== null && listOf(shownFor) === listOf(state);
 
+// A video was changed here: its hits show it as it is now.
+export function updateHits(video) { for (const hit of known.values()) if (hit.video.id === video.id) hit.video = video; }
+
+// A video was removed here: so are its hits.
+export function dropHits(video) { for (const [key, hit] of known) if (hit.video.id === video.id) known.delete(key); }
+
 // The hit of a video that is shown, with the moment that begins at a time if there is one.
 export function hitOf(video, time) {
   const hits = [...known.values()].filter((hit) => hit.video.id === Number(video));

@@ -27,6 +27,12 @@ function setPicked(moment, on) {
   changed();
 }
 
+// Leave out the moments of a video that was removed.
+export function dropPicks(video) {
+  for (const [key, moment] of picked) if (moment.video === video.id) picked.delete(key);
+  changed();
+}
+
 function changed() {
   try { sessionStorage.setItem(KEPT, JSON.stringify([...picked])); } catch { /* it is full or forbidden: then a reload forgets */ }
   for (const box of document.querySelectorAll("[data-pick]")) box.checked = picked.has(box.dataset.pick);
