@@ -101,6 +101,11 @@ def test_a_wrong_json_line_is_named(text: str, message: str, tmp_path: Path) -> 
     assert message in refused(tmp_path, text, "captions.jsonl")
 
 
+def test_half_a_character_is_refused_before_anything_is_encoded(tmp_path: Path) -> None:
+    line = '{"video": "a.mp4", "start": 0, "end": 2, "sentence": "it \\ud83d smiles"}'
+    assert "captions.jsonl:1: the text holds half a character" in refused(tmp_path, line, "captions.jsonl")
+
+
 def test_all_wrong_lines_are_reported_together(tmp_path: Path) -> None:
     found = refused(tmp_path, HEADER + "a,5,2,x\na,0,1,fine\n" + "a,0,1,\n" * 12)
     assert found.startswith("13 lines of ")

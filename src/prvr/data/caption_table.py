@@ -206,6 +206,8 @@ def _row(line: int, record: _Record) -> CaptionRow:
         raise _WrongLine("no video is named.")
     if not isinstance(sentence, str) or not sentence.split():
         raise _WrongLine("the sentence is empty.")
+    if any("\ud800" <= letter <= "\udfff" for letter in video + sentence):  # it could not be written in the end
+        raise _WrongLine("the text holds half a character (\\ud800 to \\udfff); write it as UTF-8.")
     start, end = _seconds("start", record["start"]), _seconds("end", record["end"])
     if end <= start:
         raise _WrongLine(f"the end ({end:g} s) must come after the start ({start:g} s).")
