@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -114,3 +115,16 @@ def test_the_command_refuses_another_model_and_says_what_is_missing(
     assert "1 video (v_gone)" in said
     assert main([*line, "--features", "small", "--encoder", "plain"]) == 1
     assert "exists already" in capsys.readouterr().err
+
+
+def test_the_command_finds_a_video_whose_accents_are_written_otherwise(
+    videos: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = collection(tmp_path)
+    (folder / "TextData" / "minetrain.caption.txt").write_text(f"{normalize('NFC', 'café')}#0 a red square\n", "utf-8")
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / f"{normalize('NFD', 'café')}.mp4").write_bytes(videos["v_one"].read_bytes())
+    line = ["data", "extract", str(folder), "--videos", str(tmp_path / "videos"), "--features", "small"]
+    assert main([*line, "--encoder", "plain"]) == 0
+    with open_feature_store(folder / "FeatureData" / "small") as store:
+        assert store.ids == (normalize("NFC", "café"),)

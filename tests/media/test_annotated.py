@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -57,6 +58,15 @@ def test_a_name_alone_is_enough_if_it_is_the_only_one(match: Callable[..., Annot
         DataError, match=r"captions.csv:2: there is no video 'one/holyday.mp4' in .*Did you mean 'one/hol"
     ):
         match(row("one/holyday.mp4"))
+
+
+def test_accents_may_be_written_in_two_ways(tmp_path: Path) -> None:
+    files = [tmp_path / folder / normalize("NFD", "café.mp4") for folder in ("", "2024")]
+    for path in files:
+        path.parent.mkdir(exist_ok=True)
+        write_video(path, [np.full((48, 64, 3), 90, np.uint8)] * 8, fps=2)
+    for name, path in zip(("café.mp4", "2024/café"), files, strict=True):
+        assert [*match_captions(TABLE, [row(normalize("NFC", name))], files, tmp_path).videos.values()] == [path]
 
 
 def test_times_are_checked_against_the_film(match: Callable[..., AnnotatedVideos]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -151,10 +152,11 @@ class Extract:
         by_name: dict[str, list[Path]] = {}
         for path in find_videos([self.videos]):
             if isinstance(path, Path) and path.is_file():
-                by_name.setdefault(path.stem, []).append(path)
+                by_name.setdefault(_composed(path.stem), []).append(path)
         found: dict[str, Path] = {}
         for name in wanted:
-            files = by_name.get(name) or by_name.get(name.removeprefix("v_")) or by_name.get(f"v_{name}") or []
+            same = _composed(name)
+            files = by_name.get(same) or by_name.get(same.removeprefix("v_")) or by_name.get(f"v_{same}") or []
             if len(files) > 1:
                 raise DataError(f"{name} may be {' or '.join(map(str, files[:3]))}; keep one of them in {self.videos}.")
             if files:
@@ -163,3 +165,8 @@ class Extract:
             captions = f"the captions name {count(len(wanted), 'video')}, such as {wanted[0]}"
             raise DataError(f"{self.videos} holds none of these videos: {captions} (a file {wanted[0]}.mp4).")
         return found
+
+
+def _composed(name: str) -> str:
+    """A name with its accents in one piece; macOS takes them apart in the names of files."""
+    return unicodedata.normalize("NFC", name)

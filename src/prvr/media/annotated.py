@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -139,13 +140,15 @@ def _names_of(files: Iterable[Path], folder: Path) -> dict[str, list[Path]]:
         inside = path.relative_to(folder)
         for name in dict.fromkeys((inside, inside.with_suffix(""), Path(path.name), Path(path.stem), path)):
             names[_plain(name.as_posix())].append(path)
+    whole: dict[str, list[Path]] = defaultdict(list)
     for path in files:  # a whole path in the folder means that file, whatever others are called
-        names[_plain(path.relative_to(folder).as_posix())] = [path]
-    return dict(names)
+        whole[_plain(path.relative_to(folder).as_posix())].append(path)
+    return {**names, **whole}
 
 
 def _plain(name: str) -> str:
-    return name.replace("\\", "/").removeprefix("./")
+    """A name as lines and files share it; macOS takes accents apart in the names of files."""
+    return unicodedata.normalize("NFC", name.replace("\\", "/").removeprefix("./"))
 
 
 def _lengths(files: Iterable[Path]) -> tuple[dict[Path, float | None], dict[Path, str]]:
