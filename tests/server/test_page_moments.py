@@ -55,6 +55,17 @@ def test_a_picture_is_a_query_and_its_address_can_be_shared(page: Any, picture: 
     page.wait_for_selector(".film >> visible=true")
 
 
+def test_the_skip_link_keeps_the_picture_of_a_search(page: Any, picture: str) -> None:
+    page.evaluate(GIVE, ["drop", picture, "a.jpg"])
+    page.wait_for_selector(".hit >> visible=true")
+    shown = place(page)
+    page.locator(".skip").press("Enter")
+    assert page.evaluate("document.activeElement.id") == "list"
+    assert place(page) == shown
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.hit') !== null")
+
+
 def test_what_is_no_picture_is_refused_with_a_sentence(page: Any) -> None:
     page.wait_for_selector(".film")
     page.evaluate(GIVE, ["drop", base64.b64encode(b"no picture").decode(), "a.jpg"])

@@ -124,6 +124,8 @@ byId("search").addEventListener("submit", (event) => {
 byId("query").addEventListener("search", () => { if (!byId("query").value && state.q) go({ q: "", ...closed }); }); // the ✕ of the field
 byId("asked-close").addEventListener("click", () => { go({ like: "", picture: "", ...closed }); byId("query").focus(); });
 byId("home").addEventListener("click", (event) => { event.preventDefault(); byId("query").value = ""; go({ q: "", like: "", picture: "", folder: "", tag: "", failed: "", ...closed }); });
+// The browser would write #list into the address, where the picture of a search stands.
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("list").focus(); });
 byId("trace").addEventListener("change", () => { rememberRanks(); go({ trace: byId("trace").checked ? "1" : "0" }); });
 for (const id of FIELDS) byId(id).addEventListener("change", () => go({ [id]: byId(id).value, ...closed }));
 byId("ask-form").addEventListener("submit", (event) => { event.preventDefault(); enter(byId("token").value); });
