@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -110,6 +111,37 @@ def test_adding_shows_its_progress_and_files_that_failed_their_reasons(own_page:
     own_page.click("#confirm-yes")
     until(own_page, "document.querySelectorAll('.film.failed').length === 0")
     until(own_page, "!document.getElementById('holds').innerText.includes('could not be read')")
+
+
+def test_the_folder_that_is_added_is_the_one_that_is_named(own_page: Any, tmp_path: Path) -> None:
+    slow: list[Any] = []
+    for name in ("deleted", "slow", "quick"):
+        (tmp_path / "new" / name).mkdir()
+    own_page.route("**/v1/folders?*path=slow", lambda route: slow.append(route))  # answered later
+    own_page.route("**/v1/videos", lambda route: route.fulfill(status=404, json={"detail": "None here.", "remedy": ""}))
+
+    def added() -> str:
+        with own_page.expect_request(lambda request: request.method == "POST") as asked:
+            own_page.click("#add-here")
+        return str(asked.value.post_data_json["path"])
+
+    own_page.click("#open-add")
+    own_page.click("#folders button")
+    own_page.wait_for_selector("#folders button >> text=deleted")
+    (tmp_path / "new" / "deleted").rmdir()
+    own_page.locator("#folders button", has_text="deleted").click()
+    own_page.wait_for_selector("#jobs .bad")
+    assert own_page.inner_text("#add-here") == "Add “new”"
+    assert added() == ""
+    own_page.locator("#folders button", has_text="slow").click()
+    own_page.locator("#folders button", has_text="quick").click()
+    own_page.wait_for_selector("#add-here >> text=quick")
+    for route in slow:
+        with own_page.expect_response("**/v1/folders?*path=slow"):
+            route.continue_()
+    own_page.wait_for_timeout(200)
+    assert own_page.inner_text("#add-here") == "Add “quick”"
+    assert added() == "quick"
 
 
 def test_long_lists_come_page_by_page(page: Any) -> None:

@@ -2,6 +2,7 @@
 import { byId, call, clock, make } from "./api.js";
 
 let current = null; // the folder that is shown, as { root, path }; null: the list of roots
+let looks = 0; // number of the last call of browse; earlier ones that still wait for the server give up
 let onChange = () => {};
 
 export function setUpAdding(whenLibraryChanged) {
@@ -13,12 +14,14 @@ export function setUpAdding(whenLibraryChanged) {
 }
 
 async function browse(folder) {
-  current = folder;
+  const number = ++looks;
   followOthers();
   let folders;
   try {
     folders = (await call("GET", folder ? `/v1/folders?${new URLSearchParams(folder)}` : "/v1/folders")).folders;
-  } catch (problem) { return showProblem(problem); }
+  } catch (problem) { return showProblem(problem); } // the folder before is still shown
+  if (number !== looks) return;
+  current = folder;
   const inner = folder ? folders.slice(1) : folders;
   byId("add-help").textContent = !folder && !folders.length
     ? "This server does not allow adding videos. Start it with --allow-root FOLDER, or run: prvr library add FOLDER"
