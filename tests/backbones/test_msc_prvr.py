@@ -13,8 +13,8 @@ from torch import Tensor
 from prvr.backbones import build, from_official, max_cosine, max_dot, to_official, total_loss
 from prvr.backbones.blocks.segments import level_of, linked_share, merged_segments, segment_levels
 from prvr.backbones.msc_prvr import MSCPRVR
-from prvr.data import TableSettings, prepare_video
-from prvr.data.merging import merge_slots
+from prvr.data import DataError, TableSettings, prepare_video
+from prvr.data.merging import merge_rounds, merge_slots
 from prvr.data.resample import segment_mean
 from prvr.losses import angle_relation, distance_relation, relations, segment_alignment, segment_of_frames
 from prvr.tokens import QueryBatch, TrainBatch, VideoBatch
@@ -70,6 +70,13 @@ def test_slots_and_merged_clips_are_the_authors_for_every_length(case: Any) -> N
         rows, sizes = merge_slots(slots, 32)
         assert sizes.tolist() == case[f"{name}.sizes"].tolist(), name
         torch.testing.assert_close(torch.from_numpy(rows), case[f"{name}.clips"], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("frames", "clips"), [(256, 32), (128, 16), (16, 32)])
+def test_frames_that_cannot_be_merged_are_refused_with_those_that_can(frames: int, clips: int) -> None:
+    with pytest.raises(DataError, match=f"choose {clips} to {5 * clips} frames"):
+        merge_rounds(frames, clips)
+    assert merge_rounds(5 * clips, clips)[-1] == merge_rounds(clips, clips)[-1] == clips
 
 
 def test_tokens_and_scores_are_the_authors(model: MSCPRVR, case: Any, batch: TrainBatch) -> None:
@@ -255,7 +262,7 @@ def test_other_numbers_of_slots_and_clips_work_and_too_few_slots_are_refused() -
     queries = QueryBatch(torch.randn(2, 4, 7), torch.ones(2, 4, dtype=torch.bool))
     assert isinstance(model, MSCPRVR)
     assert torch.isfinite(loss_of(model, TrainBatch(videos, queries, torch.zeros(2, dtype=torch.long))))
-    with pytest.raises(ValueError, match="8 slots cannot be merged into 32 clips"):
+    with pytest.raises(DataError, match=r"8 slots \(model.frames\) cannot be merged into 32 clips"):
         prepare_video(torch.randn(7, 6).numpy(), TableSettings(32, 8, 9, "merged"))
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from prvr.data.errors import DataError
+
 Array = NDArray[np.float32]
 
 _SHARES = (1 / 2, 5 / 24, 0.0)  # of the slots to lose, what is left after each round: 128 → 80 → 52 → 32
@@ -22,9 +24,9 @@ def merge_rounds(slots: int, clips: int) -> list[int]:
     left = [clips + round((slots - clips) * share) for share in _SHARES]
     for before, after in zip([slots, *left], left, strict=False):
         if not 0 <= before - after <= before // 2:
-            raise ValueError(
-                f"{slots} slots cannot be merged into {clips} clips by pairs in three rounds: "
-                "there must be as many slots as clips, and at most five times as many"
+            raise DataError(
+                f"{slots} slots (model.frames) cannot be merged into {clips} clips (model.clips) by pairs in three "
+                f"rounds: choose {clips} to {5 * clips} frames, or other clips."
             )
     return left
 
