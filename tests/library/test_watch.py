@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from prvr.cli import main
 from prvr.lake import create_library
 from prvr.library import FolderWatcher, Library, LibraryError, LibrarySettings, WatchEvent, WatchOptions
 from prvr.library import watch as watch_module
@@ -167,6 +169,25 @@ def test_the_videos_of_a_disk_that_is_away_stay(in_folder: Library, own: Path, t
         until(lambda: "waiting" in found.kinds("own"))
         time.sleep(0.6)
         assert len(found.names()) == 5
+
+
+def test_the_advice_to_forget_a_folder_can_be_followed(
+    in_folder: Library, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRVR_LIBRARY", "another.prvr")
+    place = own / "it's away"
+    place.mkdir()
+    for film in sorted(own.glob("*.mp4"))[2:]:
+        film.rename(place / film.name)
+    with watching(in_folder, place) as found:
+        until(lambda: len(found.names()) == 4)
+        place.rename(own / "elsewhere")
+        until(lambda: "waiting" in found.kinds(place.name))
+        (event,) = [event for event in found.events if event.kind == "waiting"]
+    program, *command = shlex.split(event.text.rpartition(": ")[2])
+    assert program == "prvr"
+    assert main(command) == 0
+    assert in_folder.videos() == []
 
 
 def test_a_folder_without_permission_and_links_to_nowhere_remove_nothing(

@@ -10,6 +10,7 @@ it was not is taken for a disk that is not mounted: its videos stay until it is 
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -192,7 +193,8 @@ class FolderWatcher:
         for place, problem in folder.problems.items():
             self.changes.forget_below(place)
             if before.get(place) != problem:
-                advice = f"if its disk is away, mount it; to forget them: prvr library remove {place}"
+                forget = shlex.join(["prvr", "library", "remove", str(place), "--library", self.library.address])
+                advice = f"if its disk is away, mount it; to forget them: {forget}"
                 self._say("waiting", place, f"{problem}. Its videos stay in the library; {advice}")
         for place in before.keys() - folder.problems.keys():
             self._rescan_at = 0.0
