@@ -28,6 +28,13 @@ def test_a_known_dataset_uses_its_standard_feature_unless_told_otherwise(charade
     assert Collection.find(charades, "charades", "other").visual_feature == "other"
 
 
+def test_a_feature_may_be_named_with_the_slash_of_its_folder_but_not_by_a_path(charades: Path) -> None:
+    assert Collection.find(charades, "charades", "other/").visual_feature == "other"
+    assert Collection.find(charades, "charades", "i3d_rgb_lgi/+other/").visual_feature == "i3d_rgb_lgi+other"
+    with pytest.raises(DataError, match="give its name alone, as FeatureData shows it: other"):
+        Collection.find(charades, "charades", "FeatureData/other")
+
+
 def test_an_unknown_collection_needs_its_feature_named_where_there_are_several(charades: Path) -> None:
     mine = charades.rename(charades.with_name("mine"))
     with pytest.raises(DataError, match="i3d_rgb_lgi, other"):

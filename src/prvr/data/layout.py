@@ -19,7 +19,7 @@ which says how they were made. Your own collection works in the same way, under 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from prvr.data.datasets import DATASETS
@@ -44,7 +44,7 @@ class Collection:
     def find(root: str | Path, collection: str, visual_feature: str | None = None) -> Collection:
         """Locate a collection under ``root``, or at ``root`` itself."""
         folder = collection_folder(Path(root), collection)
-        return Collection(collection, folder, visual_feature or _only_feature(folder, collection))
+        return Collection(collection, folder, _feature_name(visual_feature) or _only_feature(folder, collection))
 
     @property
     def text(self) -> Path:
@@ -203,6 +203,15 @@ def collection_folder(root: Path, collection: str) -> Path:
     if not root.is_dir():
         raise DataError(f"{root} is not a folder; give the folder that holds {collection}/TextData.")
     raise DataError(f"{root / collection / 'TextData'} is missing; found in {root}: {_named(_children(root))}.")
+
+
+def _feature_name(given: str | None) -> str:
+    """The name of a feature without the slash that a shell adds to a folder's name; a path is refused."""
+    names = [part.rstrip("/") for part in (given or "").split("+")]
+    if any("/" in name for name in names):
+        last = "+".join(PurePath(name).name for name in names)
+        raise DataError(f"the feature {given!r} is a path; give its name alone, as FeatureData shows it: {last}.")
+    return "+".join(names)
 
 
 def _only_feature(folder: Path, collection: str) -> str:
