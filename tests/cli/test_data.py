@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
 from prvr.cli import main as prvr
@@ -38,6 +40,30 @@ def test_convert_and_check_work_on_a_synthetic_bigfile(tmp_path: Path, capsys: p
     assert main(["convert", str(tmp_path / "synth" / "FeatureData" / "synth"), "--force"]) == 0
     assert main(["check", str(tmp_path)]) == 0
     assert "40 videos" in capsys.readouterr().out
+
+
+def test_convert_takes_features_that_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """QVHighlights as it is published: ``prvr data convert`` on the collection's folder converts both parts."""
+    features = tmp_path / "qvhighlights" / "FeatureData"
+    (tmp_path / "qvhighlights" / "TextData").mkdir(parents=True)
+    parts = [features / name for name in ("slowfast_features", "clip_features")]
+    for part in parts:
+        part.mkdir(parents=True)
+        np.savez(part / "a.npz", features=np.ones((5, 4), np.float32))
+    assert main(["convert", str(tmp_path)]) == 0
+    assert all((part / "feature.hdf5").is_file() for part in parts)
+    (parts[1] / "feature.hdf5").unlink()
+    assert main(["convert", str(tmp_path)]) == 0  # the rest, where it was interrupted
+    assert capsys.readouterr().out.count("wrote") == 3
+
+
+def test_convert_says_that_one_file_is_converted_already(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place in ("TextData", "FeatureData"):
+        (tmp_path / "mine" / place).mkdir(parents=True)
+    with h5py.File(tmp_path / "mine" / "FeatureData" / "mine_clip_L14.h5", "w") as file:
+        file["a"] = np.ones((5, 4), np.float32)
+    assert main(["convert", str(tmp_path)]) == 0
+    assert "mine_clip_L14.h5 is one HDF5 file already" in capsys.readouterr().out
 
 
 def test_check_fails_where_something_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

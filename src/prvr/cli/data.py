@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -97,7 +97,13 @@ class Convert:
         console = Console(highlight=False, markup=False, soft_wrap=True)
         if self.out is not None or (annotation_splits(self.dir) and not has_collection(self.dir, self.dir.name)):
             return self._annotations(console)
-        console.print(f"wrote {convert_features(self._folder(), force=self.force)}")
+        places = self._places()
+        for place in places:
+            done = place / "feature.hdf5" if len(places) > 1 and not self.force else place
+            if done.is_file():
+                console.print(f"{done} is one HDF5 file already")
+            else:
+                console.print(f"wrote {convert_features(place, force=self.force)}")
         return 0
 
     def _annotations(self, console: Console) -> int:
@@ -117,16 +123,19 @@ class Convert:
         console.print(f"next: put the features into {self.out}, then prvr data check {self.out}")
         return 0
 
-    def _folder(self) -> Path:
+    def _places(self) -> list[Path]:
+        """The folders to convert, or files that are one HDF5 file; several where features stand side by side."""
         if (self.dir / "feature.bin").is_file() or (self.dir.is_dir() and has_array_files(self.dir)):
-            return self.dir
+            return [self.dir]
         names = [self.collection] if self.collection else find_collections(self.dir)
         if not names:
             raise DataError(
                 f"{self.dir} holds neither features (feature.bin, or one .npy, .npz or .pt file per video) nor a "
                 "collection (a folder with TextData) nor annotations (highlight_train_release.jsonl …)."
             )
-        return Collection.find(self.dir, only_collection(self.dir, self.collection), self.visual_feature).features
+        files = Collection.find(self.dir, only_collection(self.dir, self.collection), self.visual_feature)
+        parts = [replace(files, visual_feature=part) for part in files.visual_feature.split("+")]
+        return [part.features if part.features.is_dir() else part.video_features for part in parts]
 
 
 @dataclass(frozen=True)
