@@ -106,7 +106,7 @@ def test_adding_shows_its_progress_and_files_that_failed_their_reasons(own_page:
     own_page.wait_for_selector("#show-failed >> visible=true")
     own_page.click("#show-failed")
     own_page.wait_for_selector(".film.failed .title:has-text('broken.mp4')")
-    assert len(own_page.inner_text(".film.failed .reason")) > 10
+    until(own_page, "(document.querySelector('.film.failed .reason')?.innerText ?? '').length > 10")
     own_page.locator(".film.failed button").click()
     own_page.click("#confirm-yes")
     until(own_page, "document.querySelectorAll('.film.failed').length === 0")
