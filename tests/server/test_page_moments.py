@@ -104,11 +104,13 @@ def test_a_file_that_the_browser_cannot_play_is_shown_in_clips(page: Any) -> Non
     until(page, "document.getElementById('video').videoWidth > 0")
 
 
-def test_a_file_that_is_gone_is_told_apart(page: Any) -> None:
-    page.route("**/v1/videos/*/media", lambda route: route.fulfill(status=410, json={"detail": "gone"}))
+@pytest.mark.parametrize("status", [410, 503])
+def test_a_file_that_cannot_be_had_is_explained_by_the_server(page: Any, status: int) -> None:
+    problem = {"detail": "The storage does not answer.", "remedy": "Try again soon."}
+    page.route("**/v1/videos/*/media", lambda route: route.fulfill(status=status, json=problem))
     page.locator(".film > button").first.click()
     page.wait_for_selector("#media-problem.bad")
-    assert "changed or deleted" in page.inner_text("#media-problem")
+    assert page.inner_text("#media-problem") == "The storage does not answer. Try again soon."
 
 
 def test_picked_moments_are_saved(page: Any, sentence: str, tmp_path: Path) -> None:

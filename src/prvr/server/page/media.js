@@ -73,10 +73,9 @@ function cut(time, before = BEFORE) {
 async function failed() {
   const own = film, address = element().src, inClips = Boolean(clip);
   try {
-    const response = await fetch(address, inClips ? {} : { method: "HEAD" });
+    const response = await fetch(address, inClips ? {} : { headers: { Range: "bytes=0-0" } }); // HEAD would not say what is wrong
     if (own !== film) return;
     if (response.ok && !inClips) return useClips(wanted);
-    if (!response.ok && !inClips) return say("The file was changed or deleted. Add it again.", true);
     const problem = response.ok ? null : await problemOf(response);
     say(problem ? `${problem.message} ${problem.remedy}` : "Your browser cannot play this video.", true);
   } catch { if (own === film) say("The server does not answer.", true); }
