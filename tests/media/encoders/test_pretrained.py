@@ -131,6 +131,17 @@ def test_a_model_of_another_kind_is_refused(sentence_folder: Path) -> None:
         open_encoder(str(sentence_folder))
 
 
+@pytest.mark.parametrize("name", ["plain", "siglip2", "openai/clip-vit-base-patch32"])
+def test_an_encoder_of_pictures_is_no_sentence_model(name: str) -> None:
+    with pytest.raises(EncoderError, match=f"{name} encodes pictures and sentences; a sentence model is needed here"):
+        open_text_encoder(name)
+
+
+def test_a_folder_with_an_image_text_model_is_no_sentence_model(pair_folder: Path) -> None:
+    with pytest.raises(EncoderError, match="a sentence model is needed here, such as minilm"):
+        open_text_encoder(str(pair_folder))
+
+
 @pytest.mark.slow
 def test_minilm_where_a_package_carries_it() -> None:
     """Sentences that mean the same lie closer. The package is no dependency; its weights' hash is checked."""

@@ -73,8 +73,12 @@ def picture_engine(model: Any, size: int, device: torch.device, **options: Any) 
 
 def open_text_encoder(name: str = "minilm", device: str | None = None) -> TextEncoder:
     """An encoder of sentences only, for subtitles. Arguments and errors are those of ``open_encoder``."""
-    from prvr.media.encoders.sentences import SentenceEncoder
+    from prvr.media.encoders.sentences import NoSentenceModel, SentenceEncoder
 
+    preset = find_preset(name)
+    of_pictures = name in PlainEncoder.names or (preset is not None and preset.kind != "sentences")
+    if of_pictures and not Path(name).is_dir():  # said before it has to be downloaded
+        raise NoSentenceModel(name)
     return SentenceEncoder(_hub_name(name), device)
 
 

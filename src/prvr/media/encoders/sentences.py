@@ -13,6 +13,17 @@ import numpy as np
 from prvr.media.encoders.base import Array, TextEncoder, unit_rows
 from prvr.media.encoders.text_batches import encode_in_batches
 from prvr.media.encoders.weights import best_device, load_pretrained
+from prvr.media.errors import EncoderError
+
+
+class NoSentenceModel(EncoderError):
+    """An encoder of pictures and sentences was named where a sentence model is needed."""
+
+    def __init__(self, name: str):
+        super().__init__(
+            f"{name} encodes pictures and sentences; a sentence model is needed here, such as minilm "
+            "(prvr prepare minilm)."
+        )
 
 
 class SentenceEncoder(TextEncoder):
@@ -23,6 +34,8 @@ class SentenceEncoder(TextEncoder):
         self.device = best_device(device)
         self.pretrained = load_pretrained(name)
         self.model = self.pretrained.model
+        if not hasattr(self.model.config, "hidden_size"):  # it has one for pictures and one for sentences
+            raise NoSentenceModel(name)
         self.model.to(self.device)
         self.width = self.word_width = int(self.model.config.hidden_size)
         self.longest = min(256, int(self.model.config.max_position_embeddings))
