@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import IO, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console as RichConsole
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from prvr.errors import printable
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 READER_GONE = 141  # exit code: 128 and the number of SIGPIPE, as shells count
 
@@ -18,12 +22,20 @@ READER_GONE = 141  # exit code: 128 and the number of SIGPIPE, as shells count
 class Console(RichConsole):
     """Rich's console. Control characters inside texts, cells and progress bars are escaped: ``\\x1b``.
 
+    Square brackets are what they are, because names of files may have them; ``markup=True`` reads them as styles.
+
     >>> import io
     >>> written = io.StringIO()
-    >>> Console(file=written).print("a\\x1b[2Jb", markup=False)
+    >>> Console(file=written).print("a\\x1b[2J[b]")
     >>> written.getvalue()
-    'a\\\\x1b[2Jb\\n'
+    'a\\\\x1b[2J[b]\\n'
     """
+
+    def __init__(self, *, markup: bool = False, **given: Any):
+        super().__init__(markup=markup, **given)
+
+    def status(self, status: RenderableType, **given: Any) -> Status:
+        return super().status(Text(status) if isinstance(status, str) else status, **given)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

@@ -33,6 +33,15 @@ def test_synth_takes_its_numbers_from_the_size_and_then_from_the_line(
     assert (len(data), data.visual_width, data.query_width) == (9, 12, 20)
 
 
+def test_square_brackets_of_a_name_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are no styles, and what looks like the end of one is no error."""
+    place = tmp_path / "old [1]" / "[" / "x]"
+    assert main(["synth", str(place), "--size", "tiny"]) == 0
+    assert main(["check", str(place)]) == 0
+    shown = "".join(capsys.readouterr().out.split())
+    assert shown.count("".join(str(place).split())) >= 2
+
+
 def test_convert_and_check_work_on_a_synthetic_bigfile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["synth", str(tmp_path), "--size=tiny", "--store", "bigfile"]) == 0
     assert main(["convert", str(tmp_path)]) == 0

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import torch
 import tyro
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from prvr.bench import BENCHMARKS, Benchmark, BenchmarkSizes, MachineLimits, Measurement, films_in, run_benchmarks
 from prvr.cli.console import print_table
@@ -88,7 +88,7 @@ def _table(rows: list[Measurement]) -> Table:
             group = row.group
             table.add_row(f"[bold]{group}")
         table.add_row(
-            escape(row.work),
+            row.work,
             _duration(row.seconds) if row.seconds else "",
             "" if row.rate is None else f"{_si(row.rate)}{row.unit}",
             "" if row.share is None else f"{100 * row.share:.0f} %",
@@ -96,7 +96,7 @@ def _table(rows: list[Measurement]) -> Table:
             "" if row.speedup is None else f"{row.speedup:.1f}",
         )
         if row.note:
-            table.add_row(f"  [dim]{escape(row.note)}")
+            table.add_row(Text(f"  {row.note}", "dim"))
     return table
 
 

@@ -22,7 +22,7 @@ def choose_encoder(settings: LibrarySettings) -> LibrarySettings:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if prepared_encoders() or not sys.stdin.isatty():
         name = default_encoder()
-        console.print(f"encoder: {name}, which is prepared on this machine (--encoder names another)", markup=False)
+        console.print(f"encoder: {name}, which is prepared on this machine (--encoder names another)")
     else:
         name = _ask(console)
     return replace(settings, encoder=name)

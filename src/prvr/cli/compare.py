@@ -89,7 +89,7 @@ def compare_command(argv: list[str]) -> int:
         console.print("--out FOLDER writes a page, CSV, LaTeX and Markdown", style="dim")
         return 0
     page = write_runs_comparison(found, folder, shlex.join(["prvr", "compare", *argv]))
-    console.print(f"wrote {page}", markup=False)
+    console.print(f"wrote {page}")
     return 0
 
 
@@ -100,7 +100,7 @@ def _evaluate(runs: Sequence[Run], arguments: CompareArguments, device: torch.de
     for run in runs:
         if run in left:
             text = f"ranking {split} with {run.path} ({left.index(run) + 1} of {len(left)})"
-            progress.print(text, markup=False, style="dim")
+            progress.print(text, style="dim")
         each = evaluated_run(run, split=split, weights=weights, device=device)
         if each is None:
             named = f" --weights {weights}" if weights else ""
@@ -121,7 +121,7 @@ def _costs(
     notes = []
     for benchmark in benchmarks:
         for label, each in {row.label: row.runs[0] for row in benchmark.rows}.items():
-            doing = partial(progress.print, f"timing {label} on {benchmark.name}", markup=False, style="dim")
+            doing = partial(progress.print, f"timing {label} on {benchmark.name}", style="dim")
             try:
                 cost = measure_cost(each, device, doing)
             except UserError as problem:
@@ -181,6 +181,6 @@ def _show(found: RunsComparison, console: Console) -> None:
     for table in (*found.recall_tables(), *found.change_tables(), *found.cost_tables()):
         print_table(console, report_table(table))
     runs = {each.run.path for benchmark in found.benchmarks for row in benchmark.rows for each in row.runs}
-    console.print(f"{count(len(runs), 'run')}; compared with {found.reference}", markup=False)
+    console.print(f"{count(len(runs), 'run')}; compared with {found.reference}")
     for note in found.notes:
-        console.print(f"note: {note}", markup=False, style="yellow")
+        console.print(f"note: {note}", style="yellow")

@@ -66,7 +66,7 @@ def count(number: int, what: str) -> str:
 
 def print_step(console: Console, number: int, of: int, text: str) -> None:
     """Print the heading of one of several steps."""
-    console.print(f"\n[bold cyan]{number}/{of}[/] [bold]{text}[/]", highlight=False, soft_wrap=True)
+    console.print(f"\n[bold cyan]{number}/{of}[/] [bold]{text}[/]", highlight=False, markup=True, soft_wrap=True)
 
 
 def format_time(seconds: float, digits: int = 0) -> str:

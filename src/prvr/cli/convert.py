@@ -44,7 +44,7 @@ def convert_command(argv: list[str]) -> int:
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise SharingError(f"{path} cannot be written: it is a folder, or is in a folder that does not exist")
     tower, described = load_query_tower(Run(arguments.run), arguments.weights)
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True)
     for path, write in wanted:
         if path is not None:
             with Console(stderr=True).status(f"converting to {path}"):

@@ -44,7 +44,7 @@ from prvr.worlds import (
     write_proxy,
 )
 
-_MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]look[/]", "error": "[red]wrong[/]"}
+_MARKS = {"ok": Text("ok", "green"), "warning": Text("look", "yellow"), "error": Text("wrong", "red")}
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Check:
         report = check_collections(self.dir, self.collection, every=self.every)
         console = Console()
         for title, table in _tables(report):
-            console.print(title, style="italic", highlight=False, markup=False, soft_wrap=True)
+            console.print(title, style="italic", highlight=False, soft_wrap=True)
             print_table(console, table)
         return 0 if report.ok else 1
 
@@ -94,7 +94,7 @@ class Convert:
     """Write feature.hdf5 again if it exists already."""
 
     def run(self) -> int:
-        console = Console(highlight=False, markup=False, soft_wrap=True)
+        console = Console(highlight=False, soft_wrap=True)
         if self.out is not None or (annotation_splits(self.dir) and not has_collection(self.dir, self.dir.name)):
             return self._annotations(console)
         places = self._places()
@@ -195,7 +195,7 @@ class Proxy:
         folder = write_proxy(self.out, source, encoder, self.config, embeddings=self.embeddings)
         console = Console()
         for note in source.notes:
-            console.print(f"note: {note}", soft_wrap=True, highlight=False, markup=False)
+            console.print(f"note: {note}", soft_wrap=True, highlight=False)
         console.print(f"wrote {folder}", soft_wrap=True)
         return 0
 

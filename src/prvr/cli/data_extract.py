@@ -71,7 +71,7 @@ class Extract:
     """processes that decode and encode, with the encoder plain"""
 
     def run(self) -> int:
-        console = Console(highlight=False, markup=False, soft_wrap=True)
+        console = Console(highlight=False, soft_wrap=True)
         require_sampling(1.0 if self.rate is None else self.rate, self.pool, self.repeats)
         files, sentences, wanted = self._captions()
         self._require_new(files)

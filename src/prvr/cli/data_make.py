@@ -80,7 +80,7 @@ class Make:
         self._require_sensible(out)
         annotated = self._match()
         splits = annotated.split(self.val, self.test, self.seed)
-        console = Console(highlight=False, markup=False, soft_wrap=True)
+        console = Console(highlight=False, soft_wrap=True)
         encoder = self._open_encoder(console)
         try:
             made = write_dataset(

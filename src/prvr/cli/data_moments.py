@@ -55,11 +55,11 @@ class FindMoments:
                 write_moments(path, found)
                 kinds = sorted({moment.kind for moment in found.values() if moment.kind})
                 line += f", types {', '.join(kinds)}: wrote {path}" if kinds else f": wrote {path}"
-            console.print(line, soft_wrap=True, highlight=False, markup=False)
+            console.print(line, soft_wrap=True, highlight=False)
         cut = sum(entry.cut for entry in official)
         if cut:
             text = f"shortened: {count(cut, 'window')} of these annotations that ended after their video"
-            console.print(text, soft_wrap=True, highlight=False, markup=False)
+            console.print(text, soft_wrap=True, highlight=False)
         if not written:
             raise DataError("none of the captions occurs in these annotations: are they of another dataset?")
         return 0

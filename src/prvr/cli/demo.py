@@ -52,7 +52,7 @@ def demo_command(argv: list[str]) -> int:
         console.print("stopped; the next `prvr demo` starts from the beginning", highlight=False)
         raise
     elapsed = f"{time.perf_counter() - started:.0f} s"
-    console.print(f"\n{shown}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"\n{shown}", highlight=False, soft_wrap=True)
     console.print(
         f"Done in {elapsed}. Made-up data shows that every step works, not how good a method is: docs/findings.md.",
         highlight=False,
@@ -68,13 +68,13 @@ def _page(library: Library, console: Console) -> None:
     command = f"prvr serve {library.folder}"
     serve = os.environ.get("DEMO_SERVE") or ("1" if sys.stdout.isatty() else "0")
     if serve == "0":
-        console.print(f"\nsearch it in a browser: {command}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"\nsearch it in a browser: {command}", highlight=False, soft_wrap=True)
         return
     try:
         from prvr.cli.serve import open_page
         from prvr.server import ServerOptions
     except MissingExtra as problem:
-        console.print(f"\n{problem}, then: {command}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"\n{problem}, then: {command}", highlight=False, soft_wrap=True)
         return
     console.print()
     open_page(library, ServerOptions(port=0))

@@ -20,7 +20,7 @@ def features_demo(out: Path, console: Console) -> str:
         console, 1, _STEPS, "a synthetic world: videos with a topic, timed events, and planted unsupported peaks"
     )
     world = write_feature_world(out / "world", FEATURE_SIZES["demo"])
-    console.print(f"  written to {world}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"  written to {world}", highlight=False, soft_wrap=True)
 
     print_step(console, 2, _STEPS, "training a small DreamPRVR, then TRACE on it")
     trained = train_demo_run(load_preset("demo"), out / "world", out / "run", console)
@@ -37,7 +37,7 @@ def features_demo(out: Path, console: Console) -> str:
     case, picture = drawn
     sentence = outcome.dataset.captions[case.query].sentence
     ranks = f"rank {case.rank_before} → {case.rank_after}"
-    console.print(f"  “{sentence}”: {ranks}; picture: {picture}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"  “{sentence}”: {ranks}; picture: {picture}", highlight=False, soft_wrap=True)
     return f"Shown: training, base against TRACE on unseen videos, and one query that TRACE corrected ({ranks})."
 
 

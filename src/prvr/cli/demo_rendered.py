@@ -124,4 +124,4 @@ def _table(judged: dict[tuple[str, bool], Judgement]) -> Table:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(f"  {text}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"  {text}", highlight=False, soft_wrap=True)

@@ -118,7 +118,6 @@ def eval_command(argv: list[str]) -> int:
             f"mean ± sd mixes runs of different settings, not only of different seeds: {differing}",
             style="yellow",
             highlight=False,
-            markup=False,
             soft_wrap=True,
         )
     for outcome in outcomes:
@@ -175,31 +174,28 @@ def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
         notes.append(f"mean ± sd of {len(outcomes)} runs")
     print_table(console, recall_table(rows, note="; ".join(notes)))
     for outcome in outcomes:
-        console.print(f"{outcome.folder}  weights: {outcome.selection}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"{outcome.folder}  weights: {outcome.selection}", highlight=False, soft_wrap=True)
         if outcome.model.backbone.notice:
-            console.print(f"  {outcome.model.backbone.notice}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"  {outcome.model.backbone.notice}", highlight=False, soft_wrap=True)
         for scoring, shares in outcome.coverage.items() if outcome.finer is None else ():
             within = ", ".join(f"{share:.1f} % within {k}" for k, share in shares.items())
-            console.print(f"  {ROWS[scoring]}, share of all correct videos: {within}", highlight=False, markup=False)
+            console.print(f"  {ROWS[scoring]}, share of all correct videos: {within}", highlight=False)
         if outcome.trust is not None:
-            console.print(f"  probabilities: {outcome.trust.quality}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"  probabilities: {outcome.trust.quality}", highlight=False, soft_wrap=True)
         if outcome.trust is not None and outcome.trust.verdicts is not None:
             console.print(
                 f"  first answers by TRACE's support: {outcome.trust.verdicts}",
                 highlight=False,
-                markup=False,
                 soft_wrap=True,
             )
         if outcome.comparison is not None:
             c = outcome.comparison
             moved = f"{c.rank_up} ranks up, {c.rank_down} down, mean gain {c.mean_gain:+.2f}"
-            console.print(
-                f"  TRACE against base: {c} (paired, 95 %); {moved}", highlight=False, markup=False, soft_wrap=True
-            )
+            console.print(f"  TRACE against base: {c} (paired, 95 %); {moved}", highlight=False, soft_wrap=True)
         final = "trace" if outcome.comparison is not None else "base"
         if outcome.bank is not None:
             change = compare_ranks(outcome.record.ranks[final], outcome.record.ranks[f"{final}_bank"])
-            console.print(f"  with the query bank: {change} (paired, 95 %)", highlight=False, markup=False)
+            console.print(f"  with the query bank: {change} (paired, 95 %)", highlight=False)
 
 
 def outcome_dict(outcome: Outcome) -> dict[str, object]:

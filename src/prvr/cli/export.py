@@ -77,7 +77,7 @@ def export_command(argv: list[str]) -> int:
     for moment, reason in report.failed:
         print_error(f"{moment.shown}: {reason}")
     count = f"{report.written} moment{'' if report.written == 1 else 's'}"
-    console.print(f"wrote {report.out} ({count})", markup=False)
+    console.print(f"wrote {report.out} ({count})")
     return 1 if report.failed else 0
 
 
@@ -126,7 +126,7 @@ def _found(arguments: ExportArguments) -> list[ExportMoment]:
     found = library.search(query, limit=arguments.limit, group_by=arguments.group_by, filters=arguments.filters)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for line in about_answer(found):
-        console.print(line, style="yellow", markup=False)
+        console.print(line, style="yellow")
     if not found.hits:
         raise ExportError("nothing was found, so there is nothing to export")
     return [

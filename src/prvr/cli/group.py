@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rich.table import Table
+from rich.text import Text
 
 from prvr.cli.console import print_table
 from prvr.errors import did_you_mean
@@ -27,13 +28,13 @@ def print_group_help(prog: str, text: str, commands: Mapping[str, type], word: s
     console = Console(stderr=mistaken)
     if mistaken:
         hint = did_you_mean(word, commands)
-        console.print(f"{prog}: no command {word!r}.{hint}\n", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{prog}: no command {word!r}.{hint}\n", highlight=False, soft_wrap=True)
     console.print(
         text.replace("``", ""), f"\nUsage: {prog} COMMAND … (each has its own --help)\n", sep="", soft_wrap=True
     )
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, command in commands.items():
         first_line = f"{command.__doc__}".strip().splitlines()[0]
-        table.add_row(f"  [bold]{name}[/]", first_line)
+        table.add_row(Text(f"  {name}", "bold"), first_line)
     print_table(console, table)
     return 2 if mistaken else 0

@@ -51,8 +51,7 @@ def import_checkpoint_command(argv: list[str]) -> int:
     console.print(
         f"{arguments.file}: every key used, {count / 1e6:.2f} M parameters",
         highlight=False,
-        markup=False,
         soft_wrap=True,
     )
-    console.print(f"written to {run.path}; next: prvr eval {run.path}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"written to {run.path}; next: prvr eval {run.path}", highlight=False, soft_wrap=True)
     return 0

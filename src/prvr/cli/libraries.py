@@ -63,4 +63,4 @@ def print_limits(lib: Library) -> None:
     """Print what a reader must know about the answers of a library with `plain`; nothing for other encoders."""
     limits = library_limits(lib.record)
     if limits is not None:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(limits, style="dim", markup=False)
+        Console(stderr=True, highlight=False, soft_wrap=True).print(limits, style="dim")

@@ -206,7 +206,7 @@ class Status:
             *([f"model {model.method}, {model.weights} weights of {model.run}"] if model is not None else []),
             *(activity.describe() for activity in lib.activities()),
         ]
-        Console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+        Console().print("\n".join(lines), highlight=False, soft_wrap=True)
         return 0
 
 
@@ -226,7 +226,7 @@ class Index:
     def run(self) -> int:
         console = Console(highlight=False)
         lib = open_library(self.library)
-        indexed = lib.index(self.settings, lambda text: console.print(text, markup=False))
+        indexed = lib.index(self.settings, lambda text: console.print(text))
         for name, recall in lib.recall().items() if indexed else ():
             console.print(f"{name}: the candidates hold {recall}")
         if not indexed:
@@ -286,9 +286,9 @@ class Copy:
 
     def run(self) -> int:
         console = Console(stderr=True, highlight=False)
-        copied, unchanged = copy_library(self.source, self.target, lambda text: console.print(text, markup=False))
+        copied, unchanged = copy_library(self.source, self.target, lambda text: console.print(text))
         done = f"{copied} copied, {unchanged} unchanged: {self.target}"
-        Console().print(done, highlight=False, markup=False, soft_wrap=True)
+        Console().print(done, highlight=False, soft_wrap=True)
         return 0
 
 
@@ -329,7 +329,7 @@ def _show_report(report: AddReport, lib: Library) -> None:
     parts += [f"{len(skipped)} skipped"] if skipped else []
     pace = f" ({format_time(report.video_seconds)} of video in {format_time(report.elapsed)})" if report.added else ""
     holds = f"{lib.address} now holds {count(lib.status().videos, 'video')}"
-    console.print(f"{', '.join(parts)}{pace}: {holds}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"{', '.join(parts)}{pace}: {holds}", highlight=False, soft_wrap=True)
     if report.repeats:
         console.print(
             f"{100 * report.repeated:.0f} % of the frames look like the one before and were not encoded again "

@@ -73,7 +73,7 @@ def mcp_command(argv: list[str]) -> int:
         library,
         arguments.options,
         server,
-        lambda address: console.print(f"for assistants: [bold]{address}[/]   Ctrl-C stops it"),
+        lambda address: console.print(f"for assistants: [bold]{address}[/]   Ctrl-C stops it", markup=True),
     )
     return 0
 

@@ -32,7 +32,7 @@ def encoding_progress() -> Iterator[tuple[Console, Callable[[AddProgress], None]
                 note += f" · speech until {format_time(now.heard)}"
             if not bar.console.is_terminal and time.monotonic() - last_line > _LOG_SECONDS:
                 last_line = time.monotonic()
-                bar.console.print(f"{name}: {note}", highlight=False, markup=False, soft_wrap=True)
+                bar.console.print(f"{name}: {note}", highlight=False, soft_wrap=True)
             bar.update(task, description=name, total=now.bytes, completed=now.bytes_done, note=note)
 
         yield console, show

@@ -53,9 +53,9 @@ def push_command(argv: list[str]) -> int:
     name = HubAddress.for_push(arguments.name).name if arguments.name else ""
     shared = SharedRun.of(Run(arguments.run), arguments.weights)
     card = model_card(shared, name or Path(arguments.to or "").resolve().name, licence=arguments.license)
-    console, notes = Console(highlight=False, markup=False, soft_wrap=True), Console(stderr=True, soft_wrap=True)
+    console, notes = Console(highlight=False, soft_wrap=True), Console(stderr=True, soft_wrap=True)
     if not evaluations(shared):
-        notes.print(f"the card has no recalls: run `prvr eval {arguments.run}` first to have them", markup=False)
+        notes.print(f"the card has no recalls: run `prvr eval {arguments.run}` first to have them")
     if arguments.dry_run:
         files = [shared.run.path / "weights" / weights / "model.safetensors" for weights in shared.parts.values()]
         console.print(card)

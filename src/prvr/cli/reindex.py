@@ -41,14 +41,13 @@ class Reindex:
                 raise
         vectors = f"encoder {lib.settings.encoder}, {lib.settings.rate:g} frames per second"
         if report.record is None:
-            console.print(f"nothing to do: {self.library} has these vectors already ({vectors})", markup=False)
+            console.print(f"nothing to do: {self.library} has these vectors already ({vectors})")
             if report.abandoned:
                 console.print("the unfinished vectors of an interrupted reindex were deleted")
             return 0
         console.print(
             f"{report.videos} video{'' if report.videos == 1 else 's'} encoded anew in {format_time(report.elapsed)}: "
             f"{self.library} ({vectors})",
-            markup=False,
         )
         if report.index_dropped:
             console.print("the index for approximate searches was of the old vectors and is gone: prvr library index")

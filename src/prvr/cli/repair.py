@@ -34,7 +34,7 @@ class Repair:
                 beside.print("stopped; finished videos are repaired, and the same command continues from here")
                 raise
         for line in report.done:
-            console.print(line, markup=False)
+            console.print(line)
         if report.sealed:
             console.print(f"checksums of {count(report.sealed, 'video')} were computed for the first time")
         for path, reason in report.added.failed.items():

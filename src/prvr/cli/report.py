@@ -89,7 +89,7 @@ def report_command(argv: list[str]) -> int:
         print_section(section, console)
     if not arguments.only:
         print_verdicts(written.sections, console)
-    console.print(f"wrote {written.page}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"wrote {written.page}", highlight=False, soft_wrap=True)
     return 0
 
 

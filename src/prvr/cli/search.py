@@ -170,7 +170,7 @@ def _answer(lib: Library, arguments: SearchArguments) -> int:
     else:
         _show(found, arguments)
         for path in clips.values():
-            Console().print(f"wrote {path}", highlight=False, markup=False, soft_wrap=True)
+            Console().print(f"wrote {path}", highlight=False, soft_wrap=True)
     complete = arguments.export is None or len(clips) == len(found.hits)
     return 0 if found.hits and complete else 1
 

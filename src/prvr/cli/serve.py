@@ -90,6 +90,6 @@ def _announce() -> Callable[[str], None]:
     console = Console(highlight=False, soft_wrap=True)
 
     def ready(address: str) -> None:
-        console.print(f"the page: [bold]{address}[/]   the API: {address}v1/docs   Ctrl-C stops it")
+        console.print(f"the page: [bold]{address}[/]   the API: {address}v1/docs   Ctrl-C stops it", markup=True)
 
     return ready

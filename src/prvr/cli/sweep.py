@@ -98,27 +98,27 @@ def _stop_when_the_terminal_closes() -> None:
 
 def _show_plan(folder: SweepFolder, console: Console) -> None:
     for number, run in enumerate(folder.plan.runs, start=1):
-        console.print(f"{number:4}  {run.title}  ({run.config.epochs} epochs; {folder.state(run)})", markup=False)
-    console.print(f"{count(len(folder.plan.runs), 'run')} in {folder.path}; nothing was trained", markup=False)
+        console.print(f"{number:4}  {run.title}  ({run.config.epochs} epochs; {folder.state(run)})")
+    console.print(f"{count(len(folder.plan.runs), 'run')} in {folder.path}; nothing was trained")
 
 
 def _announce(folder: SweepFolder, runner: SweepRunner, console: Console) -> None:
     total, left = len(folder.plan.runs), len(runner.waiting)
     done = f", {total - left} of them finished" if left < total else ""
-    console.print(f"{folder.plan.file}: {count(total, 'run')}{done}; in {folder.path}", markup=False)
+    console.print(f"{folder.plan.file}: {count(total, 'run')}{done}; in {folder.path}")
     others = folder.others()
     if others:
         names = ", ".join(others[:3]) + (" …" if len(others) > 3 else "")
-        console.print(f"{count(len(others), 'run')} there that the file does not name: {names}", markup=False)
+        console.print(f"{count(len(others), 'run')} there that the file does not name: {names}")
 
 
 def _end(folder: SweepFolder, runner: SweepRunner, console: Console) -> int:
     finished = len(folder.plan.runs) - len(runner.failed)
-    console.print(f"done: {finished} of {count(len(folder.plan.runs), 'run')} finished", markup=False)
+    console.print(f"done: {finished} of {count(len(folder.plan.runs), 'run')} finished")
     for name, problem in runner.failed.items():
         print_error(f"{name}: {problem} (all that it printed: {folder.path / 'logs' / name}.log)")
     if finished:
-        console.print(f"next: {shlex.join(['prvr', 'compare', str(folder.path)])}", markup=False)
+        console.print(f"next: {shlex.join(['prvr', 'compare', str(folder.path)])}")
     return 1 if runner.failed else 0
 
 
@@ -184,7 +184,7 @@ class _Events:
         self._say(f"{self.ended}/{self.total} {text}{took}")
 
     def _say(self, text: str) -> None:
-        self.console.print(text, markup=False)
+        self.console.print(text)
 
 
 def _score(training: TrainingProcess, before: str = "") -> str:

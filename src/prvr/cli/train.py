@@ -146,7 +146,7 @@ def _train(arguments: TrainArguments, argv: list[str]) -> int:
             if group.is_first and console is not None:
                 if resumed:
                     run.set_data(data)
-                    console.print(f"resuming {run.path}", highlight=False, markup=False, soft_wrap=True)
+                    console.print(f"resuming {run.path}", highlight=False, soft_wrap=True)
                 else:
                     command = shlex.join(["prvr", "train", *argv])
                     _create(run, trainer, arguments, command)
@@ -166,7 +166,7 @@ def _create(run: Run, trainer: Trainer, arguments: TrainArguments, command: str)
     run.create(trainer.config, arguments.data or "", **about, **{STARTED_FROM: str(arguments.start)})
     if new and trainer.console is not None:
         parts = ", ".join(new)
-        trainer.console.print(f"{parts}: not in {arguments.start}, so it starts anew", markup=False, soft_wrap=True)
+        trainer.console.print(f"{parts}: not in {arguments.start}, so it starts anew", soft_wrap=True)
 
 
 def _stored(run: Run, arguments: TrainArguments) -> tuple[TrainConfig, Path]:

@@ -75,7 +75,7 @@ class _Printer:
         self._show: Callable[[AddProgress], None] | None = None
 
     def line(self, text: str | Text) -> None:
-        self._console.print(text, markup=False)
+        self._console.print(text)
 
     def report(self, event: WatchEvent) -> None:
         if event.kind in ("idle", "problem"):

@@ -62,7 +62,7 @@ def zoo_command(argv: list[str]) -> int:
         "checkpoint: whether a state dict with the authors' keys was loaded from that golden, every key used",
     ]
     for note in notes:
-        console.print(note, style="dim", highlight=False, markup=False, soft_wrap=True)
+        console.print(note, style="dim", highlight=False, soft_wrap=True)
     return 0
 
 

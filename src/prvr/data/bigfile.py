@@ -109,7 +109,8 @@ def _read_shape(path: Path) -> tuple[int, int]:
 
 
 def _read_rows(folder: Path, count: int) -> dict[str, NDArray[np.int64]]:
-    names = (folder / "id.txt").read_bytes().decode("iso-8859-1").split()
+    # Split before decoding: as text, bytes inside of letters would count as blanks.
+    names = [name.decode("iso-8859-1") for name in (folder / "id.txt").read_bytes().split()]
     if len(names) != count:
         raise DataError(
             f"{folder / 'id.txt'} names {len(names)} rows, but shape.txt says {count}; download both again."

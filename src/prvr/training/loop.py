@@ -157,7 +157,7 @@ class Trainer:
 
     def _print(self, text: str) -> None:
         if self.console is not None:
-            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self.console.print(text, highlight=False, soft_wrap=True)
 
     def _stopped(self) -> str:
         command = shlex.join(["prvr", "train", "--resume", str(self.run.path)])

@@ -128,7 +128,7 @@ class Reporter:
         """Print a line above the bar."""
         self.printed_at = time.monotonic()
         if self.console is not None:
-            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self.console.print(text, highlight=False, soft_wrap=True)
 
     def close(self, exit_code: int = 0) -> None:
         """End the bar and the loggers; ``exit_code`` is 0 for a training that came to its end."""
