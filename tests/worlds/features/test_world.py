@@ -121,7 +121,16 @@ def test_words_for_one_thing_are_closer_than_others(world: Path) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"frames": (9, 8)}, {"topics": 1}, {"train": 0}, {"frame_noise_memory": 1.0}, {"actions": 1, "objects": 2}],
+    [
+        {"frames": (9, 8)},
+        {"topics": 1},
+        {"train": 0},
+        {"frame_noise_memory": 1.0},
+        {"actions": 1, "objects": 2},
+        {"seed": -1},
+        {"habit": 0.0},
+        {"frame_noise": float("inf")},
+    ],
 )
 def test_impossible_worlds_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(DataError, match="world"):

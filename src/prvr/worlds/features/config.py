@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from prvr.data import DataError
@@ -76,6 +77,13 @@ class FeatureWorldConfig:
     """Fewest and most frames of a peak."""
 
     def __post_init__(self) -> None:
+        numbers = {"seed": self.seed} | {n: v for n, v in vars(self).items() if isinstance(v, float)}
+        least = {"habit": 1e-6}
+        wrong = [f"{name} {value}" for name, value in numbers.items() if not least.get(name, 0) <= value < math.inf]
+        if wrong:
+            raise DataError(
+                f"numbers of a world are finite and 0 or more, and habit is above 0; not {', '.join(wrong)}."
+            )
         for name in ("queries", "events", "frames", "peak_frames"):
             low, high = getattr(self, name)
             if not 1 <= low <= high:
