@@ -193,6 +193,22 @@ def test_a_slow_network_shows_placeholders_and_nothing_jumps(browser: Any, addre
     page.context.close()
 
 
+def test_a_long_name_or_tag_stays_inside_a_narrow_screen(browser: Any, address: str) -> None:
+    page = browser.new_context(viewport=PHONE, base_url=address).new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    page.goto("/")
+    page.locator(".film > button").first.click()
+    page.wait_for_selector("#stage >> visible=true")
+    page.evaluate("document.getElementById('playing').textContent = 'n'.repeat(150)")
+    page.evaluate("document.getElementById('details').open = true")
+    page.evaluate("document.getElementById('details-facts').textContent = 'f'.repeat(150)")
+    page.evaluate("document.getElementById('tag-list').hidden = false")
+    tag = f"<span class='tag'>{'t' * 100}<button>✕</button></span>"
+    page.evaluate("tag => { document.getElementById('tag-list').innerHTML = tag; }", tag)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    page.context.close()
+
+
 def test_a_bad_address_is_answered_with_a_sentence(page: Any) -> None:
     for where, says in (
         ("/?video=999", "no video 999"),
