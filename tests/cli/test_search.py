@@ -160,6 +160,10 @@ def test_clips_that_exist_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture
     assert second.read_text() == "mine"
     assert not first.exists()  # nothing was cut
     assert main([*words, "--overwrite"]) == 0
+    capsys.readouterr()
+    without = [word for word in words if word not in ("--export", words[words.index("--export") + 1])]
+    assert main([*without, "--overwrite"]) == 1
+    assert "error: --overwrite replaces clips: say with --export DIR where they are" in capsys.readouterr().err
     assert min(first.stat().st_size, second.stat().st_size) > 1000
 
 

@@ -161,6 +161,8 @@ def _answer(lib: Library, arguments: SearchArguments) -> int:
         moments=arguments.moments,
         approximate=arguments.approximate,
     )
+    if arguments.overwrite and arguments.export is None:
+        raise LibraryError("--overwrite replaces clips: say with --export DIR where they are")
     clips = {} if arguments.export is None else export(found, arguments.export, overwrite=arguments.overwrite)
     if arguments.as_json:
         document = found.to_dict()

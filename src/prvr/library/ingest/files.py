@@ -144,7 +144,6 @@ def is_whole_digest(digest: str) -> bool:
 # files without a line may follow. No name of a file begins with a slash.
 INSIDE = "/inside"  # from text tracks inside the video
 NO_LINES = "/none"  # there are files, but no line in them
-SPEECH = "/speech "  # from a speech model: its name and the language follow
 
 
 def same_subtitles(stored: str, signature: str) -> bool:

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import numpy as np
 
-from prvr.library.ingest.files import INSIDE, NO_LINES, SPEECH, Fingerprint, SourceFile
+from prvr.library.ingest.files import INSIDE, NO_LINES, Fingerprint, SourceFile
 from prvr.library.ingest.tracks import FRAMES, TEXT, Piece, Track, timed_pieces
 from prvr.library.store.buffer import IndexedVideo, SectionBuffer
-from prvr.library.store.catalogue import NewVideo
+from prvr.library.store.catalogue import SPEECH, NewVideo
 from prvr.library.store.settings import LibrarySettings
 from prvr.media import (
     Encoder,

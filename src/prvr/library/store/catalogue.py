@@ -85,9 +85,12 @@ class Video:
         return speech_of(self.subtitles)
 
 
+SPEECH = "/speech "  # begins ``Video.subtitles`` where lines come from a model: its name and the language follow
+
+
 def speech_of(subtitles: str) -> str | None:
     """The model and the language, where that is what the lines of a video come from."""
-    return subtitles.removeprefix("/speech ").partition("|")[0] if subtitles.startswith("/speech ") else None
+    return subtitles.removeprefix(SPEECH).partition("|")[0] if subtitles.startswith(SPEECH) else None
 
 
 @dataclass(frozen=True)
