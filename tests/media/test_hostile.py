@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from prvr.library import Library
 from prvr.media import Fit, MediaError, Sampling, decode_videos, open_video
+from prvr.media.containers import open_limited
 
 av = pytest.importorskip("av")
 
@@ -86,3 +89,18 @@ def test_a_picture_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None
     assert path.stat().st_size < 2_000_000
     with pytest.raises(MediaError, match="no frame could be decoded"):
         open_video(path)
+
+
+@pytest.mark.parametrize("version", ["18.1.0", "19.0.2"])
+def test_limits_reach_what_decodes_while_a_file_is_opened(version: str) -> None:
+    """PyAV renamed what it takes for that in version 19: a limit must not go to the container alone, nor to nothing."""
+    given: dict[str, Any] = {}
+    package = SimpleNamespace(__version__=version, open=lambda source, **how: given.update(how))
+    open_limited(package, "film.mp4", "file", {"max_pixels": "5"}, timeout=7.0)
+    if version.startswith("18"):
+        assert {tuple(each.items()) for each in given["stream_options"]} == {(("max_pixels", "5"),)}
+        assert given["options"] == {"protocol_whitelist": "file"}
+    else:
+        assert given["options"] == {"max_pixels": "5"}
+        assert given["container_options"] == {"protocol_whitelist": "file"}
+    assert given["timeout"] == 7.0

@@ -34,7 +34,7 @@ def open_container(path: VideoFile) -> Iterator[Any]:
                 allowed, source = "file", str(path)
             else:
                 allowed, source = for_ffmpeg(path, stack.enter_context(open_checked(path)))
-            container = stack.enter_context(_opened(av, source, allowed))
+            container = stack.enter_context(open_limited(av, source, allowed, _LIMIT, _READ_SECONDS))
         except av.error.InvalidDataError as problem:
             reason = "is not a video that FFmpeg knows, or it is damaged, encrypted or cut short before its index"
             raise MediaError(path, reason) from problem
@@ -43,11 +43,22 @@ def open_container(path: VideoFile) -> Iterator[Any]:
         yield container
 
 
-def _opened(av: Any, source: Any, allowed: str) -> Any:
-    """FFmpeg's container. It decodes pictures while it opens a file, so their size is limited already then."""
-    how = {"options": {"protocol_whitelist": allowed}, "metadata_errors": "replace", "timeout": _READ_SECONDS}
+def open_limited(av: Any, source: Any, allowed: str, limits: dict[str, str], timeout: float | None = None) -> Any:
+    """FFmpeg's container, opened for reading. It decodes pictures already while it opens a file.
+
+    Args:
+        av: the package.
+        source: a path, or a file to read from.
+        allowed: the protocols that the file may use.
+        limits: options of the decoders that are used then; who decodes later sets them again.
+        timeout: seconds for opening a file, and for finding its next packet.
+    """
+    protocols = {"protocol_whitelist": allowed}
+    if int(av.__version__.partition(".")[0]) >= 19:
+        return av.open(source, options=limits, container_options=protocols, timeout=timeout)
+    how: dict[str, Any] = {"options": protocols, "metadata_errors": "replace", "timeout": timeout}
     try:
-        return av.open(source, stream_options=[_LIMIT] * _STREAMS, **how)
+        return av.open(source, stream_options=[limits] * _STREAMS, **how)
     except ValueError:  # a format whose streams are known only when it is open, such as MPEG-TS
         if not isinstance(source, str):
             source.seek(0)

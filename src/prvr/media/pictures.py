@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from prvr.media.containers import open_limited
 from prvr.media.errors import MediaError
 from prvr.media.frames import Image
 from prvr.media.packages import require_av
@@ -52,9 +53,7 @@ def load_picture(path: str | Path) -> Image:
     source = require_file(path)
     limit = {"max_pixels": str(MOST_PIXELS)}
     try:
-        with av.open(
-            str(source), options={"protocol_whitelist": "file"}, stream_options=[limit], metadata_errors="replace"
-        ) as container:
+        with open_limited(av, str(source), "file", limit) as container:
             if container.streams.video[0].codec_context is None:  # FFmpeg knows the kind of file, but cannot decode it
                 raise ValueError
             container.streams.video[0].codec_context.options = limit
