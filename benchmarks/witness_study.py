@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -49,7 +48,7 @@ from prvr.evaluation import (
     WitnessStudy,
     save_record,
 )
-from prvr.files import write_whole
+from prvr.files import whole_file, write_whole
 from prvr.media import open_text_encoder
 from prvr.training import (
     Run,
@@ -197,7 +196,8 @@ def one(task: Task, arguments: argparse.Namespace) -> None:
         "beside": [each.name for each in beside],
     }
     stage = witness_stage(task, arguments)
-    experiment = WitnessExperiment(model, splits, stage, task.seed, run.config.alike)
+    kept = run.path / "witnesses"
+    experiment = WitnessExperiment(model, splits, stage, task.seed, run.config.alike, kept, arguments.pooled)
     if task.base in ("longer", "compiled"):  # witnesses of a longer base: ``--epochs``
         found = experiment.base_alone()
     elif others:
@@ -239,7 +239,7 @@ def partners(task: Task, arguments: argparse.Namespace) -> list[Task]:
 
 def witness_stage(task: Task, arguments: argparse.Namespace) -> WitnessStage:
     """How witnesses are trained; beside a second base, with the inputs that validation chose without it."""
-    stage = WitnessStage(steps=arguments.steps or (400 if arguments.quick else 1500), inputs="auto")
+    stage = WitnessStage(steps=arguments.steps or (400 if arguments.quick else 1500), inputs=arguments.inputs)
     if arguments.quick:
         stage = replace(stage, queries=32, negatives=11)
     usual = arguments.study / "results" / replace(task, base="usual").name / "about.json"
@@ -252,21 +252,19 @@ def witness_stage(task: Task, arguments: argparse.Namespace) -> WitnessStage:
 
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
-    """Most important first: every cell once, further seeds of the proxies, cells kept aside, other bases, the rest."""
+    """Most important first: every cell once, further seeds, cells kept aside, second bases, the other bases."""
     kept = [name for name in arguments.cells if name in KEPT_ASIDE]
     worlds = [name for name in arguments.cells if CELLS[name].is_world]
     proxies = [name for name in arguments.cells if name not in (*worlds, *kept)]
-    (first, *others), rest = arguments.seeds, ["longer", "compiled"]
+    (first, *others), beside = arguments.seeds, ["second", "quarter"] if len(arguments.seeds) > 1 else ["quarter"]
     rounds = [
         ([first], ["usual"], [*proxies, *worlds]),
         ([first], ["alike"], proxies),
         (others, ["usual", "alike"], proxies),
-        ([first], ["usual", "alike"], kept),
-        ([first], rest, [*proxies, *worlds]),
         (others, ["usual"], worlds),
-        (others, rest, [*proxies, *worlds]),
-        (others, ["usual", "alike"], kept),
-        (arguments.seeds, [*(["second"] if others else []), "quarter"], [*proxies, *worlds, *kept]),
+        (arguments.seeds, ["usual", "alike"], kept),
+        (arguments.seeds, beside, [*proxies, *worlds, *kept]),
+        (arguments.seeds, ["longer", "compiled"], [*worlds, *proxies]),
     ]
     for seeds, bases, cells in rounds:
         for seed in seeds:
@@ -363,6 +361,7 @@ class Queue:
         words += ["--ablations", *a.ablations, "--ablated", *a.ablated, "--seeds", *map(str, a.seeds)]
         words += ["--epochs", str(a.epochs)] if a.epochs else []
         words += ["--steps", str(a.steps)] if a.steps else []
+        words += ["--inputs", a.inputs, *([] if a.pooled else ["--no-pooled"])]
         return [*words, *(["--quick"] if a.quick else [])]
 
     def collect(self) -> None:
@@ -370,12 +369,13 @@ class Queue:
         found = sorted((self.arguments.study / "results").glob("*/about.json"))
         texts = {path.parent.name: json.loads(path.read_text()) for path in found}
         write_whole(self.arguments.out / "results.json", json.dumps(texts, indent=1))
-        packed = self.arguments.study / "ranks.part"
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        with (
+            whole_file(self.arguments.out / "ranks.zip") as packed,
+            zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive,
+        ):
             for path in found:
                 for name in ("ranks.csv", "summary.json", "about.json"):
                     archive.write(path.parent / name, f"{path.parent.name}/{name}")
-        shutil.move(packed, self.arguments.out / "ranks.zip")
 
     def run(self) -> None:
         todo = list(tasks(self.arguments))
@@ -430,6 +430,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small models and worlds, for a CPU")
     parser.add_argument("--epochs", type=int, help="of a base; by default 100 in worlds (--quick: 80), 30 on proxies")
     parser.add_argument("--steps", type=int, help="of a witness; by default 1500, 400 with --quick")
+    parser.add_argument("--inputs", default="auto", choices=("auto", "raw", "both"), help="that witnesses read")
+    parser.add_argument("--no-pooled", dest="pooled", action="store_false", help="leave out the pooled query")
     parser.add_argument("--build", help=argparse.SUPPRESS)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # CELL SEED BASE
     arguments = parser.parse_args()

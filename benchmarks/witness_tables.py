@@ -152,9 +152,11 @@ def kept(cells: dict[str, list[Result]], ending: str = "") -> str:
     """How much of the witness's own gain its controls keep."""
     lines = ["| cell | words | words alone, shuffled | words alone, uniform | pooled |", "|---|--:|--:|--:|--:|"]
     for cell, some in cells.items():
-        keys = ("words", "shuffled", "uniform", "pooled")
-        found = [pooled([r.pair("base", key, ending) for r in some]).delta for key in keys]
-        lines.append(f"| {cell} | {' | '.join(signed(value) for value in found)} |")
+        row = []
+        for key in ("words", "shuffled", "uniform", "pooled"):
+            pairs = [r.pair("base", key, ending) for r in some if key in r.ranks]
+            row.append(signed(pooled(pairs).delta) if pairs else "")
+        lines.append(f"| {cell} | {' | '.join(row)} |")
     return "\n".join(lines)
 
 
@@ -187,9 +189,10 @@ def numbers(cells: dict[str, list[Result]]) -> str:
     lines = ["| cell | seeds | μ | λ | λ of pooled | validation: base → words and hubs | base s | witness s |"]
     lines.append("|---|--:|---|---|---|---|--:|--:|")
     for cell, some in cells.items():
-        weights = [
-            " / ".join(f"{r.about['weights'][key]:.2g}" for r in some) for key in ("hubs", "words+hubs", "pooled+hubs")
-        ]
+        weights = []
+        for key in ("hubs", "words+hubs", "pooled+hubs"):
+            chosen = [r.about["weights"][key] for r in some if key in r.about["weights"]]
+            weights.append(" / ".join(f"{weight:.2g}" for weight in chosen))
         val = [fmean(r.about["validation"][key] for r in some) for key in ("base", "words+hubs")]
         seconds = [
             fmean(sum(r.about["step seconds"]) for r in some),
@@ -268,7 +271,8 @@ def main() -> None:
     controls = ("pooled+hubs", "uniform+hubs", "uniform-own+hubs", "shuffled+hubs", "shuffled-own+hubs")
     above = {key: SCORINGS[key] for key in ("words+hubs", *controls)}
     above["second:second-base+hubs"] = "the base of another seed as the witness"
-    print("### Words above one pooled vector\n\n" + changes(cells, "pooled+hubs", words) + "\n")
+    if some := having(cells, "pooled+hubs"):
+        print("### Words above one pooled vector\n\n" + changes(some, "pooled+hubs", words) + "\n")
     print("### Above the hub offset\n\n" + changes(cells, "hubs", above) + "\n")
     print("### Controls, without the hub offset: ΔSumR\n\n" + kept(cells) + "\n")
     print("### First answers\n\n" + support(cells) + "\n")

@@ -189,6 +189,30 @@ def test_an_experiment_ranks_every_scoring_and_control(preset: Path, world: Path
     assert found.support["reading"] != "lead of the base"
 
 
+def test_trained_witnesses_are_kept_for_the_next_experiment(
+    preset: Path, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load_preset(str(preset))
+    splits = {split: load_split(config, world, split) for split in ("train", "val", "test")}
+    torch.manual_seed(0)
+    model = TraceModel.from_config(config).eval()
+    stage = WitnessStage(witness=WitnessConfig(width=8, hidden=8), steps=3, queries=4, negatives=3, inputs="auto")
+    first = WitnessExperiment(model, splits, stage, seed=0, kept=tmp_path).run(["fused-loss"])
+    assert len(list(tmp_path.iterdir())) == 4, "two kinds of inputs, the pooled query, the ablation"
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("it was trained again")
+
+    monkeypatch.setattr("prvr.evaluation.witness_study.train_witness", refuse)
+    again = WitnessExperiment(model, splits, stage, seed=0, kept=tmp_path).run(["fused-loss"])
+    assert again.ranks.keys() == first.ranks.keys()
+    assert all(torch.equal(again.ranks[name], first.ranks[name]) for name in first.ranks)
+    without = WitnessExperiment(model, splits, stage, seed=0, kept=tmp_path, pooled=False).run()
+    assert first.ranks.keys() - without.ranks.keys() == {"pooled", "pooled+hubs", "fused-loss+hubs"}
+    with pytest.raises(AssertionError, match="trained again"):
+        WitnessExperiment(model, splits, replace(stage, steps=4), seed=0, kept=tmp_path).run()
+
+
 def test_a_second_base_is_read_as_a_witness_is(preset: Path, world: Path) -> None:
     config = load_preset(str(preset))
     splits = {split: load_split(config, world, split) for split in ("train", "val", "test")}

@@ -7,16 +7,20 @@ breaks a trained witness is ranked twice: with the witness's λ (``shuffled``, `
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from prvr.data import Dataset
+from prvr.files import whole_file
 from prvr.scoring import encode_query_batches, ranks, recalls
 from prvr.trace import Witness, WitnessConfig
 from prvr.training import (
@@ -155,12 +159,22 @@ class WitnessExperiment:
         stage: how witnesses are trained.
         seed: of the witnesses.
         alike: cosine of queries from which on they learn nothing from each other's videos; 0: as in all papers.
+        kept: a folder of this base: trained witnesses are kept there, and not trained again by another experiment.
+        pooled: whether to train the control that reads the pooled query in place of its words.
     """
 
     def __init__(
-        self, model: TraceModel, splits: Mapping[str, Dataset], stage: WitnessStage, seed: int, alike: float = 0.0
+        self,
+        model: TraceModel,
+        splits: Mapping[str, Dataset],
+        stage: WitnessStage,
+        seed: int,
+        alike: float = 0.0,
+        kept: Path | None = None,
+        pooled: bool = True,
     ):
         self.model, self.splits, self.stage, self.seed, self.alike = model, splits, stage, seed, alike
+        self.kept, self.pooled = kept, pooled
         self.found = WitnessStudy()
         self.bank = encode_query_batches(model.backbone, splits["train"].query_batches())
 
@@ -176,13 +190,14 @@ class WitnessExperiment:
         witness, train, held = readers[chosen]
         del readers  # the others fill memory
         corrected = held.without_hubs(hubs)
-        pooled = train_witness(train.with_one_word(), stage, self.seed)
+        pooled = self._witness(train.with_one_word(), stage, f"{chosen}-pooled") if self.pooled else None
         for ending, pair in (("", held), ("+hubs", corrected)):
             scores = _HeldScores.of(witness, pair)
             weight = fit_weight(pair.val, scores.val)
             self._add(f"words{ending}", pair, scores, weight)
             self._break(witness, ending, pair, weight)
-            self._fit(f"pooled{ending}", pooled, pair.with_one_word())
+            if pooled is not None:
+                self._fit(f"pooled{ending}", pooled, pair.with_one_word())
         self._support(witness, corrected, scores, weight)
         each = fit_query_weights(corrected.val, scores.val)  # λ_q instead of one λ
         weighed = _HeldScores(each(corrected.val) * scores.val, each(corrected.test) * scores.test)
@@ -191,7 +206,7 @@ class WitnessExperiment:
         for name in ablations:
             changed = replace(stage, **WITNESS_ABLATIONS[name])  # type: ignore[arg-type]
             own, other = (train, held) if changed.inputs == chosen else self._material(changed.inputs)
-            self._fit(f"{name}+hubs", train_witness(own, changed, self.seed), other.without_hubs(hubs))
+            self._fit(f"{name}+hubs", self._witness(own, changed, name), other.without_hubs(hubs))
         return self.found
 
     def base_alone(self) -> WitnessStudy:
@@ -237,9 +252,10 @@ class WitnessExperiment:
         witness, train, held = readers[inputs]
         pair = both.reading(held)
         self._fit(f"{name}+words+hubs", witness, pair)
-        stage = replace(self.stage, inputs=inputs)  # type: ignore[arg-type]
-        pooled = train_witness(train.with_one_word(), stage, self.seed)
-        self._fit(f"{name}+pooled+hubs", pooled, pair.with_one_word())
+        if self.pooled:
+            stage = replace(self.stage, inputs=inputs)  # type: ignore[arg-type]
+            pooled = self._witness(train.with_one_word(), stage, f"{inputs}-pooled")
+            self._fit(f"{name}+pooled+hubs", pooled, pair.with_one_word())
 
     def _base(self, held: _Held) -> float:
         """Rank with the base alone, and without hubs. Returns μ."""
@@ -261,8 +277,25 @@ class WitnessExperiment:
         with self._timed("encoding"):
             train, held = self._material(inputs)
         with self._timed("witness"):
-            witness = train_witness(train, self.stage, self.seed)
+            stage = replace(self.stage, inputs=inputs)  # type: ignore[arg-type]
+            witness = self._witness(train, stage, inputs)
         return _Reader(witness, train, held)
+
+    def _witness(self, material: WitnessMaterial, stage: WitnessStage, name: str) -> Witness:
+        """A trained witness: a kept one, if there is one of the same name and settings."""
+        if self.kept is None:
+            return train_witness(material, stage, self.seed)
+        settings = hashlib.sha256(repr((stage, self.seed, self.alike)).encode()).hexdigest()[:12]
+        file = self.kept / f"{name}-{settings}.safetensors"
+        if not file.exists():
+            self.kept.mkdir(parents=True, exist_ok=True)
+            trained = train_witness(material, stage, self.seed)
+            with whole_file(file) as beside:
+                save_file(trained.state_dict(), beside)
+            return trained
+        witness = Witness(material.words.shape[-1], material.frames.shape[-1], stage.witness, material.shared)
+        witness.load_state_dict(load_file(file))
+        return witness.to(material.device).eval()
 
     def _choose(self, readers: Mapping[str, _Reader], hubs: float) -> str:
         """The inputs with which the validation split is ranked best."""
