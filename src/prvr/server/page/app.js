@@ -40,7 +40,7 @@ async function showVideo(number, isNew) {
   const traced = state.trace !== "0", asked = new URLSearchParams({ ...(state.q ? { query: state.q } : { like: state.like }), trace: traced });
   const evidenceUrl = hit ? hit.evidence_url : state.q || state.like ? `/v1/videos/${video.id}/evidence?${asked}` : null;
   const noEvidence = hit && !evidenceUrl ? "The words of the query were found here. The encoder understands none of them, so there is no evidence in the pictures." : null;
-  await openPlayer({ video, start: time, moments: hit?.moments ?? [], evidenceUrl, noEvidence }, { trace: traced, focus: isNew });
+  await openPlayer({ video, start: time, found: hit?.start, moments: hit?.moments ?? [], evidenceUrl, noEvidence }, { trace: traced, focus: isNew });
 }
 
 function fillForm() {
