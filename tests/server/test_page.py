@@ -134,6 +134,28 @@ def test_filters_and_moments(page: Any, sentence: str) -> None:
     until(page, "document.querySelectorAll('.hit').length >= 10")
 
 
+def test_a_date_that_is_typed_is_searched_with_once(page: Any, sentence: str) -> None:
+    search_for(page, sentence)
+    page.wait_for_selector(".hit")
+    asked: list[str | None] = []
+    page.on("request", lambda sent: asked.append(search_after(sent)) if sent.url.endswith("/v1/search") else None)
+    page.click("#filters summary")
+    page.focus("#after")
+    page.keyboard.type("03052021", delay=50)
+    until(page, "document.getElementById('after').value === '2021-03-05'")
+    until(page, "location.search.includes('after=2021-03-05')")
+    page.keyboard.press("Backspace")
+    until(page, "!location.search.includes('after')")
+    page.wait_for_timeout(100)
+    assert asked == ["2021-03-05", None]
+
+
+def search_after(sent: Any) -> str | None:
+    """The date of a search's filter."""
+    after: str | None = sent.post_data_json["filters"]["after"]
+    return after
+
+
 def test_only_the_card_of_the_moment_that_plays_is_marked(page: Any, sentence: str) -> None:
     """The first video is found twice, as with one result per moment in a longer film."""
 

@@ -127,7 +127,8 @@ byId("home").addEventListener("click", (event) => { event.preventDefault(); byId
 // The browser would write #list into the address, where the picture of a search stands.
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("list").focus(); });
 byId("trace").addEventListener("change", () => { rememberRanks(); go({ trace: byId("trace").checked ? "1" : "0" }); });
-for (const id of FIELDS) byId(id).addEventListener("change", () => go({ [id]: byId(id).value, ...closed }));
+// While a year is typed, the field holds the years 2, 20 and 202: too early for what it allows.
+for (const id of FIELDS) byId(id).addEventListener("change", () => { if (byId(id).type !== "date" || !byId(id).validity.rangeUnderflow) go({ [id]: byId(id).value, ...closed }); });
 byId("ask-form").addEventListener("submit", (event) => { event.preventDefault(); enter(byId("token").value); });
 document.addEventListener("keydown", (event) => {
   const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== "checkbox";
